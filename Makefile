@@ -1,0 +1,47 @@
+# What can be done here? `make help` says it in one line each.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench format clean
+
+PYTHON ?= python3
+BIN := .venv/bin
+CODE := $(wildcard src tests tools bench)
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+setup: ## the virtual environment in .venv, with everything in it (later calls return at once)
+	@$(PYTHON) tools/setup.py
+
+demo: setup ## mirror a simulated Hacker News into ./demo, with the console on 127.0.0.1:8611
+	@echo "demo: starting a simulated provider and mirroring it into ./demo; Ctrl-C ends it"
+	@$(BIN)/remora up --demo
+
+test: setup ## every test, with a real PostgreSQL and a real browser where they can be had
+	@$(BIN)/python tools/test_services.py
+	@echo "test: running every test"
+	@$(BIN)/python -m pytest
+
+check: setup ## format, lint, types, layers and the quick tests; under 90 seconds
+	@echo "check: format"
+	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "check: 'make format' repairs the format"; exit 1; }
+	@echo "check: lint"
+	@$(BIN)/ruff check --quiet $(CODE)
+	@echo "check: types"
+	@$(BIN)/mypy $(CODE)
+	@echo "check: layers"
+	@$(BIN)/lint-imports --no-cache
+	@echo "check: quick tests"
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+bench: setup ## measure speed and politeness on this machine
+	@$(BIN)/python -m bench
+
+format: setup ## bring the code into its one format and repair what can be repaired
+	@$(BIN)/ruff check --quiet --fix-only $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+clean: ## remove what can be made again (never a mirror)
+	@rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo "clean: done"
