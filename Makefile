@@ -18,7 +18,7 @@ demo: setup ## mirror a simulated Hacker News into ./demo, with the console on 1
 	@$(BIN)/remora up --demo
 
 test: setup ## every test, with a real PostgreSQL and a real browser where they can be had
-	@$(BIN)/python tools/test_services.py
+	@$(BIN)/python -m tools.services
 	@echo "test: running every test"
 	@$(BIN)/python -m pytest
 

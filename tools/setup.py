@@ -15,6 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
+UV = VENV / "bin" / "uv"
 STAMP = VENV / "remora-setup.stamp"
 INPUTS = ("pyproject.toml", "constraints.txt", "tools/setup.py")
 OLDEST_PYTHON = (3, 11)
@@ -38,7 +39,8 @@ def bring_up_to_date() -> int:
         return 0
     STAMP.unlink(missing_ok=True)
     make_environment()
-    if not (install_with_uv() or install_with_pip()):
+    say("installing the pinned packages")
+    if not install("--editable", f"{ROOT}[dev]"):
         say("the packages could not be installed; the messages above say why")
         return 1
     STAMP.write_text(wanted)
@@ -62,25 +64,16 @@ def make_environment() -> None:
     run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(VENV)], check=True)
 
 
-def install_with_uv() -> bool:
-    """Install with uv, which takes seconds where pip takes half a minute."""
-    if not run(pip("install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), "uv")):
-        say("uv is not available")
-        return False
-    say("installing the pinned packages with uv")
-    uv = [str(VENV / "bin" / "uv"), "pip", "install", "--quiet", "--python", str(VENV_PYTHON)]
-    return run([*uv, "--index-strategy", "unsafe-best-match", *requested()], extra_environment=uv_environment())
-
-
-def install_with_pip() -> bool:
-    """Install with pip, the slower way that works wherever pip works."""
-    say("installing the pinned packages with pip (this takes about half a minute)")
-    return run(pip("install", "--quiet", *requested()))
-
-
-def requested() -> list[str]:
-    """What is installed: Remora, editable, with everything a developer needs."""
-    return ["--constraint", str(ROOT / "constraints.txt"), "--editable", f"{ROOT}[dev]"]
+def install(*requested: str) -> bool:
+    """Install at the pinned versions: with uv, which takes seconds, else with pip, which takes half a minute."""
+    pinned = ["--constraint", str(ROOT / "constraints.txt"), *requested]
+    if UV.exists() or run(pip("install", "--quiet", "--constraint", str(ROOT / "constraints.txt"), "uv")):
+        uv = [str(UV), "pip", "install", "--quiet", "--python", str(VENV_PYTHON)]
+        # pip takes the best match of all its indexes; so shall uv.
+        if run([*uv, "--index-strategy", "unsafe-best-match", *pinned], extra_environment=uv_environment()):
+            return True
+    say("uv did not work here, so pip does it")
+    return run(pip("install", "--quiet", *pinned))
 
 
 def pip(*arguments: str) -> list[str]:

@@ -1,0 +1,54 @@
+"""What may every test ask for? The outside services, real ones, or a skip that says which one is missing."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.postgres_server import PostgresServer
+from tools import services
+
+# The machine may be busy: how long an example takes is no property of the code.
+settings.register_profile("remora", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("remora")
+
+_database_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A running PostgreSQL, one for the whole session."""
+    programs = services.find_postgres()
+    if programs is None:
+        pytest.skip("no PostgreSQL programs on this machine: `make test` fetches them")
+    with PostgresServer(programs) as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """The address of an empty database of this test's own."""
+    name = f"test_{next(_database_numbers)}"
+    postgres_server.create_database(name)
+    yield postgres_server.url(name)
+    postgres_server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def browser_path() -> Path:
+    """A real browser's program, for playwright's `executable_path`."""
+    found = services.find_browser()
+    if found is None:
+        pytest.skip("no Chromium on this machine: `make test` as root installs it")
+    return found
+
+
+@pytest.fixture(scope="session")
+def promtool_path() -> Path:
+    """Prometheus's checker of rules and metrics."""
+    found = services.find_promtool()
+    if found is None:
+        pytest.skip("no promtool on this machine: `make test` fetches it")
+    return found
