@@ -1,0 +1,39 @@
+"""May this run go on? One budget of wall clock and fetches, both off unless the owner set them."""
+
+from dataclasses import dataclass, replace
+
+from remora.core.reasons import GapReason
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a run may spend and what it has spent. Time is the monotonic clock's."""
+
+    started_at_ns: int
+    max_wall_ns: int | None = None
+    max_fetches: int | None = None
+    fetches: int = 0
+
+    def after_fetch(self) -> "Budget":
+        """One more request was sent."""
+        return replace(self, fetches=self.fetches + 1)
+
+    def cap(self, *, now_ns: int) -> GapReason | None:
+        """The run cap that is reached, if any. Never a pressure reason."""
+        if self.max_fetches is not None and self.fetches >= self.max_fetches:
+            return GapReason.MAX_FETCHES
+        left_ns = self.left_ns(now_ns=now_ns)
+        if left_ns is not None and left_ns <= 0:
+            return GapReason.MAX_WALL_CLOCK
+        return None
+
+    def left_ns(self, *, now_ns: int) -> int | None:
+        """Wall clock that is left, or None when it is not limited."""
+        if self.max_wall_ns is None:
+            return None
+        return max(0, self.started_at_ns + self.max_wall_ns - now_ns)
+
+    def covers(self, wait_ns: int, *, now_ns: int) -> bool:
+        """Whether a wait of this length ends before the budget does."""
+        left_ns = self.left_ns(now_ns=now_ns)
+        return left_ns is None or wait_ns < left_ns

@@ -1,0 +1,97 @@
+"""What does a source give back? The things a reply can hold, each with its raw body kept as it came."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A numbered item: the columns that queries need, and the provider's own body, byte for byte."""
+
+    item_id: int
+    body: bytes
+    type: str | None = None
+    by: str | None = None
+    time: int | None = None  # seconds since 1970, as the source says; may be absurd
+    parent: int | None = None
+    score: int | None = None
+    descendants: int | None = None
+    dead: bool = False
+    deleted: bool = False
+    title: str | None = None
+    url: str | None = None
+    content: bytes = b""  # a canonical rendering of what a person would call its content; decides about revisions
+    delayed: bool = False  # the provider sent a placeholder text; worth another look soon
+    anomalies: tuple[str, ...] = ()  # names of oddities met while decoding; counted, never fatal
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A profile."""
+
+    name: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One entry of a listed archive, in full."""
+
+    key: str
+    body: bytes
+    updated_at: str | None = None  # the source's own update mark, as it came
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The highest id the source has assigned."""
+
+    item_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a list page."""
+
+    key: str
+    updated_at: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list, newest first, and where the next one is."""
+
+    entries: tuple[Entry, ...]
+    next_position: str | None  # None: this was the last page
+    unreadable: int = 0  # entries without a usable key; such a page never moves the cursor past itself
+
+
+Thing = Item | User | Document | Newest | Page
+
+
+@dataclass(frozen=True, slots=True)
+class Readable:
+    """The body holds what was asked for."""
+
+    thing: Thing
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """The body is a literal `null`: the provider has no such thing, or not yet, or this replica lags."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """The body is not what its type promises (cut off, not JSON, not UTF-8): a fault on the way, worth a retry."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrongShape:
+    """Well-formed, but not what was asked for (another id, a list where an object belongs)."""
+
+    why: str
+
+
+Decoded = Readable | Nothing | Unreadable | WrongShape

@@ -1,0 +1,82 @@
+"""When may the next request leave? Two virtual schedules, one for the ceiling and one for the pace; the later one wins.
+
+Each is a generic cell rate algorithm in integer nanoseconds. The ceiling's interval never changes, so its bound holds
+whatever the pace does: any window of length T holds at most `bunch + T / F` departures, F being the ceiling interval.
+Up to 100 requests per second the bunch is 1, which is strict spacing; above, it is 10 ms worth of departures, because
+no event loop wakes more precisely than that at such rates.
+"""
+
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Final
+
+from remora.core.units import MILLISECOND_NS, SECOND_NS
+
+BUNCH_NS: Final = 10 * MILLISECOND_NS
+_LONG_AGO_NS: Final = -(1 << 62)
+
+
+def bunch_for(interval_ns: int) -> int:
+    """How many departures may leave together at this interval: 10 ms worth, at least one."""
+    return max(1, BUNCH_NS // interval_ns)
+
+
+def interval_for(rate_per_s: float) -> int:
+    """The interval that keeps a rate, rounded to the slower side."""
+    assert rate_per_s > 0, f"a rate of {rate_per_s} per second"
+    return max(1, ceil(SECOND_NS / rate_per_s))
+
+
+@dataclass(frozen=True, slots=True)
+class Pacer:
+    """The two schedules. `*_next_ns` is the theoretical time of the next departure if all were evenly spaced."""
+
+    ceiling_interval_ns: int
+    interval_ns: int
+    ceiling_next_ns: int
+    pace_next_ns: int
+    last_departure_ns: int = _LONG_AGO_NS
+
+    def earliest_ns(self) -> int:
+        """The first moment at which the next request may leave."""
+        return max(
+            self.ceiling_next_ns - _tolerance_ns(self.ceiling_interval_ns),
+            self.pace_next_ns - _tolerance_ns(self.interval_ns),
+        )
+
+    def at_interval(self, interval_ns: int) -> "Pacer":
+        """The same pacer at another pace; what is left of the current wait stretches or shrinks with it."""
+        interval_ns = max(interval_ns, self.ceiling_interval_ns)
+        if interval_ns == self.interval_ns:
+            return self
+        lead_ns = self.pace_next_ns - self.last_departure_ns
+        if self.last_departure_ns == _LONG_AGO_NS:
+            return replace(self, interval_ns=interval_ns)
+        scaled_ns = -(-lead_ns * interval_ns // self.interval_ns)
+        return replace(self, interval_ns=interval_ns, pace_next_ns=self.last_departure_ns + scaled_ns)
+
+    def departed(self, *, now_ns: int) -> "Pacer":
+        """The pacer after a request left at `now_ns`. Leaving early is our own mistake."""
+        assert now_ns >= self.earliest_ns(), f"left {self.earliest_ns() - now_ns} ns too early"
+        return replace(
+            self,
+            ceiling_next_ns=max(self.ceiling_next_ns, now_ns) + self.ceiling_interval_ns,
+            pace_next_ns=max(self.pace_next_ns, now_ns) + self.interval_ns,
+            last_departure_ns=now_ns,
+        )
+
+
+def new_pacer(*, ceiling_interval_ns: int, interval_ns: int, now_ns: int) -> Pacer:
+    """A pacer that starts as if a whole bunch had just left: a restart never adds a departure to a window."""
+    assert ceiling_interval_ns > 0, f"a ceiling interval of {ceiling_interval_ns} ns"
+    interval_ns = max(interval_ns, ceiling_interval_ns)
+    return Pacer(
+        ceiling_interval_ns=ceiling_interval_ns,
+        interval_ns=interval_ns,
+        ceiling_next_ns=now_ns + ceiling_interval_ns * bunch_for(ceiling_interval_ns),
+        pace_next_ns=now_ns + ceiling_interval_ns * bunch_for(ceiling_interval_ns),
+    )
+
+
+def _tolerance_ns(interval_ns: int) -> int:
+    return (bunch_for(interval_ns) - 1) * interval_ns

@@ -1,0 +1,216 @@
+"""What does a reply mean? The only place that reads a status code."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from math import isnan
+from typing import Final
+
+from remora.core.item import Decoded, Nothing, Readable, Thing, Unreadable, WrongShape
+from remora.core.reasons import GapReason
+from remora.core.units import DAY_NS, SECOND_NS
+
+# A null this close to the newest id may still become an item: ids are handed out before their items can be read.
+NEAR_NEWEST_IDS: Final = 50
+# A provider that asks for more than this is broken rather than busy; the wait stays bounded and visible.
+RETRY_AFTER_MAX_NS: Final = 30 * DAY_NS
+
+
+class Fault(StrEnum):
+    """Why there is no reply."""
+
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    TOO_LARGE = "too_large"
+    BAD_ENCODING = "bad_encoding"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back for one request."""
+
+    status: int
+    body: bytes
+    departed_at_ns: int
+    answered_at_ns: int
+    headers: Mapping[str, str] = field(default_factory=dict)  # lower-case names, only the few that anybody reads
+
+
+@dataclass(frozen=True, slots=True)
+class NoReply:
+    """The reason nothing came back. `departed_at_ns` is None when the request never left."""
+
+    fault: Fault
+    departed_at_ns: int | None
+    answered_at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Here it is."""
+
+    thing: Thing
+
+
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """Null near the newest id: ask again soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The provider says it has no such thing. One look proves little; see the gap's confirmations."""
+
+    reason: GapReason
+
+
+@dataclass(frozen=True, slots=True)
+class Pressure:
+    """The provider asks for less."""
+
+    reason: GapReason
+    retry_after_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A fault on the way or at the provider's side; the same request may succeed in a moment."""
+
+    reason: GapReason
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """This one item is refused, whatever the rate."""
+
+    reason: GapReason
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """An answer that is not this item: wrong shape, wrong id, too large."""
+
+    reason: GapReason
+
+
+Verdict = Found | NotYet | Missing | Pressure | Trouble | Refused | Malformed
+
+
+def classify(
+    reply: Reply | NoReply, decoded: Decoded | None, *, behind_newest: int | None, now_wall_ns: int
+) -> Verdict:
+    """The verdict on one reply.
+
+    `decoded` is None unless the body was worth decoding (see `has_content`); `behind_newest` is how many ids the item
+    stands behind the newest known one, None where ids mean nothing.
+    """
+    match reply:
+        case NoReply(fault=fault):
+            return _without_reply(fault)
+        case Reply() if has_content(reply):
+            assert decoded is not None, "a reply with content must be decoded before it is classified"
+            return _with_content(decoded, behind_newest)
+        case Reply():
+            return _by_status(reply, behind_newest, now_wall_ns)
+
+
+def has_content(reply: Reply | NoReply) -> bool:
+    """Whether the body is what was asked for and not an error page."""
+    return isinstance(reply, Reply) and reply.status == 200
+
+
+def _without_reply(fault: Fault) -> Verdict:
+    match fault:
+        case Fault.TIMEOUT:
+            return Trouble(GapReason.TIMEOUT)
+        case Fault.CONNECTION:
+            return Trouble(GapReason.CONNECTION)
+        case Fault.BAD_ENCODING:
+            return Trouble(GapReason.SERVER_ERROR)
+        case Fault.TOO_LARGE:
+            return Malformed(GapReason.TOO_LARGE)
+
+
+def _with_content(decoded: Decoded, behind_newest: int | None) -> Verdict:
+    match decoded:
+        case Readable(thing):
+            return Found(thing)
+        case Nothing():
+            return _absence(GapReason.NOT_FOUND, behind_newest)
+        case Unreadable():
+            return Trouble(GapReason.SERVER_ERROR)
+        case WrongShape():
+            return Malformed(GapReason.MALFORMED)
+
+
+def _absence(reason: GapReason, behind_newest: int | None) -> Verdict:
+    if behind_newest is not None and behind_newest < NEAR_NEWEST_IDS:
+        return NotYet()
+    return Missing(reason)
+
+
+def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int) -> Verdict:
+    retry_after_ns = parse_retry_after(reply.headers, now_wall_ns=now_wall_ns)
+    match reply.status:
+        case 429:
+            return Pressure(GapReason.RATE_LIMITED, retry_after_ns)
+        case 503 if retry_after_ns is not None:
+            return Pressure(GapReason.UPSTREAM_PRESSURE, retry_after_ns)
+        case 404:
+            return _absence(GapReason.NOT_FOUND, behind_newest)
+        case 410:
+            return _absence(GapReason.GONE, behind_newest)
+        case 401:
+            return Refused(GapReason.UNAUTHORIZED)
+        case 408:
+            return Trouble(GapReason.TIMEOUT)
+        case 413:
+            return Malformed(GapReason.TOO_LARGE)
+        case status if 400 <= status < 500:
+            return Refused(GapReason.FORBIDDEN)
+        case _:  # 5xx, redirects we do not follow, and what no standard names
+            return Trouble(GapReason.SERVER_ERROR)
+
+
+def parse_retry_after(headers: Mapping[str, str], *, now_wall_ns: int) -> int | None:
+    """How long the provider asks to wait: seconds, a fraction, or a date (measured on the provider's own clock).
+
+    Zero and past dates give 0: there was a hint, but the pace alone decides. What cannot be read gives None.
+    """
+    text = headers.get("retry-after", "").strip()
+    if not text:
+        return None
+    wait_ns = _seconds_ns(text)
+    if wait_ns is None:
+        wait_ns = _until_date_ns(text, headers.get("date"), now_wall_ns)
+    return None if wait_ns is None else min(max(wait_ns, 0), RETRY_AFTER_MAX_NS)
+
+
+def _seconds_ns(text: str) -> int | None:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return None
+    if isnan(seconds):
+        return None
+    return int(min(max(seconds, 0.0), RETRY_AFTER_MAX_NS / SECOND_NS) * SECOND_NS)
+
+
+def _until_date_ns(text: str, provider_date: str | None, now_wall_ns: int) -> int | None:
+    until_ns = _date_ns(text)
+    if until_ns is None:
+        return None
+    provider_now_ns = _date_ns(provider_date) if provider_date else None
+    return until_ns - (now_wall_ns if provider_now_ns is None else provider_now_ns)
+
+
+def _date_ns(text: str) -> int | None:
+    try:
+        moment = parsedate_to_datetime(text)
+        # A date without a zone is GMT, as HTTP dates are.
+        aware: datetime = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return int(aware.timestamp()) * SECOND_NS
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
