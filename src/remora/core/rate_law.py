@@ -6,13 +6,11 @@ per second. The words: the *edge* is a rate at which the provider has refused; a
 step below it where the pace rests; the *account* is what probing may still cost.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-NS_PER_S = 1_000_000_000
+from remora.core.units import SECOND_NS
 
 # Discovery. 16 answers show a doubling is safe to repeat; 4 round trips let a refusal come back first.
 COLD_START_PER_S = 1.0
@@ -40,8 +38,8 @@ EDGE_BELIEVED = 2.5
 # Refused in a row: halve down to this share of the edge, then only wait.
 DEEPEST_CUT = 1 / 8
 WAIT_GROWTH = 4
-WAIT_MOST_NS = 15 * 60 * NS_PER_S
-RATE_LEAST_PER_S = NS_PER_S / WAIT_MOST_NS
+WAIT_MOST_NS = 15 * 60 * SECOND_NS
+RATE_LEAST_PER_S = SECOND_NS / WAIT_MOST_NS
 
 # Faults are pressure only when clearly more frequent than usual.
 TROUBLE_LEAST = 0.02
@@ -96,22 +94,21 @@ class Pace:
     last_cut_at_ns: int = -1
     wait_ns: int = 0  # length of the present wait; 0 = not waiting
     quiet_until_ns: int = 0  # nothing leaves before this; 0 = no such wait
-    alone: bool = False  # after a wait: one request in flight at most, until it is answered
 
     @property
     def interval_ns(self) -> int:
         """Time between departures, never shorter than the ceiling's."""
-        return max(self.ceiling_interval_ns, math.ceil(NS_PER_S / self.rate_per_s))
+        return max(self.ceiling_interval_ns, math.ceil(SECOND_NS / self.rate_per_s))
 
     @property
     def ceiling_per_s(self) -> float:
-        return NS_PER_S / self.ceiling_interval_ns
+        return SECOND_NS / self.ceiling_interval_ns
 
 
 def cold_start(*, ceiling_interval_ns: int, now_ns: int) -> Pace:
     """The pace when nothing is known: 1 request/s, or the ceiling if slower."""
     assert ceiling_interval_ns > 0, "a ceiling interval is a positive time"
-    rate = min(COLD_START_PER_S, NS_PER_S / ceiling_interval_ns)
+    rate = min(COLD_START_PER_S, SECOND_NS / ceiling_interval_ns)
     return Pace(ceiling_interval_ns, rate, learned_at_ns=now_ns, octave_per_s=rate)
 
 
@@ -161,7 +158,7 @@ def _quieter_evidence(pace: Pace, event: Answered) -> Pace:
 
 def _raised(pace: Pace, now_ns: int) -> Pace:
     octave = pace.octave_per_s
-    round_trip = pace.rate_per_s * pace.latency_ns / NS_PER_S
+    round_trip = pace.rate_per_s * pace.latency_ns / SECOND_NS
     step = octave / max(SUCCESSES_PER_DOUBLING, ROUND_TRIPS_PER_DOUBLING * round_trip)
     edges = pace.edges_per_s
     if edges:
@@ -181,7 +178,7 @@ def _raised(pace: Pace, now_ns: int) -> Pace:
 def _resumed(pace: Pace, event: Answered) -> Pace:
     """The first success after refusals in a row: return to the octave below the edge."""
     outage_ns = event.departed_at_ns - pace.streak_began_at_ns
-    lost = outage_ns * pace.edges_per_s[0] / NS_PER_S
+    lost = outage_ns * pace.edges_per_s[0] / SECOND_NS
     account = max(ACCOUNT_LEAST, pace.account - lost * REFUSED_BUDGET / OUTAGE_BUDGET)
     rate = max(pace.rate_per_s, pace.edges_per_s[0] / 2)
     rate = min(rate, pace.ceiling_per_s)
@@ -242,8 +239,9 @@ def _refused_again(pace: Pace, event: Answered) -> Pace:
     if pace.rate_per_s / 2 >= floor:
         return _cut(pace, pace.rate_per_s / 2, event.answered_at_ns)
     wait = min(WAIT_MOST_NS, WAIT_GROWTH * max(pace.wait_ns, pace.interval_ns))
-    quiet = replace(pace, wait_ns=wait, quiet_until_ns=event.answered_at_ns + wait, alone=True)
-    return _cut(quiet, pace.rate_per_s, event.answered_at_ns)
+    quiet = replace(pace, wait_ns=wait, quiet_until_ns=event.answered_at_ns + wait)
+    # One request per wait: the first probe is single by its pace alone.
+    return _cut(quiet, SECOND_NS / wait, event.answered_at_ns)
 
 
 def _troubled(pace: Pace, event: Answered) -> Pace:
@@ -265,3 +263,29 @@ def _remember(edges: tuple[float, ...], edge: float) -> tuple[float, ...]:
 def _cut(pace: Pace, rate: float, now_ns: int) -> Pace:
     rate = min(pace.ceiling_per_s, max(rate, min(RATE_LEAST_PER_S, pace.ceiling_per_s)))
     return replace(pace, rate_per_s=rate, octave_per_s=rate, last_cut_at_ns=now_ns, learned_at_ns=now_ns)
+
+
+class ChangeKind(StrEnum):
+    """How a pace changed."""
+
+    SPED_UP = "sped_up"
+    BACKED_OFF = "backed_off"
+    QUIETED = "quieted"
+
+
+@dataclass(frozen=True, slots=True)
+class PaceChange:
+    kind: ChangeKind
+    from_per_s: float
+    to_per_s: float
+
+
+def describe(before: Pace, after: Pace) -> PaceChange | None:
+    """What an operator should hear of a change of pace; none if there was none."""
+    if after.quiet_until_ns > before.quiet_until_ns:
+        return PaceChange(ChangeKind.QUIETED, before.rate_per_s, after.rate_per_s)
+    if after.rate_per_s < before.rate_per_s:
+        return PaceChange(ChangeKind.BACKED_OFF, before.rate_per_s, after.rate_per_s)
+    if after.rate_per_s > before.rate_per_s:
+        return PaceChange(ChangeKind.SPED_UP, before.rate_per_s, after.rate_per_s)
+    return None
