@@ -191,7 +191,6 @@ def _resumed(pace: Pace, event: Answered) -> Pace:
         account=account,
         wait_ns=0,
         quiet_until_ns=0,
-        alone=False,
         learned_at_ns=event.answered_at_ns,
     )
 
