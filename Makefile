@@ -4,6 +4,7 @@
 .PHONY: help setup demo test check bench format clean
 
 PYTHON ?= python3
+WORKERS ?= 2
 BIN := .venv/bin
 CODE := $(wildcard src tests tools bench)
 
@@ -20,7 +21,7 @@ demo: setup ## mirror a simulated Hacker News into ./demo, with the console on 1
 test: setup ## every test, with a real PostgreSQL and a real browser where they can be had
 	@$(BIN)/python -m tools.services
 	@echo "test: running every test"
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 check: setup ## format, lint, types, layers and the quick tests; under 90 seconds
 	@echo "check: format"
@@ -30,7 +31,7 @@ check: setup ## format, lint, types, layers and the quick tests; under 90 second
 	@echo "check: types"
 	@$(BIN)/mypy $(CODE)
 	@echo "check: layers"
-	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/lint-imports --no-logo --no-cache
 	@echo "check: quick tests"
 	@$(BIN)/python -m pytest -q -m "not slow"
 
