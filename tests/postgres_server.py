@@ -3,12 +3,14 @@
 It needs no service and no rights. PostgreSQL refuses to run as root, so a root user's server runs as somebody smaller.
 """
 
+import ctypes
 import os
 import pwd
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -19,6 +21,7 @@ import psycopg
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
 POLL_S = 0.02
+PR_SET_PDEATHSIG = 1
 SMALLER_USERS = ("postgres", "nobody")
 SUPERUSER = "remora"
 # Speed over the safety of the *machine's* crash: a killed server still keeps what it acknowledged.
@@ -49,8 +52,12 @@ class PostgresServer:
             self._make_programs_reachable()
 
     def __enter__(self) -> Self:
-        self.initialise()
-        self.start()
+        try:
+            self.initialise()
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -147,6 +154,7 @@ class PostgresServer:
             group=self._group,
             extra_groups=groups,
             cwd=self._folder,
+            preexec_fn=_end_with_the_tests,  # noqa: PLW1509 - it only makes one system call
         )
 
     def _make_programs_reachable(self) -> None:
@@ -154,9 +162,18 @@ class PostgresServer:
             with (self._folder / "server.log").open("ab") as log:
                 self._spawn([str(self._programs / "initdb"), "--version"], log).wait()
         except PermissionError:
-            copy = self._folder / "programs"
-            shutil.copytree(self._programs.parent, copy, symlinks=True)
-            self._programs = copy / self._programs.name
+            # A wheel's programs find their libraries by a path relative to themselves: both move together.
+            package = self._programs.parent.parent
+            libraries = package.with_name(f"{package.name}.libs")
+            for part in (package, libraries):
+                shutil.copytree(part, self._folder / part.name, symlinks=True)
+            self._programs = self._folder / self._programs.relative_to(package.parent)
+
+
+def _end_with_the_tests() -> None:
+    """Ask Linux to stop the server when the tests are killed: nobody would be left to do it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 def _smaller_user() -> tuple[int, int] | tuple[None, None]:
