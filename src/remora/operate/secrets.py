@@ -1,0 +1,97 @@
+"""Where does a source's token come from, and how is it kept out of sight?"""
+
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from remora.core.errors import ConfigurationError
+from remora.operate.config import SourceSettings
+
+MASK: Final = "•••"
+TOKEN_CHARACTERS_MAX: Final = 16_384
+
+
+class Secret:
+    """A text that no log line, error or repr shows; only `reveal` gives it away."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself, for the one header that needs it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"Secret({MASK})"
+
+    __str__ = __repr__
+
+
+def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) -> Secret | None:
+    """The token of one source, or None when it needs none."""
+    if source.token_env is not None:
+        return Secret(_from_environment(name, source.token_env, environ))
+    if source.token_file is not None:
+        return Secret(_from_file(name, Path(source.token_file).expanduser()))
+    return None
+
+
+def secret_values(source: SourceSettings, token: Secret | None) -> tuple[str, ...]:
+    """Every value of this source that must not be seen: what the log's redaction looks for."""
+    return tuple(value for value in (token.reveal() if token else "", *source.headers.values()) if value)
+
+
+def without_credentials(url: str) -> str:
+    """The address with its user and password masked and its query left out."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return MASK
+    if parts.username is None and parts.password is None and not parts.query:
+        return url
+    host = (
+        f"{MASK}@{parts.hostname or ''}" if parts.username is not None or parts.password is not None else parts.netloc
+    )
+    if port is not None and "@" in host:
+        host = f"{host}:{port}"
+    return parts._replace(netloc=host, query=MASK if parts.query else "").geturl()
+
+
+def _from_environment(name: str, variable: str, environ: Mapping[str, str]) -> str:
+    token = environ.get(variable, "").strip()
+    if not token:
+        raise ConfigurationError(
+            f"sources.{name}.token_env names the variable {variable}, which is not set",
+            hint=f"set {variable} to the source's token, or write token_file instead",
+        )
+    return _checked(token, f"the variable {variable}")
+
+
+def _from_file(name: str, path: Path) -> str:
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            raise ConfigurationError(
+                f"sources.{name}.token_file {path} can be read by others (mode {mode:04o})",
+                hint=f"run chmod 600 {path}",
+            )
+        token = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"sources.{name}.token_file {path} cannot be read ({type(error).__name__})",
+            hint="write the path of a text file that holds only the token, with mode 0600",
+        ) from None
+    return _checked(token, f"the file {path}")
+
+
+def _checked(token: str, where: str) -> str:
+    if not token or len(token) > TOKEN_CHARACTERS_MAX or not token.isascii() or not token.isprintable():
+        raise ConfigurationError(
+            f"{where} does not hold a token", hint="it should hold one line of printable ASCII and nothing else"
+        )
+    return token
