@@ -1,0 +1,138 @@
+"""What is left when a process dies? A generation is one life of a simulated process; its death is not a cancellation.
+
+A killed process runs no `finally` block. In one interpreter they do run, so a dead generation makes them harmless:
+first it is marked dead, from then on every port it was given raises `Crashed`, and only then its tasks are cleaned up.
+Nothing durable can happen between the crash and the next generation.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextvars import copy_context
+from typing import Any, Final, TypeVar, cast
+
+from remora.sim.loop import OWNER, SimTask
+
+Port = TypeVar("Port")
+T = TypeVar("T")
+
+# A task that still lives after this many cancellations swallows them; that is a mistake in the task.
+_CANCELLATIONS_MAX: Final = 100
+
+
+class Crashed(BaseException):
+    """The process is dead. Not an `Exception`: code that survives everything does not survive this."""
+
+
+class Generation:
+    """One life of a process.
+
+    `guard` wraps every port (store, transport, clock) the process gets. `die_at_call` kills it at its n-th guarded call,
+    before the call has any effect, or after it with `after_effect` (the answer is never seen).
+    """
+
+    def __init__(self, *, die_at_call: int | None = None, after_effect: bool = False) -> None:
+        self.calls = 0
+        self.dead = False
+        self._die_at_call = die_at_call
+        self._after_effect = after_effect
+        self._died: asyncio.Event | None = None
+
+    def crash(self) -> None:
+        """Die now."""
+        self.dead = True
+        if self._died is not None:
+            self._died.set()
+
+    def check(self) -> None:
+        """Raise if the process is dead."""
+        if self.dead:
+            raise Crashed("this process has been killed")
+
+    def guard(self, port: Port) -> Port:
+        """The same port, unusable once the process is dead."""
+        return cast("Port", _Guarded(port, self))
+
+    async def live(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run the process to its end, or until it dies: then clean up and raise `Crashed`."""
+        self._died = asyncio.Event()
+        if self.dead:
+            self._died.set()
+        context = copy_context()
+        context.run(OWNER.set, self)
+        process = asyncio.get_running_loop().create_task(main, context=context)
+        death = asyncio.ensure_future(self._died.wait())
+        try:
+            await asyncio.wait({process, death}, return_when=asyncio.FIRST_COMPLETED)
+            if not self.dead:
+                return await process
+            await self._bury()
+            raise Crashed("this process has been killed")
+        finally:
+            death.cancel()
+
+    async def _bury(self) -> None:
+        """End every task of the dead process. Whatever they still try to do fails at a port."""
+        for _ in range(_CANCELLATIONS_MAX):
+            tasks = [task for task in asyncio.all_tasks() if isinstance(task, SimTask) and task.owner is self]
+            if not tasks:
+                return
+            for task in sorted(tasks, key=hash):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        raise AssertionError("a task of a dead process swallows its cancellation")
+
+    def enter(self) -> bool:
+        """Count a call; True if the process dies after its effect."""
+        self.check()
+        self.calls += 1
+        if self.calls != self._die_at_call:
+            return False
+        if self._after_effect:
+            return True
+        self.crash()
+        raise Crashed(f"killed before call {self.calls}")
+
+    def leave(self, *, last: bool) -> None:
+        """A call had its effect; its answer reaches only the living."""
+        if last:
+            self.crash()
+        self.check()
+
+
+class _Guarded:
+    """Passes every call on while the generation lives."""
+
+    def __init__(self, port: object, generation: Generation) -> None:
+        self._port = port
+        self._generation = generation
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._port, name)
+        return self._call(value) if callable(value) else value
+
+    def _call(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        generation = self._generation
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            last = generation.enter()
+            result = method(*args, **kwargs)
+            if isinstance(result, Awaitable):
+                return _awaited(result, generation, last=last)
+            if isinstance(result, AsyncIterator):
+                return _iterated(result, generation, last=last)
+            generation.leave(last=last)
+            return result
+
+        return call
+
+
+async def _awaited(result: Awaitable[T], generation: Generation, *, last: bool) -> T:
+    value = await result
+    generation.leave(last=last)
+    return value
+
+
+async def _iterated(result: AsyncIterator[T], generation: Generation, *, last: bool) -> AsyncIterator[T]:
+    async for value in result:
+        generation.leave(last=last)
+        yield value
