@@ -55,6 +55,15 @@ class Pacer:
         scaled_ns = -(-lead_ns * interval_ns // self.interval_ns)
         return replace(self, interval_ns=interval_ns, pace_next_ns=self.last_departure_ns + scaled_ns)
 
+    def no_earlier_than(self, other: "Pacer") -> "Pacer":
+        """The later of two pacers of the same source in every respect."""
+        return replace(
+            self,
+            ceiling_next_ns=max(self.ceiling_next_ns, other.ceiling_next_ns),
+            pace_next_ns=max(self.pace_next_ns, other.pace_next_ns),
+            last_departure_ns=max(self.last_departure_ns, other.last_departure_ns),
+        )
+
     def departed(self, *, now_ns: int) -> "Pacer":
         """The pacer after a request left at `now_ns`. Leaving early is our own mistake."""
         assert now_ns >= self.earliest_ns(), f"left {self.earliest_ns() - now_ns} ns too early"

@@ -119,6 +119,6 @@ class Walk:
             self._done.remove(self.cursor)
 
     @property
-    def finished(self) -> bool:
-        """Whether every id's outcome is durable."""
-        return self.cursor == self._ids.end
+    def all_taken(self) -> bool:
+        """Whether no id is left to take."""
+        return self._next > self._ids.end

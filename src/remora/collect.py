@@ -1,0 +1,137 @@
+"""What happens to one item? Start reading here: from discovery to a durable outcome, in one line of verbs.
+
+discovery ─▶ governor.admit ─▶ source.fetch ─▶ source.decode ─▶ classify ─▶ governor.learn ─▶ store.record ─▶ meter
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from remora.contracts import Clock, Meter, Mirror, Observation, Outcome, Source
+from remora.core.discovery import Discovery, Kind
+from remora.core.item import Decoded, Item, Newest, WrongShape
+from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.core.verdict import (
+    Found,
+    Malformed,
+    Missing,
+    NoReply,
+    NotYet,
+    Pressure,
+    Refused,
+    Reply,
+    Trouble,
+    Verdict,
+    classify,
+    has_content,
+)
+from remora.governor import Governor
+
+log = structlog.get_logger()
+
+# A request that met pressure or trouble is sent again after these delays, each time through the gate; then it is owed.
+RETRY_DELAYS_NS: Final = (200 * MILLISECOND_NS, 500 * MILLISECOND_NS, 1_000 * MILLISECOND_NS)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What came of asking for one thing."""
+
+    verdict: Verdict
+    started_at_ns: int  # wall clock at the departure of the request that was answered
+    requests: int
+
+
+class Collector:
+    """Brings items of one source into the store, one at a time, any number of times at once."""
+
+    def __init__(
+        self,
+        source: Source,
+        store: Mirror,
+        governor: Governor,
+        *,
+        clock: Clock,
+        meter: Meter,
+        retry_delays_ns: Sequence[int] = RETRY_DELAYS_NS,
+    ) -> None:
+        self._source = source
+        self._store = store
+        self._governor = governor
+        self._clock = clock
+        self._meter = meter
+        self._retry_delays_ns = retry_delays_ns
+        self.newest_id: int | None = None  # the highest id anybody has told us of
+
+    async def collect(self, discovery: Discovery) -> Outcome:
+        """The life of one item. Whatever the provider does, the outcome is durable when this returns."""
+        asked = await self.ask(discovery)
+        seen = Observation(discovery, asked.verdict, asked.started_at_ns, self._clock.wall_ns())
+        outcome = await self._store.record(self._source.name, seen)
+        self._meter.recorded(self._source.name, discovery.via, outcome, age_s=_age_s(seen))
+        return outcome
+
+    async def ask(self, discovery: Discovery) -> Asked:
+        """Ask until there is an answer, but not more often than the retry delays allow."""
+        requests, was_pressed = 0, False
+        while True:
+            verdict, started_at_ns = await self._ask_once(discovery, again=was_pressed)
+            if requests >= len(self._retry_delays_ns) or not is_worth_a_retry(verdict):
+                return Asked(verdict, started_at_ns, requests + 1)
+            was_pressed = was_pressed or isinstance(verdict, Pressure)
+            await self._clock.sleep_until(self._clock.monotonic_ns() + self._retry_delays_ns[requests])
+            requests += 1
+
+    async def newest(self) -> int | None:
+        """Ask for the highest id and remember it; None when there was no answer."""
+        match (await self.ask(Discovery.newest())).verdict:
+            case Found(Newest(item_id)):
+                self.newest_id = max(item_id, self.newest_id or 0)
+                return self.newest_id
+            case _:
+                return None
+
+    async def _ask_once(self, discovery: Discovery, *, again: bool) -> tuple[Verdict, int]:
+        async with self._governor.admit(discovery.via) as permit:
+            reply = await self._source.fetch(discovery, permit)
+            now_wall_ns = self._clock.wall_ns()
+            decoded = self._decode(discovery, reply)
+            verdict = classify(reply, decoded, behind_newest=self._behind_newest(discovery), now_wall_ns=now_wall_ns)
+            self._governor.learn(permit, reply, verdict, again=again)
+        self._meter.judged(self._source.name, discovery.via, verdict)
+        departed_at_ns = reply.answered_at_ns if reply.departed_at_ns is None else reply.departed_at_ns
+        return verdict, now_wall_ns - (self._clock.monotonic_ns() - departed_at_ns)
+
+    def _decode(self, discovery: Discovery, reply: Reply | NoReply) -> Decoded | None:
+        if not isinstance(reply, Reply) or not has_content(reply):
+            return None
+        try:
+            return self._source.decode(discovery, reply.body)
+        except Exception as error:  # noqa: BLE001 - a poison item never stops its neighbours, whatever our decoder missed
+            log.error("decoder_failed", source=self._source.name, error=type(error).__name__)  # noqa: TRY400
+            return WrongShape("the decoder failed")
+
+    def _behind_newest(self, discovery: Discovery) -> int | None:
+        if discovery.kind is not Kind.ITEM or self.newest_id is None:
+            return None
+        return self.newest_id - discovery.item_id
+
+
+def is_worth_a_retry(verdict: Verdict) -> bool:
+    """Whether the same request may be answered differently in a moment."""
+    match verdict:
+        case Pressure() | Trouble():
+            return True
+        case Found() | NotYet() | Missing() | Refused() | Malformed():
+            return False
+
+
+def _age_s(seen: Observation) -> float | None:
+    """How old the item was when it was fetched; None where its time is missing or in the future."""
+    match seen.verdict:
+        case Found(Item(time=int(time))) if 0 < time * SECOND_NS <= seen.started_at_ns:
+            return seen.started_at_ns / SECOND_NS - time
+        case _:
+            return None

@@ -1,0 +1,177 @@
+"""How does history get in? Uncovered ids become segments; each is claimed, walked and covered, and survives any kill.
+
+The same walker serves every kind of segment: history, blind windows, rescans and replays.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from remora.collect import Collector
+from remora.contracts import Clock, Outcome, Store
+from remora.core.coverage import IdRange, newest_first
+from remora.core.discovery import Discovery
+from remora.core.segment import BATCH_MAX, LEASE_NS, Segment, SegmentKind, Walk, split
+from remora.core.units import SECOND_NS
+
+log = structlog.get_logger()
+
+# The cursor is stored after this many ids: half a batch, so that the next half goes on while it is written.
+ADVANCE_EVERY_IDS: Final = BATCH_MAX // 2
+RENEW_EVERY_NS: Final = LEASE_NS // 3
+IDLE_NS: Final = SECOND_NS
+
+OnOutcome = Callable[[SegmentKind, Outcome], None]
+Advance = Callable[[Segment, int], Awaitable[None]]
+
+
+async def plan_missing(source: str, store: Store, wanted: IdRange, *, now_ns: int) -> int:
+    """Make segments of every id in `wanted` that nothing covers yet; returns how many segments were added."""
+    holes = newest_first((await store.coverage(source)).uncovered(wanted))
+    return await store.plan(source, SegmentKind.CATCH_UP, tuple(split(holes)), now_ns=now_ns)
+
+
+async def plan_again(source: str, store: Store, kind: SegmentKind, wanted: IdRange, *, now_ns: int) -> int:
+    """Make segments of all ids in `wanted`, covered or not."""
+    return await store.plan(source, kind, tuple(split((wanted,))), now_ns=now_ns)
+
+
+class LeaseLost(Exception):
+    """Another worker owns the segment now; what we fetched is recorded, the rest is theirs."""
+
+
+class SegmentWorker:
+    """Claims segments of the given kinds and walks them, up to `width` ids at once."""
+
+    def __init__(
+        self,
+        source: str,
+        collector: Collector,
+        store: Store,
+        *,
+        clock: Clock,
+        owner: str,
+        kinds: Sequence[SegmentKind],
+        width: int,
+        on_outcome: OnOutcome | None = None,
+    ) -> None:
+        self._source = source
+        self._collector = collector
+        self._store = store
+        self._clock = clock
+        self._owner = owner
+        self._kinds = kinds
+        self._width = width
+        self._on_outcome = on_outcome
+
+    async def run(self) -> None:
+        """Walk whatever there is, for ever."""
+        while True:
+            if await self.run_once() is None:
+                await self._clock.sleep_until(self._clock.monotonic_ns() + IDLE_NS)
+
+    async def run_until_done(self) -> None:
+        """Walk until nothing is left to claim."""
+        while await self.run_once() is not None:
+            pass
+
+    async def run_once(self) -> Counter[Outcome] | None:
+        """Claim one segment and walk it to its end; None when there is none to claim."""
+        now_ns = self._clock.wall_ns()
+        segment = await self._store.claim(
+            self._source, self._kinds, owner=self._owner, lease_ns=LEASE_NS, now_ns=now_ns
+        )
+        if segment is None:
+            return None
+        outcomes: Counter[Outcome] = Counter()
+        if segment.left is None:
+            await self._advance(segment, segment.ids.end)
+            return outcomes
+        walk = _DurableWalk(segment, self._advance)
+        try:
+            await self._walk(segment, walk, outcomes)
+        except asyncio.CancelledError:
+            await self._let_go(segment, walk)
+            raise
+        return outcomes
+
+    async def _walk(self, segment: Segment, walk: "_DurableWalk", outcomes: Counter[Outcome]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                renewing = group.create_task(self._renew(walk))
+                fetching = [group.create_task(self._fetch(segment, walk, outcomes)) for _ in range(self._width)]
+                await asyncio.gather(*fetching)
+                renewing.cancel()
+            await walk.store_cursor()
+        except* LeaseLost:
+            log.warning("lease_lost", source=self._source, kind=str(segment.kind))
+
+    async def _fetch(self, segment: Segment, walk: "_DurableWalk", outcomes: Counter[Outcome]) -> None:
+        while (item_id := await walk.take()) is not None:
+            outcome = await self._collector.collect(Discovery.item(item_id, via=segment.kind.lane))
+            outcomes[outcome] += 1
+            if self._on_outcome is not None:
+                self._on_outcome(segment.kind, outcome)
+            await walk.complete(item_id)
+
+    async def _renew(self, walk: "_DurableWalk") -> None:
+        """A slow walk keeps its lease; at one request a minute a batch takes longer than any lease."""
+        while True:
+            await self._clock.sleep_until(self._clock.monotonic_ns() + RENEW_EVERY_NS)
+            await walk.store_cursor()
+
+    async def _advance(self, segment: Segment, cursor: int) -> None:
+        now_ns = self._clock.wall_ns()
+        if not await self._store.advance(self._source, segment, cursor, lease_ns=LEASE_NS, now_ns=now_ns):
+            raise LeaseLost
+
+    async def _let_go(self, segment: Segment, walk: "_DurableWalk") -> None:
+        """Stopped on request: keep what is done and give the rest back at once instead of letting the lease run out."""
+        with suppress(LeaseLost):
+            await walk.store_cursor()
+            if not walk.finished:
+                await self._store.release(self._source, segment)
+
+
+class _DurableWalk:
+    """A walk whose cursor is stored every half batch, by one writer at a time."""
+
+    def __init__(self, segment: Segment, advance: Advance) -> None:
+        assert segment.left is not None, "nothing to walk"
+        self._segment = segment
+        self._advance = advance
+        self._walk = Walk(segment.left)
+        self._stored = segment.cursor
+        self._storing = asyncio.Lock()
+        self._moved = asyncio.Event()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the end of the segment is stored."""
+        return self._stored == self._segment.ids.end
+
+    async def take(self) -> int | None:
+        """The next id; waits while a whole batch is under way, None at the end of the segment."""
+        while (item_id := self._walk.take()) is None and not self._walk.all_taken:
+            self._moved.clear()
+            await self._moved.wait()
+        return item_id
+
+    async def complete(self, item_id: int) -> None:
+        """This id's outcome is durable; now and then, so is the cursor."""
+        self._walk.complete(item_id)
+        self._moved.set()
+        if self._walk.cursor - self._stored >= ADVANCE_EVERY_IDS and not self._storing.locked():
+            await self.store_cursor()
+
+    async def store_cursor(self) -> None:
+        """Store the cursor and extend the lease; at the end of the segment that finishes it."""
+        async with self._storing:
+            cursor = self._walk.cursor
+            if not self.finished:
+                await self._advance(self._segment, cursor)
+                self._stored = cursor

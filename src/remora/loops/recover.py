@@ -1,0 +1,68 @@
+"""How is what we owe collected? Due gaps are leased in fair order and asked for again, through the same gate."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from remora.collect import Collector
+from remora.contracts import Clock, Outcome, Store
+from remora.core.discovery import Discovery, FromGap, Kind
+from remora.core.gap import Gap
+from remora.core.priority import Lane
+from remora.core.reasons import GapReason
+from remora.core.units import MINUTE_NS, SECOND_NS
+
+GAPS_AT_ONCE: Final = 100
+GAP_LEASE_NS: Final = 5 * MINUTE_NS
+IDLE_NS: Final = SECOND_NS
+
+
+class Recover:
+    """Serves owed items of one source, up to `width` at once."""
+
+    def __init__(
+        self, source: str, collector: Collector, store: Store, *, clock: Clock, owner: str, width: int
+    ) -> None:
+        self._source = source
+        self._collector = collector
+        self._store = store
+        self._clock = clock
+        self._owner = owner
+        self._width = width
+
+    async def run(self) -> None:
+        """Serve whatever is due, for ever."""
+        while True:
+            if not await self.run_once():
+                await self._clock.sleep_until(self._clock.monotonic_ns() + IDLE_NS)
+
+    async def run_once(self, *, without: Sequence[GapReason] = ()) -> Counter[Outcome]:
+        """Lease one batch of due gaps and ask for each once more; empty when nothing was due."""
+        gaps = await self._store.lease_gaps(
+            self._source,
+            owner=self._owner,
+            limit=GAPS_AT_ONCE,
+            lease_ns=GAP_LEASE_NS,
+            now_ns=self._clock.wall_ns(),
+            without=without,
+        )
+        outcomes: Counter[Outcome] = Counter()
+        places = asyncio.Semaphore(self._width)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for gap in gaps:
+                    await places.acquire()
+                    group.create_task(self._serve(gap, outcomes)).add_done_callback(lambda _: places.release())
+        except asyncio.CancelledError:
+            await self._store.release_gaps(self._source, owner=self._owner)
+            raise
+        return outcomes
+
+    async def _serve(self, gap: Gap, outcomes: Counter[Outcome]) -> None:
+        key: str | None = gap.key
+        if gap.kind is Kind.DOCUMENT:
+            key = await self._store.key_of(self._source, gap.key)
+        assert key is not None, "a gap names a document that was never listed"
+        discovery = Discovery(gap.kind, key, Lane.RECOVER, FromGap(self._owner))
+        outcomes[await self._collector.collect(discovery)] += 1
