@@ -1,0 +1,1 @@
+"""Where do items come from? One module per provider, and the one module that opens connections."""

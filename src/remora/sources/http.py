@@ -1,0 +1,305 @@
+"""How does one request leave, and what came back? The only module that opens an outgoing connection.
+
+One permit is exactly one request on the wire. The library underneath would send a GET again by itself when a connection
+drops; every exchange here carries a middleware that ends such a request instead. What a provider does comes back as a
+value; the library's own errors hold addresses and headers, so none of them leaves this module.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+from yarl import URL
+
+from remora import __version__
+from remora.contracts import Clock, Permit, StreamBroken
+from remora.core.errors import ConfigurationError
+from remora.core.verdict import Fault, NoReply, Reply
+from remora.sources.content_encoding import BadEncoding, TooLarge, decompress
+
+BODY_MAX_BYTES: Final = 16 * 1024 * 1024
+STREAM_HOPS_MAX: Final = 3
+# Streams have their own few connections: they never take one from the requests that pass the gate.
+STREAMS_MAX: Final = 8
+KEEP_ALIVE_S: Final = 15.0
+# The few headers that anybody reads.
+HEADERS_KEPT: Final = ("retry-after", "date", "link")
+EVENT_STREAM: Final = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How a provider is spoken to. None of these makes anything faster than its ceiling."""
+
+    in_flight_max: int = 128
+    contact: str | None = None  # an address the provider may write to; part of the User-Agent
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 20.0  # without a byte
+    total_timeout_s: float = 60.0  # from departure to the last byte; waiting in the gate does not count
+    body_max_bytes: int = BODY_MAX_BYTES
+    stream_idle_timeout_s: float = 60.0
+    stream_hosts: tuple[str, ...] = ()  # the provider's host names; names below them belong to it too
+
+    def __post_init__(self) -> None:
+        if self.contact and not (self.contact.isascii() and self.contact.isprintable()):
+            raise ConfigurationError(
+                "contact holds characters that no header can carry",
+                hint="write a mail address or a web address in plain ASCII",
+            )
+
+    @property
+    def user_agent(self) -> str:
+        """The tool, its version and whom to ask about it."""
+        return f"remora/{__version__} (+{self.contact})" if self.contact else f"remora/{__version__}"
+
+
+class _Dropped(aiohttp.ClientError):
+    """The connection failed. Of our own kind, because the library sends again after some of its own."""
+
+
+class _Request(aiohttp.ClientRequest):
+    """A request that takes its permit between the ready connection and the first byte."""
+
+    exchange: "_Exchange | None" = None
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Depart, then write at once: nothing between the two gives way to the event loop."""
+        if self.exchange is None:
+            return await super().send(conn)
+        await self.exchange.depart()
+        response = await super().send(conn)
+        self.exchange.wire_sent()
+        return response
+
+
+class _Exchange:
+    """One permit on its way to the wire; the middleware of exactly one request."""
+
+    def __init__(
+        self, permit: Permit, deadline: asyncio.Timeout, total_s: float, wire_sent: Callable[[], None]
+    ) -> None:
+        self._permit = permit
+        self._deadline = deadline
+        self._total_s = total_s
+        self._attempts = 0
+        self.wire_sent = wire_sent
+        self.departed_at_ns: int | None = None
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Run once per attempt on the wire, of which there is one."""
+        self._attempts += 1
+        assert self._attempts == 1, "the library sends a request twice for one permit"
+        assert isinstance(request, _Request), "the session makes other requests than ours"
+        request.exchange = self
+        return await _ended_when_dropped(request, handler)
+
+    async def depart(self) -> None:
+        """The connection is ready. The gate may hold a stale permit back, which is no fault of the provider's."""
+        self._deadline.reschedule(None)
+        self.departed_at_ns = await self._permit.depart()
+        self._deadline.reschedule(asyncio.get_running_loop().time() + self._total_s)
+
+
+async def _ended_when_dropped(
+    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+) -> aiohttp.ClientResponse:
+    """A dropped connection ends the request, where the library would send it again."""
+    try:
+        return await handler(request)
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+        raise _Dropped from None
+
+
+class HttpTransport:
+    """`contracts.Transport` over HTTP/1.1. Opens its connections when first used; `close` it, or use it as a context."""
+
+    def __init__(self, settings: HttpSettings, *, clock: Clock, wire_sent: Callable[[], None]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._wire_sent = wire_sent
+        self._in_flight = asyncio.Semaphore(settings.in_flight_max)
+        self._requests: aiohttp.ClientSession | None = None
+        self._streams: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        sessions, self._requests, self._streams = (self._requests, self._streams), None, None
+        for session in sessions:
+            if session is not None:
+                await session.close()
+
+    async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
+        """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
+        # Waiting for a free connection is our own bound, so no timeout runs meanwhile.
+        async with self._in_flight:
+            deadline = asyncio.timeout(self._settings.connect_timeout_s)
+            exchange = _Exchange(permit, deadline, self._settings.total_timeout_s, self._wire_sent)
+            try:
+                async with deadline:
+                    return await self._exchange(url, exchange, headers)
+            except TooLarge:
+                fault = Fault.TOO_LARGE
+            except (BadEncoding, aiohttp.ClientResponseError):
+                fault = Fault.BAD_ENCODING
+            except TimeoutError:
+                fault = Fault.TIMEOUT
+            except (aiohttp.ClientError, OSError):
+                fault = Fault.CONNECTION
+        return NoReply(fault, exchange.departed_at_ns, self._clock.monotonic_ns())
+
+    async def _exchange(self, url: str, exchange: _Exchange, headers: Mapping[str, str] | None) -> Reply:
+        request = self._session().get(
+            URL(url, encoded=True), headers=headers, allow_redirects=False, middlewares=(exchange,)
+        )
+        async with request as response:
+            wire_body = await _read(response, self._settings.body_max_bytes)
+        assert exchange.departed_at_ns is not None, "an answer to a request that took no permit"
+        return Reply(
+            status=response.status,
+            body=decompress(wire_body, response.headers.get("Content-Encoding"), self._settings.body_max_bytes),
+            departed_at_ns=exchange.departed_at_ns,
+            answered_at_ns=self._clock.monotonic_ns(),
+            headers={name: response.headers[name] for name in HEADERS_KEPT if name in response.headers},
+        )
+
+    async def stream(self, url: str) -> AsyncGenerator[bytes, None]:
+        """The bytes of an event stream until it ends; `StreamBroken` says why it could not be opened or went on.
+
+        Close the generator (`contextlib.aclosing`) to let go of the connection at once.
+        """
+        address = URL(url, encoded=True)
+        for _hop in range(STREAM_HOPS_MAX + 1):
+            elsewhere = None
+            async with aclosing(self._follow(address)) as chunks:
+                async for chunk in chunks:
+                    if isinstance(chunk, URL):
+                        elsewhere = chunk
+                    else:
+                        yield chunk
+            if elsewhere is None:
+                return
+            if not _same_provider(address, elsewhere, self._settings.stream_hosts):
+                raise StreamBroken("foreign_host")
+            address = elsewhere
+        raise StreamBroken("too_many_redirects")
+
+    async def _follow(self, address: URL) -> AsyncGenerator[bytes | URL, None]:
+        """What one host sends: either its bytes, or the one address to ask instead."""
+        response = await self._open_stream(address)
+        async with response:
+            elsewhere = _opened(response)
+            if elsewhere is not None:
+                yield elsewhere
+                return
+            while chunk := await self._next_chunk(response.content):
+                yield chunk
+
+    async def _open_stream(self, address: URL) -> aiohttp.ClientResponse:
+        try:
+            async with asyncio.timeout(self._settings.connect_timeout_s + self._settings.read_timeout_s):
+                return await self._stream_session().get(
+                    address, allow_redirects=False, middlewares=(_ended_when_dropped,)
+                )
+        except TimeoutError:
+            raise StreamBroken("timeout") from None
+        except (aiohttp.ClientError, OSError):
+            raise StreamBroken("connection") from None
+
+    async def _next_chunk(self, content: aiohttp.StreamReader) -> bytes:
+        """Some bytes, or none at the end of the stream."""
+        try:
+            async with asyncio.timeout(self._settings.stream_idle_timeout_s):
+                return await content.readany()
+        except TimeoutError:
+            raise StreamBroken("silent") from None
+        except (aiohttp.ClientError, OSError):
+            raise StreamBroken("connection") from None
+
+    def _session(self) -> aiohttp.ClientSession:
+        if self._requests is None:
+            self._requests = _new_session(self._settings, connections_max=self._settings.in_flight_max)
+        return self._requests
+
+    def _stream_session(self) -> aiohttp.ClientSession:
+        if self._streams is None:
+            self._streams = _new_session(self._settings, connections_max=STREAMS_MAX, accept=EVENT_STREAM)
+        return self._streams
+
+
+def _new_session(settings: HttpSettings, *, connections_max: int, accept: str = "*/*") -> aiohttp.ClientSession:
+    streams = accept == EVENT_STREAM
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=connections_max, keepalive_timeout=KEEP_ALIVE_S),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        timeout=aiohttp.ClientTimeout(
+            # The whole exchange has a deadline of its own: this one would also run while the gate holds a permit back.
+            total=None,
+            sock_connect=settings.connect_timeout_s,
+            sock_read=None if streams else settings.read_timeout_s,
+        ),
+        headers={"User-Agent": settings.user_agent, "Accept": accept, "Accept-Encoding": "identity"},
+        request_class=_Request,
+        version=aiohttp.HttpVersion11,
+        auto_decompress=False,
+        trust_env=False,
+    )
+
+
+async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
+    if (response.content_length or 0) > most_bytes:
+        raise TooLarge
+    chunks: list[bytes] = []
+    left = most_bytes
+    while chunk := await response.content.readany():
+        left -= len(chunk)
+        if left < 0:
+            raise TooLarge
+        chunks.append(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+# What a status means when a stream is opened; everything else breaks it. Items' statuses are read in core/verdict alone.
+_STREAM_IS_HERE: Final = frozenset({200})
+_STREAM_IS_ELSEWHERE: Final = frozenset({307})
+_PRINTABLE: Final = re.compile(r"[!-~]+")
+
+
+def _opened(response: aiohttp.ClientResponse) -> URL | None:
+    """None when the stream is open, else the address it was moved to."""
+    if response.status in _STREAM_IS_HERE:
+        if response.content_type != EVENT_STREAM:
+            raise StreamBroken("not_an_event_stream")
+        return None
+    if response.status not in _STREAM_IS_ELSEWHERE:
+        raise StreamBroken(f"status_{response.status}")
+    location = response.headers.get("Location", "")
+    if not _PRINTABLE.fullmatch(location):
+        raise StreamBroken("bad_redirect")
+    try:
+        return response.url.join(URL(location, encoded=True))
+    except ValueError:
+        raise StreamBroken("bad_redirect") from None
+
+
+def _same_provider(origin: URL, target: URL, hosts: tuple[str, ...]) -> bool:
+    """Whether a redirect stays with the provider: no other host, no weaker protection, no credentials."""
+    if target.scheme not in {"https", origin.scheme} or target.user is not None:
+        return False
+    name = (target.host or "").lower()
+    allowed = (host.lower().lstrip(".") for host in hosts)
+    return name == (origin.host or "").lower() or any(name == host or name.endswith(f".{host}") for host in allowed)

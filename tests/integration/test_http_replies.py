@@ -1,0 +1,184 @@
+"""What does a transport make of everything a server can answer? A reply or a reason, within bounds, and no secrets."""
+
+import asyncio
+import gzip
+import logging
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from remora.core.errors import ConfigurationError
+from remora.core.verdict import Fault, NoReply, Reply
+from remora.sources.http import HttpSettings, HttpTransport
+from tests.counting_server import Behaviour, CountingServer, Wire, WireRequest, hang
+from tests.sources.permits import Gate, LoopClock
+
+CAP = 10_000
+SETTINGS = HttpSettings(
+    contact="ops@example.org", connect_timeout_s=2.0, read_timeout_s=0.2, total_timeout_s=0.5, body_max_bytes=CAP
+)
+
+
+def answering(body: bytes, *, status: str = "200 OK", headers: str = "") -> Behaviour:
+    async def behave(_request: WireRequest, wire: Wire) -> None:
+        await wire.answer(body, status=status, headers=headers)
+
+    return behave
+
+
+def sending(data: bytes, *, then_close: bool = True) -> Behaviour:
+    async def behave(_request: WireRequest, wire: Wire) -> None:
+        await wire.send(data)
+        if then_close:
+            wire.close()
+
+    return behave
+
+
+async def drip(_request: WireRequest, wire: Wire) -> None:
+    await wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+    while True:
+        await wire.send(b" ")
+        await asyncio.sleep(0.05)
+
+
+async def pour(_request: WireRequest, wire: Wire) -> None:
+    await wire.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        await wire.send(b"400\r\n" + b"x" * 0x400 + b"\r\n")
+
+
+@asynccontextmanager
+async def exchange(behaviour: Behaviour) -> AsyncIterator[tuple[CountingServer, HttpTransport, Gate]]:
+    gate = Gate()
+    async with (
+        CountingServer(behaviour) as server,
+        HttpTransport(SETTINGS, clock=LoopClock(), wire_sent=gate.wire_sent) as transport,
+    ):
+        yield server, transport, gate
+        assert server.count == gate.departures == gate.wire_sends
+
+
+async def reply_to(behaviour: Behaviour) -> Reply | NoReply:
+    async with exchange(behaviour) as (server, transport, gate):
+        return await transport.get(server.url(), gate.permit())
+
+
+async def body_of(behaviour: Behaviour) -> bytes:
+    reply = await reply_to(behaviour)
+    assert isinstance(reply, Reply)
+    return reply.body
+
+
+async def fault_of(behaviour: Behaviour) -> Fault:
+    reply = await reply_to(behaviour)
+    assert isinstance(reply, NoReply)
+    assert reply.departed_at_ns is not None
+    assert reply.answered_at_ns >= reply.departed_at_ns
+    return reply.fault
+
+
+async def test_a_reply_carries_its_status_body_times_and_the_headers_that_are_read() -> None:
+    reply = await reply_to(answering(b"{}", status="429 Slow", headers="RETRY-AFTER: 7\r\nX-Other: 1\r\n"))
+    assert isinstance(reply, Reply)
+    assert (reply.status, reply.body, dict(reply.headers)) == (429, b"{}", {"retry-after": "7"})
+    assert reply.answered_at_ns >= reply.departed_at_ns
+
+
+async def test_a_body_of_exactly_the_bound_is_read_and_one_byte_more_is_too_large() -> None:
+    assert await body_of(answering(b"x" * CAP)) == b"x" * CAP
+    assert await fault_of(answering(b"x" * (CAP + 1))) is Fault.TOO_LARGE
+
+
+async def test_a_body_without_a_length_is_cut_off_at_the_bound() -> None:
+    assert await fault_of(pour) is Fault.TOO_LARGE
+
+
+async def test_silence_and_a_slow_drip_both_run_into_a_timeout() -> None:
+    assert await fault_of(hang) is Fault.TIMEOUT
+    assert await fault_of(drip) is Fault.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    "encoding, body",
+    [
+        ("gzip", gzip.compress(b"hello")),
+        ("gzip", gzip.compress(b"hel") + gzip.compress(b"lo")),
+        ("deflate", zlib.compress(b"hello")),
+        ("deflate", zlib.compress(b"hello", wbits=-15)),
+        ("identity", b"hello"),
+    ],
+)
+async def test_a_body_compressed_against_our_wish_is_read(encoding: str, body: bytes) -> None:
+    assert await body_of(answering(body, headers=f"Content-Encoding: {encoding}\r\n")) == b"hello"
+
+
+@pytest.mark.parametrize(
+    "encoding, body",
+    [
+        ("gzip", gzip.compress(b"hello")[:-4]),
+        ("gzip", b"hello"),
+        ("gzip", gzip.compress(b"") * 100),
+        ("deflate", b"\xff\xff"),
+        ("br", b"hello"),
+        ("gzip, gzip", gzip.compress(gzip.compress(b"hello"))),
+    ],
+)
+async def test_a_body_that_is_not_what_its_encoding_says_is_a_bad_encoding(encoding: str, body: bytes) -> None:
+    assert await fault_of(answering(body, headers=f"Content-Encoding: {encoding}\r\n")) is Fault.BAD_ENCODING
+
+
+async def test_a_small_body_that_unpacks_beyond_the_bound_is_too_large() -> None:
+    bomb = gzip.compress(b"\0" * 50_000_000)[:CAP] if CAP > 60_000 else gzip.compress(b"\0" * (CAP * 200))
+    assert len(bomb) < CAP
+    assert await fault_of(answering(bomb, headers="Content-Encoding: gzip\r\n")) is Fault.TOO_LARGE
+
+
+async def test_what_is_not_http_is_no_reply() -> None:
+    assert await fault_of(sending(b"220 mail.example ESMTP\r\n\r\n")) is Fault.BAD_ENCODING
+    assert await fault_of(sending(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000 + b"\r\n\r\n")) is Fault.BAD_ENCODING
+
+
+async def test_a_body_shorter_than_promised_is_no_reply() -> None:
+    assert await fault_of(sending(b'HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"id"')) is Fault.CONNECTION
+
+
+async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:
+    async with CountingServer() as elsewhere:
+        reply = await reply_to(answering(b"", status="302 Found", headers=f"Location: {elsewhere.url()}\r\n"))
+        assert isinstance(reply, Reply)
+        assert reply.status == 302
+        assert elsewhere.connections == 0
+
+
+async def test_requests_name_the_tool_and_its_contact_and_carry_no_cookies() -> None:
+    async with exchange(answering(b"{}", headers="Set-Cookie: track=1\r\n")) as (server, transport, gate):
+        await transport.get(server.url("/a%2Fb"), gate.permit(), headers={"Authorization": "Bearer t"})
+        await transport.get(server.url(), gate.permit())
+        first, second = server.requests
+    assert first.target == "/a%2Fb"
+    assert first.headers["user-agent"].startswith("remora/")
+    assert "ops@example.org" in first.headers["user-agent"]
+    assert first.headers["accept-encoding"] == "identity"
+    assert first.headers["authorization"] == "Bearer t"
+    assert "cookie" not in second.headers
+    assert "authorization" not in second.headers
+
+
+def test_a_contact_that_no_header_can_carry_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="contact"):
+        HttpSettings(contact="ops@example.org\r\nX-Evil: 1")
+
+
+async def test_neither_address_nor_token_appears_in_what_is_returned_or_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    for behaviour in (hang, sending(b"junk\r\n\r\n"), sending(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")):
+        async with exchange(behaviour) as (server, transport, gate):
+            url = server.url("/canary-path?canary-query")
+            reply = await transport.get(url, gate.permit(), headers={"Authorization": "canary-token"})
+            assert "canary" not in repr(reply)
+    assert "canary" not in caplog.text

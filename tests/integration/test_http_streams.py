@@ -1,0 +1,151 @@
+"""How does an event stream begin, go silent, move and end? Each in its own word, never at a foreign host."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from remora.contracts import StreamBroken
+from remora.sources.http import STREAM_HOPS_MAX, HttpSettings, HttpTransport
+from tests.counting_server import Behaviour, CountingServer, Wire, WireRequest, hang
+from tests.sources.permits import Gate, LoopClock
+
+
+def streaming_transport(*hosts: str) -> HttpTransport:
+    settings = HttpSettings(connect_timeout_s=0.1, read_timeout_s=0.1, stream_idle_timeout_s=0.2, stream_hosts=hosts)
+    return HttpTransport(settings, clock=LoopClock(), wire_sent=Gate().wire_sent)
+
+
+async def two_events_then_the_end(_request: WireRequest, wire: Wire) -> None:
+    await wire.open_event_stream()
+    await wire.send(b"event: put\n")
+    await asyncio.sleep(0.01)
+    await wire.send(b"data: null\n\n")
+    wire.close()
+
+
+def moved_to(location: str, status: str = "307 Temporary Redirect") -> Behaviour:
+    async def behave(_request: WireRequest, wire: Wire) -> None:
+        await wire.answer(b"", status=status, headers=f"Location: {location}\r\n")
+
+    return behave
+
+
+async def collected(server: CountingServer, *hosts: str) -> bytes:
+    async with streaming_transport(*hosts) as transport:
+        return b"".join([chunk async for chunk in transport.stream(server.url("/updates.json"))])
+
+
+async def reason(server: CountingServer, *hosts: str) -> str:
+    with pytest.raises(StreamBroken) as broken:
+        await collected(server, *hosts)
+    assert "127.0.0.1" not in str(broken.value)
+    assert broken.value.__cause__ is None
+    return broken.value.reason
+
+
+async def test_a_stream_gives_its_bytes_and_ends_without_an_error() -> None:
+    async with CountingServer(two_events_then_the_end) as server:
+        assert await collected(server) == b"event: put\ndata: null\n\n"
+        assert server.requests[0].headers["accept"] == "text/event-stream"
+
+
+async def test_a_stream_without_a_byte_for_too_long_is_silent() -> None:
+    async def fall_silent(_request: WireRequest, wire: Wire) -> None:
+        await wire.open_event_stream()
+        await asyncio.Event().wait()
+
+    async with CountingServer(fall_silent) as server:
+        assert await reason(server) == "silent"
+
+
+async def test_a_byte_now_and_then_keeps_a_stream_alive() -> None:
+    async def breathe(_request: WireRequest, wire: Wire) -> None:
+        await wire.open_event_stream()
+        for _ in range(6):
+            await wire.send(b":\n")
+            await asyncio.sleep(0.1)
+        wire.close()
+
+    async with CountingServer(breathe) as server:
+        assert await collected(server) == b":\n" * 6
+
+
+async def test_a_stream_that_does_not_open_says_why_and_is_asked_for_once() -> None:
+    async def refuse(_request: WireRequest, wire: Wire) -> None:
+        await wire.answer(b"", status="503 Busy")
+
+    async def be_a_page(_request: WireRequest, wire: Wire) -> None:
+        await wire.answer(b"<html>", headers="Content-Type: text/html\r\n")
+
+    async def drop(_request: WireRequest, wire: Wire) -> None:
+        wire.reset()
+
+    expected: list[tuple[Behaviour, str]] = [
+        (refuse, "status_503"),
+        (be_a_page, "not_an_event_stream"),
+        (drop, "connection"),
+        (hang, "timeout"),
+    ]
+    for behaviour, why in expected:
+        async with CountingServer(behaviour) as server:
+            assert await reason(server) == why
+            assert server.count == 1
+
+
+async def test_a_stream_that_is_reset_breaks() -> None:
+    async def reset_later(_request: WireRequest, wire: Wire) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await wire.send(head + b"b\r\nevent: put\n\r\n")
+        await asyncio.sleep(0.02)
+        wire.reset()
+
+    async with CountingServer(reset_later) as server:
+        assert await reason(server) == "connection"
+
+
+async def test_a_move_within_the_provider_is_followed() -> None:
+    async with (
+        CountingServer(two_events_then_the_end, host="localhost") as second,
+        CountingServer(moved_to(second.url("/elsewhere?ns=a%2Fb"))) as first,
+    ):
+        assert await collected(first, ".localhost") == b"event: put\ndata: null\n\n"
+        assert second.requests[0].target == "/elsewhere?ns=a%2Fb"
+
+
+@pytest.mark.parametrize("location", ["{foreign}", "ftp://127.0.0.1/", "http://user:pw@127.0.0.1/", "http://[", ""])
+async def test_a_move_anywhere_else_is_refused_before_a_connection_is_made(location: str) -> None:
+    async with CountingServer(host="localhost") as foreign:
+        async with CountingServer(moved_to(location.replace("{foreign}", foreign.url()))) as server:
+            assert await reason(server, "example.com", "host") in {"foreign_host", "bad_redirect"}
+        assert foreign.connections == 0
+
+
+async def test_only_a_temporary_move_is_followed() -> None:
+    async with CountingServer(moved_to("/again", "301 Moved")) as server:
+        assert await reason(server) == "status_301"
+
+
+async def test_a_stream_that_moves_in_circles_is_given_up() -> None:
+    async with CountingServer(moved_to("/again")) as server:
+        assert await reason(server) == "too_many_redirects"
+        assert server.count == STREAM_HOPS_MAX + 1
+
+
+async def test_closing_a_stream_lets_go_of_its_connection_at_once() -> None:
+    gone = asyncio.Event()
+
+    async def send_until_gone(_request: WireRequest, wire: Wire) -> None:
+        await wire.open_event_stream()
+        try:
+            while True:
+                await wire.send(b":\n")
+                await asyncio.sleep(0.01)
+        except ConnectionError:
+            gone.set()
+
+    async with CountingServer(send_until_gone) as server, streaming_transport() as transport:
+        async with aclosing(transport.stream(server.url())) as chunks:
+            assert await anext(chunks)
+        await asyncio.wait_for(gone.wait(), timeout=5)
+        assert server.connections == 1

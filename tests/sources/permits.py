@@ -1,0 +1,54 @@
+"""What does a transport need around it? Permits that count themselves, and a clock, without a governor."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+
+class LoopClock:
+    """`contracts.Clock` on the real clock."""
+
+    def monotonic_ns(self) -> int:
+        return time.monotonic_ns()
+
+    def wall_ns(self) -> int:
+        return time.time_ns()
+
+    async def sleep_until(self, monotonic_ns: int) -> None:
+        raise AssertionError("a transport waits for nothing but its server")
+
+
+class Gate:
+    """Hands out permits and counts departures; `on_departure` sees the moment itself."""
+
+    def __init__(self, *, held_s: float = 0.0, on_departure: Callable[[], None] = lambda: None) -> None:
+        self.departures = 0
+        self.wire_sends = 0
+        self._held_s = held_s
+        self._on_departure = on_departure
+
+    def permit(self) -> "CountedPermit":
+        return CountedPermit(self)
+
+    def wire_sent(self) -> None:
+        self.wire_sends += 1
+
+    async def pass_one(self) -> int:
+        if self._held_s:
+            await asyncio.sleep(self._held_s)
+        self.departures += 1
+        self._on_departure()
+        return time.monotonic_ns()
+
+
+class CountedPermit:
+    """`contracts.Permit`, for exactly one request."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self.used = False
+
+    async def depart(self) -> int:
+        assert not self.used, "one permit, two departures"
+        self.used = True
+        return await self._gate.pass_one()
