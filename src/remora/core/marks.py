@@ -1,0 +1,76 @@
+"""Which of two update marks is the newer one? A mark is whatever text the source uses: a number, a date, or neither.
+
+Marks are compared as numbers when both are numbers, as moments when both are dates, else as text.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Final
+
+_NUMBER: Final = re.compile(r"[+-]?\d{1,400}(?:\.\d{0,400})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+# Clocks of other people count in nanoseconds; a datetime counts in microseconds and would call two marks the same.
+_FRACTION: Final = re.compile(r"(?P<before>.*:\d\d)[.,](?P<digits>\d{1,40})(?P<after>.*)", re.ASCII)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DATE_LEAST_LENGTH: Final = len("2026-01-01")
+
+
+def is_newer(mark: str | None, than: str | None) -> bool:
+    """Whether `mark` is newer. No mark is older than any mark."""
+    if mark is None:
+        return False
+    return than is None or compare(mark, than) > 0
+
+
+def compare(left: str, right: str) -> int:
+    """Negative when `left` is older, 0 when both are the same moment, positive when it is newer."""
+    if left == right:
+        return 0
+    for read in (_number, _moment):
+        first, second = read(left), read(right)
+        if first is not None and second is not None:
+            return (first > second) - (first < second)
+    return (left > right) - (left < right)
+
+
+def newest(*marks: str | None) -> str | None:
+    """The newest of some marks; the first one among equals."""
+    best: str | None = None
+    for mark in marks:
+        if is_newer(mark, best):
+            best = mark
+    return best
+
+
+def rank(mark: str | None) -> float | None:
+    """A number that sorts most marks of one source as `is_newer` does, for stores; None where only text can tell."""
+    if mark is None:
+        return None
+    value = _number(mark)
+    if value is None:
+        value = _moment(mark)
+    return None if value is None else _finite(value)
+
+
+def _finite(value: Decimal) -> float:
+    largest = 1e300
+    return max(-largest, min(largest, float(value)))
+
+
+def _number(mark: str) -> Decimal | None:
+    return Decimal(mark) if _NUMBER.fullmatch(mark) else None
+
+
+def _moment(mark: str) -> Decimal | None:
+    """Seconds since 1970, exactly."""
+    if len(mark) < _DATE_LEAST_LENGTH:
+        return None
+    found = _FRACTION.fullmatch(mark)
+    whole, digits = (found["before"] + found["after"], found["digits"]) if found else (mark, "0")
+    try:
+        moment = datetime.fromisoformat(whole)
+    except ValueError:
+        return None
+    # A date without a zone is taken as UTC: what matters is that one source is always read the same way.
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return Decimal((aware - _EPOCH) // timedelta(seconds=1)) + Decimal(f"0.{digits}")

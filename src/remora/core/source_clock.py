@@ -1,0 +1,64 @@
+"""What time is it at the source, and from which id on are items younger than a moment? Single absurd times decide nothing.
+
+Ids are handed out in the order of time, so a small block of neighbours tells the time of its place by its median.
+The store is asked for one block after another; how it reads them is its own affair.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from statistics import median_low
+from typing import Final
+
+BLOCK_ITEMS: Final = 15
+_FIRST_STEP_IDS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """An item that is held and has a time (seconds, as the source says)."""
+
+    item_id: int
+    time_s: int
+
+
+# Up to BLOCK_ITEMS timed items, the highest ids at or below the one that was asked for.
+Block = Sequence[Timed]
+Search = Generator[int, Block, int | None]
+
+
+def time_of(block: Block) -> int | None:
+    """The time of a place, whatever single items say."""
+    return median_low([item.time_s for item in block]) if block else None
+
+
+def first_id_since(time_s: int, *, newest_id: int) -> Search:
+    """Ask for blocks (yield an id, be sent its block) and return the lowest id from which on items are this young."""
+    newest_block = yield newest_id
+    if not _is_young(newest_block, time_s):
+        return _lowest(newest_block, time_s)
+    young, young_block = newest_id, newest_block
+    step, old = _FIRST_STEP_IDS, newest_id
+    while True:
+        old = max(-1, newest_id - step)
+        block = yield old
+        if not _is_young(block, time_s):
+            break
+        young, young_block = old, block
+        step *= 2
+    while young - old > 1:
+        middle = (young + old) // 2
+        block = yield middle
+        if _is_young(block, time_s):
+            young, young_block = middle, block
+        else:
+            old = middle
+    return _lowest(young_block, time_s)
+
+
+def _is_young(block: Block, time_s: int) -> bool:
+    time_here_s = time_of(block)
+    return time_here_s is not None and time_here_s >= time_s
+
+
+def _lowest(block: Block, time_s: int) -> int | None:
+    return min((item.item_id for item in block if item.time_s >= time_s), default=None)

@@ -1,0 +1,135 @@
+"""How does the memory store keep what is owed, what waits, and the small facts about a source?"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from remora.contracts import GapCount, InboxEntry, Json
+from remora.core.discovery import Kind
+from remora.core.gap import Gap, GapEvent, GapState, is_due, moved
+from remora.core.reasons import GapReason
+from remora.stores.memory.state import GapRow, MemoryPart
+
+_SERVED = frozenset({GapState.OWED, GapState.DEAD})
+_REPLAYED = frozenset({GapState.OWED, GapState.DEAD, GapState.ABSENT})
+
+
+class MemoryGaps(MemoryPart):
+    """Gaps, inbox, pace and notes."""
+
+    async def lease_gaps(
+        self, source: str, *, owner: str, limit: int, lease_ns: int, now_ns: int, without: Sequence[GapReason] = ()
+    ) -> Sequence[Gap]:
+        """Due gaps, longest not served first."""
+        due = [
+            row for row in self._gap_rows(source) if row.gap.reason not in without and _is_servable(row, now_ns=now_ns)
+        ]
+        due.sort(key=lambda row: (row.served_turn, row.gap.first_seen_ns, row.gap.kind, row.gap.key))
+        self._tables.turn += 1
+        for row in due[:limit]:
+            row.gap = moved(row.gap, GapEvent.LEASE)
+            row.owner, row.lease_until_ns, row.served_turn = owner, now_ns + lease_ns, self._tables.turn
+        return tuple(row.gap for row in due[:limit])
+
+    async def release_gaps(self, source: str, *, owner: str) -> int:
+        """Give back what this owner still holds."""
+        held = [row for row in self._gap_rows(source) if row.gap.state is GapState.LEASED and row.owner == owner]
+        for row in held:
+            row.gap, row.owner = moved(row.gap, GapEvent.RELEASE), None
+        return len(held)
+
+    async def gaps(
+        self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
+    ) -> Sequence[Gap]:
+        """What is owed, oldest first."""
+        found = [
+            row.gap
+            for row in self._gap_rows(source)
+            if reason in {None, row.gap.reason}
+            and (row.gap.state is state if state else row.gap.state is not GapState.SETTLED)
+        ]
+        return tuple(sorted(found, key=lambda gap: (gap.first_seen_ns, gap.kind, gap.key))[:limit])
+
+    async def gap_counts(self, source: str) -> Sequence[GapCount]:
+        """All gaps that are not settled, counted."""
+        groups: dict[tuple[Kind, GapState, GapReason], list[Gap]] = {}
+        for row in self._gap_rows(source):
+            if row.gap.state is not GapState.SETTLED:
+                groups.setdefault((row.gap.kind, row.gap.state, row.gap.reason), []).append(row.gap)
+        return tuple(
+            GapCount(
+                *name,
+                count=len(group),
+                oldest_ns=min(gap.first_seen_ns for gap in group),
+                next_ns=min(gap.not_before_ns for gap in group),
+            )
+            for name, group in sorted(groups.items())
+        )
+
+    async def replay_gaps(
+        self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int
+    ) -> int:
+        """Dead and absent ones are owed again, owed ones are due now."""
+        replayed = [
+            row
+            for row in self._gap_rows(source)
+            if row.gap.state in _REPLAYED and reason in {None, row.gap.reason} and key in {None, row.gap.key}
+        ]
+        for row in replayed:
+            row.gap = replace(moved(row.gap, GapEvent.REPLAY), not_before_ns=now_ns)
+        return len(replayed)
+
+    def _gap_rows(self, source: str) -> Iterator[GapRow]:
+        return (row for (named, _, _), row in self._tables.gaps.items() if named == source)
+
+    async def announce(self, source: str, keys: Sequence[tuple[Kind, str]], *, now_ns: int) -> int:
+        """Add keys; one that waits already gets a new ticket, and with it a new place."""
+        for kind, key in keys:
+            self._tables.inbox.pop((source, kind, key), None)
+            self._tables.inbox[source, kind, key] = InboxEntry(kind, key, next(self._tables.tickets))
+        return await self.inbox_depth(source)
+
+    async def waiting(self, source: str, *, limit: int, after_ticket: int = 0) -> Sequence[InboxEntry]:
+        """The oldest tickets beyond `after_ticket`."""
+        mine = (entry for (named, _, _), entry in self._tables.inbox.items() if named == source)
+        return tuple(entry for entry in mine if entry.ticket > after_ticket)[:limit]
+
+    async def inbox_depth(self, source: str) -> int:
+        """How many keys wait."""
+        return sum(named == source for named, _, _ in self._tables.inbox)
+
+    async def load_pace(self, source: str) -> Json:
+        """What was saved last."""
+        return _loaded(self._tables.pace.get(source))
+
+    async def save_pace(self, source: str, record: Mapping[str, Json]) -> None:
+        """Keep it."""
+        self._tables.pace[source] = json.dumps(record)
+
+    async def note(self, source: str, name: str) -> Json:
+        """The fact, or None."""
+        return _loaded(self._tables.notes.get((source, name)))
+
+    async def keep_note(self, source: str, name: str, value: Json) -> None:
+        """Keep it."""
+        self._tables.notes[source, name] = json.dumps(value)
+
+    async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
+        """The runtime is alive."""
+        self._tables.heartbeats[runtime] = (now_ns, json.dumps(snapshot))
+
+    async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
+        """Newest first."""
+        beats = [(name, beat_ns, _loaded(text)) for name, (beat_ns, text) in self._tables.heartbeats.items()]
+        return tuple(sorted(beats, key=lambda beat: (-beat[1], beat[0])))
+
+
+def _is_servable(row: GapRow, *, now_ns: int) -> bool:
+    if row.gap.state is GapState.LEASED:
+        return row.lease_until_ns <= now_ns
+    return row.gap.state in _SERVED and is_due(row.gap, now_ns=now_ns)
+
+
+def _loaded(text: str | None) -> Json:
+    value: Json = None if text is None else json.loads(text)
+    return value

@@ -1,0 +1,170 @@
+"""How does the memory store keep the copy itself: items, users, documents and their revisions?"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+from remora.contracts import Observation, Outcome, StoredItem
+from remora.core import source_clock
+from remora.core.discovery import Discovery, FromInbox, Kind, fingerprint
+from remora.core.gap import Gap
+from remora.core.item import Document, Item, User
+from remora.core.source_clock import BLOCK_ITEMS, Timed
+from remora.core.verdict import Found
+from remora.stores.memory.state import DocumentRow, GapRow, ItemRow, MemoryPart, UserRow
+from remora.stores.shared import Decision, Held, decide, gap_key, is_still_owed
+
+
+class MemoryMirror(MemoryPart):
+    """The copy itself."""
+
+    async def record(self, source: str, observation: Observation) -> Outcome:
+        """Item, ledger and origin in one step."""
+        discovery = observation.discovery
+        key = gap_key(source, discovery)
+        row = self._tables.gaps.get((source, discovery.kind, key))
+        held = self._held(source, discovery)
+        decision = decide(observation, gap_key=key, held=held, gap=row.gap if row else None)
+        if decision.gap is not None:
+            self._write_gap(source, decision.gap)
+        if isinstance(observation.verdict, Found) and decision.outcome is not Outcome.STALE:
+            self._write_thing(source, observation, decision)
+        elif discovery.kind is Kind.DOCUMENT:
+            self._document_row(source, discovery.key)
+        self._remove_from_inbox(source, discovery)
+        return decision.outcome
+
+    def _held(self, source: str, discovery: Discovery) -> Held | None:
+        match discovery.kind:
+            case Kind.ITEM:
+                item = self._tables.items.get(discovery.item_id)
+                return item.held if item else None
+            case Kind.USER:
+                user = self._tables.users.get(discovery.key)
+                return user.held if user else None
+            case Kind.DOCUMENT:
+                document = self._tables.documents.get((source, discovery.key))
+                return document.held if document else None
+            case Kind.PAGE | Kind.NEWEST:
+                raise AssertionError(f"a {discovery.kind} is never recorded")
+
+    def _write_gap(self, source: str, gap: Gap) -> None:
+        name = (source, gap.kind, gap.key)
+        row = self._tables.gaps.get(name)
+        # A new gap waits behind those that were served already: the longest not served come first.
+        turn = self._tables.turn if row is None else row.served_turn
+        self._tables.gaps[name] = GapRow(gap, turn)
+
+    def _write_thing(self, source: str, observation: Observation, decision: Decision) -> None:
+        assert isinstance(observation.verdict, Found)
+        assert decision.held is not None
+        match observation.verdict.thing:
+            case Item() as item:
+                self._write_item(item, observation, decision, decision.held)
+            case User() as user:
+                self._tables.users[observation.discovery.key] = UserRow(user.body, decision.held)
+            case Document() as document:
+                self._write_document(source, document, observation, decision.held)
+            case thing:
+                raise AssertionError(f"a {type(thing).__name__} is never recorded")
+
+    def _write_item(self, item: Item, observation: Observation, decision: Decision, held: Held) -> None:
+        earlier = self._tables.items.get(item.item_id)
+        if decision.outcome is Outcome.UNCHANGED:
+            assert earlier is not None
+            earlier.held = held
+            return
+        if earlier is None:
+            insort(self._tables.item_ids, item.item_id)
+        elif decision.keeps_earlier:
+            self._tables.revisions.setdefault(item.item_id, []).append(earlier.stored)
+        stored = StoredItem(
+            item_id=item.item_id,
+            body=item.body,
+            revision=held.revision,
+            first_seen_ns=earlier.stored.first_seen_ns if earlier else observation.now_ns,
+            last_fetched_ns=observation.started_at_ns,
+            changed_ns=observation.now_ns,
+        )
+        self._tables.items[item.item_id] = ItemRow(stored, held, item.time)
+
+    def _write_document(self, source: str, document: Document, observation: Observation, held: Held) -> None:
+        row = self._document_row(source, observation.discovery.key)
+        row.owed = is_still_owed(
+            listed_mark=row.listed_mark,
+            listed_ns=row.listed_ns,
+            document=document,
+            started_at_ns=observation.started_at_ns,
+        )
+        if row.held is None or row.held.hash != held.hash:
+            row.fetched_ns = observation.started_at_ns
+        row.body, row.held = document.body, held
+        row.updated_at = document.updated_at if document.updated_at is not None else row.listed_mark
+
+    def _document_row(self, source: str, key: str) -> DocumentRow:
+        """A document that was asked for has a row, found or not: its gap must lead back to its key."""
+        return self._tables.documents.setdefault((source, key), DocumentRow(fingerprint(source, key)))
+
+    def _remove_from_inbox(self, source: str, discovery: Discovery) -> None:
+        name = (source, discovery.kind, discovery.key)
+        entry = self._tables.inbox.get(name)
+        if isinstance(discovery.origin, FromInbox) and entry is not None and entry.ticket == discovery.origin.ticket:
+            del self._tables.inbox[name]
+
+    async def item(self, item_id: int) -> StoredItem | None:
+        """One item of the mirror."""
+        row = self._tables.items.get(item_id)
+        return row.stored if row else None
+
+    async def revisions(self, item_id: int) -> Sequence[StoredItem]:
+        """Earlier contents, oldest first."""
+        return tuple(self._tables.revisions.get(item_id, ()))
+
+    async def bodies(self, *, first_id: int = 0, last_id: int | None = None) -> AsyncIterator[tuple[int, bytes]]:
+        """Raw bodies by id, in order."""
+        item_id = first_id - 1
+        while True:
+            position = bisect_right(self._tables.item_ids, item_id)
+            if position == len(self._tables.item_ids):
+                return
+            item_id = self._tables.item_ids[position]
+            if last_id is not None and item_id > last_id:
+                return
+            yield item_id, self._tables.items[item_id].stored.body
+
+    async def user(self, name: str) -> bytes | None:
+        """The raw profile."""
+        row = self._tables.users.get(name)
+        return row.body if row else None
+
+    async def item_times(self, ids: Iterable[int]) -> Mapping[int, int]:
+        """Creation times of those that are held and have one."""
+        rows = ((item_id, self._tables.items.get(item_id)) for item_id in ids)
+        return {item_id: row.time_s for item_id, row in rows if row is not None and row.time_s is not None}
+
+    async def newest_time(self) -> int | None:
+        """The median time of the newest items."""
+        return source_clock.time_of(self._block(self._tables.item_ids[-1])) if self._tables.item_ids else None
+
+    async def first_id_since(self, time_s: int) -> int | None:
+        """The lowest id from which on items are this young."""
+        if not self._tables.item_ids:
+            return None
+        search = source_clock.first_id_since(time_s, newest_id=self._tables.item_ids[-1])
+        asked = next(search)
+        while True:
+            try:
+                asked = search.send(self._block(asked))
+            except StopIteration as found:
+                answer: int | None = found.value
+                return answer
+
+    def _block(self, last_id: int) -> list[Timed]:
+        block: list[Timed] = []
+        ids = self._tables.item_ids
+        for position in range(bisect_left(ids, last_id + 1) - 1, -1, -1):
+            time_s = self._tables.items[ids[position]].time_s
+            if time_s is not None:
+                block.append(Timed(ids[position], time_s))
+            if len(block) == BLOCK_ITEMS:
+                break
+        return block

@@ -1,0 +1,88 @@
+"""How does the memory store keep segments and what they have covered?"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from remora.core.coverage import Coverage, IdRange
+from remora.core.segment import Segment, SegmentKind, SegmentState
+from remora.stores.memory.state import MemoryPart, SegmentRow
+from remora.stores.shared import adds_coverage, unplanned
+
+
+class MemorySegments(MemoryPart):
+    """Ranges and coverage."""
+
+    async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
+        """Add what no unfinished segment of this kind still has to walk; returns how many segments were added."""
+        rows = self._tables.segments.setdefault(source, [])
+        unfinished = [
+            IdRange(row.cursor + 1, row.ids.end)
+            for row in rows
+            if row.kind is kind and row.state is not SegmentState.DONE
+        ]
+        added = unplanned(pieces, unfinished)
+        rows.extend(SegmentRow(next(self._tables.segment_ids), kind, ids, ids.start - 1) for ids in added)
+        return len(added)
+
+    async def claim(
+        self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int
+    ) -> Segment | None:
+        """One pending (or expired) segment, in the order of `kinds`, then newest ids first."""
+        free = [row for row in self._tables.segments.get(source, ()) if _is_free(row, now_ns)]
+        for kind in kinds:
+            rows = [row for row in free if row.kind is kind]
+            if rows:
+                row = max(rows, key=lambda row: row.ids.start)
+                row.state, row.owner, row.fence = SegmentState.CLAIMED, owner, row.fence + 1
+                row.lease_until_ns = now_ns + lease_ns
+                return Segment(row.segment_id, row.kind, row.ids, row.cursor, row.fence, owner)
+        return None
+
+    async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:
+        """Move the cursor, extend the lease, add the ids to the coverage."""
+        row = self._claimed_row(source, segment)
+        if row is None:
+            return False
+        assert cursor <= row.ids.end, f"cursor {cursor} beyond the end of {row.ids}"
+        if cursor > row.cursor and adds_coverage(row.kind):
+            await self.cover(source, IdRange(row.cursor + 1, cursor))
+        row.cursor = max(row.cursor, cursor)
+        row.lease_until_ns = now_ns + lease_ns
+        if row.cursor == row.ids.end:
+            row.state = SegmentState.DONE
+        return True
+
+    async def release(self, source: str, segment: Segment) -> bool:
+        """Give the rest back."""
+        row = self._claimed_row(source, segment)
+        if row is None:
+            return False
+        row.state = SegmentState.PENDING
+        return True
+
+    def _claimed_row(self, source: str, segment: Segment) -> SegmentRow | None:
+        for row in self._tables.segments.get(source, ()):
+            if row.segment_id == segment.segment_id:
+                return row if row.state is SegmentState.CLAIMED and row.fence == segment.fence else None
+        return None
+
+    async def coverage(self, source: str) -> Coverage:
+        """Every id that is settled or owed."""
+        return self._tables.coverage.get(source, Coverage())
+
+    async def cover(self, source: str, ids: IdRange) -> None:
+        """These ids are covered."""
+        self._tables.coverage[source] = self._tables.coverage.get(source, Coverage()).with_range(ids)
+
+    async def open_segments(self, source: str) -> Mapping[SegmentKind, int]:
+        """Ids left to walk, by kind."""
+        left: Counter[SegmentKind] = Counter()
+        for row in self._tables.segments.get(source, ()):
+            if row.state is not SegmentState.DONE:
+                left[row.kind] += row.ids.end - row.cursor
+        return dict(left)
+
+
+def _is_free(row: SegmentRow, now_ns: int) -> bool:
+    expired = row.state is SegmentState.CLAIMED and row.lease_until_ns <= now_ns
+    return expired or row.state is SegmentState.PENDING

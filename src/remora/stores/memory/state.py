@@ -1,0 +1,89 @@
+"""What does the memory store hold? One value with every table, shared by its parts."""
+
+from dataclasses import dataclass, field
+from itertools import count
+
+from remora.contracts import InboxEntry, RunRecord, StoredItem, WalkState
+from remora.core.coverage import Coverage, IdRange
+from remora.core.discovery import Kind
+from remora.core.gap import Gap
+from remora.core.segment import SegmentKind, SegmentState
+from remora.stores.shared import Held
+
+
+@dataclass(slots=True)
+class ItemRow:
+    stored: StoredItem
+    held: Held
+    time_s: int | None
+
+
+@dataclass(slots=True)
+class UserRow:
+    body: bytes
+    held: Held
+
+
+@dataclass(slots=True)
+class DocumentRow:
+    fingerprint: str
+    listed_mark: str | None = None
+    listed_ns: int | None = None
+    owed: bool = True
+    updated_at: str | None = None
+    body: bytes | None = None
+    fetched_ns: int | None = None
+    held: Held | None = None
+
+
+@dataclass(slots=True)
+class GapRow:
+    gap: Gap
+    served_turn: int
+    owner: str | None = None
+    lease_until_ns: int = 0
+
+
+@dataclass(slots=True)
+class SegmentRow:
+    segment_id: int
+    kind: SegmentKind
+    ids: IdRange
+    cursor: int
+    state: SegmentState = SegmentState.PENDING
+    fence: int = 0
+    owner: str = ""
+    lease_until_ns: int = 0
+
+
+@dataclass(slots=True)
+class Tables:
+    """Every table of the memory store."""
+
+    items: dict[int, ItemRow] = field(default_factory=dict)
+    item_ids: list[int] = field(default_factory=list)  # sorted
+    revisions: dict[int, list[StoredItem]] = field(default_factory=dict)
+    users: dict[str, UserRow] = field(default_factory=dict)
+    documents: dict[tuple[str, str], DocumentRow] = field(default_factory=dict)
+    gaps: dict[tuple[str, Kind, str], GapRow] = field(default_factory=dict)
+    turn: int = 0
+    segments: dict[str, list[SegmentRow]] = field(default_factory=dict)
+    segment_ids: count[int] = field(default_factory=lambda: count(1))
+    coverage: dict[str, Coverage] = field(default_factory=dict)
+    inbox: dict[tuple[str, Kind, str], InboxEntry] = field(
+        default_factory=dict
+    )  # by ticket, as dictionaries keep order
+    tickets: count[int] = field(default_factory=lambda: count(1))
+    pace: dict[str, str] = field(default_factory=dict)
+    notes: dict[tuple[str, str], str] = field(default_factory=dict)
+    heartbeats: dict[str, tuple[int, str]] = field(default_factory=dict)
+    walks: dict[str, WalkState] = field(default_factory=dict)
+    runs: dict[str, list[RunRecord]] = field(default_factory=dict)
+    run_ids: count[int] = field(default_factory=lambda: count(1))
+
+
+class MemoryPart:
+    """A part of the memory store. No method awaits anything, so each is one transaction."""
+
+    def __init__(self) -> None:
+        self._tables = Tables()
