@@ -14,6 +14,7 @@ from remora.core.discovery import Discovery, Kind
 from remora.core.item import Decoded, Item, Newest, WrongShape
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import (
+    Deferred,
     Found,
     Malformed,
     Missing,
@@ -68,6 +69,10 @@ class Collector:
     async def collect(self, discovery: Discovery) -> Outcome:
         """The life of one item. Whatever the provider does, the outcome is durable when this returns."""
         asked = await self.ask(discovery)
+        return await self.record(discovery, asked)
+
+    async def record(self, discovery: Discovery, asked: Asked) -> Outcome:
+        """Make what came of asking durable."""
         seen = Observation(discovery, asked.verdict, asked.started_at_ns, self._clock.wall_ns())
         outcome = await self._store.record(self._source.name, seen)
         self._meter.recorded(self._source.name, discovery.via, outcome, age_s=_age_s(seen))
@@ -124,7 +129,7 @@ def is_worth_a_retry(verdict: Verdict) -> bool:
     match verdict:
         case Pressure() | Trouble():
             return True
-        case Found() | NotYet() | Missing() | Refused() | Malformed():
+        case Found() | NotYet() | Missing() | Refused() | Malformed() | Deferred():
             return False
 
 

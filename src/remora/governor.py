@@ -175,6 +175,12 @@ class Governor:
         sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe)
         self._learner.hear(sent, reply, verdict, again=again)
 
+    def wait_ahead_ns(self) -> int:
+        """How long a request that asked now would wait, as far as can be known. Changes nothing."""
+        now_ns = self._clock.monotonic_ns()
+        hold = self._hold(self._granted, is_probe=False)
+        return 0 if hold is None or hold.until_ns is None else max(0, hold.until_ns - now_ns)
+
     def state(self) -> GovernorState:
         """A readout; reading it changes nothing."""
         now_ns = self._clock.monotonic_ns()

@@ -21,6 +21,7 @@ from remora.core.rate_law import Answer, Answered, ChangeKind, Pace, PaceChange,
 from remora.core.units import SECOND_NS
 from remora.core.verdict import (
     RETRY_AFTER_MAX_NS,
+    Deferred,
     Found,
     Malformed,
     Missing,
@@ -263,7 +264,7 @@ def _answer(verdict: Verdict) -> Answer | None:
             return Answer.REFUSED
         case Trouble():
             return Answer.TROUBLED
-        case Refused():
+        case Refused() | Deferred():
             return None
 
 

@@ -8,7 +8,7 @@ from remora.core.discovery import Kind
 from remora.core.item import Item
 from remora.core.reasons import GapFamily, GapReason
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.core.verdict import Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
+from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 
 
 class GapState(StrEnum):
@@ -138,7 +138,7 @@ def owed_reason(verdict: Verdict) -> GapReason | None:
             return GapReason.NOT_YET if isinstance(thing, Item) and thing.delayed else None
         case NotYet():
             return GapReason.NOT_YET
-        case Missing(reason) | Trouble(reason) | Refused(reason) | Malformed(reason):
+        case Missing(reason) | Trouble(reason) | Refused(reason) | Malformed(reason) | Deferred(reason):
             return reason
         case Pressure(reason):
             return reason
@@ -181,7 +181,7 @@ def _event(gap: Gap, verdict: Verdict, *, now_ns: int) -> GapEvent:
             return GapEvent.GAVE_UP if gave_up else GapEvent.FAILED
         case Found():
             return GapEvent.FOUND if gap.looks >= LOOKS_AT_A_NEW_ID else GapEvent.FAILED
-        case NotYet() | Pressure() | Trouble():
+        case NotYet() | Pressure() | Trouble() | Deferred():
             return GapEvent.FAILED
 
 

@@ -95,7 +95,14 @@ class Malformed:
     reason: GapReason
 
 
-Verdict = Found | NotYet | Missing | Pressure | Trouble | Refused | Malformed
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """Nobody asked: a run of ours stopped first. Never the result of `classify`."""
+
+    reason: GapReason
+
+
+Verdict = Found | NotYet | Missing | Pressure | Trouble | Refused | Malformed | Deferred
 
 
 def classify(
