@@ -1,0 +1,91 @@
+"""Is the copy complete, is it fresh, are we polite, is it working? Four answers, each yes, no or unknown, with a reason."""
+
+from typing import Final
+
+from remora.core.snapshot import LoopFacts, RateFacts, Role, SourceFacts
+from remora.core.status import Answer, Covered, CoveredList, Fresh, Stream, Unknown, YesNo
+from remora.core.units import SECOND_NS
+
+# The newest id is asked for every 15 s: four missed questions are too many.
+NEWEST_ID_STALE_S: Final = 60.0
+STREAM_SILENT_S: Final = 60.0
+# Falling behind on new items, and a reader that cannot keep up.
+LAG_TOO_FAR: Final = 50_000
+INBOX_TOO_DEEP: Final = 2_000
+# The law keeps refusals under 0.4 percent in steady state; several times that is not polite.
+REFUSED_SHARE_TOO_HIGH: Final = 0.02
+REQUESTS_TO_JUDGE: Final = 50
+
+
+def is_complete(coverage: Covered | CoveredList | Unknown) -> Answer:
+    """Whether everything the source has is here, or known to be absent."""
+    if isinstance(coverage, Unknown):
+        return Answer(YesNo.UNKNOWN, coverage.reason)
+    missing = {"pending": coverage.pending, "owed": coverage.owed - coverage.awaited, "dead": coverage.dead}
+    open_counts = [f"{count:,} {word}" for word, count in missing.items() if count > 0]
+    return Answer(YesNo.NO, ", ".join(open_counts)) if open_counts else Answer(YesNo.YES, _whole(coverage))
+
+
+def is_fresh(fresh: Fresh | Unknown, stream: Stream | Unknown, facts: SourceFacts | None, role: Role | None) -> Answer:
+    """Whether changes at the source reach the copy."""
+    if isinstance(fresh, Unknown):
+        return Answer(YesNo.UNKNOWN, fresh.reason)
+    if role is Role.CATCH_UP:
+        return Answer(YesNo.UNKNOWN, "only a catch-up runs; nobody watches for changes")
+    if fresh.age_s > NEWEST_ID_STALE_S:
+        return Answer(YesNo.NO, f"the newest id was last heard of {fresh.age_s:,.0f} s ago")
+    if isinstance(stream, Stream) and (why := _broken(stream)):
+        return Answer(YesNo.NO, why)
+    if facts is not None and facts.inbox is not None and facts.inbox.depth > INBOX_TOO_DEEP:
+        return Answer(YesNo.NO, f"{facts.inbox.depth:,} changed items wait in the inbox")
+    return Answer(YesNo.YES, f"the newest id was heard of {fresh.age_s:,.0f} s ago")
+
+
+def is_polite(rate: RateFacts | None, *, silence: str | None) -> Answer:
+    """Whether we stay below the ceiling and the provider seldom has to refuse."""
+    if rate is None:
+        return Answer(YesNo.UNKNOWN, silence or "the governor has not said anything yet")
+    if rate.interval_ns < rate.ceiling_interval_ns:
+        return Answer(YesNo.NO, "the pace is faster than the ceiling")
+    if rate.wire_sends is not None and rate.wire_sends > rate.departures:
+        return Answer(YesNo.NO, f"{rate.wire_sends - rate.departures:,} requests left without a permit")
+    if rate.circuit != "closed":
+        return Answer(YesNo.NO, f"the circuit is {rate.circuit.replace('_', ' ')}: the provider is under pressure")
+    requests, refused = rate.recent_requests, rate.recent_refused
+    if requests is not None and refused is not None and requests >= REQUESTS_TO_JUDGE:
+        share = refused / requests
+        told = f"{refused:,} of the last {requests:,} requests were refused ({share:.2%})"
+        return Answer(YesNo.NO if share > REFUSED_SHARE_TOO_HIGH else YesNo.YES, told)
+    ceiling = SECOND_NS / rate.ceiling_interval_ns
+    return Answer(YesNo.YES, f"never faster than the ceiling of {ceiling:,.4g}/s")
+
+
+def is_working(facts: SourceFacts | None, *, silence: str | None, ended: bool) -> Answer:
+    """Whether a runtime is alive and all its loops are."""
+    if facts is None:
+        return Answer(YesNo.NO if ended else YesNo.UNKNOWN, silence or "no runtime has beaten for this source yet")
+    dead = [name for name, loop in sorted(facts.loops.items()) if not loop.alive]
+    if dead:
+        return Answer(YesNo.NO, f"not running: {', '.join(dead)}{_last_error(facts.loops[dead[0]])}")
+    return Answer(YesNo.YES, facts.doing or "all loops are running")
+
+
+def _whole(coverage: Covered | CoveredList) -> str:
+    match coverage:
+        case Covered():
+            awaited = f", {coverage.awaited:,} of the newest are awaited" if coverage.awaited else ""
+            return f"every id from {coverage.first_id:,} to {coverage.max_id:,} is settled or absent{awaited}"
+        case CoveredList():
+            return "every entry that the list showed is here"
+
+
+def _broken(stream: Stream) -> str | None:
+    if not stream.connected:
+        return "the stream of changes is not connected"
+    if stream.last_byte_age_s is not None and stream.last_byte_age_s > STREAM_SILENT_S:
+        return f"the stream of changes has been silent for {stream.last_byte_age_s:,.0f} s"
+    return None
+
+
+def _last_error(loop: LoopFacts) -> str:
+    return f" ({loop.last_error})" if loop.last_error else ""

@@ -1,0 +1,362 @@
+"""What does the operator see? Facts become a status that says unknown where it does not know, and since when.
+
+A heartbeat older than three beats proves nothing about now: what only a live runtime can know becomes unknown, and the
+rate of a runtime that ended is never called current. What the ledger knows stays known, whoever runs.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Final
+
+from remora.core.answers import LAG_TOO_FAR, is_complete, is_fresh, is_polite, is_working
+from remora.core.coverage import Coverage, IdRange
+from remora.core.discovery import Kind
+from remora.core.gap import GapState
+from remora.core.reasons import GapFamily
+from remora.core.snapshot import Beat, GapTally, LedgerFacts, Role, SourceFacts
+from remora.core.status import (
+    Answer,
+    Answers,
+    Covered,
+    CoveredList,
+    Fresh,
+    Gaps,
+    Inbox,
+    LastBackoff,
+    Loop,
+    Rate,
+    Rescan,
+    Run,
+    Runtime,
+    SourceStatus,
+    Status,
+    Stream,
+    Unknown,
+    YesNo,
+)
+from remora.core.units import MILLISECOND_NS, SECOND_NS
+
+BEAT_NS: Final = SECOND_NS
+BEATS_BEFORE_UNKNOWN: Final = 3
+# The service sees everything, a run or a catch-up only its own part.
+ROLE_ORDER: Final = (Role.SERVICE, Role.RUN, Role.CATCH_UP)
+OPEN_STATES: Final = (GapState.OWED, GapState.LEASED)
+NEVER_STARTED: Final = "no runtime has worked on this source yet"
+
+
+class Severity(IntEnum):
+    """The exit code of a check."""
+
+    OK = 0
+    WARNING = 1
+    CRITICAL = 2
+    UNKNOWN = 3
+
+
+def read_out(beats: Sequence[Beat], ledgers: Mapping[str, LedgerFacts], *, now_ns: int) -> Status:
+    """The status of every source in the ledger."""
+    ordered = sorted(beats, key=lambda beat: (ROLE_ORDER.index(beat.snapshot.role), -beat.at_ns))
+    return Status(
+        as_of=iso(now_ns),
+        runtimes=tuple(_runtime(beat, now_ns) for beat in ordered),
+        sources={name: _source(name, ledger, ordered, now_ns) for name, ledger in sorted(ledgers.items())},
+    )
+
+
+def is_alive(beat: Beat, *, now_ns: int) -> bool:
+    """Whether this heartbeat proves anything about now. One from the future proves as little as an old one."""
+    return beat.snapshot.ended_at_ns is None and abs(now_ns - beat.at_ns) <= BEATS_BEFORE_UNKNOWN * BEAT_NS
+
+
+def iso(at_ns: int) -> str:
+    """A moment as UTC text, to the millisecond."""
+    moment = datetime.fromtimestamp(at_ns // SECOND_NS, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ns % SECOND_NS // MILLISECOND_NS:03d}Z"
+
+
+def answers_of(status: SourceStatus) -> Mapping[str, Answer]:
+    """The four answers by their question."""
+    answers = status.answers
+    return {
+        "complete": answers.complete,
+        "fresh": answers.fresh,
+        "polite": answers.polite,
+        "working": answers.working,
+    }
+
+
+def reasons_against_health(status: Status) -> tuple[str, ...]:
+    """Why the service should not be called healthy; empty when it works for every source."""
+    if not status.sources:
+        return ("no source is configured",)
+    return tuple(
+        f"{name}: {word}: {answer.reason}"
+        for name, source in status.sources.items()
+        for word, answer in (("not working", source.answers.working), ("not fresh", source.answers.fresh))
+        if answer.answer is YesNo.NO or (answer.answer is YesNo.UNKNOWN and word == "not working")
+    )
+
+
+def severity(status: Status) -> Severity:
+    """What monitoring should hear. Critical outweighs unknown, unknown outweighs a warning."""
+    found = {level for source in status.sources.values() for level in _severities(source.answers)}
+    order = (Severity.CRITICAL, Severity.UNKNOWN, Severity.WARNING, Severity.OK)
+    return next((level for level in order if level in found), Severity.UNKNOWN)
+
+
+def _severities(answers: Answers) -> Iterable[Severity]:
+    if answers.working.answer is YesNo.UNKNOWN:
+        yield Severity.UNKNOWN
+    if YesNo.NO in {answers.working.answer, answers.fresh.answer}:
+        yield Severity.CRITICAL
+    if YesNo.NO in {answers.complete.answer, answers.polite.answer}:
+        yield Severity.WARNING
+    yield Severity.OK
+
+
+# -- one source --------------------------------------------------------------------------------------------------------
+
+
+def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) -> SourceStatus:
+    ours = [beat for beat in beats if name in beat.snapshot.sources]
+    alive = next((beat for beat in ours if is_alive(beat, now_ns=now_ns)), None)
+    last = alive or max(ours, key=lambda beat: beat.at_ns, default=None)
+    facts = alive.snapshot.sources[name] if alive else None
+    silence = None if alive else _silence(last, name)
+    coverage = _coverage(ledger, facts)
+    fresh, stream = _fresh(facts, silence, coverage, now_ns), _stream(facts, silence, now_ns)
+    return SourceStatus(
+        kind=ledger.kind,
+        state=_state(alive, last),
+        doing=facts.doing if facts else None,
+        answers=Answers(
+            complete=is_complete(coverage),
+            fresh=_with_lag(is_fresh(fresh, stream, facts, alive.snapshot.role if alive else None), coverage),
+            polite=is_polite(facts.rate if facts else None, silence=silence.reason if silence else None),
+            working=is_working(
+                facts, silence=silence.reason if silence else None, ended=_state(alive, last) == "stopped"
+            ),
+        ),
+        rate=_rate(facts, silence, alive),
+        coverage=coverage,
+        fresh=fresh,
+        stream=stream,
+        inbox=_inbox(facts, ledger),
+        rescan=_rescan(facts, silence, now_ns),
+        gaps=tuple(_gaps(tally) for tally in ledger.gaps),
+        loops={loop: Loop(f.alive, f.restarts, f.last_error) for loop, f in (facts.loops if facts else {}).items()},
+        runs=tuple(
+            Run(run.run_id, iso(run.started_at_ns), _iso(run.ended_at_ns), run.stopped_by, run.counts)
+            for run in ledger.runs
+        ),
+    )
+
+
+def _state(alive: Beat | None, last: Beat | None) -> str:
+    if alive is not None:
+        return "running"
+    if last is None:
+        return "never_started"
+    return "stopped" if last.snapshot.ended_at_ns is not None else "silent"
+
+
+def _silence(last: Beat | None, name: str) -> Unknown:
+    """Why nothing is known about now. The last rate seen goes along as what it was."""
+    if last is None:
+        return Unknown(NEVER_STARTED)
+    rate = last.snapshot.sources[name].rate
+    was = SECOND_NS / rate.interval_ns if rate else None
+    role, ended_ns = last.snapshot.role.replace("_", "-"), last.snapshot.ended_at_ns
+    if ended_ns is not None:
+        because = last.snapshot.ended_because or "on request"
+        return Unknown(f"the {role} ended ({because}) at {iso(ended_ns)}", iso(ended_ns), was)
+    return Unknown(f"the {role} has not been heard of since {iso(last.at_ns)}", iso(last.at_ns), was)
+
+
+def _runtime(beat: Beat, now_ns: int) -> Runtime:
+    snapshot = beat.snapshot
+    return Runtime(
+        role=snapshot.role,
+        alive=is_alive(beat, now_ns=now_ns),
+        last_beat_at=iso(beat.at_ns),
+        last_beat_age_s=_seconds(now_ns - beat.at_ns),
+        started_at=iso(snapshot.started_at_ns),
+        ended_at=_iso(snapshot.ended_at_ns),
+        ended_because=snapshot.ended_because,
+        pid=snapshot.pid,
+        version=snapshot.version,
+    )
+
+
+def _rate(facts: SourceFacts | None, silence: Unknown | None, alive: Beat | None) -> Rate | Unknown:
+    if facts is None or alive is None:
+        return silence or Unknown(NEVER_STARTED)
+    rate = facts.rate
+    if rate is None:
+        return Unknown("the governor has not said anything yet", iso(alive.snapshot.started_at_ns))
+    back_off = rate.last_backoff
+    return Rate(
+        per_second=SECOND_NS / rate.interval_ns,
+        interval_s=_seconds(rate.interval_ns),
+        ceiling_per_second=SECOND_NS / rate.ceiling_interval_ns,
+        edge_per_second=rate.edge_per_second,
+        recent_per_second=rate.recent_per_second,
+        limited_by=rate.limited_by,
+        circuit=rate.circuit,
+        retry_after_until=_iso(rate.not_before_ns),
+        in_flight=rate.in_flight,
+        waiting=rate.waiting,
+        last_backoff=None
+        if back_off is None
+        else LastBackoff(iso(back_off.at_ns), back_off.reason, back_off.from_per_second, back_off.to_per_second),
+        as_of=iso(alive.at_ns),
+    )
+
+
+# -- coverage ----------------------------------------------------------------------------------------------------------
+
+
+def _coverage(ledger: LedgerFacts, facts: SourceFacts | None) -> Covered | CoveredList | Unknown:
+    kind = Kind.ITEM if ledger.owed_details is None else Kind.DOCUMENT
+    gaps = [tally for tally in ledger.gaps if tally.kind is kind]
+    owed, absent, dead = _count(gaps, OPEN_STATES), _count(gaps, (GapState.ABSENT,)), _count(gaps, (GapState.DEAD,))
+    if ledger.owed_details is not None:
+        return CoveredList(pending=ledger.owed_details, owed=owed, absent=absent, dead=dead)
+    known_ids = [known for known in (ledger.newest_id, facts.newest_id if facts else None) if known is not None]
+    if ledger.coverage is None or not known_ids:
+        return Unknown("the source has not told us its newest id yet")
+    awaited = sum(tally.count for tally in gaps if _is_awaited(tally))
+    return cover(
+        ledger.coverage, first_id=ledger.first_id, newest_id=max(known_ids), tallies=(owed, absent, dead, awaited)
+    )
+
+
+def cover(
+    coverage: Coverage, *, first_id: int, newest_id: int, tallies: tuple[int, int, int, int]
+) -> Covered | Unknown:
+    """Every id from the first to the newest in exactly one of five places.
+
+    A gap may lie in a part that is not covered yet (a walk in progress): it counts as owed, and something else as
+    pending, so that never more is called settled than is.
+    """
+    owed, absent, dead, awaited = tallies
+    max_id = max(newest_id, coverage.ranges[-1].end if coverage.ranges else newest_id)
+    if max_id < first_id:
+        return Unknown(f"the newest id is {max_id:,}, before the first id {first_id:,}")
+    wanted = IdRange(first_id, max_id)
+    if owed + absent + dead > len(wanted):
+        return Unknown("the ledger holds more gaps than the source has ids")
+    settled = max(0, len(coverage.within(wanted)) - owed - absent - dead)
+    frontier = coverage.frontier(first_id=first_id)
+    return Covered(
+        first_id=first_id,
+        frontier=frontier,
+        max_id=max_id,
+        lag=max(0, max_id - frontier),
+        settled=settled,
+        pending=len(wanted) - settled - owed - absent - dead,
+        owed=owed,
+        absent=absent,
+        dead=dead,
+        awaited=min(awaited, owed),
+    )
+
+
+def _is_awaited(tally: GapTally) -> bool:
+    return tally.state in OPEN_STATES and tally.reason.family is GapFamily.YOUNG
+
+
+def _count(gaps: Iterable[GapTally], states: tuple[GapState, ...]) -> int:
+    return sum(tally.count for tally in gaps if tally.state in states)
+
+
+def _with_lag(fresh: Answer, coverage: Covered | CoveredList | Unknown) -> Answer:
+    if fresh.answer is YesNo.YES and isinstance(coverage, Covered) and coverage.lag > LAG_TOO_FAR:
+        return Answer(fresh.answer, f"{fresh.reason}; history is {coverage.lag:,} ids behind")
+    return fresh
+
+
+# -- what only a live runtime knows --------------------------------------------------------------------------------------
+
+
+def _fresh(
+    facts: SourceFacts | None, silence: Unknown | None, coverage: Covered | CoveredList | Unknown, now_ns: int
+) -> Fresh | Unknown:
+    if facts is None:
+        return _without_rate(silence)
+    if facts.newest_id_at_ns is None:
+        return Unknown("the source has not been asked for its newest id yet")
+    return Fresh(
+        newest_id=facts.newest_id,
+        newest_id_at=iso(facts.newest_id_at_ns),
+        age_s=_seconds(max(0, now_ns - facts.newest_id_at_ns)),
+        lag=coverage.lag if isinstance(coverage, Covered) else None,
+    )
+
+
+def _stream(facts: SourceFacts | None, silence: Unknown | None, now_ns: int) -> Stream | Unknown:
+    if facts is None:
+        return _without_rate(silence)
+    stream = facts.stream
+    if stream is None:
+        return Unknown("nobody listens to a stream of changes")
+    return Stream(
+        connected=stream.connected,
+        last_byte_at=_iso(stream.last_byte_at_ns),
+        last_byte_age_s=_age_s(stream.last_byte_at_ns, now_ns),
+        last_event_at=_iso(stream.last_event_at_ns),
+        last_event_age_s=_age_s(stream.last_event_at_ns, now_ns),
+        reconnects=stream.reconnects,
+    )
+
+
+def _inbox(facts: SourceFacts | None, ledger: LedgerFacts) -> Inbox | Unknown:
+    if facts is not None and facts.inbox is not None:
+        return Inbox(facts.inbox.depth, facts.inbox.bound)
+    if ledger.inbox_depth is not None:
+        return Inbox(ledger.inbox_depth, None)
+    return Unknown("this source has no inbox")
+
+
+def _rescan(facts: SourceFacts | None, silence: Unknown | None, now_ns: int) -> Rescan | Unknown:
+    if facts is None:
+        return _without_rate(silence)
+    rescan = facts.rescan
+    if rescan is None:
+        return Unknown("no rescan is planned by this runtime")
+    return Rescan(
+        running=rescan.running,
+        last_success_at=_iso(rescan.last_success_at_ns),
+        age_s=_age_s(rescan.last_success_at_ns, now_ns),
+        processed=rescan.processed,
+        changed=rescan.changed,
+        window_s=_optional_seconds(rescan.window_ns),
+        suggested_window_s=_optional_seconds(rescan.suggested_window_ns),
+        every_s=_optional_seconds(rescan.every_ns),
+    )
+
+
+def _gaps(tally: GapTally) -> Gaps:
+    next_at = None if tally.state is GapState.ABSENT else iso(tally.next_at_ns)
+    return Gaps(tally.kind, tally.state, tally.reason, tally.count, iso(tally.oldest_at_ns), next_at)
+
+
+def _without_rate(silence: Unknown | None) -> Unknown:
+    return Unknown(NEVER_STARTED) if silence is None else Unknown(silence.reason, silence.since)
+
+
+def _iso(at_ns: int | None) -> str | None:
+    return None if at_ns is None else iso(at_ns)
+
+
+def _age_s(at_ns: int | None, now_ns: int) -> float | None:
+    return None if at_ns is None else _seconds(max(0, now_ns - at_ns))
+
+
+def _seconds(span_ns: int) -> float:
+    return round(span_ns / SECOND_NS, 6)
+
+
+def _optional_seconds(span_ns: int | None) -> float | None:
+    return None if span_ns is None else _seconds(span_ns)

@@ -1,0 +1,319 @@
+"""Does the readout ever invent a good number? It says unknown where it does not know, and its sums always add up."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remora import learner
+from remora.core.coverage import Coverage, IdRange
+from remora.core.discovery import Kind
+from remora.core.gap import GapState
+from remora.core.readout import (
+    BEAT_NS,
+    BEATS_BEFORE_UNKNOWN,
+    Severity,
+    cover,
+    iso,
+    read_out,
+    reasons_against_health,
+    severity,
+)
+from remora.core.reasons import GapReason
+from remora.core.snapshot import (
+    BackOffFacts,
+    Beat,
+    GapTally,
+    InboxFacts,
+    LedgerFacts,
+    LimitedBy,
+    LoopFacts,
+    RateFacts,
+    Role,
+    Snapshot,
+    SourceFacts,
+    StreamFacts,
+)
+from remora.core.status import Covered, CoveredList, Fresh, Inbox, Rate, SourceStatus, Unknown, YesNo
+from remora.core.units import DAY_NS, MILLISECOND_NS, SECOND_NS
+
+NOW_NS = 1_800_000_000 * SECOND_NS
+NAME = "hackernews"
+
+ids = st.integers(min_value=1, max_value=5_000)
+ranges = st.lists(st.tuples(ids, ids).map(lambda pair: IdRange(min(pair), max(pair))), max_size=6)
+tallies = st.lists(
+    st.builds(
+        GapTally,
+        kind=st.sampled_from(Kind),
+        state=st.sampled_from(GapState),
+        reason=st.sampled_from(GapReason),
+        count=st.integers(min_value=0, max_value=900),
+        oldest_at_ns=st.just(NOW_NS),
+        next_at_ns=st.just(NOW_NS),
+    ),
+    max_size=8,
+)
+
+
+def a_rate(**changes: object) -> RateFacts:
+    rate = RateFacts(
+        interval_ns=8 * MILLISECOND_NS,
+        ceiling_interval_ns=4 * MILLISECOND_NS,
+        limited_by=LimitedBy.PACE,
+        circuit="closed",
+    )
+    return msgspec.structs.replace(rate, **changes)
+
+
+def facts(**changes: object) -> SourceFacts:
+    whole = SourceFacts(
+        rate=a_rate(), newest_id=100, newest_id_at_ns=NOW_NS - SECOND_NS, loops={"live": LoopFacts(alive=True)}
+    )
+    return msgspec.structs.replace(whole, **changes)
+
+
+def beat(*, age_ns: int = 0, of: SourceFacts | None = None, role: Role = Role.SERVICE, ended: bool = False) -> Beat:
+    snapshot = Snapshot(
+        role=role,
+        started_at_ns=NOW_NS - DAY_NS,
+        ended_at_ns=NOW_NS - age_ns if ended else None,
+        sources={NAME: of or facts()},
+    )
+    return Beat(NOW_NS - age_ns, snapshot)
+
+
+def ledger(**changes: object) -> LedgerFacts:
+    whole = LedgerFacts(kind="hackernews", coverage=Coverage((IdRange(1, 100),)), newest_id=100, inbox_depth=0)
+    return msgspec.structs.replace(whole, **changes)
+
+
+def seen(*beats: Beat, of: LedgerFacts | None = None) -> SourceStatus:
+    return read_out(beats, {NAME: of or ledger()}, now_ns=NOW_NS).sources[NAME]
+
+
+def a_gap(state: GapState, reason: GapReason, count: int) -> GapTally:
+    return GapTally(Kind.ITEM, state, reason, count, NOW_NS - DAY_NS, NOW_NS)
+
+
+# -- the sums ------------------------------------------------------------------------------------------------------------
+
+
+@given(covered=ranges, first_id=ids, newest_id=ids, gaps=tallies)
+def test_the_five_places_always_add_up_to_the_id_range(
+    covered: list[IdRange], first_id: int, newest_id: int, gaps: list[GapTally]
+) -> None:
+    of = ledger(coverage=Coverage.of(covered), first_id=first_id, newest_id=newest_id, gaps=tuple(gaps))
+    status = seen(of=of).coverage
+    match status:
+        case Covered():
+            parts = (status.settled, status.pending, status.owed, status.absent, status.dead)
+            assert sum(parts) == status.max_id - status.first_id + 1
+            assert min(parts) >= 0
+            assert status.settled <= len(Coverage.of(covered))
+            assert 0 <= status.awaited <= status.owed
+            assert status.lag >= 0
+        case Unknown() | CoveredList():
+            open_gaps = sum(gap.count for gap in gaps if gap.kind is Kind.ITEM and gap.state is not GapState.SETTLED)
+            newest = max(newest_id, *(piece.end for piece in covered), 0)
+            assert isinstance(status, Unknown)
+            assert newest < first_id or open_gaps > newest - first_id + 1
+
+
+def test_a_gap_in_a_walk_in_progress_is_never_called_settled() -> None:
+    status = cover(Coverage((IdRange(1, 50),)), first_id=1, newest_id=100, tallies=(10, 0, 0, 0))
+    assert isinstance(status, Covered)
+    assert (status.settled, status.pending, status.owed) == (40, 50, 10)
+
+
+def test_without_a_newest_id_coverage_is_unknown_and_not_zero() -> None:
+    assert isinstance(seen(of=ledger(newest_id=None)).coverage, Unknown)
+
+
+# -- now and then --------------------------------------------------------------------------------------------------------
+
+
+@given(age_ns=st.integers(min_value=-DAY_NS, max_value=DAY_NS))
+def test_a_heartbeat_proves_something_for_three_beats_and_then_nothing(age_ns: int) -> None:
+    status = seen(beat(age_ns=age_ns))
+    fresh = abs(age_ns) <= BEATS_BEFORE_UNKNOWN * BEAT_NS
+    assert isinstance(status.rate, Rate) is fresh
+    assert (status.state == "running") is fresh
+    assert (status.answers.working.answer is YesNo.YES) is fresh
+    assert fresh or status.answers.working.answer is YesNo.UNKNOWN
+
+
+def test_silence_says_since_when_and_what_the_rate_was() -> None:
+    rate = seen(beat(age_ns=60 * SECOND_NS)).rate
+    assert isinstance(rate, Unknown)
+    assert rate.since == iso(NOW_NS - 60 * SECOND_NS)
+    assert rate.was == 125.0
+
+
+def test_the_rate_of_a_finished_run_is_not_current() -> None:
+    status = seen(beat(role=Role.CATCH_UP, ended=True))
+    assert isinstance(status.rate, Unknown)
+    assert status.state == "stopped"
+    assert status.answers.working.answer is YesNo.NO
+
+
+def test_a_source_that_nobody_ever_worked_on_is_unknown() -> None:
+    status = seen()
+    assert status.state == "never_started"
+    sections = (status.rate, status.fresh, status.stream, status.rescan)
+    assert all(isinstance(section, Unknown) for section in sections)
+
+
+def test_what_the_ledger_knows_stays_known_when_nothing_runs() -> None:
+    status = seen(of=ledger(gaps=(a_gap(GapState.DEAD, GapReason.UNAUTHORIZED, 2),)))
+    assert isinstance(status.coverage, Covered)
+    assert (status.coverage.dead, status.coverage.settled) == (2, 98)
+    assert status.inbox == Inbox(0, None)
+
+
+def test_the_service_is_believed_before_a_catch_up_beside_it() -> None:
+    quick = facts(rate=a_rate(interval_ns=5 * MILLISECOND_NS))
+    rate = seen(beat(role=Role.CATCH_UP), beat(age_ns=SECOND_NS, of=quick)).rate
+    assert isinstance(rate, Rate)
+    assert rate.per_second == 200.0
+
+
+def test_every_moment_in_a_readout_is_a_utc_text() -> None:
+    assert iso(1_800_000_000_123_456_789) == "2027-01-15T08:00:00.123Z"
+
+
+# -- the four answers ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "gaps, answer, reason",
+    [
+        ((), YesNo.YES, "every id from 1 to 100"),
+        ((a_gap(GapState.ABSENT, GapReason.NOT_FOUND, 3),), YesNo.YES, "settled or absent"),
+        ((a_gap(GapState.OWED, GapReason.NOT_YET, 3),), YesNo.YES, "3 of the newest are awaited"),
+        ((a_gap(GapState.OWED, GapReason.TIMEOUT, 3),), YesNo.NO, "3 owed"),
+        ((a_gap(GapState.LEASED, GapReason.TIMEOUT, 3),), YesNo.NO, "3 owed"),
+        ((a_gap(GapState.DEAD, GapReason.MALFORMED, 1),), YesNo.NO, "1 dead"),
+    ],
+)
+def test_complete_means_that_only_absent_and_awaited_items_are_not_here(
+    gaps: tuple[GapTally, ...], answer: YesNo, reason: str
+) -> None:
+    complete = seen(beat(), of=ledger(gaps=gaps)).answers.complete
+    assert complete.answer is answer
+    assert reason in complete.reason
+
+
+@pytest.mark.parametrize(
+    "changes, answer, reason",
+    [
+        ({}, YesNo.YES, "1 s ago"),
+        ({"newest_id_at_ns": None}, YesNo.UNKNOWN, "not been asked"),
+        ({"newest_id_at_ns": NOW_NS - 90 * SECOND_NS}, YesNo.NO, "90 s ago"),
+        ({"stream": StreamFacts(connected=False)}, YesNo.NO, "not connected"),
+        ({"stream": StreamFacts(connected=True, last_byte_at_ns=NOW_NS - 61 * SECOND_NS)}, YesNo.NO, "silent for 61 s"),
+        ({"stream": StreamFacts(connected=True, last_byte_at_ns=NOW_NS)}, YesNo.YES, "1 s ago"),
+        ({"inbox": InboxFacts(3_000, 4_096)}, YesNo.NO, "3,000 changed items wait"),
+    ],
+)
+def test_fresh_means_that_changes_reach_the_copy(changes: dict[str, object], answer: YesNo, reason: str) -> None:
+    fresh = seen(beat(of=facts(**changes))).answers.fresh
+    assert fresh.answer is answer
+    assert reason in fresh.reason
+
+
+def test_a_catch_up_alone_cannot_say_that_the_copy_is_fresh() -> None:
+    assert seen(beat(role=Role.CATCH_UP)).answers.fresh.answer is YesNo.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "rate, answer, reason",
+    [
+        (None, YesNo.UNKNOWN, "not said anything"),
+        (a_rate(), YesNo.YES, "ceiling of 250/s"),
+        (a_rate(interval_ns=MILLISECOND_NS), YesNo.NO, "faster than the ceiling"),
+        (a_rate(departures=10, wire_sends=12), YesNo.NO, "2 requests left without a permit"),
+        (a_rate(circuit="half_open"), YesNo.NO, "half open"),
+        (a_rate(recent_requests=1_000, recent_refused=4), YesNo.YES, "0.40%"),
+        (a_rate(recent_requests=1_000, recent_refused=40), YesNo.NO, "4.00%"),
+        (a_rate(recent_requests=2, recent_refused=1), YesNo.YES, "never faster"),
+    ],
+)
+def test_polite_means_below_the_ceiling_and_seldom_refused(rate: RateFacts | None, answer: YesNo, reason: str) -> None:
+    polite = seen(beat(of=facts(rate=rate))).answers.polite
+    assert polite.answer is answer
+    assert reason in polite.reason
+
+
+def test_working_names_the_loop_that_does_not() -> None:
+    loops = {
+        "live": LoopFacts(alive=True),
+        "updates": LoopFacts(alive=False, restarts=3, last_error="StoreUnavailable"),
+    }
+    working = seen(beat(of=facts(loops=loops))).answers.working
+    assert working.answer is YesNo.NO
+    assert working.reason == "not running: updates (StoreUnavailable)"
+
+
+def test_a_fresh_section_carries_its_age() -> None:
+    fresh = seen(beat()).fresh
+    assert isinstance(fresh, Fresh)
+    assert (fresh.age_s, fresh.lag) == (1.0, 0)
+
+
+def test_a_listed_source_counts_what_its_list_showed() -> None:
+    status = seen(of=LedgerFacts(kind="listed", owed_details=7))
+    assert isinstance(status.coverage, CoveredList)
+    assert status.answers.complete.reason == "7 pending"
+
+
+# -- health --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "beats, gaps, level",
+    [
+        ((beat(),), (), Severity.OK),
+        ((beat(),), (a_gap(GapState.DEAD, GapReason.GONE, 1),), Severity.WARNING),
+        ((), (a_gap(GapState.DEAD, GapReason.GONE, 1),), Severity.UNKNOWN),
+        ((beat(of=facts(stream=StreamFacts(connected=False))),), (), Severity.CRITICAL),
+        ((beat(ended=True),), (), Severity.CRITICAL),
+    ],
+)
+def test_the_worst_answer_decides_what_monitoring_hears(
+    beats: tuple[Beat, ...], gaps: tuple[GapTally, ...], level: Severity
+) -> None:
+    status = read_out(beats, {NAME: ledger(gaps=gaps)}, now_ns=NOW_NS)
+    assert severity(status) is level
+    assert (not reasons_against_health(status)) is (level in {Severity.OK, Severity.WARNING})
+
+
+def test_no_source_at_all_is_neither_healthy_nor_ok() -> None:
+    status = read_out((), {}, now_ns=NOW_NS)
+    assert severity(status) is Severity.UNKNOWN
+    assert reasons_against_health(status)
+
+
+def test_a_status_is_json_and_never_shows_a_zero_for_the_unknown() -> None:
+    status = msgspec.to_builtins(read_out((), {NAME: ledger()}, now_ns=NOW_NS))
+    assert status["schema"] == 1
+    rate = status["sources"][NAME]["rate"]
+    assert rate["known"] is False
+    assert 0 not in [value for value in rate.values() if value is not False]
+
+
+def test_a_back_off_is_told_with_its_time_reason_and_rates() -> None:
+    back_off = BackOffFacts(NOW_NS, "rate_limited", 10.0, 5.0)
+    rate = seen(beat(of=facts(rate=a_rate(last_backoff=back_off)))).rate
+    assert isinstance(rate, Rate)
+    assert rate.last_backoff is not None
+    assert (rate.last_backoff.reason, rate.last_backoff.to_per_second) == ("rate_limited", 5.0)
+
+
+def test_a_heartbeat_survives_its_journey_through_json() -> None:
+    snapshot = beat().snapshot
+    assert msgspec.convert(msgspec.to_builtins(snapshot), Snapshot) == snapshot
+
+
+def test_the_readout_knows_every_limit_the_governor_can_name() -> None:
+    assert {str(limit) for limit in learner.LimitedBy} == {str(limit) for limit in LimitedBy}
