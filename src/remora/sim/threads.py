@@ -1,0 +1,104 @@
+"""Who replies to whom, and when is that seen? One thread: a story or poll, its comments, and what is moved in and out."""
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from remora.sim.cast import BLOCK_IDS, DRAW_MAX, PARENT, RANK, Cast
+from remora.sim.lives import NEVER_NS
+
+_TOP_LEVEL: Final = int(0.4 * DRAW_MAX)  # comments that reply to the story itself
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A comment in a thread, from when until when."""
+
+    item_id: int
+    from_ns: int
+    until_ns: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """All replies of one story, by parent, in ranking order."""
+
+    parents: dict[int, int]  # comment -> what it replies to, before any move
+    replies: dict[int, list[Reply]]
+    moments: list[int]  # when anything in the thread appears or leaves, ascending
+    settled_ns: int  # from here on nothing changes any more
+    settled_kids: dict[int, list[int]]
+    settled_size: int
+
+    def kids(self, parent: int, now_ns: int) -> list[int]:
+        """The children to be seen now, best first."""
+        if now_ns >= self.settled_ns:
+            return self.settled_kids.get(parent, [])
+        return [reply.item_id for reply in self.replies.get(parent, []) if reply.from_ns <= now_ns < reply.until_ns]
+
+    def size(self, now_ns: int) -> int:
+        """How many comments the thread holds now."""
+        if now_ns >= self.settled_ns:
+            return self.settled_size
+        return sum(len(self.kids(parent, now_ns)) for parent in self.replies)
+
+    def next_change_ns(self, now_ns: int) -> int:
+        """When the thread changes next."""
+        at = bisect_right(self.moments, now_ns)
+        return self.moments[at] if at < len(self.moments) else NEVER_NS
+
+
+def build_thread(cast: Cast, story: int, *, visible_ns: Callable[[int], int], moved_ns: Callable[[int], int]) -> Thread:
+    """The thread of a story, from the two blocks its comments can stand in."""
+    number = story // BLOCK_IDS
+    here, after = cast.replies(number), cast.replies(number + 1)
+    moves_to = here.moves_to | after.moves_to
+    members = [*here.members.get(story, ()), *after.members.get(story, ())]
+    parents = _parents(cast, story, members, moves_to)
+    replies: dict[int, list[Reply]] = {}
+    for comment, parent in parents.items():
+        until_ns = moved_ns(comment) if comment in moves_to else NEVER_NS
+        replies.setdefault(parent, []).append(Reply(comment, visible_ns(comment), until_ns, cast.draw(comment, RANK)))
+    for comment in (*here.adopted.get(story, ()), *after.adopted.get(story, ())):
+        replies.setdefault(story, []).append(Reply(comment, moved_ns(comment), NEVER_NS, cast.draw(comment, RANK)))
+    for children in replies.values():
+        children.sort(key=_best_first)
+    return _settled(parents, replies)
+
+
+def _settled(parents: dict[int, int], replies: dict[int, list[Reply]]) -> Thread:
+    every = [reply for children in replies.values() for reply in children]
+    moments = sorted({moment for reply in every for moment in (reply.from_ns, reply.until_ns) if moment < NEVER_NS})
+    kids = {
+        parent: [reply.item_id for reply in children if reply.until_ns == NEVER_NS]
+        for parent, children in replies.items()
+    }
+    return Thread(
+        parents=parents,
+        replies=replies,
+        moments=moments,
+        settled_ns=moments[-1] if moments else 0,
+        settled_kids=kids,
+        settled_size=sum(len(children) for children in kids.values()),
+    )
+
+
+def _parents(cast: Cast, story: int, members: list[int], moves_to: dict[int, int]) -> dict[int, int]:
+    """Each comment replies to the story or to an earlier comment, preferring recent ones; never to one that will move."""
+    parents: dict[int, int] = {}
+    earlier: list[int] = []
+    for comment in members:
+        draw = cast.draw(comment, PARENT)
+        if draw < _TOP_LEVEL or not earlier:
+            parents[comment] = story
+        else:
+            parents[comment] = earlier[len(earlier) - 1 - draw % len(earlier) * (draw & 0xFF) // 256]
+        if comment not in moves_to:
+            earlier.append(comment)
+    return parents
+
+
+def _best_first(reply: Reply) -> int:
+    return -reply.rank
