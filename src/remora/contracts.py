@@ -13,6 +13,7 @@ from remora.core.coverage import Coverage, IdRange
 from remora.core.discovery import Discovery, Kind
 from remora.core.gap import Gap, GapState
 from remora.core.item import Decoded, Entry
+from remora.core.list_walk import WalkState as WalkState
 from remora.core.priority import Lane
 from remora.core.reasons import GapReason
 from remora.core.segment import Segment, SegmentKind
@@ -269,16 +270,6 @@ class Notes(Protocol):
 
     async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
         """(runtime, when, snapshot) of every runtime that ever beat, newest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class WalkState:
-    """How far the forward walk over a list is. Content marks, never offsets, decide what was seen."""
-
-    watermark: str | None = None  # every entry at or above... down to here was owed by an earlier, finished walk
-    walking_from: str | None = None  # the newest mark this walk has seen: the next watermark once it finishes
-    seen_down_to: str | None = None  # the oldest mark this walk has recorded
-    position: str | None = None  # where the source said the next page is; a hint, checked against seen_down_to
 
 
 @dataclass(frozen=True, slots=True)

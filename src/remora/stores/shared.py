@@ -24,7 +24,8 @@ CLOCK_SLACK_NS: Final = MINUTE_NS
 RECENT_FETCHES_MAX: Final = 20_000
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
-RECORDED_KINDS: Final = frozenset({Kind.ITEM, Kind.USER, Kind.DOCUMENT})
+# A page is never kept, but what a run leaves of a list is owed as one gap.
+RECORDED_KINDS: Final = frozenset({Kind.ITEM, Kind.USER, Kind.DOCUMENT, Kind.PAGE})
 
 _OUTCOME_OF_GAP: Final = {
     GapState.OWED: Outcome.OWED,
@@ -70,6 +71,8 @@ def decide(observation: Observation, *, gap_key: str, held: Held | None, gap: Ga
         return Decision(_OUTCOME_OF_GAP[moved.state], held, gap=moved)
     if gap is not None and gap.state is GapState.SETTLED and moved is not None and moved.state is GapState.SETTLED:
         moved = None  # settled stays settled: no row changes
+    if kind is Kind.PAGE:
+        return Decision(Outcome.UNCHANGED, gap=moved)
     return _found(_checked(verdict.thing, kind), observation.started_at_ns, held, moved)
 
 

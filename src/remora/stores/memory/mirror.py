@@ -26,7 +26,8 @@ class MemoryMirror(MemoryPart):
         decision = decide(observation, gap_key=key, held=held, gap=row.gap if row else None)
         if decision.gap is not None:
             self._write_gap(source, decision.gap)
-        if isinstance(observation.verdict, Found) and decision.outcome is not Outcome.STALE:
+        is_kept = decision.outcome is not Outcome.STALE and discovery.kind is not Kind.PAGE
+        if isinstance(observation.verdict, Found) and is_kept:
             self._write_thing(source, observation, decision)
         elif discovery.kind is Kind.DOCUMENT:
             self._document_row(source, discovery.key)
@@ -44,7 +45,9 @@ class MemoryMirror(MemoryPart):
             case Kind.DOCUMENT:
                 document = self._tables.documents.get((source, discovery.key))
                 return document.held if document else None
-            case Kind.PAGE | Kind.NEWEST:
+            case Kind.PAGE:
+                return None
+            case Kind.NEWEST:
                 raise AssertionError(f"a {discovery.kind} is never recorded")
 
     def _write_gap(self, source: str, gap: Gap) -> None:
