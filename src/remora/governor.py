@@ -20,9 +20,10 @@ from remora.core.errors import ConfigurationError
 from remora.core.pace_record import DEFAULT_STALE_AFTER_NS, Restore
 from remora.core.pacing import Pacer, new_pacer
 from remora.core.priority import ORDER, Lane, Turns, choose
+from remora.core.snapshot import LimitedBy
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
-from remora.learner import BackOff, Hold, Learner, LimitedBy, Sent
+from remora.learner import BackOff, Hold, Learner, Sent
 
 log = structlog.get_logger()
 

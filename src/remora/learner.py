@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 import structlog
@@ -18,6 +17,7 @@ from remora.core.circuit import Circuit, CircuitEvent, CircuitState
 from remora.core.errors import StoreError
 from remora.core.pace_record import Restore, record_from_json, record_to_json, restore, to_record
 from remora.core.rate_law import Answer, Answered, ChangeKind, Pace, PaceChange, after, cold_start, describe
+from remora.core.snapshot import LimitedBy
 from remora.core.units import SECOND_NS
 from remora.core.verdict import (
     RETRY_AFTER_MAX_NS,
@@ -42,19 +42,6 @@ SAVE_EVERY_S: Final = 1.0
 # the gate only this long.
 HOLD_FOR_STORE_NS: Final = SECOND_NS
 EVENT_EVERY_NS: Final = SECOND_NS // 2
-
-
-class LimitedBy(StrEnum):
-    """What holds the rate where it is."""
-
-    CEILING = "ceiling"
-    PACE = "pace"
-    RETRY_AFTER = "retry_after"
-    CIRCUIT = "circuit"
-    NO_WORK = "no_work"
-    IN_FLIGHT = "in_flight"
-    STORE = "store"
-    BUDGET = "budget"
 
 
 @dataclass(frozen=True, slots=True)

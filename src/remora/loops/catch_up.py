@@ -75,9 +75,14 @@ class SegmentWorker:
                 await self._clock.sleep_until(self._clock.monotonic_ns() + IDLE_NS)
 
     async def run_until_done(self) -> None:
-        """Walk until nothing is left to claim."""
-        while await self.run_once() is not None:
-            pass
+        """Walk until nothing is left; what another worker holds is waited for, in case it never comes back."""
+        while True:
+            if await self.run_once() is not None:
+                continue
+            left = await self._store.open_segments(self._source)
+            if not any(left.get(kind) for kind in self._kinds):
+                return
+            await self._clock.sleep_until(self._clock.monotonic_ns() + IDLE_NS)
 
     async def run_once(self) -> Counter[Outcome] | None:
         """Claim one segment and walk it to its end; None when there is none to claim."""
