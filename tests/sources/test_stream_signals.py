@@ -1,0 +1,124 @@
+"""What does each event of the change stream mean? The whole grammar, and everything that is not in it."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remora.sources.event_stream import (
+    ANNOUNCED_MAX,
+    Announced,
+    AuthRevoked,
+    Cancelled,
+    Event,
+    Ignored,
+    KeepAlive,
+    NewestAnnounced,
+    StreamSignal,
+    TooLong,
+    interpret,
+)
+
+
+def change(path: object, data: object, name: str = "put") -> StreamSignal:
+    return interpret(Event(name, json.dumps({"path": path, "data": data})))
+
+
+@pytest.mark.parametrize("name", ["put", "patch"])
+@pytest.mark.parametrize(
+    "path, data, signal",
+    [
+        ("/", {"items": [3, 1, 3], "profiles": ["ann", "bob"]}, Announced((3, 1), ("ann", "bob"))),
+        ("/", {"items": [3]}, Announced((3,))),
+        ("/items", [3, 1], Announced((3, 1))),
+        ("/items/4", 8, Announced((8,))),
+        ("/items/", [8], Announced((8,))),
+        ("/profiles", ["ann"], Announced((), ("ann",))),
+        ("/profiles/0", "ann", Announced((), ("ann",))),
+        ("/items", {"0": 5, "12": 6}, Announced((5, 6))),
+        ("/", {"items": {"0": 5}, "profiles": {"3": "ann"}}, Announced((5,), ("ann",))),
+        ("/", {"items/3": 9, "/profiles/0": "ann"}, Announced((9,), ("ann",))),
+        ("/items", [None, 5, None], Announced((5,))),
+        ("/items/4", None, Ignored("removed")),
+        ("/", None, Ignored("removed")),
+        ("/", {"items": [None]}, Ignored("empty")),
+        ("/", {}, Ignored("empty")),
+        ("/", 42, NewestAnnounced(42)),
+        ("", 42, NewestAnnounced(42)),
+        ("/", True, Ignored("not_an_id")),
+        ("/", -1, Ignored("not_an_id")),
+        ("/", [1], Ignored("not_an_id")),
+        ("/elsewhere", [1], Announced(dropped=1)),
+        ("/items/1/2", 5, Announced(dropped=1)),
+        ("/", {"items": [1], "surprise": [2]}, Announced((1,), dropped=1)),
+        (7, [1], Ignored("no_path")),
+    ],
+)
+def test_a_change_announces_what_stands_at_its_path(
+    path: object, data: object, signal: StreamSignal, name: str
+) -> None:
+    assert change(path, data, name) == signal
+
+
+def test_junk_among_the_ids_is_dropped_and_counted() -> None:
+    junk = [0, -5, "7", True, 1.5, 2**53 + 1, 10**400, [1], {"a": 1}]
+    assert change("/items", [1, *junk, 2**53]) == Announced((1, 2**53), dropped=len(junk))
+
+
+def test_junk_among_the_names_is_dropped_and_counted() -> None:
+    junk = ["", "x" * 101, "a\0b", "\ud800", 5, ["ann"]]
+    assert change("/profiles", ["ann", *junk]) == Announced((), ("ann",), dropped=len(junk))
+
+
+def test_one_event_announces_no_more_than_its_bound() -> None:
+    signal = change("/items", list(range(1, ANNOUNCED_MAX + 11)))
+    assert isinstance(signal, Announced)
+    assert (len(signal.item_ids), signal.dropped) == (ANNOUNCED_MAX, 10)
+
+
+@pytest.mark.parametrize(
+    "event, signal",
+    [
+        (Event("keep-alive", "null"), KeepAlive()),
+        (Event("cancel", "null"), Cancelled()),
+        (Event("auth_revoked", "credential is no longer valid"), AuthRevoked()),
+        (Event("message", "{}"), Ignored("unknown_event")),
+        (Event("rules_debug", "{}"), Ignored("unknown_event")),
+        (Event("put", "null"), Ignored("no_path")),
+        (Event("put", '{"path":"/items"}'), Ignored("no_path")),
+        (Event("put", '{"path":"/'), Ignored("not_json")),
+        (Event("put", ""), Ignored("not_json")),
+        (Event("put", "[" * 100_000), Ignored("not_json")),
+        (TooLong(), Ignored("too_long")),
+    ],
+)
+def test_every_other_event_has_its_meaning(event: Event | TooLong, signal: StreamSignal) -> None:
+    assert interpret(event) == signal
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["items", "profiles", "items/3", "", "/", "0", "path", "data"]), inner, max_size=4
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.sampled_from(["put", "patch", "cancel", "x"]), st.text(max_size=40) | json_values.map(json.dumps))
+def test_no_event_raises(name: str, data: str) -> None:
+    signal = interpret(Event(name, data))
+    assert isinstance(signal, StreamSignal)
+
+
+@given(st.sampled_from(["/", "/items", "/items/3", "/profiles", "/x"]), json_values)
+def test_whatever_is_announced_can_be_asked_for(path: str, data: object) -> None:
+    signal = change(path, data)
+    if isinstance(signal, Announced):
+        assert all(type(item_id) is int and 0 < item_id <= 2**53 for item_id in signal.item_ids)
+        assert all(name and name.isprintable() for name in signal.profiles)
+        assert len(set(signal.item_ids)) == len(signal.item_ids)
