@@ -1,0 +1,112 @@
+"""How does a request reach the simulated provider in virtual time? A `Transport` without a network.
+
+Production code gets this where it would get the HTTP transport: it takes the permit right before the request leaves,
+and what the provider does comes back as a reply or as the reason there is none.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from remora.contracts import Clock, Permit, StreamBroken
+from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.core.verdict import Fault, NoReply, Reply
+from remora.sim.clock import SimClock
+from remora.sim.provider import Provider
+from remora.sim.replies import Answer, Hang, Reset
+
+TIMEOUT_NS: Final = 30 * SECOND_NS
+SILENCE_NS: Final = 60 * SECOND_NS
+LATENCY_NS: Final = 40 * MILLISECOND_NS
+
+
+class SimTransport:
+    """One client of the provider. Latency is drawn from the clock's seeded dice: mostly the usual, now and then far more."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        clock: SimClock,
+        *,
+        latency_ns: int = LATENCY_NS,
+        timeout_ns: int = TIMEOUT_NS,
+        silence_ns: int = SILENCE_NS,
+    ) -> None:
+        self._provider = provider
+        self._clock: Clock = clock
+        self._chance = clock.random
+        self._latency_ns = latency_ns
+        self._timeout_ns = timeout_ns
+        self._silence_ns = silence_ns
+        self.wire_sends = 0
+
+    async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
+        departed_ns = await permit.depart()
+        self.wire_sends += 1
+        # What is in the air when the client goes away has arrived all the same: the provider answers at once, and
+        # only the answer takes its time.
+        response = self._provider.respond(_target(url), headers)
+        match response:
+            case Hang():
+                return await self._nothing(Fault.TIMEOUT, departed_ns, self._timeout_ns)
+            case Reset():
+                return await self._nothing(Fault.CONNECTION, departed_ns, self._round_trip_ns())
+            case Answer(cut_at=int()):
+                return await self._nothing(Fault.CONNECTION, departed_ns, self._round_trip_ns())
+            case Answer():
+                wait_ns = self._round_trip_ns() + response.delay_ns
+                if wait_ns >= self._timeout_ns:
+                    return await self._nothing(Fault.TIMEOUT, departed_ns, self._timeout_ns)
+                await self._clock.sleep_until(departed_ns + wait_ns)
+                return Reply(
+                    status=response.status,
+                    body=response.body,
+                    departed_at_ns=departed_ns,
+                    answered_at_ns=self._clock.monotonic_ns(),
+                    headers=response.headers,
+                )
+
+    async def stream(self, url: str) -> AsyncIterator[bytes]:
+        await self._sleep(self._round_trip_ns())
+        stream = self._provider.open_stream(_target(url))
+        if stream is None:
+            raise StreamBroken("refused")
+        heard_ns = self._clock.monotonic_ns()
+        while True:
+            chunk = stream.take()
+            if chunk:
+                heard_ns = self._clock.monotonic_ns()
+                yield chunk
+            if stream.ended:
+                raise StreamBroken("closed")
+            silent_ns = heard_ns + self._silence_ns
+            await self._clock.sleep_until(min(stream.wake_ns, silent_ns))
+            if self._clock.monotonic_ns() >= silent_ns:
+                raise StreamBroken("silent")
+
+    async def _nothing(self, fault: Fault, departed_ns: int, after_ns: int) -> NoReply:
+        await self._clock.sleep_until(departed_ns + after_ns)
+        return NoReply(fault, departed_ns, self._clock.monotonic_ns())
+
+    async def _sleep(self, for_ns: int) -> None:
+        await self._clock.sleep_until(self._clock.monotonic_ns() + for_ns)
+
+    def _round_trip_ns(self) -> int:
+        return int(self._latency_ns * (0.5 + 0.5 * self._chance.expovariate(1.0)))
+
+
+class FreePermit:
+    """A permit without a gate, for tests of a transport alone."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def depart(self) -> int:
+        await asyncio.sleep(0)
+        return self._clock.monotonic_ns()
+
+
+def _target(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.path}?{parts.query}" if parts.query else parts.path
