@@ -1,0 +1,55 @@
+"""Which store does an address mean? `sqlite:///file`, `memory://` or `postgresql://…`; each is imported only when used."""
+
+from pathlib import Path
+from typing import Final
+
+from remora.contracts import Store
+from remora.core.errors import ConfigurationError
+
+__all__ = ["open_store"]
+
+_SQLITE: Final = "sqlite:///"
+_HINT: Final = "write sqlite:///remora.db for a file, or postgresql://user@host/database"
+
+
+def open_store(url: str, *, read_only: bool = False) -> Store:
+    """The store at this address, not yet opened. A read-only one can be opened while another process writes."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        raise ConfigurationError(f"the store address {url!r} has no scheme", hint=_HINT)
+    match scheme:
+        case "sqlite":
+            return _sqlite(url, read_only=read_only)
+        case "memory" if not rest:
+            return _memory()
+        case "postgresql" | "postgres":
+            return _postgres(url)
+        case _:
+            raise ConfigurationError(f"there is no store for addresses like {scheme}://{rest and '…'}", hint=_HINT)
+
+
+def _sqlite(url: str, *, read_only: bool) -> Store:
+    from remora.stores.sqlite import SqliteStore  # noqa: PLC0415
+
+    path = url.removeprefix(_SQLITE)
+    if path == url or not path or path.endswith("/"):
+        raise ConfigurationError(
+            f"the store address {url!r} names no file", hint="three slashes and a path: sqlite:///remora.db"
+        )
+    return SqliteStore(Path(path), read_only=read_only)
+
+
+def _memory() -> Store:
+    from remora.stores.memory import MemoryStore  # noqa: PLC0415
+
+    return MemoryStore()
+
+
+def _postgres(url: str) -> Store:
+    try:
+        from remora.stores.postgres import PostgresStore  # noqa: PLC0415
+    except ImportError as error:
+        raise ConfigurationError(
+            "the PostgreSQL driver is not installed", hint="install it with: pip install 'remora[postgres]'"
+        ) from error
+    return PostgresStore(url)

@@ -1,0 +1,182 @@
+"""Is this file ours, and may we write it? Opening, refusing, locking and migrating a SQLite store."""
+
+import fcntl
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from remora.core.errors import ConfigurationError, StoreBusy, StoreError, StoreForeign, StoreUnavailable
+from remora.stores.sqlite.statements import Migration, migrations, queries
+
+APPLICATION_ID: Final = int.from_bytes(b"REMR", "big")
+BUSY_TIMEOUT_MS: Final = 5_000
+LOCK_SUFFIX: Final = ".lock"
+PROCESS_ID_BYTES_MAX: Final = 20
+
+_MAGIC: Final = b"SQLite format 3\0"
+_HEADER_BYTES: Final = 100
+_APPLICATION_ID_AT: Final = slice(68, 72)
+
+Connection = sqlite3.Connection
+
+
+class WriterLock:
+    """The right to write one store, held by at most one process and freed by the system when that process dies."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.with_name(path.name + LOCK_SUFFIX)
+        self._file: int | None = None
+
+    def take(self) -> None:
+        """Take it or say who has it."""
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(file, PROCESS_ID_BYTES_MAX).decode("ascii", "replace").strip()
+            os.close(file)
+            raise StoreBusy(
+                f"another process{f' ({holder})' if holder else ''} writes {self._path.with_suffix('').name}",
+                hint="a running `remora up` already catches up; stop it first, or use PostgreSQL to share a store",
+            ) from error
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0)
+        self._file = file
+
+    def free(self) -> None:
+        """Let others write. The file stays: removing it would let two processes hold two locks of one name."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+def check_place(path: Path, *, read_only: bool) -> None:
+    """Refuse a path that cannot hold a store, or holds something else, before anything is written."""
+    try:
+        if path.is_dir():
+            raise ConfigurationError(f"{path} is a folder", hint="name a file in it, as in sqlite:///remora.db")
+        if not path.parent.is_dir():
+            raise ConfigurationError(f"there is no folder {path.parent}", hint="create it, or name another file")
+        if path.exists():
+            _check_header(path)
+        elif read_only:
+            raise ConfigurationError(
+                f"there is no store at {path}",
+                hint="`remora up` or `remora catchup` makes one; or name it with --store",
+            )
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def _check_header(path: Path) -> None:
+    """Read as plain bytes: opening another program's database, even to look, may change its files."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    if not header:
+        return  # an empty file is nobody's yet
+    if not header.startswith(_MAGIC):
+        raise _foreign(path, "is not a database")
+    if int.from_bytes(header[_APPLICATION_ID_AT], "big") != APPLICATION_ID:
+        raise _foreign(path, "is a database of another program")
+
+
+def connect_writer(path: Path) -> Connection:
+    """The one connection that writes and checkpoints; the schema is up to date afterwards."""
+    connection = _connect(path, "rwc")
+    try:
+        version = _version(connection, path)
+        for step in migrations()[version:]:
+            _apply(connection, step)
+        # Only now: the first schema stands in the main file itself, where the next opener's header check sees it.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        # The lock says that no other writer is alive, so no lease can be either.
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(queries()["release_all_gaps"])
+        connection.execute(queries()["release_all_segments"])
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        connection.close()
+        raise explained(error, path) from error
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_reader(path: Path) -> Connection:
+    """A connection that only reads, also while another process writes."""
+    connection = _connect(path, "ro")
+    try:
+        version = _version(connection, path)
+    except sqlite3.Error as error:
+        connection.close()
+        raise explained(error, path) from error
+    except StoreError:
+        connection.close()
+        raise
+    if version < len(migrations()):
+        connection.close()
+        raise StoreUnavailable(
+            f"{path} has schema {version}, this version reads {len(migrations())}",
+            hint="`remora store migrate` brings it up to date",
+        )
+    return connection
+
+
+def _connect(path: Path, mode: str) -> Connection:
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    try:
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    except sqlite3.Error as error:
+        raise _unusable(path, error) from error
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    return connection
+
+
+def _version(connection: Connection, path: Path) -> int:
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > len(migrations()):
+        raise StoreForeign(
+            f"{path} was written by a newer version (schema {version}, this one knows {len(migrations())})",
+            hint="upgrade remora, or name another file",
+        )
+    return version
+
+
+def _apply(connection: Connection, step: Migration) -> None:
+    """One migration, whole or not at all. Its script sets the version itself."""
+    try:
+        connection.executescript(f"BEGIN IMMEDIATE;\n{step.script}\nCOMMIT;")
+    except sqlite3.Error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def roll_back(connection: Connection) -> None:
+    """End a failed transaction. Some errors end it themselves; a disk that fails again changes nothing more."""
+    if connection.in_transaction:
+        with suppress(sqlite3.OperationalError):
+            connection.execute("ROLLBACK")
+
+
+def explained(error: sqlite3.Error, path: Path) -> StoreError:
+    """What went wrong, in words an operator can act on."""
+    if isinstance(error, sqlite3.OperationalError):
+        return StoreUnavailable(
+            f"the store {path} cannot be used now: {error}", hint="look at the disk's space, health and permissions"
+        )
+    if isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error):
+        return _foreign(path, "is not a database")
+    return StoreError(f"the store {path} refused: {error}", hint="please report this with the log's last lines")
+
+
+def _unusable(path: Path, error: Exception) -> ConfigurationError:
+    return ConfigurationError(f"{path} cannot be opened ({error})", hint="name a file in a folder you may write to")
+
+
+def _foreign(path: Path, what: str) -> StoreForeign:
+    return StoreForeign(f"{path} {what}, not a Remora store", hint="name another file; this one was left as it is")

@@ -1,0 +1,77 @@
+"""How does the SQLite store keep what is owed?"""
+
+import json
+from collections.abc import Sequence
+
+from remora.contracts import GapCount
+from remora.core.discovery import Kind
+from remora.core.gap import NOT_BEFORE_MAX_NS, Gap, GapEvent, GapState, moved
+from remora.core.reasons import GapReason
+from remora.core.units import MILLISECOND_NS
+from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.rows import gap_from_row
+from remora.stores.sqlite.session import SqlitePart
+
+
+class SqliteGaps(SqlitePart):
+    """What is owed."""
+
+    async def lease_gaps(
+        self, source: str, *, owner: str, limit: int, lease_ns: int, now_ns: int, without: Sequence[GapReason] = ()
+    ) -> Sequence[Gap]:
+        """Due gaps, longest not served first; found and leased in one transaction."""
+        wanted = {
+            "source": source,
+            "now": now_ns // MILLISECOND_NS,
+            "not_before_max": NOT_BEFORE_MAX_NS // MILLISECOND_NS,
+            "without": json.dumps(list(without)),
+            "limit": limit,
+        }
+        lease_until = (now_ns + lease_ns) // MILLISECOND_NS
+
+        def work(connection: Connection) -> Sequence[Gap]:
+            due = [gap_from_row(row) for row in connection.execute(self._sql["due_gaps"], wanted)]
+            turn = connection.execute(self._sql["last_turn"], {"source": source}).fetchone()[0] + 1
+            connection.executemany(
+                self._sql["lease_gap"],
+                [(owner, lease_until, turn, source, gap.kind.value, gap.key) for gap in due],
+            )
+            return tuple(moved(gap, GapEvent.LEASE) for gap in due)
+
+        return await self._write(work)
+
+    async def release_gaps(self, source: str, *, owner: str) -> int:
+        """Give back what this owner still holds."""
+        return await self._change("release_gaps", {"source": source, "owner": owner})
+
+    async def gaps(
+        self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
+    ) -> Sequence[Gap]:
+        """What is owed, oldest first; settled gaps only when asked for by state."""
+        values = {"source": source, "reason": reason and reason.value, "limit": limit}
+        if state is GapState.SETTLED:
+            rows = await self._rows("list_settled_gaps", values)
+        else:
+            rows = await self._rows("list_gaps", {**values, "state": state and state.value})
+        return tuple(gap_from_row(row) for row in rows)
+
+    async def gap_counts(self, source: str) -> Sequence[GapCount]:
+        """All gaps that are not settled, counted."""
+        return tuple(
+            GapCount(
+                kind=Kind(kind),
+                state=GapState(state),
+                reason=GapReason(reason),
+                count=count,
+                oldest_ns=oldest * MILLISECOND_NS,
+                next_ns=not_before * MILLISECOND_NS,
+            )
+            for kind, state, reason, count, oldest, not_before in await self._rows("gap_counts", {"source": source})
+        )
+
+    async def replay_gaps(
+        self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int
+    ) -> int:
+        """Dead and absent ones are owed again, owed ones are due now."""
+        values = {"source": source, "reason": reason and reason.value, "key": key, "now": now_ns // MILLISECOND_NS}
+        return await self._change("replay_gaps", values)

@@ -1,0 +1,141 @@
+"""How does the SQLite store keep the ledger of listed sources?"""
+
+import json
+from collections.abc import AsyncIterator, Sequence
+
+from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
+from remora.core import marks
+from remora.core.discovery import fingerprint as fingerprint_of
+from remora.core.item import Entry
+from remora.core.units import MILLISECOND_NS
+from remora.stores.shared import finished_walk, newest_of_each
+from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.mirror import PAGE_ROWS
+from remora.stores.sqlite.rows import Row, json_from_text, text_from_json
+from remora.stores.sqlite.session import SqlitePart
+
+
+class SqliteLists(SqlitePart):
+    """The ledger of listed sources."""
+
+    async def record_page(self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int) -> int:
+        """New and newer entries are owed, and the walk moves, in one transaction."""
+        page = newest_of_each(entries)
+        now = now_ns // MILLISECOND_NS
+
+        def work(connection: Connection) -> int:
+            asked = {"source": source, "keys": json.dumps([entry.key for entry in page])}
+            known: dict[str, str | None] = dict(connection.execute(self._sql["listed"], asked).fetchall())
+            owed = [
+                entry for entry in page if entry.key not in known or marks.is_newer(entry.updated_at, known[entry.key])
+            ]
+            connection.executemany(self._sql["list_entry"], [_entry_values(source, entry, now) for entry in owed])
+            connection.execute(self._sql["move_walk"], _walk_values(source, state, now))
+            return len(owed)
+
+        return await self._write(work)
+
+    async def walk_state(self, source: str) -> WalkState:
+        """Where the walk stands."""
+        row = await self._row("walk_state", {"source": source})
+        return WalkState(*row) if row else WalkState()
+
+    async def finish_walk(self, source: str, state: WalkState, *, now_ns: int) -> None:
+        """Only the watermark is left."""
+        await self._change("move_walk", _walk_values(source, finished_walk(state), now_ns // MILLISECOND_NS))
+
+    async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
+        """Entries whose detail is owed and that have no gap of their own, newest mark first."""
+        rows = await self._rows("owed_details", {"source": source, "limit": limit})
+        return tuple(OwedDetail(key, mark) for key, mark in rows)
+
+    async def count_owed_details(self, source: str) -> int:
+        """How many."""
+        row = await self._row("count_owed_details", {"source": source})
+        assert row is not None, "a count has a row"
+        owed: int = row[0]
+        return owed
+
+    async def document(self, source: str, key: str) -> StoredDocument | None:
+        """One document of the mirror."""
+        row = await self._row("document", {"source": source, "key": key})
+        return _document(row) if row else None
+
+    async def documents(self, source: str) -> AsyncIterator[StoredDocument]:
+        """All documents that have a body, by key."""
+        after = ""
+        while True:
+            page = await self._rows("documents", {"source": source, "after": after, "limit": PAGE_ROWS})
+            for row in page:
+                yield _document(row)
+            if len(page) < PAGE_ROWS:
+                return
+            after = page[-1][0]
+
+    async def key_of(self, source: str, fingerprint: str) -> str | None:
+        """The locator behind a gap's key."""
+        row = await self._row("key_of", {"source": source, "fingerprint": fingerprint})
+        return row[0] if row else None
+
+    async def start_run(self, source: str, *, now_ns: int) -> int:
+        """A run begins."""
+        values = {"source": source, "now": now_ns // MILLISECOND_NS}
+
+        def work(connection: Connection) -> int:
+            run_id: int = connection.execute(self._sql["start_run"], values).fetchone()[0]
+            return run_id
+
+        return await self._write(work)
+
+    async def end_run(self, source: str, run: RunRecord) -> None:
+        """It ended, and why."""
+        values = {
+            "source": source,
+            "run_id": run.run_id,
+            "ended": None if run.ended_ns is None else run.ended_ns // MILLISECOND_NS,
+            "stopped_by": run.stopped_by,
+            "counts": text_from_json(dict(run.counts)),
+        }
+        await self._change("end_run", values)
+
+    async def runs(self, source: str, *, limit: int = 20) -> Sequence[RunRecord]:
+        """The latest runs, newest first."""
+        return tuple(_run(row) for row in await self._rows("runs", {"source": source, "limit": limit}))
+
+
+def _entry_values(source: str, entry: Entry, now: int) -> dict[str, object]:
+    return {
+        "source": source,
+        "key": entry.key,
+        "fingerprint": fingerprint_of(source, entry.key),
+        "mark": entry.updated_at,
+        "rank": marks.rank(entry.updated_at),
+        "now": now,
+    }
+
+
+def _walk_values(source: str, state: WalkState, now: int) -> dict[str, object]:
+    return {
+        "source": source,
+        "watermark": state.watermark,
+        "walking_from": state.walking_from,
+        "seen_down_to": state.seen_down_to,
+        "position": state.position,
+        "now": now,
+    }
+
+
+def _document(row: Row) -> StoredDocument:
+    key, fingerprint, updated_at, body, fetched_at = row
+    return StoredDocument(key, fingerprint, updated_at, body, _ns(fetched_at))
+
+
+def _run(row: Row) -> RunRecord:
+    run_id, started_at, ended_at, stopped_by, counts = row
+    kept = json_from_text(counts)
+    numbers = {name: count for name, count in kept.items() if isinstance(count, int)} if isinstance(kept, dict) else {}
+    return RunRecord(run_id, started_at * MILLISECOND_NS, _ns(ended_at), stopped_by, numbers)
+
+
+def _ns(milliseconds: int | None) -> int | None:
+    return None if milliseconds is None else milliseconds * MILLISECOND_NS

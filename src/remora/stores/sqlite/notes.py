@@ -1,0 +1,65 @@
+"""How does the SQLite store keep the inbox, the pace, small facts and the heartbeat?"""
+
+from collections.abc import Mapping, Sequence
+
+from remora.contracts import InboxEntry, Json
+from remora.core.discovery import Kind
+from remora.core.units import MILLISECOND_NS
+from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.rows import json_from_text, text_from_json
+from remora.stores.sqlite.session import SqlitePart
+
+
+class SqliteNotes(SqlitePart):
+    """Inbox, pace, notes and heartbeat."""
+
+    async def announce(self, source: str, keys: Sequence[tuple[Kind, str]], *, now_ns: int) -> int:
+        """Add keys; one that waits already gets a new ticket. Returns the depth."""
+        rows = [(source, kind.value, key, now_ns // MILLISECOND_NS) for kind, key in keys]
+
+        def work(connection: Connection) -> int:
+            connection.executemany(self._sql["announce"], rows)
+            depth: int = connection.execute(self._sql["inbox_depth"], {"source": source}).fetchone()[0]
+            return depth
+
+        return await self._write(work)
+
+    async def waiting(self, source: str, *, limit: int, after_ticket: int = 0) -> Sequence[InboxEntry]:
+        """The oldest tickets beyond `after_ticket`."""
+        rows = await self._rows("waiting", {"source": source, "after": after_ticket, "limit": limit})
+        return tuple(InboxEntry(Kind(kind), key, ticket) for kind, key, ticket in rows)
+
+    async def inbox_depth(self, source: str) -> int:
+        """How many keys wait."""
+        row = await self._row("inbox_depth", {"source": source})
+        assert row is not None, "a count has a row"
+        depth: int = row[0]
+        return depth
+
+    async def load_pace(self, source: str) -> Json:
+        """What was saved last, or None; damaged text as it is."""
+        row = await self._row("load_pace", {"source": source})
+        return json_from_text(row[0]) if row else None
+
+    async def save_pace(self, source: str, record: Mapping[str, Json]) -> None:
+        """Keep it, durably."""
+        await self._change("save_pace", {"source": source, "record": text_from_json(record)})
+
+    async def note(self, source: str, name: str) -> Json:
+        """The fact, or None."""
+        row = await self._row("note", {"source": source, "name": name})
+        return json_from_text(row[0]) if row else None
+
+    async def keep_note(self, source: str, name: str, value: Json) -> None:
+        """Keep it, durably."""
+        await self._change("keep_note", {"source": source, "name": name, "value": text_from_json(value)})
+
+    async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
+        """The runtime is alive and this is what it sees."""
+        values = {"runtime": runtime, "now": now_ns // MILLISECOND_NS, "snapshot": text_from_json(snapshot)}
+        await self._change("beat", values)
+
+    async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
+        """Every runtime that ever beat, newest first."""
+        rows = await self._rows("heartbeats", {})
+        return tuple((runtime, beat_at * MILLISECOND_NS, json_from_text(text)) for runtime, beat_at, text in rows)

@@ -1,0 +1,326 @@
+-- Every statement the SQLite store runs, by name. Parameters are named; times are milliseconds.
+
+-- name: held_items
+-- What must be known of stored items to judge new observations of them.
+SELECT id, hash, content_hash, revision, last_fetched_at FROM items WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: held_users
+-- The same for profiles; they have no revisions.
+SELECT name, hash, last_fetched_at FROM users WHERE name IN (SELECT value FROM json_each(:names));
+
+-- name: held_document
+-- The same for one document, with what its list said last.
+SELECT hash, fetched_at, listed_mark, listed_at FROM documents WHERE source = :source AND key = :key;
+
+-- name: keep_revision
+-- What is stored now becomes an earlier revision; run before the item is overwritten.
+INSERT INTO revisions (item_id, revision, last_fetched_at, changed_at, body)
+SELECT id, revision, last_fetched_at, changed_at, body FROM items WHERE id = ?;
+
+-- name: write_item
+-- A new item, or the new body of one that is held.
+INSERT INTO items (
+  id, type, "by", time, parent, score, descendants, dead, deleted,
+  first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
+ON CONFLICT (id) DO UPDATE SET
+  type = excluded.type, "by" = excluded."by", time = excluded.time, parent = excluded.parent, score = excluded.score,
+  descendants = excluded.descendants, dead = excluded.dead, deleted = excluded.deleted,
+  last_fetched_at = excluded.last_fetched_at, changed_at = excluded.changed_at, revision = excluded.revision,
+  hash = excluded.hash, content_hash = excluded.content_hash, body = excluded.body;
+
+-- name: write_user
+-- A new profile, or the new body of one that is held.
+INSERT INTO users (name, first_seen_at, last_fetched_at, changed_at, hash, body)
+VALUES (:name, :now, :fetched, :now, :hash, CAST(:body AS TEXT))
+ON CONFLICT (name) DO UPDATE SET
+  last_fetched_at = excluded.last_fetched_at, changed_at = excluded.changed_at, hash = excluded.hash,
+  body = excluded.body;
+
+-- name: write_document
+-- A document's body, and whether its detail is still owed.
+UPDATE documents SET
+  updated_at = coalesce(:updated_at, listed_mark), fetched_at = :fetched, hash = :hash, body = CAST(:body AS TEXT),
+  owed = :owed
+WHERE source = :source AND key = :key;
+
+-- name: confirm_document
+-- The body is the same: only whether its detail is owed, and its mark, may change.
+UPDATE documents SET owed = :owed, updated_at = coalesce(:updated_at, listed_mark)
+WHERE source = :source AND key = :key
+AND (owed <> :owed OR updated_at IS NOT coalesce(:updated_at, listed_mark));
+
+-- name: ensure_document
+-- A document that was asked for has a row: its gap must lead back to its key.
+INSERT INTO documents (source, key, fingerprint, owed) VALUES (:source, :key, :fingerprint, 1)
+ON CONFLICT (source, key) DO NOTHING;
+
+-- name: write_change
+-- One line of the change feed.
+INSERT INTO changes (source, kind, key, change, changed_at) VALUES (?, ?, ?, ?, ?);
+
+-- name: item
+-- One item of the mirror.
+SELECT id, CAST(body AS BLOB), revision, first_seen_at, last_fetched_at, changed_at FROM items WHERE id = :id;
+
+-- name: revisions
+-- Earlier contents of an item, oldest first.
+SELECT r.item_id, CAST(r.body AS BLOB), r.revision, i.first_seen_at, r.last_fetched_at, r.changed_at
+FROM revisions AS r JOIN items AS i ON i.id = r.item_id
+WHERE r.item_id = :id ORDER BY r.revision;
+
+-- name: bodies
+-- One page of raw bodies, in order.
+SELECT id, CAST(body AS BLOB) FROM items WHERE id BETWEEN :first AND :last ORDER BY id LIMIT :limit;
+
+-- name: user
+-- One profile.
+SELECT CAST(body AS BLOB) FROM users WHERE name = :name;
+
+-- name: item_times
+-- Creation times of those that are held and have one.
+SELECT id, time FROM items WHERE id IN (SELECT value FROM json_each(:ids)) AND time IS NOT NULL;
+
+-- name: newest_item_id
+-- Where the source's own clock is read.
+SELECT max(id) FROM items;
+
+-- name: block
+-- The timed items at or below an id, highest first: they tell the time of that place.
+SELECT id, time FROM items WHERE id <= :last AND time IS NOT NULL ORDER BY id DESC LIMIT :limit;
+
+-- name: held_gaps
+-- The gaps of some things, before they are judged again.
+SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at, served_turn
+FROM gaps WHERE source = :source AND kind = :kind AND key IN (SELECT value FROM json_each(:keys));
+
+-- name: last_turn
+-- The latest turn in which gaps were served.
+SELECT coalesce(max(served_turn), 0) FROM gaps WHERE source = :source AND state <> 'settled';
+
+-- name: write_gap
+-- A gap after one more answer; its lease, if any, has ended.
+INSERT INTO gaps (
+  source, kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at, served_turn
+) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (source, kind, key) DO UPDATE SET
+  state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, looks = excluded.looks,
+  was_young = excluded.was_young, not_before_at = excluded.not_before_at, first_seen_at = excluded.first_seen_at,
+  last_seen_at = excluded.last_seen_at, owner = NULL, lease_until = 0;
+
+-- name: due_gaps
+-- Gaps that may be served, longest not served first; expired leases count as owed.
+SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+WHERE source = :source AND state <> 'settled'
+AND (
+  (state = 'leased' AND lease_until <= :now)
+  OR (state IN ('owed', 'dead') AND (not_before_at <= :now OR not_before_at > :now + :not_before_max))
+)
+AND reason NOT IN (SELECT value FROM json_each(:without))
+ORDER BY served_turn, first_seen_at, kind, key LIMIT :limit;
+
+-- name: lease_gap
+-- One gap is being served; run in the transaction that found it due.
+UPDATE gaps SET state = 'leased', owner = ?, lease_until = ?, served_turn = ? WHERE source = ? AND kind = ? AND key = ?;
+
+-- name: release_gaps
+-- What this owner still holds is owed again.
+UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0
+WHERE source = :source AND state = 'leased' AND owner = :owner;
+
+-- name: release_all_gaps
+-- Nobody else can be alive when a writer opens the store: leases of the dead end.
+UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0 WHERE state = 'leased';
+
+-- name: list_gaps
+-- What is owed, oldest first.
+SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+WHERE source = :source AND state <> 'settled' AND state = coalesce(:state, state) AND reason = coalesce(:reason, reason)
+ORDER BY first_seen_at, kind, key LIMIT :limit;
+
+-- name: list_settled_gaps
+-- What was owed once, oldest first.
+SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+WHERE source = :source AND state = 'settled' AND reason = coalesce(:reason, reason)
+ORDER BY first_seen_at, kind, key LIMIT :limit;
+
+-- name: gap_counts
+-- All gaps that are not settled, counted.
+SELECT kind, state, reason, count(*), min(first_seen_at), min(not_before_at) FROM gaps
+WHERE source = :source AND state <> 'settled' GROUP BY kind, state, reason ORDER BY kind, state, reason;
+
+-- name: replay_gaps
+-- Dead and absent gaps are owed again, and owed ones are due now.
+UPDATE gaps SET state = 'owed', not_before_at = :now
+WHERE source = :source AND state IN ('owed', 'dead', 'absent')
+AND reason = coalesce(:reason, reason) AND key = coalesce(:key, key);
+
+-- name: announce
+-- A key waits; one that waits already gets a new ticket.
+INSERT OR REPLACE INTO inbox (source, kind, key, announced_at) VALUES (?, ?, ?, ?);
+
+-- name: remove_from_inbox
+-- The entry an answer belongs to, unless it was announced again meanwhile.
+DELETE FROM inbox WHERE ticket = ? AND source = ? AND kind = ? AND key = ?;
+
+-- name: waiting
+-- The oldest tickets beyond one.
+SELECT kind, key, ticket FROM inbox WHERE source = :source AND ticket > :after ORDER BY ticket LIMIT :limit;
+
+-- name: inbox_depth
+-- How many keys wait.
+SELECT count(*) FROM inbox WHERE source = :source;
+
+-- name: unfinished_segments
+-- What segments of one kind still have to walk.
+SELECT cursor + 1, last_id FROM segments WHERE source = :source AND kind = :kind AND state <> 'done';
+
+-- name: add_segment
+-- A pending segment.
+INSERT INTO segments (source, kind, state, first_id, last_id, cursor, created_at, moved_at)
+VALUES (:source, :kind, 'pending', :first_id, :last_id, :first_id - 1, :now, :now);
+
+-- name: claim
+-- One free segment of a kind, newest ids first, for one owner.
+UPDATE segments SET
+  state = 'claimed', owner = :owner, fence = fence + 1, lease_until = :lease_until, moved_at = :now
+WHERE segment_id = (
+  SELECT segment_id FROM segments
+  WHERE source = :source AND kind = :kind AND state <> 'done' AND (state = 'pending' OR lease_until <= :now)
+  ORDER BY first_id DESC LIMIT 1
+)
+RETURNING segment_id, first_id, last_id, cursor, fence;
+
+-- name: claimed_segment
+-- How far a claimed segment is, if this fence is still the current one.
+SELECT kind, last_id, cursor FROM segments
+WHERE segment_id = :segment_id AND source = :source AND state = 'claimed' AND fence = :fence;
+
+-- name: advance
+-- The cursor moves and the lease is extended; the end of the range finishes the segment.
+UPDATE segments SET
+  cursor = :cursor, lease_until = :lease_until, moved_at = :now,
+  state = CASE WHEN :cursor = last_id THEN 'done' ELSE state END
+WHERE segment_id = :segment_id;
+
+-- name: release
+-- The rest is given back.
+UPDATE segments SET state = 'pending', owner = NULL, lease_until = 0
+WHERE segment_id = :segment_id AND source = :source AND state = 'claimed' AND fence = :fence;
+
+-- name: release_all_segments
+-- Nobody else can be alive when a writer opens the store: leases of the dead end.
+UPDATE segments SET state = 'pending', owner = NULL, lease_until = 0 WHERE state = 'claimed';
+
+-- name: open_segments
+-- Ids left to walk, by kind.
+SELECT kind, sum(last_id - cursor) FROM segments WHERE source = :source AND state <> 'done' GROUP BY kind;
+
+-- name: coverage
+-- Every covered range, lowest first.
+SELECT first_id, last_id FROM coverage WHERE source = :source ORDER BY first_id;
+
+-- name: coverage_below
+-- Covered ranges from the highest one that could touch a new range downwards.
+SELECT first_id, last_id FROM coverage WHERE source = :source AND first_id <= :end + 1 ORDER BY first_id DESC;
+
+-- name: remove_coverage
+-- A range that becomes part of a larger one.
+DELETE FROM coverage WHERE source = :source AND first_id = :first_id;
+
+-- name: add_coverage
+-- A covered range.
+INSERT INTO coverage (source, first_id, last_id) VALUES (:source, :first_id, :last_id);
+
+-- name: load_pace
+-- The learned pace.
+SELECT record FROM pace WHERE source = :source;
+
+-- name: save_pace
+-- Keep the learned pace.
+INSERT INTO pace (source, record) VALUES (:source, :record)
+ON CONFLICT (source) DO UPDATE SET record = excluded.record;
+
+-- name: note
+-- A small fact.
+SELECT value FROM notes WHERE source = :source AND name = :name;
+
+-- name: keep_note
+-- Keep a small fact.
+INSERT INTO notes (source, name, value) VALUES (:source, :name, :value)
+ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
+
+-- name: beat
+-- The runtime is alive.
+INSERT INTO heartbeat (runtime, beat_at, snapshot) VALUES (:runtime, :now, :snapshot)
+ON CONFLICT (runtime) DO UPDATE SET beat_at = excluded.beat_at, snapshot = excluded.snapshot;
+
+-- name: heartbeats
+-- Every runtime that ever beat, newest first.
+SELECT runtime, beat_at, snapshot FROM heartbeat ORDER BY beat_at DESC, runtime;
+
+-- name: listed
+-- What the list said last about some keys.
+SELECT key, listed_mark FROM documents WHERE source = :source AND key IN (SELECT value FROM json_each(:keys));
+
+-- name: list_entry
+-- A new or newer entry: its detail is owed.
+INSERT INTO documents (source, key, fingerprint, listed_mark, listed_rank, listed_at, owed)
+VALUES (:source, :key, :fingerprint, :mark, :rank, :now, 1)
+ON CONFLICT (source, key) DO UPDATE SET
+  listed_mark = excluded.listed_mark, listed_rank = excluded.listed_rank, listed_at = excluded.listed_at, owed = 1;
+
+-- name: walk_state
+-- Where the walk over a list stands.
+SELECT watermark, walking_from, seen_down_to, position FROM cursors WHERE source = :source;
+
+-- name: move_walk
+-- The walk moves.
+INSERT INTO cursors (source, watermark, walking_from, seen_down_to, position, moved_at)
+VALUES (:source, :watermark, :walking_from, :seen_down_to, :position, :now)
+ON CONFLICT (source) DO UPDATE SET
+  watermark = excluded.watermark, walking_from = excluded.walking_from, seen_down_to = excluded.seen_down_to,
+  position = excluded.position, moved_at = excluded.moved_at;
+
+-- name: owed_details
+-- Entries whose detail is owed and that have no gap of their own, newest mark first.
+SELECT key, listed_mark FROM documents AS d WHERE source = :source AND owed = 1 AND NOT EXISTS (
+  SELECT 1 FROM gaps AS g
+  WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state <> 'settled'
+)
+ORDER BY listed_rank DESC, listed_mark DESC, key LIMIT :limit;
+
+-- name: count_owed_details
+-- How many details are owed that have no gap of their own.
+SELECT count(*) FROM documents AS d WHERE source = :source AND owed = 1 AND NOT EXISTS (
+  SELECT 1 FROM gaps AS g
+  WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state <> 'settled'
+);
+
+-- name: document
+-- One document of the mirror.
+SELECT key, fingerprint, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, CAST(body AS BLOB), fetched_at
+FROM documents WHERE source = :source AND key = :key;
+
+-- name: documents
+-- One page of documents that have a body, by key.
+SELECT key, fingerprint, updated_at, CAST(body AS BLOB), fetched_at
+FROM documents WHERE source = :source AND key > :after AND body IS NOT NULL ORDER BY key LIMIT :limit;
+
+-- name: key_of
+-- The locator behind a fingerprint.
+SELECT key FROM documents WHERE source = :source AND fingerprint = :fingerprint;
+
+-- name: start_run
+-- A run begins.
+INSERT INTO runs (source, started_at) VALUES (:source, :now) RETURNING run_id;
+
+-- name: end_run
+-- It ended, and why.
+UPDATE runs SET ended_at = :ended, stopped_by = :stopped_by, counts = :counts
+WHERE source = :source AND run_id = :run_id;
+
+-- name: runs
+-- The latest runs, newest first.
+SELECT run_id, started_at, ended_at, stopped_by, counts FROM runs WHERE source = :source
+ORDER BY run_id DESC LIMIT :limit;

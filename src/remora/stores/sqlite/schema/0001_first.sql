@@ -1,0 +1,179 @@
+-- The first schema. Times named *_at are integer milliseconds since 1970; docs/tables.md explains every table.
+
+PRAGMA application_id = 1380273490;  -- "REMR"
+PRAGMA user_version = 1;
+
+CREATE TABLE items (
+  id INTEGER PRIMARY KEY,
+  type TEXT,
+  "by" TEXT,
+  time INTEGER,
+  parent INTEGER,
+  score INTEGER,
+  descendants INTEGER,
+  dead INTEGER NOT NULL,
+  deleted INTEGER NOT NULL,
+  first_seen_at INTEGER NOT NULL,
+  last_fetched_at INTEGER NOT NULL,
+  changed_at INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  hash BLOB NOT NULL,
+  content_hash BLOB NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX items_by_type_and_time ON items (type, time);
+CREATE INDEX items_by_parent ON items (parent) WHERE parent IS NOT NULL;
+
+CREATE TABLE revisions (
+  item_id INTEGER NOT NULL,
+  revision INTEGER NOT NULL,
+  last_fetched_at INTEGER NOT NULL,
+  changed_at INTEGER NOT NULL,
+  body TEXT NOT NULL,
+  PRIMARY KEY (item_id, revision)
+) STRICT;
+
+CREATE TABLE users (
+  name TEXT PRIMARY KEY,
+  first_seen_at INTEGER NOT NULL,
+  last_fetched_at INTEGER NOT NULL,
+  changed_at INTEGER NOT NULL,
+  hash BLOB NOT NULL,
+  body TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE documents (
+  source TEXT NOT NULL,
+  key TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,
+  listed_mark TEXT,
+  listed_rank REAL,
+  listed_at INTEGER,
+  owed INTEGER NOT NULL,
+  updated_at TEXT,
+  fetched_at INTEGER,
+  hash BLOB,
+  body TEXT,
+  PRIMARY KEY (source, key)
+) STRICT;
+
+CREATE UNIQUE INDEX documents_by_fingerprint ON documents (source, fingerprint);
+CREATE INDEX documents_owed ON documents (source, listed_rank DESC, listed_mark DESC, key) WHERE owed = 1;
+
+CREATE TABLE changes (
+  seq INTEGER PRIMARY KEY,
+  source TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  key TEXT NOT NULL,
+  change TEXT NOT NULL,
+  changed_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE segments (
+  segment_id INTEGER PRIMARY KEY AUTOINCREMENT,
+  source TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  state TEXT NOT NULL,
+  first_id INTEGER NOT NULL,
+  last_id INTEGER NOT NULL,
+  cursor INTEGER NOT NULL,
+  owner TEXT,
+  fence INTEGER NOT NULL DEFAULT 0,
+  lease_until INTEGER NOT NULL DEFAULT 0,
+  created_at INTEGER NOT NULL,
+  moved_at INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX segments_unfinished ON segments (source, kind, first_id) WHERE state <> 'done';
+
+CREATE TABLE coverage (
+  source TEXT NOT NULL,
+  first_id INTEGER NOT NULL,
+  last_id INTEGER NOT NULL,
+  PRIMARY KEY (source, first_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE gaps (
+  source TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  key TEXT NOT NULL,
+  state TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  attempts INTEGER NOT NULL,
+  looks INTEGER NOT NULL,
+  was_young INTEGER NOT NULL,
+  not_before_at INTEGER NOT NULL,
+  first_seen_at INTEGER NOT NULL,
+  last_seen_at INTEGER NOT NULL,
+  served_turn INTEGER NOT NULL,
+  owner TEXT,
+  lease_until INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (source, kind, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX gaps_open ON gaps (source, served_turn, first_seen_at) WHERE state <> 'settled';
+
+CREATE TABLE inbox (
+  ticket INTEGER PRIMARY KEY AUTOINCREMENT,
+  source TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  key TEXT NOT NULL,
+  announced_at INTEGER NOT NULL,
+  UNIQUE (source, kind, key)
+) STRICT;
+
+CREATE TABLE pace (
+  source TEXT PRIMARY KEY,
+  record TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE notes (
+  source TEXT NOT NULL,
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (source, name)
+) STRICT;
+
+CREATE TABLE heartbeat (
+  runtime TEXT PRIMARY KEY,
+  beat_at INTEGER NOT NULL,
+  snapshot TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE cursors (
+  source TEXT PRIMARY KEY,
+  watermark TEXT,
+  walking_from TEXT,
+  seen_down_to TEXT,
+  position TEXT,
+  moved_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE runs (
+  run_id INTEGER PRIMARY KEY AUTOINCREMENT,
+  source TEXT NOT NULL,
+  started_at INTEGER NOT NULL,
+  ended_at INTEGER,
+  stopped_by TEXT,
+  counts TEXT NOT NULL DEFAULT '{}'
+) STRICT;
+
+CREATE INDEX runs_by_source ON runs (source, run_id);
+
+-- Every field of an item, readable: what the envelope does not promote is read from the body.
+CREATE VIEW item_fields AS
+SELECT
+  id, type, "by", datetime(time, 'unixepoch') AS time, parent, score, descendants, dead, deleted,
+  json_extract(readable, '$.title') AS title,
+  json_extract(readable, '$.url') AS url,
+  json_extract(readable, '$.text') AS text,
+  json_extract(readable, '$.kids') AS kids,
+  json_extract(readable, '$.parts') AS parts,
+  json_extract(readable, '$.poll') AS poll,
+  revision,
+  strftime('%Y-%m-%d %H:%M:%f', first_seen_at / 1000.0, 'unixepoch') AS first_seen_at,
+  strftime('%Y-%m-%d %H:%M:%f', last_fetched_at / 1000.0, 'unixepoch') AS last_fetched_at,
+  strftime('%Y-%m-%d %H:%M:%f', changed_at / 1000.0, 'unixepoch') AS changed_at,
+  body
+FROM (SELECT *, CASE WHEN json_valid(body) THEN body ELSE '{}' END AS readable FROM items);

@@ -1,0 +1,104 @@
+"""How does the SQLite store keep segments and what they have covered?"""
+
+from collections.abc import Mapping, Sequence
+
+from remora.core.coverage import Coverage, IdRange
+from remora.core.segment import Segment, SegmentKind
+from remora.core.units import MILLISECOND_NS
+from remora.stores.shared import adds_coverage, unplanned
+from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.session import SqlitePart
+
+
+class SqliteSegments(SqlitePart):
+    """Ranges and coverage."""
+
+    async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
+        """Add what no unfinished segment of this kind still has to walk; returns how many segments were added."""
+
+        def work(connection: Connection) -> int:
+            rows = connection.execute(self._sql["unfinished_segments"], {"source": source, "kind": kind.value})
+            added = unplanned(pieces, [IdRange(first, last) for first, last in rows])
+            now = now_ns // MILLISECOND_NS
+            connection.executemany(
+                self._sql["add_segment"],
+                [
+                    {"source": source, "kind": kind.value, "first_id": ids.start, "last_id": ids.end, "now": now}
+                    for ids in added
+                ],
+            )
+            return len(added)
+
+        return await self._write(work)
+
+    async def claim(
+        self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int
+    ) -> Segment | None:
+        """One pending (or expired) segment, in the order of `kinds`, then newest ids first."""
+        values = {"source": source, "owner": owner, **_times(lease_ns, now_ns)}
+
+        def work(connection: Connection) -> Segment | None:
+            for kind in kinds:
+                row = connection.execute(self._sql["claim"], {**values, "kind": kind.value}).fetchone()
+                if row is not None:
+                    segment_id, first_id, last_id, cursor, fence = row
+                    return Segment(segment_id, kind, IdRange(first_id, last_id), cursor, fence, owner)
+            return None
+
+        return await self._write(work)
+
+    async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:
+        """Move the cursor, extend the lease, add the ids to the coverage; False when the fence is outdated."""
+        named = {"segment_id": segment.segment_id, "source": source, "fence": segment.fence}
+
+        def work(connection: Connection) -> bool:
+            row = connection.execute(self._sql["claimed_segment"], named).fetchone()
+            if row is None:
+                return False
+            kind, last_id, reached = SegmentKind(row[0]), row[1], row[2]
+            assert cursor <= last_id, f"cursor {cursor} beyond the end of segment {segment.segment_id}"
+            if cursor > reached and adds_coverage(kind):
+                self._cover(connection, source, IdRange(reached + 1, cursor))
+            moved = {"segment_id": segment.segment_id, "cursor": max(cursor, reached), **_times(lease_ns, now_ns)}
+            connection.execute(self._sql["advance"], moved)
+            return True
+
+        return await self._write(work)
+
+    async def release(self, source: str, segment: Segment) -> bool:
+        """Give the rest back; False when the fence is outdated."""
+        named = {"segment_id": segment.segment_id, "source": source, "fence": segment.fence}
+        return await self._change("release", named) == 1
+
+    async def coverage(self, source: str) -> Coverage:
+        """Every id that is settled or owed."""
+        rows = await self._rows("coverage", {"source": source})
+        return Coverage(tuple(IdRange(first, last) for first, last in rows))
+
+    async def cover(self, source: str, ids: IdRange) -> None:
+        """These ids are covered."""
+        await self._write(lambda connection: self._cover(connection, source, ids))
+
+    def _cover(self, connection: Connection, source: str, ids: IdRange) -> None:
+        touching: list[IdRange] = []
+        for first_id, last_id in connection.execute(self._sql["coverage_below"], {"source": source, "end": ids.end}):
+            if last_id < ids.start - 1:
+                break  # ranges are disjoint: everything further down ends earlier still
+            touching.append(IdRange(first_id, last_id))
+        if len(touching) == 1 and touching[0].start <= ids.start and touching[0].end >= ids.end:
+            return
+        (merged,) = Coverage.of([*touching, ids]).ranges
+        for piece in touching:
+            connection.execute(self._sql["remove_coverage"], {"source": source, "first_id": piece.start})
+        connection.execute(
+            self._sql["add_coverage"], {"source": source, "first_id": merged.start, "last_id": merged.end}
+        )
+
+    async def open_segments(self, source: str) -> Mapping[SegmentKind, int]:
+        """Ids left to walk, by kind."""
+        rows = await self._rows("open_segments", {"source": source})
+        return {SegmentKind(kind): left for kind, left in rows}
+
+
+def _times(lease_ns: int, now_ns: int) -> dict[str, int]:
+    return {"now": now_ns // MILLISECOND_NS, "lease_until": (now_ns + lease_ns) // MILLISECOND_NS}

@@ -1,0 +1,92 @@
+"""Who talks to the file? One writer with its own connection, and one reader that can never write."""
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from remora.core.errors import StoreUnavailable
+from remora.stores.sqlite.database import Connection, check_place, connect_reader, explained
+from remora.stores.sqlite.offload import InThread, Offloader
+from remora.stores.sqlite.rows import Row
+from remora.stores.sqlite.statements import queries
+from remora.stores.sqlite.writer import Writer
+
+T = TypeVar("T")
+Values = Mapping[str, object]
+
+
+class SqlitePart:
+    """A part of the SQLite store: opened once, shared by all parts."""
+
+    def __init__(self, path: Path, *, read_only: bool = False, offload: Callable[[], Offloader] = InThread) -> None:
+        self._path = path
+        self._read_only = read_only
+        self._offload = offload
+        self._writer: Writer | None = None
+        self._reading: Offloader | None = None
+        self._reader: Connection | None = None
+        self._sql = queries()
+
+    async def open(self) -> None:
+        """Refuse what is not ours, take the writer's lock, bring the schema up to date."""
+        assert self._reader is None, "the store is open already"
+        check_place(self._path, read_only=self._read_only)
+        reading = self._offload()
+        writer: Writer | None = None
+        try:
+            if not self._read_only:
+                writer = Writer(self._path, self._offload())
+                await writer.open()
+            self._reader = await reading.run(lambda: connect_reader(self._path))
+        except BaseException:
+            reading.close()
+            if writer is not None:
+                await writer.close()
+            raise
+        self._writer, self._reading = writer, reading
+
+    async def close(self) -> None:
+        """Write what was accepted, then let go. Closing twice is closing once."""
+        reader, reading, writer = self._reader, self._reading, self._writer
+        self._reader = self._reading = self._writer = None
+        if reader is not None and reading is not None:
+            await reading.run(reader.close)
+            reading.close()
+        if writer is not None:  # after the reader: whoever closes last tidies the file's side files away
+            await writer.close()
+
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        reader, reading = self._reader, self._reading
+        if reader is None or reading is None:
+            raise StoreUnavailable(f"the store {self._path} is not open", hint="open it first")
+        try:
+            return await reading.run(lambda: work(reader))
+        except sqlite3.Error as error:
+            raise explained(error, self._path) from error
+
+    async def _rows(self, name: str, values: Values) -> list[Row]:
+        """All rows of a query that only reads."""
+        statement = self._sql[name]
+        return await self._read(lambda connection: connection.execute(statement, values).fetchall())
+
+    async def _row(self, name: str, values: Values) -> Row | None:
+        """The first row of a query that only reads."""
+        rows = await self._rows(name, values)
+        return rows[0] if rows else None
+
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        """One transaction, shared with what others write at the same time."""
+        return await self._open_writer().run(work)
+
+    async def _change(self, name: str, values: Values) -> int:
+        """One statement that writes; returns how many rows it touched."""
+        statement = self._sql[name]
+        return await self._write(lambda connection: connection.execute(statement, values).rowcount)
+
+    def _open_writer(self) -> Writer:
+        if self._writer is None:
+            raise StoreUnavailable(
+                f"the store {self._path} is not open for writing", hint="open it first, and not read-only"
+            )
+        return self._writer

@@ -1,0 +1,37 @@
+"""Which SQL belongs to a name? `queries.sql` holds every statement; `schema/` holds the numbered migrations."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+_NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One step of the schema."""
+
+    version: int
+    script: str
+
+
+@cache
+def queries() -> Mapping[str, str]:
+    """Every statement by its name."""
+    _, *named = _NAME.split((files(__package__) / "queries.sql").read_text("utf-8"))
+    return {name: text.strip() for name, text in zip(named[::2], named[1::2], strict=True)}
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """The migrations in order; the number in the file's name is the version it leads to."""
+    scripts = [file for file in (files(__package__) / "schema").iterdir() if file.name.endswith(".sql")]
+    steps = sorted(
+        (Migration(int(file.name.split("_")[0]), file.read_text("utf-8")) for file in scripts),
+        key=lambda step: step.version,
+    )
+    assert [step.version for step in steps] == list(range(1, len(steps) + 1)), "migrations are numbered without a hole"
+    return tuple(steps)
