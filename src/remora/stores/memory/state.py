@@ -68,18 +68,18 @@ class Tables:
     gaps: dict[tuple[str, Kind, str], GapRow] = field(default_factory=dict)
     turn: int = 0
     segments: dict[str, list[SegmentRow]] = field(default_factory=dict)
-    segment_ids: count[int] = field(default_factory=lambda: count(1))
+    segment_ids: "count[int]" = field(default_factory=lambda: count(1))
     coverage: dict[str, Coverage] = field(default_factory=dict)
     inbox: dict[tuple[str, Kind, str], InboxEntry] = field(
         default_factory=dict
     )  # by ticket, as dictionaries keep order
-    tickets: count[int] = field(default_factory=lambda: count(1))
+    tickets: "count[int]" = field(default_factory=lambda: count(1))
     pace: dict[str, str] = field(default_factory=dict)
     notes: dict[tuple[str, str], str] = field(default_factory=dict)
     heartbeats: dict[str, tuple[int, str]] = field(default_factory=dict)
     walks: dict[str, WalkState] = field(default_factory=dict)
     runs: dict[str, list[RunRecord]] = field(default_factory=dict)
-    run_ids: count[int] = field(default_factory=lambda: count(1))
+    run_ids: "count[int]" = field(default_factory=lambda: count(1))
 
 
 class MemoryPart:
