@@ -1,0 +1,49 @@
+"""What was counted? A meter that keeps every count in plain sight, for tests and simulated runs."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from remora.contracts import Outcome
+from remora.core.priority import Lane
+from remora.core.verdict import Verdict
+
+
+@dataclass(slots=True)
+class CountingMeter:
+    """Counts everything a `contracts.Meter` is told."""
+
+    departures: Counter[tuple[str, Lane]] = field(default_factory=Counter)
+    wire_sends: Counter[str] = field(default_factory=Counter)
+    verdicts: Counter[tuple[str, Lane, str]] = field(default_factory=Counter)  # by the verdict's class name
+    outcomes: Counter[tuple[str, Lane, Outcome]] = field(default_factory=Counter)
+    ages_s: list[float] = field(default_factory=list)
+    paces_ns: list[tuple[str, int, str | None]] = field(default_factory=list)
+    circuits: list[tuple[str, str]] = field(default_factory=list)
+
+    def departed(self, source: str, lane: Lane) -> None:
+        self.departures[source, lane] += 1
+
+    def wire_sent(self, source: str) -> None:
+        self.wire_sends[source] += 1
+
+    def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
+        self.verdicts[source, lane, type(verdict).__name__] += 1
+
+    def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None:
+        self.outcomes[source, lane, outcome] += 1
+        if age_s is not None:
+            self.ages_s.append(age_s)
+
+    def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None:
+        self.paces_ns.append((source, interval_ns, backed_off_because))
+
+    def circuit_changed(self, source: str, state: str) -> None:
+        self.circuits.append((source, state))
+
+    def total_departures(self, source: str) -> int:
+        """All lanes together."""
+        return sum(count for (name, _lane), count in self.departures.items() if name == source)
+
+    def total_outcomes(self, outcome: Outcome) -> int:
+        """All sources and lanes together."""
+        return sum(count for (_source, _lane, kind), count in self.outcomes.items() if kind is outcome)
