@@ -135,8 +135,7 @@ def _meant_source(written: Table, flags: Flags) -> str:
 
 
 def _with_defaults(name: str, table: Table) -> Table:
-    if not (0 < len(name) <= 32 and name.isascii() and name.replace("-", "_").isidentifier() and name == name.lower()):
-        raise ConfigurationError(f'"{name}" cannot be the name of a source', hint=SOURCE_NAME_HINT)
+    check_source_name(name)
     kind = str(table.get("kind", name))
     if kind not in KIND_DEFAULTS:
         what = f'sources.{name}.kind is "{kind}"' if "kind" in table else f"sources.{name} has no kind"
@@ -147,6 +146,12 @@ def _with_defaults(name: str, table: Table) -> Table:
         interval_ns = _read(_field(reader, "ceiling"), filled["ceiling"], f"sources.{name}.ceiling")
         filled["in_flight"] = default_in_flight(int(interval_ns))
     return filled
+
+
+def check_source_name(name: str) -> None:
+    """Names become parts of variables, metrics and paths."""
+    if not (0 < len(name) <= 32 and name.isascii() and name.replace("-", "_").isidentifier() and name == name.lower()):
+        raise ConfigurationError(f'"{name}" cannot be the name of a source', hint=SOURCE_NAME_HINT)
 
 
 # -- reading one value -------------------------------------------------------------------------------------------------

@@ -1,0 +1,154 @@
+"""Which commands fetch? The service, the one-shot back-fill and the bounded run; each ends cleanly when asked to."""
+
+# ruff: noqa: PLC0415
+
+import sys
+
+import click
+
+from remora.core.errors import ConfigurationError, Exit
+from remora.operate.commands.common import as_json_option, load_settings, print_json, source_options, view_for
+
+
+@click.command()
+@source_options
+@click.option("--start-id", type=int, metavar="N", help="The first id to fetch.")
+@click.option("--end-id", type=int, metavar="N", help="The last id to fetch; the newest one if left out.")
+@click.option("--limit", type=int, metavar="N", help="How many ids to fetch instead of naming the last.")
+@click.option("--replay", is_flag=True, help="Fetch ids again that are covered already.")
+@as_json_option
+def catchup(
+    *, start_id: int | None, end_id: int | None, limit: int | None, replay: bool, as_json: bool, **common: str | None
+) -> None:
+    """Back-fill the history of a numbered source, once. Can be stopped and started again at any time."""
+    from remora.operate.config import SourceKind, pick_source
+
+    check_range(start_id, end_id, limit)
+    settings = load_settings(**common)
+    name = pick_source(settings, common.get("source"), SourceKind.HACKERNEWS)
+    from remora.operate.app import catch_up
+    from remora.operate.logs import set_up_logs
+    from remora.operate.stopping import run_job
+
+    set_up_logs(settings)
+    view = view_for(as_json=as_json)
+    try:
+        ended = run_job(
+            catch_up(settings, source=name, start_id=start_id, end_id=end_id, limit=limit, replay=replay, view=view)
+        )
+    finally:
+        view.close()
+    _print_summary(ended.result, as_json=as_json, stopped=ended.stopped)
+
+
+def check_range(start_id: int | None, end_id: int | None, limit: int | None) -> None:
+    """Refuse ranges that cannot be meant."""
+    if end_id is not None and limit is not None:
+        raise ConfigurationError("both --end-id and --limit are given", hint="write one of them")
+    for option, value in (("--start-id", start_id), ("--end-id", end_id), ("--limit", limit)):
+        if value is not None and value < 1:
+            raise ConfigurationError(f"{option} is {value}", hint="ids and counts start at 1")
+    if start_id is not None and end_id is not None and start_id > end_id:
+        raise ConfigurationError(
+            f"--start-id {start_id} comes after --end-id {end_id}",
+            hint=f"write --start-id {end_id} --end-id {start_id} if you mean the ids between them",
+        )
+
+
+@click.command()
+@source_options
+@click.option("--demo", is_flag=True, help="Mirror a simulated provider into ./demo, with nothing to set up.")
+@click.option("--no-catchup", is_flag=True, help="Keep fresh only; leave the history alone.")
+@click.option("--listen", metavar="ADDR", help="Where the console is served, as 127.0.0.1:8611.")
+def up(*, demo: bool, no_catchup: bool, listen: str | None, **common: str | None) -> None:
+    """Run the service: every configured source, all loops, and the console. Ctrl-C ends it cleanly."""
+    settings = load_settings(listen=listen, **common)
+    from remora.operate.app import serve
+    from remora.operate.logs import set_up_logs
+    from remora.operate.stopping import run_job
+
+    set_up_logs(settings)
+    view = view_for(as_json=False)
+    try:
+        ended = run_job(serve(settings, demo=demo, catchup=not no_catchup, view=view))
+    finally:
+        view.close()
+    sys.exit(Exit.DONE if ended.result is None else ended.result)
+
+
+@click.command()
+@click.argument("name")
+@source_options
+@click.option("--max-seconds", type=float, metavar="S", help="Stop after this many seconds.")
+@click.option("--max-fetches", type=int, metavar="N", help="Stop after this many requests.")
+@click.option("--recover-only", is_flag=True, help="Only fetch what is owed; leave the list alone.")
+@click.option("--force", is_flag=True, help="Walk the list even while a cool-down asks to wait.")
+@as_json_option
+def run(
+    *,
+    name: str,
+    max_seconds: float | None,
+    max_fetches: int | None,
+    recover_only: bool,
+    force: bool,
+    as_json: bool,
+    **common: str | None,
+) -> None:
+    """Make one bounded run over the listed source NAME. Exit code 75: the budget is used up, run again."""
+    for option, value in (("--max-seconds", max_seconds), ("--max-fetches", max_fetches)):
+        if value is not None and value <= 0:
+            raise ConfigurationError(f"{option} is {value:g}", hint="write a number above zero, or leave it out")
+    from remora.operate.config import SourceKind, pick_source
+
+    settings = load_settings(**{**common, "source": name})
+    pick_source(settings, name, SourceKind.LISTED)
+    from remora.operate.app import run_archive
+    from remora.operate.logs import set_up_logs
+    from remora.operate.stopping import run_job
+
+    set_up_logs(settings)
+    view = view_for(as_json=as_json)
+    try:
+        ended = run_job(
+            run_archive(
+                settings,
+                source=name,
+                max_seconds=max_seconds,
+                max_fetches=max_fetches,
+                recover_only=recover_only,
+                force=force,
+                view=view,
+            )
+        )
+    finally:
+        view.close()
+    _print_summary(ended.result, as_json=as_json, stopped=ended.stopped)
+
+
+def _print_summary(summary: object, *, as_json: bool, stopped: bool) -> None:
+    """The result on stdout; a job that was stopped early may have none. Ends with the code it asks for."""
+    import msgspec
+
+    fields = {} if summary is None else msgspec.to_builtins(summary)
+    if as_json:
+        print_json({"event": "done", "stopped": stopped, **fields})
+    else:
+        click.echo("stopped on request; the next start resumes here" if stopped else "done")
+        for name, value in fields.items():
+            if value is not None:
+                click.echo(f"  {name.replace('_', ' '):<14}{_in_words(value)}")
+    sys.exit(getattr(summary, "exit_code", Exit.DONE))
+
+
+def _in_words(value: object) -> str:
+    match value:
+        case dict():
+            return ", ".join(f"{_in_words(count)} {name}" for name, count in value.items()) or "none"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.2f}"
+        case _:
+            return str(value)

@@ -1,0 +1,110 @@
+"""What do all commands share? Their options, their settings, and a store that is closed again.
+
+Everything heavy is imported when a command runs, so that `remora --help` answers at once.
+"""
+
+# ruff: noqa: PLC0415
+
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from remora.contracts import Store
+    from remora.operate.config import Settings
+    from remora.operate.progress import ProgressView
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+T = TypeVar("T")
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+
+def store_options(command: Command) -> Command:
+    """The options of every command that works on a mirror."""
+    for option in (
+        click.option("--source", metavar="NAME", help="Which configured source is meant."),
+        click.option("--store", metavar="URL", help="Where the mirror lives, as sqlite:///remora.db."),
+        click.option("--config", metavar="FILE", help="The configuration; ./remora.toml if present."),
+    ):
+        command = option(command)
+    return command
+
+
+def source_options(command: Command) -> Command:
+    """The options of every command that talks to a source."""
+    for option in (
+        click.option("--ceiling", metavar="RATE", help="Never faster than this, as 240/min or 250/s."),
+        click.option("--url", metavar="BASE", help="The source's address instead of the configured one."),
+    ):
+        command = option(command)
+    return store_options(command)
+
+
+def load_settings(
+    *,
+    config: str | None = None,
+    store: str | None = None,
+    source: str | None = None,
+    url: str | None = None,
+    ceiling: str | None = None,
+    listen: str | None = None,
+) -> "Settings":
+    """Everything the owner decided; the command line wins."""
+    from remora.operate.config import Flags
+    from remora.operate.config_reader import load
+
+    flags = Flags(config=config, store=store, source=source, url=url, ceiling=ceiling, listen=listen)
+    return load(flags, os.environ)
+
+
+@asynccontextmanager
+async def opened_store(settings: "Settings", *, read_only: bool) -> AsyncIterator["Store"]:
+    """The store, open while the block runs."""
+    from remora.stores import open_store
+
+    store = open_store(settings.store.url, read_only=read_only)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def view_for(*, as_json: bool) -> "ProgressView":
+    """Where a long job shows itself."""
+    if as_json:
+        from remora.operate.progress import JsonView
+
+        return JsonView()
+    if sys.stderr.isatty():
+        from remora.operate.terminal import TerminalView
+
+        return TerminalView()
+    from remora.operate.progress import PlainView
+
+    return PlainView()
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    import msgspec
+
+    click.echo(msgspec.json.encode(value))
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a short piece of asynchronous work to its end."""
+    import asyncio
+
+    return asyncio.run(work)
+
+
+def wall_ns() -> int:
+    """Now, for commands that only read."""
+    return time.time_ns()

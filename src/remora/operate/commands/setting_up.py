@@ -1,0 +1,101 @@
+"""Which commands prepare and examine? The configuration, the preflight, the store, and a provider to try things on."""
+
+# ruff: noqa: PLC0415
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remora.core.errors import ConfigurationError, Exit
+from remora.operate.commands.common import (
+    as_json_option,
+    load_settings,
+    opened_store,
+    print_json,
+    run,
+    source_options,
+    store_options,
+)
+
+if TYPE_CHECKING:
+    from remora.operate.config import Settings
+
+
+@click.command()
+@click.argument("source", default="hackernews")
+@click.option("--config", metavar="FILE", default="remora.toml", show_default=True, help="The file to write.")
+def init(*, source: str, config: str) -> None:
+    """Write a commented configuration. SOURCE is hackernews, or any name for a listed source."""
+    from remora.operate.config_reader import check_source_name
+    from remora.operate.templates import configuration_for
+
+    check_source_name(source)
+    path = Path(config)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(configuration_for(source, listed=source != "hackernews"))
+    except FileExistsError:
+        raise ConfigurationError(f"{path} exists already", hint="edit it, or name another file with --config") from None
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be written ({error.strerror})", hint="name a file in an existing folder with --config"
+        ) from None
+    following = "remora check" if source == "hackernews" else "fill in its address and paths, then: remora check"
+    click.echo(f"wrote {path}; next: {following}")
+
+
+@click.command()
+@source_options
+@click.option("--offline", is_flag=True, help="Leave out the one request to each source.")
+@as_json_option
+def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
+    """Preflight: configuration, store, ceiling, disk, clock, and one request to each source."""
+    from remora.operate.preflight import examine
+
+    settings = load_settings(**common)
+    findings = run(examine(settings, only=common.get("source"), offline=offline))
+    if as_json:
+        print_json(findings)
+    else:
+        for finding in findings:
+            click.echo(f"{finding.verdict:<8}{finding.what:<22}{finding.told}")
+            if finding.hint:
+                click.echo(f"{'':<30}{finding.hint}")
+    sys.exit(Exit.FAILED if any(finding.verdict == "bad" for finding in findings) else Exit.DONE)
+
+
+@click.group()
+def store() -> None:
+    """Look after the store."""
+
+
+@store.command()
+@store_options
+def migrate(**common: str | None) -> None:
+    """Create the store, or bring its tables up to date. The service does it by itself when it starts."""
+    settings = load_settings(**common)
+    run(_open_once(settings))
+    click.echo("the store is up to date")
+
+
+async def _open_once(settings: "Settings") -> None:
+    async with opened_store(settings, read_only=False):
+        pass
+
+
+@store.command()
+@store_options
+@as_json_option
+def stats(*, as_json: bool, **common: str | None) -> None:
+    """How much the store holds."""
+    from remora.operate.preflight import store_stats
+
+    settings = load_settings(**common)
+    found = run(store_stats(settings))
+    if as_json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        click.echo(f"{name:<28}{value if value is not None else 'unknown'}")

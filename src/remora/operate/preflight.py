@@ -1,0 +1,154 @@
+"""Can it work before it starts? Configuration, store, ceiling, disk, clock, and one request that passes the gate."""
+
+import shutil
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from remora.contracts import Store
+from remora.core.errors import RemoraError
+from remora.core.readout import is_alive
+from remora.core.status import Covered
+from remora.operate.commands.common import opened_store, wall_ns
+from remora.operate.config import Settings, SourceKind, SourceSettings, known_source
+from remora.operate.rates import format_rate
+from remora.operate.secrets import without_credentials
+from remora.operate.status import decode_beats, read_status
+
+FREE_BYTES_LEAST: Final = 1 << 30
+# Before this was written no clock can have been right.
+CLOCK_EARLIEST_S: Final = 1_790_000_000
+
+Verdict = Literal["ok", "warning", "bad"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    verdict: Verdict
+    what: str
+    told: str
+    hint: str | None = None
+
+
+async def examine(settings: Settings, *, only: str | None, offline: bool) -> list[Finding]:
+    """Everything that can be known before the first start. Nothing is written."""
+    names = sorted(settings.sources) if only is None else [known_source(settings, only)]
+    findings = [
+        Finding("ok", "configuration", f"{len(settings.sources)} source(s): {', '.join(sorted(settings.sources))}")
+    ]
+    findings.extend(_ceiling(name, settings.sources[name]) for name in names)
+    findings.extend([_disk(settings), _clock(time.time())])
+    findings.append(await _store(settings))
+    if not offline:
+        findings.extend([finding async for finding in _reach(settings, names)])
+    return findings
+
+
+def _ceiling(name: str, source: SourceSettings) -> Finding:
+    told = f"never faster than {format_rate(source.ceiling_per_s)}, at most {source.in_flight} in flight"
+    if source.contact is None:
+        hint = f'write contact = "you@example.org" in [sources.{name}], so that the provider can reach you'
+        return Finding("warning", f"{name}: ceiling", told, hint)
+    return Finding("ok", f"{name}: ceiling", told)
+
+
+def _disk(settings: Settings) -> Finding:
+    path = _file_of(settings.store.url)
+    if path is None:
+        return Finding("ok", "disk", "the store is not a local file")
+    folder = path.parent if path.parent.is_dir() else Path()
+    free = shutil.disk_usage(folder).free
+    told = f"{free / (1 << 30):,.1f} GiB free"
+    if free < FREE_BYTES_LEAST:
+        return Finding("bad", "disk", told, "the whole of Hacker News needs about 40 GiB; make room first")
+    return Finding("ok", "disk", told)
+
+
+def _clock(now_s: float) -> Finding:
+    if now_s < CLOCK_EARLIEST_S:
+        return Finding("bad", "clock", "the system clock is in the past", "set it, for instance with timedatectl")
+    return Finding("ok", "clock", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now_s)))
+
+
+async def _store(settings: Settings) -> Finding:
+    path, shown = _file_of(settings.store.url), without_credentials(settings.store.url)
+    if path is not None and not path.exists():
+        if path.parent.is_dir():
+            return Finding("ok", "store", f"{shown} will be created by the first start")
+        return Finding("bad", "store", f"the folder of {shown} does not exist", f"run mkdir -p {path.parent}")
+    try:
+        async with opened_store(settings, read_only=True) as store:
+            await store.heartbeats()
+    except RemoraError as error:
+        return Finding("bad", "store", error.message, error.hint)
+    return Finding("ok", "store", f"{shown} can be read")
+
+
+async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]:
+    """One request per source. A source that a live runtime is reading is not asked: its ceiling is in use there."""
+    running = await _running(settings)
+    for name in names:
+        source = settings.sources[name]
+        if name in running:
+            yield Finding("ok", f"{name}: reachable", "a runtime is working on it right now; see remora status")
+            continue
+        match source.kind:
+            case SourceKind.HACKERNEWS:
+                yield await _ask_newest(name, source)
+            case SourceKind.LISTED:
+                yield Finding("warning", f"{name}: reachable", "not asked", f"try remora run {name} --max-fetches 1")
+
+
+async def _running(settings: Settings) -> frozenset[str]:
+    path = _file_of(settings.store.url)
+    if path is not None and not path.exists():
+        return frozenset()
+    try:
+        async with opened_store(settings, read_only=True) as store:
+            beats = decode_beats(await store.heartbeats())
+    except RemoraError:
+        return frozenset()
+    return frozenset(name for beat in beats if is_alive(beat, now_ns=wall_ns()) for name in beat.snapshot.sources)
+
+
+async def _ask_newest(name: str, source: SourceSettings) -> Finding:
+    from remora.operate.clock import SystemClock  # noqa: PLC0415
+    from remora.operate.metrics import Metrics  # noqa: PLC0415
+    from remora.operate.runtime import open_numbered  # noqa: PLC0415
+    from remora.stores import open_store  # noqa: PLC0415
+
+    clock = SystemClock()
+    # The real store stays untouched: what one request teaches is not worth a write.
+    store: Store = open_store("memory://")
+    await store.open()
+    try:
+        async with open_numbered(name, source, store=store, clock=clock, meter=Metrics()) as numbered:
+            newest = await numbered.collector.newest()
+    finally:
+        await store.close()
+    if newest is None:
+        return Finding("bad", f"{name}: reachable", f"{source.url} gave no newest id", "check the network and the url")
+    return Finding("ok", f"{name}: reachable", f"newest id {newest:,}")
+
+
+async def store_stats(settings: Settings) -> dict[str, int | str | None]:
+    """How much the store holds, per source, and how large its file is."""
+    path = _file_of(settings.store.url)
+    found: dict[str, int | str | None] = {"store": without_credentials(settings.store.url)}
+    async with opened_store(settings, read_only=True) as store:
+        status = await read_status(store, settings, now_ns=wall_ns())
+        found["bytes"] = path.stat().st_size if path is not None else None
+        for name, source in status.sources.items():
+            coverage = source.coverage
+            found[f"{name}.settled"] = coverage.settled if isinstance(coverage, Covered) else None
+            found[f"{name}.gaps"] = sum(gaps.count for gaps in source.gaps)
+            found[f"{name}.inbox"] = await store.inbox_depth(name)
+    return found
+
+
+def _file_of(url: str) -> Path | None:
+    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None

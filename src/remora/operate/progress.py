@@ -1,0 +1,158 @@
+"""How does a long job show itself? A bar on a terminal, plain lines elsewhere, JSON lines for machines.
+
+A job calls `show` as often as it likes; each view draws at its own bounded pace. Human views write to stderr, so that
+stdout holds only results.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TextIO
+
+import msgspec
+
+from remora.core.units import SECOND_NS
+from remora.operate.rates import format_duration, format_rate
+
+PLAIN_EVERY_S: Final = 5.0
+JSON_EVERY_S: Final = 1.0
+TERMINAL_EVERY_S: Final = 0.1
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job stands. None is what is not known."""
+
+    source: str
+    done: int
+    total: int | None = None
+    gaps: int | None = None  # owed by this job so far
+    rate_per_second: float | None = None  # what really left, over a recent window
+    ceiling_per_second: float | None = None
+    limited_by: str | None = None
+    eta_s: float | None = None
+    outcomes: Mapping[str, int] = {}
+
+
+def eta_s(progress: Progress) -> float | None:
+    """How long it will take at the present rate; unknown without one."""
+    if progress.eta_s is not None:
+        return progress.eta_s
+    if progress.total is None or not progress.rate_per_second or progress.rate_per_second <= 0:
+        return None
+    return max(0, progress.total - progress.done) / progress.rate_per_second
+
+
+class ProgressView(Protocol):
+    """Where a job shows itself."""
+
+    def say(self, text: str) -> None:
+        """One sentence about what happens now."""
+
+    def show(self, progress: Progress) -> None:
+        """Where the job stands; may be called very often."""
+
+    def close(self) -> None:
+        """The job is over: leave the last state visible."""
+
+
+class SilentView:
+    """Shows nothing."""
+
+    def say(self, text: str) -> None: ...
+
+    def show(self, progress: Progress) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class PlainView:
+    """One line every few seconds, for logs and pipes."""
+
+    def __init__(self, out: TextIO | None = None, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._out = out or sys.stderr
+        self._pace = _Pace(PLAIN_EVERY_S, monotonic_s)
+        self._last: Progress | None = None
+        self._shown: Progress | None = None
+
+    def say(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+    def show(self, progress: Progress) -> None:
+        self._last = progress
+        if self._pace.is_due():
+            self._draw(progress)
+
+    def close(self) -> None:
+        if self._last is not None and self._last is not self._shown:
+            self._draw(self._last)
+
+    def _draw(self, progress: Progress) -> None:
+        self._shown = progress
+        self.say(in_words(progress))
+
+
+class JsonView:
+    """One JSON object per line, on stdout."""
+
+    def __init__(self, out: TextIO | None = None, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._out = out or sys.stdout
+        self._pace = _Pace(JSON_EVERY_S, monotonic_s)
+        self._last: Progress | None = None
+        self._shown: Progress | None = None
+
+    def say(self, text: str) -> None:
+        self._write({"event": "note", "text": text})
+
+    def show(self, progress: Progress) -> None:
+        self._last = progress
+        if self._pace.is_due():
+            self._draw(progress)
+
+    def close(self) -> None:
+        if self._last is not None and self._last is not self._shown:
+            self._draw(self._last)
+
+    def _draw(self, progress: Progress) -> None:
+        self._shown = progress
+        fields: dict[str, object] = msgspec.to_builtins(progress)
+        self._write({"event": "progress", **fields, "eta_s": eta_s(progress)})
+
+    def _write(self, fields: Mapping[str, object]) -> None:
+        print(msgspec.json.encode(fields).decode(), file=self._out, flush=True)
+
+
+def in_words(progress: Progress) -> str:
+    """Progress as one line: `hackernews 1,200 of 20,000 (6 %), 240/s of at most 250/s, 3 gaps, 1m 18s left`."""
+    whole = f" of {progress.total:,}" if progress.total is not None else ""
+    share = f" ({progress.done / progress.total:.0%})" if progress.total else ""
+    parts = [f"{progress.source} {progress.done:,}{whole}{share}", rate_in_words(progress)]
+    if progress.gaps:
+        parts.append(f"{progress.gaps:,} gap{'' if progress.gaps == 1 else 's'}")
+    left_s = eta_s(progress)
+    if left_s is not None and progress.total != progress.done:
+        parts.append(f"{format_duration(max(1, round(left_s)) * SECOND_NS)} left")
+    return ", ".join(parts)
+
+
+def rate_in_words(progress: Progress) -> str:
+    """The rate beside its ceiling, and what holds it there."""
+    rate = "rate unknown" if progress.rate_per_second is None else format_rate(progress.rate_per_second)
+    ceiling = "" if progress.ceiling_per_second is None else f" of at most {format_rate(progress.ceiling_per_second)}"
+    limited = "" if progress.limited_by is None else f" (limited by {progress.limited_by.replace('_', ' ')})"
+    return f"{rate}{ceiling}{limited}"
+
+
+class _Pace:
+    """Lets the first call through, then one per interval."""
+
+    def __init__(self, every_s: float, monotonic_s: Callable[[], float]) -> None:
+        self._every_s = every_s
+        self._monotonic_s = monotonic_s
+        self._next_s: float | None = None
+
+    def is_due(self) -> bool:
+        now_s = self._monotonic_s()
+        if self._next_s is not None and now_s < self._next_s:
+            return False
+        self._next_s = now_s + self._every_s
+        return True

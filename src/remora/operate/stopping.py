@@ -1,0 +1,77 @@
+"""How does a job end when it is asked to? SIGINT and SIGTERM cancel it; it drains and is gone within ten seconds."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from remora.core.errors import Exit, RemoraError
+
+DRAIN_MAX_S: Final = 10.0
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(Generic[T]):
+    """What the job gave back, and whether it was asked to stop. A job stopped early may have nothing to give."""
+
+    result: T | None
+    stopped: bool
+
+
+def run_job(job: Coroutine[Any, Any, T]) -> Ended[T]:
+    """Run one job to its end or until a signal. Our own errors come out as themselves, also from task groups."""
+    try:
+        return asyncio.run(_until_signal(job))
+    except BaseExceptionGroup as group:
+        found = _first_of_ours(group)
+        if found is None:
+            raise
+        raise found from None
+
+
+async def _until_signal(job: Coroutine[Any, Any, T]) -> Ended[T]:
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(job, name="job")
+    stopped = False
+
+    def on_signal() -> None:
+        nonlocal stopped
+        if stopped:
+            _give_up("asked twice")
+        stopped = True
+        print("stopping: finishing what is in flight", file=sys.stderr, flush=True)
+        task.cancel()
+        loop.call_later(DRAIN_MAX_S, _give_up, f"still not done after {DRAIN_MAX_S:.0f} s")
+
+    for number in SIGNALS:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        return Ended(await task, stopped)
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+        return Ended(None, stopped)
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+def _give_up(why: str) -> None:
+    # What was acknowledged is durable and leases run out by themselves, so leaving now loses nothing.
+    print(f"remora: leaving at once, {why}; the next start resumes", file=sys.stderr, flush=True)
+    os._exit(Exit.FAILED)
+
+
+def _first_of_ours(group: BaseExceptionGroup[BaseException]) -> RemoraError | None:
+    for error in group.exceptions:
+        if isinstance(error, RemoraError):
+            return error
+        if isinstance(error, BaseExceptionGroup) and (inner := _first_of_ours(error)) is not None:
+            return inner
+    return None

@@ -1,0 +1,37 @@
+"""What does `remora init` write? A configuration with the one number explained; everything else has a default."""
+
+from typing import Final
+
+HEAD: Final = """\
+# The configuration of Remora. Everything that is not written here has a safe default.
+
+[store]
+url = "sqlite:///remora.db"     # a file beside this one; or "postgresql://user@host/database"
+"""
+
+HACKERNEWS: Final = """
+[sources.hackernews]
+# The one number: never faster than this, whatever the provider would allow. Remora learns by itself how much less is
+# polite. Hacker News publishes no limit; 250 a second reads its whole history in about two days.
+ceiling = "250/s"
+# Who may the provider write to if your requests trouble it? It is sent with every request.
+# contact = "you@example.org"
+"""
+
+LISTED: Final = """
+[sources.{name}]
+kind = "listed"
+url = "https://archive.example/api"     # the address all paths below are added to
+# The one number: never faster than this, whatever the provider would allow. For an account that may be flagged,
+# write what a patient person would do.
+ceiling = "60/min"
+token_env = "{token}"     # the variable that holds the token; it is never written anywhere
+list = {{ path = "/list", paging = "offset", page_size = 100, entries = "items", key = "id", updated = "update_time" }}
+detail = {{ path = "/detail/{{key}}" }}
+"""
+
+
+def configuration_for(name: str, *, listed: bool) -> str:
+    """The whole file for one source."""
+    token = f"{name.upper().replace('-', '_')}_TOKEN"
+    return HEAD + (LISTED.format(name=name, token=token) if listed else HACKERNEWS)
