@@ -1,0 +1,48 @@
+"""How old are items when they change? The histogram of update ages, kept durably, which sizes the rescan's window."""
+
+from typing import Final
+
+from remora.contracts import Clock, Store
+from remora.core.freshness import UpdateAges, ages_from_json, ages_to_json
+from remora.core.units import SECOND_NS
+
+AGES_NOTE: Final = "update_ages"
+KEEP_EVERY_NS: Final = 5 * SECOND_NS
+
+
+class AgeBook:
+    """The histogram of one source. What a kill loses is a few seconds of statistics."""
+
+    def __init__(self, source: str, store: Store, *, clock: Clock) -> None:
+        self._source = source
+        self._store = store
+        self._clock = clock
+        self._kept = UpdateAges()
+        self.ages = UpdateAges()
+
+    async def open(self) -> None:
+        """Take up what was kept."""
+        self._kept = self.ages = ages_from_json(await self._store.note(self._source, AGES_NOTE))
+
+    async def changed(self, item_id: int) -> None:
+        """A change of this item was told by the stream and is recorded. Items without a believable time are left out."""
+        now_s = self._clock.wall_ns() / SECOND_NS
+        time_s = (await self._store.item_times((item_id,))).get(item_id)
+        if time_s is not None and 0 < time_s <= now_s:
+            self.ages = self.ages.seen(now_s - time_s)
+
+    async def run(self) -> None:
+        """Keep the histogram now and then, for ever, and once more at the end."""
+        try:
+            while True:
+                await self._clock.sleep_until(self._clock.monotonic_ns() + KEEP_EVERY_NS)
+                await self.keep()
+        finally:
+            await self.keep()
+
+    async def keep(self) -> None:
+        """Make it durable, if it moved."""
+        if self.ages != self._kept:
+            ages = self.ages
+            await self._store.keep_note(self._source, AGES_NOTE, [*ages_to_json(ages)])
+            self._kept = ages

@@ -1,0 +1,186 @@
+"""What keeps a numbered source fresh? All its loops, started together, stopped together, and what they say of themselves.
+
+The same composition runs in production and in the simulator: it knows contracts only, no sockets and no files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from remora.collect import Collector
+from remora.contracts import Clock, Store, StreamingSource
+from remora.core.coverage import IdRange
+from remora.core.freshness import UpdateAges
+from remora.core.segment import SegmentKind
+from remora.core.snapshot import InboxFacts, LoopFacts, RescanFacts, StreamFacts
+from remora.governor import Governor, GovernorState
+from remora.loops.ages import AgeBook
+from remora.loops.catch_up import SegmentWorker, plan_missing
+from remora.loops.inbox import MEMORY_MAX, WORKERS, InboxWorkers
+from remora.loops.live import Live
+from remora.loops.recover import Recover
+from remora.loops.rescan import Rescan, RescanSettings
+from remora.loops.supervisor import Run, Supervisor
+from remora.loops.updates import Updates
+
+WALK_WIDTH: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """What the owner may choose. None of it makes anything faster than the ceiling."""
+
+    first_id: int = 1
+    catch_up: bool = True  # history, too; without it what was before the first start stays uncovered, and is shown so
+    rescan: RescanSettings | None = field(
+        default_factory=RescanSettings
+    )  # None: no backstop; only for proving the rest
+    update_workers: int = WORKERS
+    walk_width: int = WALK_WIDTH  # ids in flight per walker
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """What the loops of one source say of themselves, at one moment."""
+
+    rate: GovernorState
+    stream: StreamFacts
+    inbox: InboxFacts | None  # None: nobody has looked yet
+    inbox_in_memory: int
+    workers_alive: int
+    worker_restarts: int
+    rescan: RescanFacts | None  # None: switched off
+    update_ages: UpdateAges
+    newest_id: int | None
+    newest_id_at_ns: int | None
+    loops: Mapping[str, LoopFacts]
+
+
+class NumberedService:
+    """Every loop of one numbered source, under one governor, one store and one cancellation."""
+
+    def __init__(
+        self,
+        source: StreamingSource,
+        store: Store,
+        collector: Collector,
+        governor: Governor,
+        *,
+        clock: Clock,
+        owner: str,
+        settings: ServiceSettings | None = None,
+    ) -> None:
+        self._source = source.name
+        self._store = store
+        self._collector = collector
+        self._governor = governor
+        self._clock = clock
+        self._owner = owner
+        self._settings = settings or ServiceSettings()
+        self._ages = AgeBook(source.name, store, clock=clock)
+        self._inbox = InboxWorkers(
+            source.name,
+            collector,
+            store,
+            clock=clock,
+            workers=self._settings.update_workers,
+            on_changed=self._ages.changed,
+        )
+        behind_kind = SegmentKind.CATCH_UP if self._settings.catch_up else SegmentKind.BLIND_WINDOW
+        self._live = Live(source, collector, store, clock=clock, behind_kind=behind_kind)
+        self._rescan = self._make_rescan(self._settings.rescan)
+        self._updates = Updates(
+            source,
+            collector,
+            store,
+            self._inbox,
+            clock=clock,
+            want_rescan=self._want_rescan,
+            look_for_new=self._live.look_now,
+        )
+        self._supervisor = Supervisor(self._loops(), clock=clock)
+
+    async def run(self) -> None:
+        """Until cancelled (leases are given back), or until a loop fails for good: then its error is raised."""
+        await self._supervisor.run()
+
+    def state(self) -> ServiceState:
+        """A readout; reading it changes nothing."""
+        depth = self._inbox.depth
+        return ServiceState(
+            rate=self._governor.state(),
+            stream=self._updates.state(),
+            inbox=None if depth is None else InboxFacts(depth, MEMORY_MAX),
+            inbox_in_memory=self._inbox.in_memory,
+            workers_alive=self._inbox.alive,
+            worker_restarts=self._inbox.restarts,
+            rescan=None if self._rescan is None else self._rescan.state(),
+            update_ages=self._ages.ages,
+            newest_id=self._collector.newest_id,
+            newest_id_at_ns=self._live.newest_at_ns,
+            loops=self._supervisor.state(),
+        )
+
+    def _loops(self) -> Mapping[str, Run]:
+        recover = Recover(
+            self._source,
+            self._collector,
+            self._store,
+            clock=self._clock,
+            owner=self._owner,
+            width=self._settings.walk_width,
+        )
+        loops: dict[str, Run] = {
+            "updates": self._updates.run,
+            "inbox": self._inbox.run,
+            "live": self._live.run,
+            "recover": recover.run,
+            "repair": self._walker(SegmentKind.BLIND_WINDOW).run,
+            "update_ages": self._keep_ages,
+        }
+        if self._rescan is not None:
+            loops["rescan"] = self._rescan.run
+        if self._settings.catch_up:
+            loops["catch_up"] = self._catch_up
+        return loops
+
+    def _walker(self, *kinds: SegmentKind) -> SegmentWorker:
+        return SegmentWorker(
+            self._source,
+            self._collector,
+            self._store,
+            clock=self._clock,
+            owner=self._owner,
+            kinds=kinds,
+            width=self._settings.walk_width,
+        )
+
+    def _make_rescan(self, settings: RescanSettings | None) -> Rescan | None:
+        if settings is None:
+            return None
+        return Rescan(
+            self._source,
+            self._collector,
+            self._store,
+            clock=self._clock,
+            settings=settings,
+            ages=lambda: self._ages.ages,
+            owner=self._owner,
+            width=self._settings.walk_width,
+        )
+
+    async def _want_rescan(self) -> None:
+        if self._rescan is not None:
+            await self._rescan.want()
+
+    async def _keep_ages(self) -> None:
+        await self._ages.open()
+        await self._ages.run()
+
+    async def _catch_up(self) -> None:
+        """History below the first live id, newest first, beside everything else."""
+        history_end = await self._live.live_from() - 1
+        if history_end >= self._settings.first_id:
+            wanted = IdRange(self._settings.first_id, history_end)
+            await plan_missing(self._source, self._store, wanted, now_ns=self._clock.wall_ns())
+        await self._walker(SegmentKind.REPLAY, SegmentKind.CATCH_UP).run()

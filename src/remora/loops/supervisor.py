@@ -1,0 +1,133 @@
+"""Who restarts what failed? Loops run together and stop together; a failure that may pass restarts one, any other ends all.
+
+Providers never get here: what they do is a value. What gets here is the store, which may come back, or our own mistake,
+which only a person or a fresh process can cure. An `OSError` is such a mistake: every seam turns its own into values.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import structlog
+
+from remora.contracts import Clock
+from remora.core.errors import RemoraError
+from remora.core.snapshot import LoopFacts
+from remora.core.units import MINUTE_NS, SECOND_NS
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+Run = Callable[[], Awaitable[None]]
+
+RESTART_FIRST_NS: Final = SECOND_NS
+RESTART_MAX_NS: Final = MINUTE_NS
+# A loop that ran this long is well again: its next failure starts the back-off anew.
+WELL_AFTER_NS: Final = 5 * MINUTE_NS
+# Letting go of leases takes milliseconds. A store that hangs must not keep the process from ending.
+STOP_MAX_S: Final = 8.0
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether the same work may succeed in a moment. A group is retryable when every error in it is."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_retryable(leaf) for leaf in error.exceptions)
+    return isinstance(error, RemoraError) and error.retryable
+
+
+def first_leaf(error: BaseException, *, retryable: bool = False) -> BaseException:
+    """The error to show for a group: the first that is (or is not) worth a retry."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    leaves = [first_leaf(leaf, retryable=retryable) for leaf in error.exceptions]
+    return next((leaf for leaf in leaves if is_retryable(leaf) == retryable), leaves[0])
+
+
+def restart_delay_ns(failures: int) -> int:
+    """How long a loop rests after so many failures in a row (from 1)."""
+    assert failures >= 1, f"{failures} failures"
+    return min(RESTART_MAX_NS, RESTART_FIRST_NS << min(failures - 1, RESTART_MAX_NS.bit_length()))
+
+
+async def until_it_works(call: Callable[[], Awaitable[T]], *, clock: Clock, what: str) -> T:
+    """Repeat a store call until the store answers: what is in hand is not let go of. Other errors are raised."""
+    failures = 0
+    while True:
+        try:
+            return await call()
+        except RemoraError as error:
+            if not error.retryable:
+                raise
+            failures += 1
+            log.warning("store_awaited", what=what, error=type(error).__name__, failures=failures)
+        await clock.sleep_until(clock.monotonic_ns() + restart_delay_ns(failures))
+
+
+@dataclass(slots=True)
+class _Life:
+    """One loop: whether it runs, and how often it was restarted."""
+
+    alive: bool = False
+    restarts: int = 0
+    failures: int = 0  # in a row
+    last_error: str | None = None
+
+
+class Supervisor:
+    """Runs named loops until one fails for good or everything is cancelled."""
+
+    def __init__(self, loops: Mapping[str, Run], *, clock: Clock) -> None:
+        assert loops, "nothing to supervise"
+        self._loops = loops
+        self._clock = clock
+        self._lives = {name: _Life() for name in loops}
+
+    async def run(self) -> None:
+        """Until all loops have finished, one failed for good (its error is raised), or we are cancelled."""
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(self._keep(name, run), name=f"loop:{name}") for name, run in self._loops.items()]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            await _stop(tasks)
+        for task in tasks:
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    def state(self) -> dict[str, LoopFacts]:
+        """Every loop, for the readout."""
+        return {name: LoopFacts(life.alive, life.restarts, life.last_error) for name, life in self._lives.items()}
+
+    async def _keep(self, name: str, run: Run) -> None:
+        life = self._lives[name]
+        while True:
+            started_ns = self._clock.monotonic_ns()
+            life.alive = True
+            try:
+                return await run()
+            except Exception as error:
+                life.last_error = type(first_leaf(error)).__name__
+                if not is_retryable(error):
+                    log.error("loop_failed", loop=name, error=life.last_error)  # noqa: TRY400 - the caller has the rest
+                    leaf = first_leaf(error)
+                    if leaf is error:
+                        raise
+                    raise leaf from None
+                if self._clock.monotonic_ns() - started_ns >= WELL_AFTER_NS:
+                    life.failures = 0
+                life.failures += 1
+                life.restarts += 1
+            finally:
+                life.alive = False
+            log.warning("loop_restarts", loop=name, error=life.last_error, failures=life.failures)
+            await self._clock.sleep_until(self._clock.monotonic_ns() + restart_delay_ns(life.failures))
+
+
+async def _stop(tasks: list["asyncio.Task[None]"]) -> None:
+    """Cancel and wait, but not for ever."""
+    for task in tasks:
+        task.cancel()
+    _, left = await asyncio.wait(tasks, timeout=STOP_MAX_S)
+    if left:
+        log.error("loops_left_behind", loops=sorted(task.get_name() for task in left))
