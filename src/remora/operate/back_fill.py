@@ -1,0 +1,173 @@
+"""How does `remora catchup` work? It plans what is uncovered, walks it, asks once more for what is due, and says how it went."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from remora.contracts import Clock, Outcome, Store
+from remora.core.coverage import IdRange
+from remora.core.errors import ConfigurationError
+from remora.core.gap import GapState
+from remora.core.segment import SegmentKind
+from remora.core.units import SECOND_NS
+from remora.loops.catch_up import SegmentWorker, plan_again, plan_missing
+from remora.loops.recover import Recover
+from remora.operate.progress import Progress, ProgressView
+from remora.operate.recent import RecentMeter
+from remora.operate.runtime import Numbered, ask_newest
+
+# Two segments are walked side by side, so that the stragglers of one do not leave the gate idle.
+WALKERS: Final = 2
+SHOW_EVERY_S: Final = 0.1
+STILL_OWED: Final = frozenset({GapState.OWED, GapState.LEASED, GapState.DEAD})
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which ids the owner asked for."""
+
+    start_id: int | None = None
+    end_id: int | None = None
+    limit: int | None = None
+    replay: bool = False
+
+
+class CatchUpSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How a back-fill went."""
+
+    source: str
+    first_id: int
+    last_id: int
+    fetched: int
+    outcomes: dict[str, int]
+    frontier: int
+    owed: int
+    seconds: float
+
+
+class BackFill:
+    """One back-fill of one numbered source."""
+
+    def __init__(
+        self, runtime: Numbered, store: Store, *, clock: Clock, meter: RecentMeter, view: ProgressView, owner: str
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._clock = clock
+        self._meter = meter
+        self._view = view
+        self._owner = owner
+        self._total = 0
+        self._outcomes: Counter[Outcome] = Counter()
+
+    async def run(self, wanted: Wanted) -> CatchUpSummary:
+        """Until every wanted id is settled or owed."""
+        started_ns = self._clock.monotonic_ns()
+        name = self._runtime.name
+        newest = await ask_newest(self._runtime, self._store, clock=self._clock)
+        ids = ids_wanted(wanted, first_id=self._runtime.settings.first_id, newest_id=newest)
+        kind = SegmentKind.REPLAY if wanted.replay else SegmentKind.CATCH_UP
+        await self._plan(kind, ids)
+        self._total = (await self._store.open_segments(name)).get(kind, 0)
+        self._view.say(f"{name}: {self._total:,} of the ids {ids.start:,} to {ids.end:,} are still to be fetched")
+        async with self._shown():
+            await self._walk(kind)
+            await self._recover()
+        frontier = (await self._store.coverage(name)).frontier(first_id=self._runtime.settings.first_id)
+        return CatchUpSummary(
+            source=name,
+            first_id=ids.start,
+            last_id=ids.end,
+            fetched=self._outcomes.total(),
+            outcomes={str(outcome): count for outcome, count in sorted(self._outcomes.items())},
+            frontier=frontier,
+            owed=sum(count.count for count in await self._store.gap_counts(name) if count.state in STILL_OWED),
+            seconds=round((self._clock.monotonic_ns() - started_ns) / SECOND_NS, 3),
+        )
+
+    async def _plan(self, kind: SegmentKind, ids: IdRange) -> None:
+        now_ns = self._clock.wall_ns()
+        if kind is SegmentKind.REPLAY:
+            await plan_again(self._runtime.name, self._store, kind, ids, now_ns=now_ns)
+        else:
+            await plan_missing(self._runtime.name, self._store, ids, now_ns=now_ns)
+
+    async def _walk(self, kind: SegmentKind) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(WALKERS):
+                worker = SegmentWorker(
+                    self._runtime.name,
+                    self._runtime.collector,
+                    self._store,
+                    clock=self._clock,
+                    owner=f"{self._owner}:{number}",
+                    kinds=(kind,),
+                    width=self._runtime.settings.in_flight,
+                    on_outcome=lambda _kind, outcome: self._count(outcome),
+                )
+                group.create_task(worker.run_until_done())
+
+    async def _recover(self) -> None:
+        """Ask once more for everything that is due by now; the rest stays owed, with its own not-before."""
+        recover = Recover(
+            self._runtime.name,
+            self._runtime.collector,
+            self._store,
+            clock=self._clock,
+            owner=f"{self._owner}:recover",
+            width=self._runtime.settings.in_flight,
+        )
+        while await recover.run_once():
+            pass
+
+    def _count(self, outcome: Outcome) -> None:
+        self._outcomes[outcome] += 1
+
+    @asynccontextmanager
+    async def _shown(self) -> AsyncIterator[None]:
+        """Show the progress while the block runs, and once more at its end."""
+        showing = asyncio.get_running_loop().create_task(self._keep_showing(), name="progress")
+        try:
+            yield
+        finally:
+            showing.cancel()
+            self._show()
+
+    async def _keep_showing(self) -> None:
+        while True:
+            self._show()
+            await asyncio.sleep(SHOW_EVERY_S)
+
+    def _show(self) -> None:
+        recent = self._meter.recent(self._runtime.name)
+        self._view.show(
+            Progress(
+                source=self._runtime.name,
+                done=self._outcomes.total(),
+                total=self._total,
+                gaps=self._outcomes[Outcome.OWED] + self._outcomes[Outcome.DEAD],
+                rate_per_second=None if recent is None else recent.per_second,
+                ceiling_per_second=self._runtime.settings.ceiling_per_s,
+                limited_by=self._runtime.governor.state().limited_by,
+                outcomes={str(name): count for name, count in self._outcomes.items()},
+            )
+        )
+
+
+def ids_wanted(wanted: Wanted, *, first_id: int, newest_id: int) -> IdRange:
+    """The ids a back-fill is about. A limit counts from --start-id on, or takes the newest ones without it."""
+    end = newest_id if wanted.end_id is None else min(wanted.end_id, newest_id)
+    start = first_id if wanted.start_id is None else wanted.start_id
+    if wanted.limit is not None and wanted.start_id is None:
+        start = max(first_id, end - wanted.limit + 1)
+    elif wanted.limit is not None:
+        end = min(end, start + wanted.limit - 1)
+    if start > end:
+        raise ConfigurationError(
+            f"there are no ids from {start} on: the newest one is {newest_id}",
+            hint=f"write a --start-id of at most {newest_id}",
+        )
+    return IdRange(start, end)
