@@ -1,0 +1,219 @@
+"""How is the simulated world reached over a real socket? The same provider on loopback, in this process or its own.
+
+`serve` starts it and gives a `ServerHandle`; `python -m remora.sim.server` does the same as a process and prints one
+line of JSON with the port. Tests talk to the world itself under `/_sim/`: see `Administration`.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from remora.core.errors import ConfigurationError
+from remora.sim.faults import NO_FAULTS, Faults, load_faults, parse_faults
+from remora.sim.provider import Provider
+from remora.sim.replies import NOT_FOUND, Answer, ok
+from remora.sim.wire import ProviderProtocol, Request
+from remora.sim.world import World, WorldSettings
+
+_BACKLOG: Final = 1_024
+
+
+class WorldTime:
+    """The world's own time: it begins at the world's start and may run faster than real time, or stand still."""
+
+    def __init__(self, start_ns: int, speed: float) -> None:
+        if speed < 0:
+            raise ConfigurationError(f"the speed is {speed}", hint="write 1 for real time, 0 to make time stand still")
+        self._speed = speed
+        self._from_real_ns = time.monotonic_ns()
+        self._from_world_ns = start_ns
+
+    def now_ns(self) -> int:
+        elapsed_ns = time.monotonic_ns() - self._from_real_ns
+        return self._from_world_ns + (elapsed_ns if self._speed == 1 else int(elapsed_ns * self._speed))
+
+    def set_speed(self, speed: float) -> None:
+        """From now on at this speed, without a jump."""
+        self._from_world_ns, self._from_real_ns, self._speed = self.now_ns(), time.monotonic_ns(), speed
+
+
+class Administration:
+    """What tests may ask the world itself. None of it is logged as an arrival or counted by the limit.
+
+    GET /_sim/world      now_ns, max_id, arrivals, streams_opened
+    GET /_sim/arrivals   the log: times_ns (monotonic) and paths
+    GET /_sim/dump       every readable item, one body per line; ?first=&last= bound the ids, ?now_ns= the moment
+    POST /_sim/faults    replace the faults (JSON)
+    POST /_sim/heal      nothing goes wrong any more; ?key=17 heals one
+    POST /_sim/speed     ?x=0 makes the world's time stand still
+    """
+
+    def __init__(self, provider: Provider, world_time: WorldTime) -> None:
+        self._provider = provider
+        self._world_time = world_time
+        self._pages: dict[tuple[str, str], Callable[[Request, dict[str, str]], Answer]] = {
+            ("GET", "/_sim/world"): self._world,
+            ("GET", "/_sim/arrivals"): self._arrivals,
+            ("GET", "/_sim/dump"): self._dump,
+            ("POST", "/_sim/faults"): self._faults,
+            ("POST", "/_sim/heal"): self._heal,
+            ("POST", "/_sim/speed"): self._speed,
+        }
+
+    def __call__(self, request: Request) -> Answer:
+        parts = urlsplit(request.target)
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        page = self._pages.get((request.method, parts.path))
+        try:
+            return NOT_FOUND if page is None else page(request, query)
+        except (ConfigurationError, ValueError) as error:
+            return Answer(400, msgspec.json.encode({"error": str(error)}))
+
+    def _world(self, _request: Request, _query: dict[str, str]) -> Answer:
+        now_ns = self._provider.now()
+        return _json(
+            {
+                "now_ns": now_ns,
+                "max_id": self._provider.world.max_id(now_ns),
+                "arrivals": len(self._provider.arrivals),
+                "streams_opened": self._provider.streams_opened,
+            }
+        )
+
+    def _arrivals(self, _request: Request, _query: dict[str, str]) -> Answer:
+        log = self._provider.arrivals
+        return _json({"times_ns": log.times_ns.tolist(), "paths": log.paths})
+
+    def _dump(self, _request: Request, query: dict[str, str]) -> Answer:
+        now_ns = int(query.get("now_ns", self._provider.now()))
+        last = int(query["last"]) if "last" in query else None
+        bodies = self._provider.world.dump(now_ns, first_id=int(query.get("first", 1)), last_id=last)
+        return ok(b"".join([body + b"\n" for _item_id, body in bodies]))
+
+    def _faults(self, request: Request, _query: dict[str, str]) -> Answer:
+        self._provider.set_faults(parse_faults(request.body, is_toml=False))
+        return _json({})
+
+    def _heal(self, _request: Request, query: dict[str, str]) -> Answer:
+        self._provider.heal(query.get("key"))
+        return _json({})
+
+    def _speed(self, _request: Request, query: dict[str, str]) -> Answer:
+        self._world_time.set_speed(float(query["x"]))
+        return _json({"now_ns": self._world_time.now_ns()})
+
+
+def _json(value: object) -> Answer:
+    return ok(msgspec.json.encode(value))
+
+
+class ServerHandle:
+    """A running server."""
+
+    def __init__(self, server: asyncio.Server, provider: Provider, connections: set[ProviderProtocol]) -> None:
+        self._server = server
+        self._connections = connections
+        self.provider = provider
+        self.host, self.port = server.sockets[0].getsockname()[:2]
+
+    @property
+    def origin(self) -> str:
+        """Where everything begins, also `/_sim/` and `/archive/`."""
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """Where the numbered source begins: what a mirror is told as its address."""
+        return f"{self.origin}/v0"
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        self._server.close()
+        for connection in list(self._connections):
+            connection.abort()
+        await self._server.wait_closed()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+async def serve(
+    settings: WorldSettings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    faults: Faults = NO_FAULTS,
+    speed: float = 1.0,
+) -> ServerHandle:
+    """Serve a world; port 0 takes any free one. Returns once it listens."""
+    world_time = WorldTime(settings.start_ns, speed)
+    provider = Provider(World(settings), faults, now=world_time.now_ns, ticks=time.monotonic_ns)
+    admin = Administration(provider, world_time)
+    connections: set[ProviderProtocol] = set()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: ProviderProtocol(provider, admin, connections), host, port, backlog=_BACKLOG
+    )
+    return ServerHandle(server, provider, connections)
+
+
+def _arguments(words: list[str]) -> argparse.Namespace:
+    defaults = WorldSettings()
+    parser = argparse.ArgumentParser(
+        prog="python -m remora.sim.server", description="a simulated Hacker News on loopback"
+    )
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--items", type=int, default=defaults.items)
+    parser.add_argument("--seed", type=int, default=defaults.seed)
+    parser.add_argument("--new-per-day", type=float, default=defaults.new_per_day)
+    parser.add_argument("--speed", type=float, default=1.0)
+    parser.add_argument("--faults", type=Path)
+    parser.add_argument("--until-eof", action="store_true", help="end when standard input ends")
+    return parser.parse_args(words)
+
+
+async def _main(words: list[str]) -> None:
+    given = _arguments(words)
+    settings = WorldSettings(seed=given.seed, items=given.items, new_per_day=given.new_per_day)
+    faults = load_faults(given.faults) if given.faults else NO_FAULTS
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    if given.until_eof:
+        loop.add_reader(sys.stdin.fileno(), stop.set)
+    async with await serve(settings, host=given.host, port=given.port, faults=faults, speed=given.speed) as server:
+        print(json.dumps({"port": server.port, "url": server.url, "origin": server.origin}), flush=True)
+        await stop.wait()
+
+
+def main() -> None:
+    """Run the server as a process, on uvloop where it is installed."""
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with contextlib.suppress(ImportError):
+        import uvloop  # noqa: PLC0415  optional
+
+        loop_factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(_main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()
