@@ -174,7 +174,7 @@ class HttpTransport:
             body=decompress(wire_body, response.headers.get("Content-Encoding"), self._settings.body_max_bytes),
             departed_at_ns=exchange.departed_at_ns,
             answered_at_ns=self._clock.monotonic_ns(),
-            headers={name: response.headers[name] for name in HEADERS_KEPT if name in response.headers},
+            headers={name: _header(response, name) for name in HEADERS_KEPT if name in response.headers},
         )
 
     async def stream(self, url: str) -> AsyncGenerator[bytes, None]:
@@ -271,6 +271,11 @@ async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
             raise TooLarge
         chunks.append(chunk)
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _header(response: aiohttp.ClientResponse, name: str) -> str:
+    """A list of links may come in several headers; of everything else the first counts."""
+    return ", ".join(response.headers.getall(name)) if name == "link" else response.headers[name]
 
 
 # What a status means when a stream is opened; everything else breaks it. Items' statuses are read in core/verdict alone.

@@ -1,0 +1,142 @@
+"""How is an archive with a list and one detail per entry read? As its owner declared it, without a line of code."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote
+
+import msgspec
+
+from remora.contracts import Permit, Transport
+from remora.core.discovery import Discovery, Kind
+from remora.core.errors import ConfigurationError
+from remora.core.item import Decoded, Document, Entry, Nothing, Page, Readable, Unreadable, WrongShape
+from remora.core.verdict import NoReply, Reply
+from remora.sources.json_path import as_key, as_mark, find, load
+from remora.sources.paging import ListSettings, NoNextPage, Paging, check_path, next_position, page_url
+from remora.sources.secret import Secret
+
+__all__ = ["DetailSettings", "ListSettings", "Listed", "ListedSettings", "Paging", "Secret"]
+
+_KEY = "{key}"
+
+
+class DetailSettings(msgspec.Struct, frozen=True):
+    """Where one entry's detail is, and optionally where it names itself and its update mark."""
+
+    path: str = "/detail/{key}"
+    key: str | None = None  # when given, a detail that names another key is refused
+    updated: str | None = None
+
+    def __post_init__(self) -> None:
+        check_path(self.path, "detail.path")
+        if _KEY not in self.path:
+            raise ConfigurationError(f'detail.path is "{self.path}"', hint="write {key} where the entry's key belongs")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSettings:
+    """One listed source. What must not be seen is not in its repr."""
+
+    url: str
+    list: ListSettings = field(default_factory=ListSettings)
+    detail: DetailSettings = field(default_factory=DetailSettings)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    token: Secret | None = field(default=None, repr=False)
+
+
+class Listed:
+    """`contracts.Source` for a list of entries, newest first, and one detail request per entry."""
+
+    def __init__(self, transport: Transport, settings: ListedSettings, *, name: str) -> None:
+        self._transport = transport
+        self._name = name
+        self._url = settings.url.rstrip("/")
+        self._list = settings.list
+        self._detail = settings.detail
+        self._headers = dict(settings.headers)
+        if settings.token is not None:
+            self._headers["Authorization"] = f"Bearer {settings.token.reveal()}"
+
+    @property
+    def name(self) -> str:
+        """The source's name in the ledger."""
+        return self._name
+
+    async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
+        """One request for one page or one detail."""
+        reply = await self._transport.get(self._address(discovery), permit, headers=self._headers)
+        if isinstance(reply, Reply) and self._names_next_in_header(discovery):
+            # Only the body reaches `decode`, so the header travels as its first line. Pages are never stored.
+            return replace(reply, body=reply.headers.get("link", "").encode("utf-8", "replace") + b"\n" + reply.body)
+        return reply
+
+    def decode(self, discovery: Discovery, body: bytes) -> Decoded:
+        """What the body holds."""
+        link = b""
+        if self._names_next_in_header(discovery):
+            link, _line_end, body = body.partition(b"\n")
+        try:
+            value = load(body)
+            match discovery.kind:
+                case _ if value is None:
+                    return Nothing()
+                case Kind.PAGE:
+                    return self._page(discovery.key, value, link.decode())
+                case Kind.DOCUMENT:
+                    return self._document(discovery.key, value, body)
+                case Kind.ITEM | Kind.USER | Kind.NEWEST:
+                    raise _unknown(discovery.kind)
+        except RecursionError:
+            return WrongShape("nested too deep")
+        except UnicodeDecodeError:
+            return Unreadable("not UTF-8")
+        except ValueError:
+            return Unreadable("not JSON")
+
+    def _address(self, discovery: Discovery) -> str:
+        match discovery.kind:
+            case Kind.PAGE:
+                return page_url(self._list, self._url, discovery.key)
+            case Kind.DOCUMENT:
+                return f"{self._url}{self._detail.path.replace(_KEY, _quoted(discovery.key))}"
+            case Kind.ITEM | Kind.USER | Kind.NEWEST:
+                raise _unknown(discovery.kind)
+
+    def _names_next_in_header(self, discovery: Discovery) -> bool:
+        return discovery.kind is Kind.PAGE and self._list.paging is Paging.LINK
+
+    def _page(self, position: str, value: object, link: str) -> Decoded:
+        lines = find(value, self._list.entries)
+        if not isinstance(lines, list):
+            # Not an empty page: an error that comes as a success must not look like the end of the list.
+            return WrongShape("no entries")
+        read = [self._entry(line) for line in lines]
+        entries = tuple(entry for entry in read if entry is not None)
+        url = page_url(self._list, self._url, position)
+        try:
+            following = next_position(self._list, position, value, listed=len(lines), link=link, url=url)
+        except NoNextPage as odd:
+            return WrongShape(str(odd))
+        return Readable(Page(entries, following, unreadable=len(lines) - len(entries)))
+
+    def _entry(self, line: object) -> Entry | None:
+        key = as_key(find(line, self._list.key))
+        return None if key is None else Entry(key, as_mark(find(line, self._list.updated)))
+
+    def _document(self, key: str, value: object, body: bytes) -> Decoded:
+        if not isinstance(value, dict | list):
+            return WrongShape("not a document")
+        if self._detail.key is not None and as_key(find(value, self._detail.key)) != key:
+            return WrongShape("another key")
+        updated_at = as_mark(find(value, self._detail.updated)) if self._detail.updated is not None else None
+        return Readable(Document(key, body, updated_at))
+
+
+def _quoted(key: str) -> str:
+    """The key as one step of a path; a key of dots alone would otherwise mean another folder."""
+    quoted = quote(key, safe="", errors="surrogatepass")
+    return quoted.replace(".", "%2E") if set(key) == {"."} else quoted
+
+
+def _unknown(kind: Kind) -> AssertionError:
+    return AssertionError(f"a listed source has no {kind}")

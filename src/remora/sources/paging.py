@@ -1,0 +1,151 @@
+"""Where is the next page of a list? Four ways of paging; a position is the text that one of them needs to go on.
+
+A list ends only when the source says so: with an empty page, an exhausted total, or no next page. A page that is merely
+shorter than it was asked to be proves nothing, because servers cap page sizes as they like.
+"""
+
+import re
+from enum import StrEnum
+from typing import Annotated, Final
+from urllib.parse import quote, urljoin, urlsplit
+
+import msgspec
+
+from remora.core.errors import ConfigurationError
+from remora.sources.json_path import NOT_THERE, as_key, find
+
+FIRST: Final = ""  # the position of the first page
+POSITION_MAX: Final = 10**12
+_LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
+_NEXT: Final = re.compile(r';\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next\b)', re.IGNORECASE)
+_RELATIVE: Final = re.compile(r"/(?!/)[!-~]*")
+
+
+class Paging(StrEnum):
+    """How a list is cut into pages."""
+
+    OFFSET = "offset"  # how many entries to skip
+    CURSOR = "cursor"  # a mark in the body says where to go on
+    PAGE = "page"  # pages are numbered
+    LINK = "link"  # a Link header names the next page
+
+
+class ListSettings(msgspec.Struct, frozen=True):
+    """How the list of a listed source is walked. Paths into the JSON are dotted; "." is the body itself."""
+
+    path: str = "/list"
+    paging: Paging = Paging.OFFSET
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
+    entries: str = "items"
+    key: str = "id"
+    updated: str = "update_time"
+    size_param: str = "limit"
+    offset_param: str = "offset"
+    page_param: str = "page"
+    first_page: Annotated[int, msgspec.Meta(ge=0, le=1)] = 1
+    cursor_param: str = "cursor"
+    next_cursor: str = "next_cursor"
+    total: str | None = None  # where the body says how many entries there are in all (offset)
+    more: str | None = None  # where the body says whether there is a next page (offset, page, cursor)
+
+    def __post_init__(self) -> None:
+        check_path(self.path, "list.path")
+
+
+def check_path(path: str, where: str) -> None:
+    """A path below the source's address, that may carry a fixed query."""
+    if not _RELATIVE.fullmatch(path) or "#" in path:
+        raise ConfigurationError(
+            f'{where} is "{path}"', hint='write a path that begins with one "/", with spaces and the like as %20'
+        )
+
+
+class NoNextPage(Exception):
+    """The page does not say, in a way that can be trusted, where the list goes on."""
+
+
+def page_url(settings: ListSettings, base_url: str, position: str) -> str:
+    """The address of the page at a position."""
+    url = f"{base_url}{settings.path}"
+    size = (settings.size_param, str(settings.page_size))
+    match settings.paging:
+        case Paging.OFFSET:
+            return _with_query(url, (settings.offset_param, str(_number(position, 0))), size)
+        case Paging.PAGE:
+            return _with_query(url, (settings.page_param, str(_number(position, settings.first_page))), size)
+        case Paging.CURSOR if position == FIRST:
+            return _with_query(url, size)
+        case Paging.CURSOR:
+            return _with_query(url, (settings.cursor_param, position), size)
+        case Paging.LINK if _RELATIVE.fullmatch(position):
+            # Kept without its origin: a position can only ever lead to the address the owner configured.
+            return f"{_origin(base_url)}{position}"
+        case Paging.LINK:
+            return _with_query(url, size)
+
+
+def next_position(
+    settings: ListSettings, position: str, page: object, *, listed: int, link: str, url: str
+) -> str | None:
+    """Where the list goes on after this page of `listed` entries; None at its end. Raises `NoNextPage`."""
+    if settings.more is not None and find(page, settings.more) is False:
+        return None
+    match settings.paging:
+        case Paging.OFFSET:
+            return _next_offset(settings, _number(position, 0) + listed, page, listed)
+        case Paging.PAGE:
+            return str(_number(position, settings.first_page) + 1) if listed else None
+        case Paging.CURSOR:
+            return _next_cursor(settings, position, page)
+        case Paging.LINK:
+            return _next_link(link, url)
+
+
+def _next_offset(settings: ListSettings, offset: int, page: object, listed: int) -> str | None:
+    total = find(page, settings.total) if settings.total is not None else None
+    if not listed or (isinstance(total, int) and not isinstance(total, bool) and offset >= total):
+        return None
+    return str(offset)
+
+
+def _next_cursor(settings: ListSettings, position: str, page: object) -> str | None:
+    value = find(page, settings.next_cursor)
+    if value is NOT_THERE or value is None or value is False or value == "":
+        return None
+    cursor = as_key(value)
+    if cursor is None:
+        raise NoNextPage("a cursor that is no text")
+    if cursor == position:
+        raise NoNextPage("the next page is this page")
+    return cursor
+
+
+def _next_link(link: str, url: str) -> str | None:
+    target: str | None = next((found[1] for found in _LINK.finditer(link) if _NEXT.search(found[2])), None)
+    if target is None:
+        return None
+    absolute = urljoin(url, target.strip())
+    if absolute == url:
+        raise NoNextPage("the next page is this page")
+    origin = _origin(url)
+    # Compared as whole text up to the path: a foreign host, port, scheme or user would receive our token.
+    if not absolute.startswith(f"{origin}/") or not _RELATIVE.fullmatch(absolute.removeprefix(origin)):
+        raise NoNextPage("the next page is elsewhere")
+    return absolute.removeprefix(origin).partition("#")[0]
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _number(position: str, first: int) -> int:
+    """A numeric position; one that cannot be read means the first page, which costs requests and loses nothing."""
+    if not position.isascii() or not position.isdigit() or len(position) > 12:
+        return first
+    return min(int(position), POSITION_MAX)
+
+
+def _with_query(url: str, *pairs: tuple[str, str]) -> str:
+    query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs)
+    return f"{url}{'&' if '?' in url else '?'}{query}"
