@@ -197,3 +197,17 @@ async def test_under_random_weather_wire_sends_equal_departures(seed: int) -> No
         assert gate.wire_sends == gate.departures
         # A request written just before its call was cancelled may be torn down before the server reads it.
         assert gate.departures - 100 < server.count <= gate.departures
+
+
+def test_the_same_holds_on_the_faster_event_loop() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def scene() -> tuple[int, int, int]:
+        gate = Gate()
+        async with CountingServer(answer_first_then_drop) as server, transport_for(gate) as transport:
+            for _ in range(5):
+                await transport.get(server.url(), gate.permit())
+            return server.count, gate.departures, gate.wire_sends
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(scene()) == (5, 5, 5)
