@@ -1,0 +1,211 @@
+"""Is every mistake in a configuration one sentence and what to write instead? And do the layers win in their order?"""
+
+from pathlib import Path
+
+import pytest
+
+from remora.core.errors import ConfigurationError
+from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
+from remora.operate.config import Flags, Settings, SourceKind, default_in_flight, pick_source
+from remora.operate.config_reader import load
+
+LISTED = '[sources.chats]\nkind = "listed"\nurl = "https://archive.example/api"\n'
+
+
+def read(folder: Path, text: str = "", environ: dict[str, str] | None = None, flags: Flags | None = None) -> Settings:
+    if text:
+        (folder / "remora.toml").write_text(text)
+    return load(flags or Flags(), environ or {}, directory=folder)
+
+
+def refusal(folder: Path, text: str = "", environ: dict[str, str] | None = None, flags: Flags | None = None) -> str:
+    with pytest.raises(ConfigurationError) as refused:
+        read(folder, text, environ, flags)
+    assert refused.value.exit_code == 2
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_nothing_written_mirrors_hacker_news_at_a_safe_ceiling(tmp_path: Path) -> None:
+    settings = read(tmp_path)
+    source = settings.sources["hackernews"]
+    assert (source.kind, source.ceiling_per_s, source.in_flight) == (SourceKind.HACKERNEWS, 250, 64)
+    assert settings.store.url == "sqlite:///remora.db"
+    assert settings.console.address == ("127.0.0.1", 8611)
+
+
+def test_a_listed_source_starts_slow_and_one_at_a_time(tmp_path: Path) -> None:
+    source = read(tmp_path, LISTED).sources["chats"]
+    assert (source.ceiling_per_s, source.in_flight, source.url) == (1, 1, "https://archive.example/api")
+
+
+def test_a_whole_configuration_is_read(tmp_path: Path) -> None:
+    text = f"""
+[store]
+url = "postgresql://me@host/mirror"
+[console]
+listen = "[::1]:9000"
+[sources.hackernews]
+ceiling = "100/s"
+rescan = {{ every = "12h", window = "auto" }}
+jitter = "5ms"
+timeout = "10s"
+body_max = "1MiB"
+first_id = 5
+workers = 3
+poll_every = "30s"
+contact = "me@example.org"
+{LISTED}
+ceiling = "240/min"
+every = "1h"
+max_seconds = 900
+max_fetches = 500
+token_env = "CHATS_TOKEN"
+headers = {{ Accept = "application/json" }}
+list = {{ path = "/list", page_size = 50 }}
+detail = {{ path = "/detail/{{key}}" }}
+"""
+    settings = read(tmp_path, text)
+    hackernews, chats = settings.sources["hackernews"], settings.sources["chats"]
+    assert (hackernews.rescan.every_ns, hackernews.rescan.window_ns) == (12 * HOUR_NS, 0)
+    assert (hackernews.jitter_max_ns, hackernews.timeout_ns, hackernews.body_max) == (
+        5 * MILLISECOND_NS,
+        10 * SECOND_NS,
+        1 << 20,
+    )
+    assert (chats.every_ns, chats.max_wall_ns, chats.max_fetches) == (HOUR_NS, 900 * SECOND_NS, 500)
+    assert settings.console.address == ("::1", 9000)
+
+
+def test_the_default_rescan_reaches_three_days_back(tmp_path: Path) -> None:
+    rescan = read(tmp_path).sources["hackernews"].rescan
+    assert (rescan.every_ns, rescan.window_ns) == (6 * HOUR_NS, 3 * DAY_NS)
+
+
+# -- layers --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_later_layer_wins_file_then_environment_then_flags(tmp_path: Path) -> None:
+    text = '[sources.hackernews]\nceiling = "1/s"\n'
+    environ = {"REMORA_CEILING": "2/s"}
+    assert read(tmp_path, text).sources["hackernews"].ceiling_per_s == 1
+    assert read(tmp_path, text, environ).sources["hackernews"].ceiling_per_s == 2
+    assert read(tmp_path, text, environ, Flags(ceiling="4/s")).sources["hackernews"].ceiling_per_s == 4
+
+
+def test_one_key_of_one_source_can_come_from_the_environment(tmp_path: Path) -> None:
+    environ = {"REMORA_SOURCES_CHATS_CEILING": "30/min", "REMORA_SOURCES_CHATS_IN_FLIGHT": "2"}
+    chats = read(tmp_path, LISTED, environ).sources["chats"]
+    assert (chats.ceiling_per_s, chats.in_flight) == (0.5, 2)
+
+
+def test_flags_apply_to_the_named_source_only(tmp_path: Path) -> None:
+    text = LISTED + "[sources.hackernews]\n"
+    settings = read(tmp_path, text, flags=Flags(source="chats", ceiling="30/min"))
+    assert settings.sources["chats"].ceiling_per_s == 0.5
+    assert settings.sources["hackernews"].ceiling_per_s == 250
+
+
+def test_variables_that_a_container_platform_sets_are_left_alone(tmp_path: Path) -> None:
+    assert read(tmp_path, environ={"REMORA_SERVICE_HOST": "10.0.0.1", "REMORA_PORT_8611_TCP": "x"}).sources
+
+
+# -- mistakes ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ('[sources.hackernews]\nceiling = "0/s"', '"0/s", which is not a rate above zero'),
+        ('[sources.hackernews]\nceiling = "-5/s"', "not a rate above zero"),
+        ('[sources.hackernews]\nceiling = "fast"', 'sources.hackernews.ceiling is "fast"'),
+        ("[sources.hackernews]\nceiling = 250", "has no unit"),
+        ('[sources.hackernews]\nceling = "5/s"', "did you mean ceiling?"),
+        ("[sources.hackernews]\nzebra = 1", "unknown key zebra; known here: body_max"),
+        ('[stores]\nurl = "x"', "did you mean store?"),
+        ("[sources.hackernews]\nin_flight = 0", "whole number from 1 to 1,024"),
+        ('[sources.hackernews]\nin_flight = "many"', "whole number"),
+        ("[sources.hackernews]\nworkers = true", "whole number"),
+        ('[sources.hackernews]\ntimeout = "0s"', "a span of time that is zero"),
+        ("[sources.hackernews]\ntimeout = 30", "has no unit"),
+        ('[sources.hackernews]\nrescan = "6h"', "not a section"),
+        ('[sources.hackernews]\nrescan = { evry = "6h" }', "did you mean every?"),
+        ("[sources.hackernews]\nurl = 5", "not a text"),
+        ('[sources.hackernews]\nurl = "hn"', "not a base address"),
+        ('[sources.hackernews]\nurl = "https://me:word@host/"', "holds a user or a password"),
+        ('[sources.hackernews]\nurl = "https://host:70000000/"', "not an address"),
+        ('[sources.chats]\nkind = "listed"', "sources.chats has no url"),
+        ('[sources.chats]\nurl = "https://host/"', "sources.chats has no kind"),
+        ('[sources.chats]\nkind = "chat"', 'kind is "chat"'),
+        ('[sources.Chats]\nkind = "listed"', "cannot be the name of a source"),
+        ("sources = 3", "sources is 3, not a section"),
+        ("[sources]\nhackernews = 3", "sources.hackernews is 3, not a section"),
+        ("[store]\nurl = 3", "store.url is 3"),
+        ('[store]\nurl = "remora.db"', "names no store of ours"),
+        ('[store]\nurl = "mysql://host/db"', '"mysql"'),
+        ('[console]\nlisten = "8611"', "the console's listen address"),
+        ('[console]\nlisten = "127.0.0.1:99999"', "the console's listen address"),
+        ("[store\n", "not valid TOML"),
+        (LISTED + 'token_env = "A"\ntoken_file = "b"', "both token_env and token_file"),
+        (LISTED + 'headers = { Host = "x" }', "cannot be sent"),
+        (LISTED + "max_seconds = 0", "leaves no time"),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_sentence_and_what_to_write(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refusal(tmp_path, text)
+
+
+def test_a_jitter_floor_above_the_ceiling_interval_is_refused_and_says_what_to_write(tmp_path: Path) -> None:
+    told = refusal(tmp_path, '[sources.hackernews]\nceiling = "10/s"\njitter_min = "200ms"\n')
+    assert "longer than the ceiling's interval (100ms)" in told
+    assert 'write jitter_min = "0ms", or a slower ceiling, as ceiling = "200ms"' in told
+
+
+def test_jitter_is_never_longer_than_the_ceiling_interval(tmp_path: Path) -> None:
+    source = read(tmp_path, '[sources.hackernews]\njitter = "3s"').sources["hackernews"]
+    assert source.jitter_max_ns == source.ceiling_interval_ns
+
+
+@pytest.mark.parametrize(
+    "environ, said",
+    [
+        ({"REMORA_CIELING": "5/s"}, "did you mean REMORA_CEILING?"),
+        ({"REMORA_SOURCES_HACKERNEWS_CEILNG": "5/s"}, "did you mean REMORA_SOURCES_HACKERNEWS_CEILING?"),
+        ({"REMORA_SOURCES_NOBODY_CEILING": "5/s"}, "names no source and key"),
+        ({"REMORA_CEILING": "soon"}, 'sources.hackernews.ceiling is "soon"'),
+        ({"REMORA_STORE": "nowhere"}, "names no store of ours"),
+        ({"REMORA_CONFIG": "absent.toml"}, "absent.toml cannot be read"),
+    ],
+)
+def test_a_mistake_in_the_environment_is_one_sentence(tmp_path: Path, environ: dict[str, str], said: str) -> None:
+    assert said in refusal(tmp_path, environ=environ)
+
+
+def test_a_flag_that_could_mean_several_sources_asks_which(tmp_path: Path) -> None:
+    text = LISTED + "[sources.hackernews]\n"
+    assert "name it with --source: chats, hackernews" in refusal(tmp_path, text, flags=Flags(ceiling="1/s"))
+    assert "there is no source nobody" in refusal(tmp_path, text, flags=Flags(source="nobody", ceiling="1/s"))
+
+
+def test_a_command_for_one_kind_refuses_the_other(tmp_path: Path) -> None:
+    settings = read(tmp_path, LISTED)
+    with pytest.raises(ConfigurationError, match="chats is listed, not hackernews; use remora run for it"):
+        pick_source(settings, "chats", SourceKind.HACKERNEWS)
+    with pytest.raises(ConfigurationError, match="there is no source of kind hackernews"):
+        pick_source(settings, None, SourceKind.HACKERNEWS)
+
+
+# -- nothing else makes it faster ------------------------------------------------------------------------------------------
+
+
+def test_more_in_flight_is_needed_the_higher_the_ceiling_but_within_bounds() -> None:
+    assert default_in_flight(4 * MILLISECOND_NS) == 64
+    assert default_in_flight(SECOND_NS) == 4
+    assert default_in_flight(1_000) == 256
+
+
+def test_no_repr_shows_a_password_or_a_header(tmp_path: Path) -> None:
+    text = '[store]\nurl = "postgresql://me:hunter2@host/db"\n' + LISTED + 'headers = { "X-Key" = "swordfish" }\n'
+    shown = repr(read(tmp_path, text))
+    assert "hunter2" not in shown
+    assert "swordfish" not in shown
