@@ -55,7 +55,7 @@ TRANSITIONS: Final[dict[tuple[GapState, GapEvent], GapState]] = {
     (GapState.ABSENT, GapEvent.CONFIRMED): GapState.ABSENT,
     (GapState.ABSENT, GapEvent.REPLAY): GapState.OWED,
     (GapState.DEAD, GapEvent.LEASE): GapState.LEASED,
-    (GapState.DEAD, GapEvent.FAILED): GapState.DEAD,
+    (GapState.DEAD, GapEvent.FAILED): GapState.OWED,  # pressure and faults never keep an item dead
     (GapState.DEAD, GapEvent.FOUND): GapState.SETTLED,
     (GapState.DEAD, GapEvent.CONFIRMED): GapState.ABSENT,
     (GapState.DEAD, GapEvent.GAVE_UP): GapState.DEAD,
@@ -83,6 +83,8 @@ SCHEDULE: Final[dict[GapFamily, tuple[int, ...]]] = {
 }
 # A not-before further away than this was written by a clock that has since stepped back: the gap is due.
 NOT_BEFORE_MAX_NS: Final = DEAD_LETTER_RETRY_NS + HOUR_NS
+# So is one whose last attempt lies in the future; the clocks of two machines may differ by this much.
+CLOCK_SLACK_NS: Final = MINUTE_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Gap:
     state: GapState
     reason: GapReason
     attempts: int
-    looks: int  # how often the provider said it has no such item
+    looks: int  # how often, since it last showed anything, the provider said it has no such item
     was_young: bool  # first met near the newest id
     not_before_ns: int
     first_seen_ns: int
@@ -103,7 +105,8 @@ class Gap:
 
 def is_due(gap: Gap, *, now_ns: int) -> bool:
     """Whether it may be asked for again, also after the clock stepped back."""
-    return gap.not_before_ns <= now_ns or gap.not_before_ns - now_ns > NOT_BEFORE_MAX_NS
+    stepped_back = gap.last_seen_ns > now_ns + CLOCK_SLACK_NS or gap.not_before_ns > now_ns + NOT_BEFORE_MAX_NS
+    return stepped_back or gap.not_before_ns <= now_ns
 
 
 def retry_delay_ns(reason: GapReason, attempts: int) -> int:
@@ -147,7 +150,7 @@ def owed_reason(verdict: Verdict) -> GapReason | None:
 def _one_more_attempt(
     gap: Gap | None, verdict: Verdict, reason: GapReason, *, kind: Kind, key: str, now_ns: int
 ) -> Gap:
-    is_look = isinstance(verdict, NotYet | Missing | Found)
+    is_look = isinstance(verdict, NotYet | Missing)
     young = isinstance(verdict, NotYet)
     if gap is None or gap.state is GapState.SETTLED:
         return Gap(
@@ -162,6 +165,10 @@ def _one_more_attempt(
             first_seen_ns=now_ns,
             last_seen_ns=now_ns,
         )
+    if isinstance(verdict, Found):
+        # The item was shown, so earlier nulls came from a replica that lags; placeholders are counted on their own.
+        attempts = gap.attempts + 1 if gap.looks == 0 and reason.family is gap.reason.family else 1
+        return replace(gap, reason=reason, attempts=attempts, looks=0, last_seen_ns=now_ns)
     return replace(
         gap,
         reason=reason,
@@ -180,7 +187,7 @@ def _event(gap: Gap, verdict: Verdict, *, now_ns: int) -> GapEvent:
             gave_up = gap.attempts >= ATTEMPTS_BEFORE_DEAD and gap.state is not GapState.ABSENT
             return GapEvent.GAVE_UP if gave_up else GapEvent.FAILED
         case Found():
-            return GapEvent.FOUND if gap.looks >= LOOKS_AT_A_NEW_ID else GapEvent.FAILED
+            return GapEvent.FOUND if gap.attempts >= LOOKS_AT_A_NEW_ID else GapEvent.FAILED
         case NotYet() | Pressure() | Trouble() | Deferred():
             return GapEvent.FAILED
 

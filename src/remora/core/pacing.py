@@ -4,6 +4,9 @@ Each is a generic cell rate algorithm in integer nanoseconds. The ceiling's inte
 whatever the pace does: any window of length T holds at most `bunch + T / F` departures, F being the ceiling interval.
 Up to 100 requests per second the bunch is 1, which is strict spacing; above, it is 10 ms worth of departures, because
 no event loop wakes more precisely than that at such rates.
+
+A request gets its turn a little before it may leave, so that it stands ready when its slot comes: the time it takes from
+the turn to the wire costs no rate. Only the departure is exact.
 """
 
 from dataclasses import dataclass, replace
@@ -13,7 +16,8 @@ from typing import Final
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 BUNCH_NS: Final = 10 * MILLISECOND_NS
-_LONG_AGO_NS: Final = -(1 << 62)
+# From a turn to a ready connection takes well under a millisecond, and a coarse timer is about one late.
+TURN_LEAD_NS: Final = 3 * MILLISECOND_NS
 
 
 def bunch_for(interval_ns: int) -> int:
@@ -35,7 +39,7 @@ class Pacer:
     interval_ns: int
     ceiling_next_ns: int
     pace_next_ns: int
-    last_departure_ns: int = _LONG_AGO_NS
+    last_departure_ns: int
 
     def earliest_ns(self) -> int:
         """The first moment at which the next request may leave."""
@@ -44,48 +48,77 @@ class Pacer:
             self.pace_next_ns - _tolerance_ns(self.interval_ns),
         )
 
+    def turn_ns(self) -> int:
+        """The first moment at which the next request may get its turn, to stand ready when it may leave."""
+        return max(
+            self.ceiling_next_ns - _turn_lead_ns(self.ceiling_interval_ns),
+            self.pace_next_ns - _turn_lead_ns(self.interval_ns),
+        )
+
     def at_interval(self, interval_ns: int) -> "Pacer":
-        """The same pacer at another pace; what is left of the current wait stretches or shrinks with it."""
+        """The same pacer at another pace; what is left of the current wait stretches or shrinks with it.
+
+        A bunch that left at a fast pace is not paid back one by one at a slow one: the next departure is at most one
+        new interval after the last.
+        """
         interval_ns = max(interval_ns, self.ceiling_interval_ns)
         if interval_ns == self.interval_ns:
             return self
         lead_ns = self.pace_next_ns - self.last_departure_ns
-        if self.last_departure_ns == _LONG_AGO_NS:
-            return replace(self, interval_ns=interval_ns)
-        scaled_ns = -(-lead_ns * interval_ns // self.interval_ns)
+        scaled_ns = min(-(-lead_ns * interval_ns // self.interval_ns), bunch_for(interval_ns) * interval_ns)
         return replace(self, interval_ns=interval_ns, pace_next_ns=self.last_departure_ns + scaled_ns)
 
     def no_earlier_than(self, other: "Pacer") -> "Pacer":
         """The later of two pacers of the same source in every respect."""
-        return replace(
-            self,
-            ceiling_next_ns=max(self.ceiling_next_ns, other.ceiling_next_ns),
-            pace_next_ns=max(self.pace_next_ns, other.pace_next_ns),
-            last_departure_ns=max(self.last_departure_ns, other.last_departure_ns),
+        return Pacer(
+            self.ceiling_interval_ns,
+            self.interval_ns,
+            max(self.ceiling_next_ns, other.ceiling_next_ns),
+            max(self.pace_next_ns, other.pace_next_ns),
+            max(self.last_departure_ns, other.last_departure_ns),
         )
 
     def departed(self, *, now_ns: int) -> "Pacer":
         """The pacer after a request left at `now_ns`. Leaving early is our own mistake."""
         assert now_ns >= self.earliest_ns(), f"left {self.earliest_ns() - now_ns} ns too early"
-        return replace(
-            self,
-            ceiling_next_ns=max(self.ceiling_next_ns, now_ns) + self.ceiling_interval_ns,
-            pace_next_ns=max(self.pace_next_ns, now_ns) + self.interval_ns,
-            last_departure_ns=now_ns,
+        return self._after(now_ns)
+
+    def took_turn(self, *, now_ns: int) -> "Pacer":
+        """The pacer after a request got its turn at `now_ns`, to leave when it may."""
+        assert now_ns >= self.turn_ns(), f"a turn {self.turn_ns() - now_ns} ns too early"
+        return self._after(now_ns)
+
+    def _after(self, now_ns: int) -> "Pacer":
+        return Pacer(
+            self.ceiling_interval_ns,
+            self.interval_ns,
+            max(self.ceiling_next_ns, now_ns) + self.ceiling_interval_ns,
+            max(self.pace_next_ns, now_ns) + self.interval_ns,
+            now_ns,
         )
 
 
 def new_pacer(*, ceiling_interval_ns: int, interval_ns: int, now_ns: int) -> Pacer:
-    """A pacer that starts as if a whole bunch had just left: a restart never adds a departure to a window."""
+    """A pacer that starts as if a whole bunch had just left, at the ceiling and at the pace: a restart adds nothing.
+
+    So a process that is restarted over and over is no faster than one that runs on.
+    """
     assert ceiling_interval_ns > 0, f"a ceiling interval of {ceiling_interval_ns} ns"
     interval_ns = max(interval_ns, ceiling_interval_ns)
     return Pacer(
         ceiling_interval_ns=ceiling_interval_ns,
         interval_ns=interval_ns,
         ceiling_next_ns=now_ns + ceiling_interval_ns * bunch_for(ceiling_interval_ns),
-        pace_next_ns=now_ns + ceiling_interval_ns * bunch_for(ceiling_interval_ns),
+        pace_next_ns=now_ns + interval_ns * bunch_for(interval_ns),
+        last_departure_ns=now_ns,
     )
 
 
 def _tolerance_ns(interval_ns: int) -> int:
     return (bunch_for(interval_ns) - 1) * interval_ns
+
+
+def _turn_lead_ns(interval_ns: int) -> int:
+    """Half a bunch where there are bunches: the other half is for what happens between the turn and the departure."""
+    tolerance_ns = _tolerance_ns(interval_ns)
+    return tolerance_ns // 2 if tolerance_ns else min(TURN_LEAD_NS, interval_ns // 2)

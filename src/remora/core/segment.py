@@ -94,7 +94,8 @@ def split(ranges: Iterable[IdRange], *, size: int = SEGMENT_IDS) -> Iterator[IdR
 class Walk:
     """The walk over one segment: which id is next, and up to where everything is done.
 
-    Outcomes arrive in any order; the cursor moves only over an unbroken run of them.
+    Outcomes arrive in any order; the cursor moves only over an unbroken run of them. The batch is counted from the
+    cursor that was stored, not from the one in memory: what a kill repeats is bounded however slow the store is.
     """
 
     def __init__(self, left: IdRange) -> None:
@@ -102,10 +103,11 @@ class Walk:
         self._next = left.start
         self._done: set[int] = set()
         self.cursor = left.start - 1
+        self.stored_cursor = self.cursor
 
     def take(self) -> int | None:
-        """The next id to fetch, or None while the batch beyond the cursor is full or nothing is left."""
-        if self._next > self._ids.end or self._next - self.cursor > BATCH_MAX:
+        """The next id to fetch, or None while the batch beyond the stored cursor is full or nothing is left."""
+        if self._next > self._ids.end or self._next - self.stored_cursor > BATCH_MAX:
             return None
         self._next += 1
         return self._next - 1
@@ -117,6 +119,11 @@ class Walk:
         while self.cursor + 1 in self._done:
             self.cursor += 1
             self._done.remove(self.cursor)
+
+    def stored(self, cursor: int) -> None:
+        """This cursor is durable."""
+        assert self.stored_cursor <= cursor <= self.cursor, f"stored cursor {cursor} is not one we had"
+        self.stored_cursor = cursor
 
     @property
     def all_taken(self) -> bool:

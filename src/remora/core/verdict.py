@@ -1,11 +1,12 @@
 """What does a reply mean? The only place that reads a status code."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
-from math import isnan
+from math import ceil
 from typing import Final
 
 from remora.core.item import Decoded, Nothing, Readable, Thing, Unreadable, WrongShape
@@ -16,6 +17,8 @@ from remora.core.units import DAY_NS, SECOND_NS
 NEAR_NEWEST_IDS: Final = 50
 # A provider that asks for more than this is broken rather than busy; the wait stays bounded and visible.
 RETRY_AFTER_MAX_NS: Final = 30 * DAY_NS
+# Python reads more as a number than any provider means by one: "inf", "nan", "1_000".
+_SECONDS: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
 
 
 class Fault(StrEnum):
@@ -163,7 +166,9 @@ def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int) -> Ver
     match reply.status:
         case 429:
             return Pressure(GapReason.RATE_LIMITED, retry_after_ns)
-        case 503 if retry_after_ns is not None:
+        case 403 if retry_after_ns is not None:  # some providers say "too many" this way; the header tells
+            return Pressure(GapReason.RATE_LIMITED, retry_after_ns)
+        case status if status >= 500 and retry_after_ns is not None:
             return Pressure(GapReason.UPSTREAM_PRESSURE, retry_after_ns)
         case 404:
             return _absence(GapReason.NOT_FOUND, behind_newest)
@@ -196,13 +201,10 @@ def parse_retry_after(headers: Mapping[str, str], *, now_wall_ns: int) -> int | 
 
 
 def _seconds_ns(text: str) -> int | None:
-    try:
-        seconds = float(text)
-    except ValueError:
+    if not _SECONDS.fullmatch(text):
         return None
-    if isnan(seconds):
-        return None
-    return int(min(max(seconds, 0.0), RETRY_AFTER_MAX_NS / SECOND_NS) * SECOND_NS)
+    # Rounded up: a wait is never a nanosecond shorter than it was asked for.
+    return ceil(min(max(float(text), 0.0), RETRY_AFTER_MAX_NS / SECOND_NS) * SECOND_NS)
 
 
 def _until_date_ns(text: str, provider_date: str | None, now_wall_ns: int) -> int | None:

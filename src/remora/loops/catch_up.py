@@ -6,7 +6,6 @@ The same walker serves every kind of segment: history, blind windows, rescans an
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -15,6 +14,7 @@ from remora.collect import Collector
 from remora.contracts import Clock, Outcome, Store
 from remora.core.coverage import IdRange, newest_first
 from remora.core.discovery import Discovery
+from remora.core.errors import StoreError
 from remora.core.segment import BATCH_MAX, LEASE_NS, Segment, SegmentKind, Walk, split
 from remora.core.units import SECOND_NS
 
@@ -93,9 +93,7 @@ class SegmentWorker:
         if segment is None:
             return None
         outcomes: Counter[Outcome] = Counter()
-        if segment.left is None:
-            await self._advance(segment, segment.ids.end)
-            return outcomes
+        assert segment.left is not None, "the store gave out a segment that is finished"
         walk = _DurableWalk(segment, self._advance)
         try:
             await self._walk(segment, walk, outcomes)
@@ -136,10 +134,15 @@ class SegmentWorker:
 
     async def _let_go(self, segment: Segment, walk: "_DurableWalk") -> None:
         """Stopped on request: keep what is done and give the rest back at once instead of letting the lease run out."""
-        with suppress(LeaseLost):
+        try:
             await walk.store_cursor()
             if not walk.finished:
                 await self._store.release(self._source, segment)
+        except LeaseLost:
+            return
+        except StoreError as error:
+            # The lease runs out by itself; the stop goes on.
+            log.warning("segment_not_released", source=self._source, why=error.message)
 
 
 class _DurableWalk:
@@ -150,14 +153,13 @@ class _DurableWalk:
         self._segment = segment
         self._advance = advance
         self._walk = Walk(segment.left)
-        self._stored = segment.cursor
         self._storing = asyncio.Lock()
         self._moved = asyncio.Event()
 
     @property
     def finished(self) -> bool:
         """Whether the end of the segment is stored."""
-        return self._stored == self._segment.ids.end
+        return self._walk.stored_cursor == self._segment.ids.end
 
     async def take(self) -> int | None:
         """The next id; waits while a whole batch is under way, None at the end of the segment."""
@@ -169,14 +171,20 @@ class _DurableWalk:
     async def complete(self, item_id: int) -> None:
         """This id's outcome is durable; now and then, so is the cursor."""
         self._walk.complete(item_id)
-        self._moved.set()
-        if self._walk.cursor - self._stored >= ADVANCE_EVERY_IDS and not self._storing.locked():
+        if self._half_a_batch_unstored() and not self._storing.locked():
             await self.store_cursor()
 
     async def store_cursor(self) -> None:
         """Store the cursor and extend the lease; at the end of the segment that finishes it."""
         async with self._storing:
-            cursor = self._walk.cursor
-            if not self.finished:
+            while not self.finished:
+                cursor = self._walk.cursor
                 await self._advance(self._segment, cursor)
-                self._stored = cursor
+                self._walk.stored(cursor)
+                self._moved.set()
+                # What was completed meanwhile found the pen taken, so whoever holds it looks again.
+                if not self._half_a_batch_unstored():
+                    return
+
+    def _half_a_batch_unstored(self) -> bool:
+        return self._walk.cursor - self._walk.stored_cursor >= ADVANCE_EVERY_IDS

@@ -5,13 +5,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+import structlog
+
 from remora.collect import Collector
 from remora.contracts import Clock, Outcome, Store
 from remora.core.discovery import Discovery, FromGap, Kind
+from remora.core.errors import StoreError
 from remora.core.gap import Gap
 from remora.core.priority import Lane
 from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
+
+log = structlog.get_logger()
 
 GAPS_AT_ONCE: Final = 100
 GAP_LEASE_NS: Final = 5 * MINUTE_NS
@@ -47,17 +52,27 @@ class Recover:
             now_ns=self._clock.wall_ns(),
             without=without,
         )
+        served_until_ns = self._clock.monotonic_ns() + GAP_LEASE_NS
         outcomes: Counter[Outcome] = Counter()
         places = asyncio.Semaphore(self._width)
         try:
             async with asyncio.TaskGroup() as group:
                 for gap in gaps:
                     await places.acquire()
+                    if self._clock.monotonic_ns() >= served_until_ns:
+                        break  # a slow source: what is left is anybody's again, and first in line
                     group.create_task(self._serve(gap, outcomes)).add_done_callback(lambda _: places.release())
         except asyncio.CancelledError:
-            await self._store.release_gaps(self._source, owner=self._owner)
+            await self._let_go()
             raise
         return outcomes
+
+    async def _let_go(self) -> None:
+        try:
+            await self._store.release_gaps(self._source, owner=self._owner)
+        except StoreError as error:
+            # The leases run out by themselves; the stop goes on.
+            log.warning("gaps_not_released", source=self._source, why=error.message)
 
     async def _serve(self, gap: Gap, outcomes: Counter[Outcome]) -> None:
         key: str | None = gap.key

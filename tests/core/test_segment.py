@@ -1,0 +1,129 @@
+"""Does a walk repeat at most one batch, skip nothing and cut ranges the same way every time?"""
+
+from itertools import pairwise, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remora.core.coverage import IdRange
+from remora.core.priority import Lane
+from remora.core.segment import (
+    BATCH_MAX,
+    TRANSITIONS,
+    Segment,
+    SegmentEvent,
+    SegmentKind,
+    SegmentState,
+    Walk,
+    split,
+)
+
+ranges = st.builds(
+    lambda start, length: IdRange(start, start + length), st.integers(0, 50_000_000), st.integers(0, 5_000)
+)
+
+
+@pytest.mark.parametrize("state, event", list(product(SegmentState, SegmentEvent)))
+def test_a_claimed_segment_can_do_everything_a_pending_one_only_be_claimed_and_a_done_one_nothing(
+    state: SegmentState, event: SegmentEvent
+) -> None:
+    possible = (state, event) in TRANSITIONS
+    match state:
+        case SegmentState.PENDING:
+            assert possible == (event is SegmentEvent.CLAIM)
+        case SegmentState.CLAIMED:
+            assert possible == (event is not SegmentEvent.CLAIM)
+        case SegmentState.DONE:
+            assert not possible
+
+
+@pytest.mark.parametrize(
+    "kind, lane",
+    [
+        (SegmentKind.CATCH_UP, Lane.CATCH_UP),
+        (SegmentKind.REPLAY, Lane.CATCH_UP),
+        (SegmentKind.BLIND_WINDOW, Lane.UPDATE),
+        (SegmentKind.RESCAN, Lane.RESCAN),
+    ],
+)
+def test_every_kind_travels_in_its_lane(kind: SegmentKind, lane: Lane) -> None:
+    assert kind.lane is lane
+
+
+@given(st.lists(ranges, max_size=5), st.integers(1, 2_000))
+def test_pieces_hold_every_id_once_in_order_and_none_is_too_long(wanted: list[IdRange], size: int) -> None:
+    pieces = list(split(wanted, size=size))
+    assert sum(len(piece) for piece in pieces) == sum(len(piece) for piece in wanted)
+    assert all(len(piece) <= size for piece in pieces)
+    for piece in wanted:
+        mine = list(split((piece,), size=size))
+        assert mine[0].start == piece.start
+        assert mine[-1].end == piece.end
+        assert all(right.start == left.end + 1 for left, right in pairwise(mine))
+        assert all(right.start % size == 0 for _, right in pairwise(mine))
+
+
+@given(ranges, st.integers(1, 50), st.integers(1, 500))
+def test_a_plan_that_grew_repeats_the_pieces_of_the_smaller_plan(wanted: IdRange, extra: int, size: int) -> None:
+    small = list(split((wanted,), size=size))
+    large = list(split((IdRange(wanted.start, wanted.end + extra),), size=size))
+    assert large[: len(small) - 1] == small[:-1]
+
+
+@given(st.integers(0, 1_000), st.integers(1, 400), st.randoms(use_true_random=False), st.integers(1, 60))
+def test_a_walk_takes_every_id_once_and_never_more_than_a_batch_beyond_what_is_stored(
+    start: int, length: int, chance: object, store_every: int
+) -> None:
+    walk = Walk(IdRange(start, start + length - 1))
+    taken: list[int] = []
+    under_way: list[int] = []
+    stored = start - 1
+    while walk.stored_cursor < start + length - 1:
+        item_id = walk.take()
+        if item_id is not None:
+            taken.append(item_id)
+            under_way.append(item_id)
+            assert item_id - stored <= BATCH_MAX
+        if under_way and (item_id is None or chance.random() < 0.5):  # type: ignore[attr-defined]
+            walk.complete(under_way.pop(chance.randrange(len(under_way))))  # type: ignore[attr-defined]
+        assert all(later > walk.cursor for later in under_way)
+        if walk.cursor - stored >= store_every or (item_id is None and not under_way):
+            stored = walk.cursor
+            walk.stored(stored)
+    assert taken == list(range(start, start + length))
+    assert walk.all_taken
+    assert walk.cursor == start + length - 1
+
+
+def test_a_store_that_is_slow_holds_the_walk_instead_of_letting_it_run_ahead() -> None:
+    walk = Walk(IdRange(0, 999))
+    for item_id in range(BATCH_MAX):
+        assert walk.take() == item_id
+        walk.complete(item_id)
+    assert walk.cursor == BATCH_MAX - 1
+    assert walk.take() is None
+    walk.stored(49)
+    assert walk.take() == BATCH_MAX
+
+
+def test_an_id_is_completed_once_and_only_after_it_was_taken() -> None:
+    walk = Walk(IdRange(5, 9))
+    with pytest.raises(AssertionError, match="was not taken"):
+        walk.complete(5)
+    assert walk.take() == 5
+    walk.complete(5)
+    with pytest.raises(AssertionError, match="done already"):
+        walk.complete(5)
+
+
+def test_a_cursor_that_was_never_reached_cannot_be_stored() -> None:
+    walk = Walk(IdRange(5, 9))
+    with pytest.raises(AssertionError, match="not one we had"):
+        walk.stored(6)
+
+
+def test_what_is_left_begins_after_the_cursor_and_ends_with_the_segment() -> None:
+    segment = Segment(1, SegmentKind.CATCH_UP, IdRange(10, 19), 14, fence=1, owner="a")
+    assert segment.left == IdRange(15, 19)
+    assert Segment(1, SegmentKind.CATCH_UP, IdRange(10, 19), 19, fence=1, owner="a").left is None
