@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from remora.contracts import StreamBroken
-from remora.sources.http import STREAM_HOPS_MAX, HttpSettings, HttpTransport
+from remora.sources.http import STREAM_HOPS_MAX, HttpSettings, HttpTransport, _belongs_to
 from tests.counting_server import Behaviour, CountingServer, Wire, WireRequest, hang
 from tests.sources.permits import Gate, LoopClock
 
@@ -119,6 +119,22 @@ async def test_a_move_anywhere_else_is_refused_before_a_connection_is_made(locat
         async with CountingServer(moved_to(location.replace("{foreign}", foreign.url()))) as server:
             assert await reason(server, "example.com", "host") in {"foreign_host", "bad_redirect"}
         assert foreign.connections == 0
+
+
+@pytest.mark.parametrize(
+    "name, host, belongs",
+    [
+        ("provider.example", "provider.example", True),
+        ("s1.provider.example", "provider.example", True),
+        ("evilprovider.example", "provider.example", False),
+        ("provider.example.evil.example", "provider.example", False),
+        ("evil.example", "example", False),
+        ("127.0.0.2", "0.0.2", False),
+        ("", "provider.example", False),
+    ],
+)
+def test_only_a_name_or_one_below_it_belongs_to_a_provider(name: str, host: str, belongs: bool) -> None:
+    assert _belongs_to(name, host) is belongs
 
 
 async def test_only_a_temporary_move_is_followed() -> None:

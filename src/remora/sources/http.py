@@ -306,5 +306,9 @@ def _same_provider(origin: URL, target: URL, hosts: tuple[str, ...]) -> bool:
     if target.scheme not in {"https", origin.scheme} or target.user is not None:
         return False
     name = (target.host or "").lower()
-    allowed = (host.lower().lstrip(".") for host in hosts)
-    return name == (origin.host or "").lower() or any(name == host or name.endswith(f".{host}") for host in allowed)
+    return name == (origin.host or "").lower() or any(_belongs_to(name, host.lower().lstrip(".")) for host in hosts)
+
+
+def _belongs_to(name: str, host: str) -> bool:
+    """Whether a name is this host or lies below it. Numbers have nothing below them, nor has a whole top-level domain."""
+    return name == host or ("." in host and not host.rpartition(".")[2].isdigit() and name.endswith(f".{host}"))
