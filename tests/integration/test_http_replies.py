@@ -182,3 +182,13 @@ async def test_neither_address_nor_token_appears_in_what_is_returned_or_logged(
             reply = await transport.get(url, gate.permit(), headers={"Authorization": "canary-token"})
             assert "canary" not in repr(reply)
     assert "canary" not in caplog.text
+
+
+async def test_what_was_left_unread_is_never_taken_for_the_next_answer() -> None:
+    for unfinished in (answering(b"x" * (CAP + 1)), pour, drip, hang):
+        async with exchange(unfinished) as (server, transport, gate):
+            assert isinstance(await transport.get(server.url(), gate.permit()), NoReply)
+            server.behaviour = answering(b"next")
+            reply = await transport.get(server.url(), gate.permit())
+            assert isinstance(reply, Reply)
+            assert reply.body == b"next"
