@@ -1,0 +1,167 @@
+"""How do we get a connection, and what happens when it breaks? A small bounded pool that forgets what is dead."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+
+from remora.core.errors import ConfigurationError, StoreError, StoreUnavailable
+from remora.stores.postgres.faults import Conflict, ConnectionLost, explained
+from remora.stores.postgres.statements import SQL
+
+POOL_SIZE: Final = 6
+LOSSES_AT_MOST: Final = 1
+CONFLICTS_AT_MOST: Final = 8
+CONNECT_TIMEOUT_S: Final = 10
+ACQUIRE_TIMEOUT_S: Final = 15.0
+STATEMENT_TIMEOUT_MS: Final = 30_000
+LOCK_TIMEOUT_MS: Final = 10_000
+# A frozen process must not keep its row locks: the server ends its session after this time.
+IDLE_IN_TRANSACTION_MS: Final = 30_000
+
+Row = tuple[Any, ...]
+Connection = psycopg.AsyncConnection[Row]
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def explaining(connection: Connection | None = None) -> AsyncIterator[None]:
+    """Turn the driver's errors into ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        connected = connection is not None and not connection.broken and not connection.closed
+        raise explained(error, connected=connected) from None
+
+
+def check_address(url: str) -> None:
+    """Refuse an address that cannot be read, without repeating it: it may hold a password."""
+    try:
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise ConfigurationError(
+            "the store's URL cannot be read", hint="write postgresql://user@host:5432/database"
+        ) from None
+
+
+async def connect(url: str, *, settings: Mapping[str, str] | None = None) -> Connection:
+    """A connection in autocommit mode with our limits set."""
+    async with explaining():
+        connection = await psycopg.AsyncConnection.connect(
+            url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S, application_name="remora"
+        )
+    limits = {
+        "statement_timeout": str(STATEMENT_TIMEOUT_MS),
+        "lock_timeout": str(LOCK_TIMEOUT_MS),
+        "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS),
+        **(settings or {}),
+    }
+    try:
+        async with explaining(connection):
+            await connection.execute(SQL["set_session"], {"names": list(limits), "values": list(limits.values())})
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+class Pool:
+    """At most `size` connections. Whoever finds all of them busy waits, but not for ever."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        size: int = POOL_SIZE,
+        isolation: psycopg.IsolationLevel | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        check_address(url)
+        self._url = url
+        self._size = size
+        self._isolation = isolation
+        self._settings = settings
+        self._free = asyncio.Semaphore(size)
+        self._idle: list[Connection] = []
+        self._closed = False
+
+    async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do the work on a connection, and again after a conflict or, once, a lost connection.
+
+        Every piece of work may be repeated: when a connection breaks, nobody knows what the server still did.
+        """
+        conflicts = losses = 0
+        while True:
+            try:
+                async with self.connection() as connection:
+                    return await work(connection)
+            except ConnectionLost:
+                losses += 1
+                await self._forget_idle()
+                if losses > LOSSES_AT_MOST:
+                    raise
+            except Conflict:
+                conflicts += 1
+                if conflicts > CONFLICTS_AT_MOST:
+                    raise
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        self._closed = True
+        await self._forget_idle()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for one transaction or one reading."""
+        await self._acquire()
+        try:
+            connection = self._idle.pop() if self._idle else await self._open()
+            try:
+                async with explaining(connection):
+                    yield connection
+            except BaseException as error:
+                # A read-only server stays read-only for this session: a new one may find the new primary.
+                if not _is_clean(connection) or isinstance(error, StoreUnavailable):
+                    await connection.close()
+                raise
+            finally:
+                await self._take_back(connection)
+        finally:
+            self._free.release()
+
+    async def _acquire(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed", hint="open it first")
+        try:
+            async with asyncio.timeout(ACQUIRE_TIMEOUT_S):
+                await self._free.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"all {self._size} connections to PostgreSQL are busy for {ACQUIRE_TIMEOUT_S:.0f} s",
+                hint="look for slow statements on the database's host; Remora tries again by itself",
+            ) from None
+
+    async def _open(self) -> Connection:
+        connection = await connect(self._url, settings=self._settings)
+        if self._isolation is not None:
+            await connection.set_isolation_level(self._isolation)
+        return connection
+
+    async def _take_back(self, connection: Connection) -> None:
+        if _is_clean(connection) and not self._closed:
+            self._idle.append(connection)
+        else:
+            await connection.close()
+
+    async def _forget_idle(self) -> None:
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await connection.close()
+
+
+def _is_clean(connection: Connection) -> bool:
+    return not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE

@@ -1,0 +1,93 @@
+"""What does an error of PostgreSQL mean for us, and what can the operator do about it?
+
+Messages name the kind of error and its code, never the server's own text: that may quote an item's content.
+"""
+
+from typing import Final
+
+import psycopg
+
+from remora.core.errors import StoreError, StoreForeign, StoreUnavailable
+
+
+class ConnectionLost(StoreUnavailable):
+    """The connection broke under a statement; whether the statement took effect is not known."""
+
+
+class Conflict(StoreUnavailable):
+    """Two transactions met on the same rows; the same work succeeds when it is done again."""
+
+
+class BadRow(StoreError):
+    """The server refuses a value; the rows beside it are not at fault."""
+
+
+CONFLICTS: Final = frozenset({"40001", "40P01", "23505"})
+# Data the server cannot take: class 22 (wrong data), class 54 (too large) and broken checks.
+BAD_ROW_PREFIXES: Final = ("22", "54", "23514", "23502")
+CONNECTION_PREFIXES: Final = ("08", "57P")
+
+# What the operator can do, by SQLSTATE. All of these may pass by themselves.
+PASSING: Final[dict[str, tuple[str, str]]] = {
+    "25006": (
+        "PostgreSQL accepts no writes here: this server is read-only",
+        "point the store's URL at the primary, or list all hosts in it with target_session_attrs=read-write",
+    ),
+    "53100": (
+        "PostgreSQL's disk is full",
+        "free or add disk space on the database's host; Remora goes on by itself",
+    ),
+    "53200": ("PostgreSQL is out of memory", "lower work_mem or give the server more memory"),
+    "53300": (
+        "PostgreSQL has no free connection",
+        "raise max_connections, or run fewer processes: each needs about 8 connections",
+    ),
+    "55P03": (
+        "a lock was not free in time",
+        "look in pg_stat_activity for a session that holds a transaction open on Remora's tables",
+    ),
+    "57014": (
+        "a statement ran into its time limit",
+        "look for load or long locks on the database's host; Remora tries again by itself",
+    ),
+    "25P03": ("a transaction was idle for too long and was ended", "this process or host stalls; look at its load"),
+    "25P04": ("a transaction ran for too long and was ended", "look for load on the database's host"),
+}
+
+# These stay until somebody acts.
+LASTING: Final[dict[str, tuple[str, str]]] = {
+    "42501": (
+        "the database role lacks a right that Remora needs",
+        "grant it, or run `remora store migrate` as the owner; docs/scaling.md lists the rights",
+    ),
+    "28P01": ("PostgreSQL refused the password", "check the user and password in the store's URL"),
+    "28000": ("PostgreSQL refused the user", "check the user in the store's URL and the server's pg_hba.conf"),
+    "3D000": ("the database does not exist", "create it with `createdb`, or correct the store's URL"),
+}
+
+# The schema is not there or not whole.
+FOREIGN: Final = frozenset({"42P01", "42703", "3F000"})
+
+
+def explained(error: psycopg.Error, *, connected: bool) -> StoreError:
+    """Our error for the server's. `connected` says whether the connection survived it."""
+    code = error.sqlstate
+    what = f"{type(error).__name__}, {code or 'no code'}"
+    if code in PASSING:
+        message, hint = PASSING[code]
+        return StoreUnavailable(f"{message} ({what})", hint=hint)
+    if code in LASTING:
+        message, hint = LASTING[code]
+        return StoreError(f"{message} ({what})", hint=hint)
+    if code in CONFLICTS:
+        return Conflict(f"two transactions met on the same rows ({what})", hint="trying again is enough")
+    if code in FOREIGN:
+        return StoreForeign(f"a table of Remora is missing ({what})", hint="run `remora store migrate`")
+    if code is not None and code.startswith(BAD_ROW_PREFIXES):
+        return BadRow(f"PostgreSQL refuses a value ({what})", hint="this is a mistake in Remora; please report it")
+    if not connected or code is None or code.startswith(CONNECTION_PREFIXES):
+        return ConnectionLost(
+            f"the connection to PostgreSQL is lost ({what})",
+            hint="check that the server runs and can be reached; Remora reconnects by itself",
+        )
+    return StoreError(f"PostgreSQL refused a statement ({what})", hint="look into the server's log for the reason")

@@ -1,0 +1,114 @@
+"""How does the PostgreSQL store keep what is owed and what waits?"""
+
+from collections.abc import Sequence
+
+from remora.contracts import GapCount, InboxEntry
+from remora.core.discovery import Kind
+from remora.core.gap import NOT_BEFORE_MAX_NS, Gap, GapState
+from remora.core.reasons import GapReason
+from remora.core.units import MILLISECOND_NS
+from remora.stores.postgres.connections import Connection
+from remora.stores.postgres.session import PostgresPart, lock
+from remora.stores.postgres.statements import SQL
+from remora.stores.postgres.values import dump_key, gap_from_row, load_key, milliseconds
+
+
+class PostgresGaps(PostgresPart):
+    """Gaps and inbox."""
+
+    async def lease_gaps(
+        self, source: str, *, owner: str, limit: int, lease_ns: int, now_ns: int, without: Sequence[GapReason] = ()
+    ) -> Sequence[Gap]:
+        """Due gaps, longest not served first."""
+        values = {
+            "source": source,
+            "owner": owner,
+            "limit": limit,
+            "lease": milliseconds(lease_ns),
+            "now": self._judging(now_ns),
+            "due": milliseconds(now_ns),
+            "not_before_max": milliseconds(NOT_BEFORE_MAX_NS),
+            "without": [reason.value for reason in without],
+        }
+
+        async def work(connection: Connection) -> Sequence[Gap]:
+            await connection.execute(SQL["reap_gaps"], values)
+            found = await (await connection.execute(SQL["lease_gaps"], values)).fetchall()
+            return tuple(gap_from_row(row) for row in found)
+
+        return await self._connections().run(work)
+
+    async def release_gaps(self, source: str, *, owner: str) -> int:
+        """Give back what this owner still holds."""
+        return await self._change("release_gaps", {"source": source, "owner": owner})
+
+    async def gaps(
+        self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
+    ) -> Sequence[Gap]:
+        """What is owed, oldest first; settled gaps only when asked for by state."""
+        name = "list_settled_gaps" if state is GapState.SETTLED else "list_gaps"
+        values = {
+            "source": source,
+            "state": None if state is None else state.value,
+            "reason": None if reason is None else reason.value,
+            "limit": limit,
+        }
+        return tuple(gap_from_row(row) for row in await self._rows(name, values))
+
+    async def gap_counts(self, source: str) -> Sequence[GapCount]:
+        """All gaps that are not settled, counted."""
+        return tuple(
+            GapCount(
+                kind=Kind(kind),
+                state=GapState(state),
+                reason=GapReason(reason),
+                count=count,
+                oldest_ns=oldest_at * MILLISECOND_NS,
+                next_ns=next_at * MILLISECOND_NS,
+            )
+            for kind, state, reason, count, oldest_at, next_at in await self._rows("gap_counts", {"source": source})
+        )
+
+    async def replay_gaps(
+        self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int
+    ) -> int:
+        """Dead and absent ones are owed again, owed ones are due now."""
+        values = {
+            "source": source,
+            "reason": None if reason is None else reason.value,
+            "key": None if key is None else dump_key(key),
+            "due": milliseconds(now_ns),
+        }
+        return await self._change("replay_gaps", values)
+
+    async def announce(self, source: str, keys: Sequence[tuple[Kind, str]], *, now_ns: int) -> int:
+        """Add keys; one that waits already gets a new ticket, and with it a new place."""
+        # Of a key that is named twice the last place counts.
+        named = list(reversed(dict.fromkeys(reversed(keys))))
+        values = {
+            "source": source,
+            "kinds": [kind.value for kind, _ in named],
+            "keys": [dump_key(key) for _, key in named],
+            "announced": milliseconds(now_ns),
+        }
+
+        async def work(connection: Connection) -> int:
+            async with connection.transaction():
+                # Tickets become visible in their order: a reader that goes on from the last one misses none.
+                await lock(connection, f"inbox:{source}")
+                await connection.execute(SQL["announce"], values)
+                row = await (await connection.execute(SQL["inbox_depth"], values)).fetchone()
+                assert row is not None, "a count has a row"
+                depth: int = row[0]
+                return depth
+
+        return await self._connections().run(work)
+
+    async def waiting(self, source: str, *, limit: int, after_ticket: int = 0) -> Sequence[InboxEntry]:
+        """The oldest tickets beyond `after_ticket`."""
+        rows = await self._rows("waiting", {"source": source, "after": after_ticket, "limit": limit})
+        return tuple(InboxEntry(Kind(kind), load_key(key), ticket) for kind, key, ticket in rows)
+
+    async def inbox_depth(self, source: str) -> int:
+        """How many keys wait."""
+        return await self._number("inbox_depth", {"source": source})

@@ -1,0 +1,130 @@
+"""How does the PostgreSQL store keep the ledger of listed sources?"""
+
+from collections.abc import AsyncIterator, Sequence
+
+from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
+from remora.core import marks
+from remora.core.discovery import fingerprint as fingerprint_of
+from remora.core.item import Entry
+from remora.stores.postgres.connections import Connection
+from remora.stores.postgres.mirror import PAGE_ROWS
+from remora.stores.postgres.session import PostgresPart, lock
+from remora.stores.postgres.statements import SQL
+from remora.stores.postgres.values import (
+    document_from_row,
+    dump_json,
+    dump_key,
+    dump_mark,
+    load_key,
+    load_mark,
+    milliseconds,
+    run_from_row,
+)
+from remora.stores.shared import finished_walk, newest_of_each
+
+
+class PostgresLists(PostgresPart):
+    """The ledger of listed sources."""
+
+    async def record_page(self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int) -> int:
+        """New and newer entries are owed, and the walk moves, in one transaction."""
+        page = newest_of_each(entries)
+        now = milliseconds(now_ns)
+
+        async def work(connection: Connection) -> int:
+            async with connection.transaction():
+                await lock(connection, f"walk:{source}")
+                asked = {"source": source, "keys": [dump_key(entry.key) for entry in page]}
+                found = await (await connection.execute(SQL["listed"], asked)).fetchall()
+                known = {load_key(key): load_mark(mark) for key, mark in found}
+                owed = [
+                    entry
+                    for entry in page
+                    if entry.key not in known or marks.is_newer(entry.updated_at, known[entry.key])
+                ]
+                owed.sort(key=lambda entry: entry.key)
+                await connection.execute(SQL["list_entries"], _entry_values(source, owed, now))
+                await connection.execute(SQL["move_walk"], _walk_values(source, state, now))
+                return len(owed)
+
+        return await self._connections().run(work)
+
+    async def walk_state(self, source: str) -> WalkState:
+        """Where the walk stands."""
+        row = await self._row("walk_state", {"source": source})
+        return WalkState(*map(load_mark, row)) if row else WalkState()
+
+    async def finish_walk(self, source: str, state: WalkState, *, now_ns: int) -> None:
+        """Only the watermark is left."""
+        await self._change("move_walk", _walk_values(source, finished_walk(state), milliseconds(now_ns)))
+
+    async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
+        """Entries whose detail is owed and that have no gap of their own, newest mark first."""
+        rows = await self._rows("owed_details", {"source": source, "limit": limit})
+        return tuple(OwedDetail(load_key(key), load_mark(mark)) for key, mark in rows)
+
+    async def count_owed_details(self, source: str) -> int:
+        """How many."""
+        return await self._number("count_owed_details", {"source": source})
+
+    async def document(self, source: str, key: str) -> StoredDocument | None:
+        """One document of the mirror."""
+        row = await self._row("document", {"source": source, "key": dump_key(key)})
+        return document_from_row(row) if row else None
+
+    async def documents(self, source: str) -> AsyncIterator[StoredDocument]:
+        """All documents that have a body, by key."""
+        after: str | None = None
+        while True:
+            page = await self._rows("documents", {"source": source, "after": after, "limit": PAGE_ROWS})
+            for row in page:
+                yield document_from_row(row)
+            if len(page) < PAGE_ROWS:
+                return
+            after = page[-1][0]
+
+    async def key_of(self, source: str, fingerprint: str) -> str | None:
+        """The locator behind a gap's key."""
+        row = await self._row("key_of", {"source": source, "fingerprint": fingerprint})
+        return load_key(row[0]) if row else None
+
+    async def start_run(self, source: str, *, now_ns: int) -> int:
+        """A run begins."""
+        return await self._number("start_run", {"source": source, "started": milliseconds(now_ns)})
+
+    async def end_run(self, source: str, run: RunRecord) -> None:
+        """It ended, and why."""
+        values = {
+            "source": source,
+            "run_id": run.run_id,
+            "ended": None if run.ended_ns is None else milliseconds(run.ended_ns),
+            "stopped_by": run.stopped_by,
+            "counts": dump_json(dict(run.counts)),
+        }
+        await self._change("end_run", values)
+
+    async def runs(self, source: str, *, limit: int = 20) -> Sequence[RunRecord]:
+        """The latest runs, newest first."""
+        return tuple(run_from_row(row) for row in await self._rows("runs", {"source": source, "limit": limit}))
+
+
+def _entry_values(source: str, entries: Sequence[Entry], now: int) -> dict[str, object]:
+    return {
+        "source": source,
+        "keys": [dump_key(entry.key) for entry in entries],
+        "fingerprints": [fingerprint_of(source, entry.key) for entry in entries],
+        "marks": [dump_mark(entry.updated_at) for entry in entries],
+        "ranks": [marks.rank(entry.updated_at) for entry in entries],
+        "listed": now,
+    }
+
+
+def _walk_values(source: str, state: WalkState, now: int) -> dict[str, object]:
+    return {
+        "source": source,
+        "watermark": dump_mark(state.watermark),
+        "walking_from": dump_mark(state.walking_from),
+        "seen_down_to": dump_mark(state.seen_down_to),
+        "position": dump_mark(state.position),
+        "moved": now,
+    }

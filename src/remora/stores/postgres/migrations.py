@@ -1,0 +1,100 @@
+"""Is the database ours and up to date, and how does it become so? Numbered steps, one process at a time."""
+
+from typing import Final
+
+from psycopg import sql
+
+from remora.core.errors import StoreForeign
+from remora.stores.postgres.connections import Connection, check_address, connect, explaining
+from remora.stores.postgres.statements import MIGRATIONS, NEWEST_VERSION, SQL
+
+# Any number serves, as long as nobody else in the database uses it.
+MIGRATION_LOCK: Final = 0x52454D4F
+MIGRATION_STATEMENT_TIMEOUT_MS: Final = 0  # an index on a large table takes as long as it takes
+MIGRATION_LOCK_TIMEOUT_MS: Final = 120_000
+
+
+async def migrate(url: str, *, grant_to: str | None = None) -> int:
+    """Bring the schema up to date; returns the number of steps taken. Needs the right to create.
+
+    `grant_to` is the role the service runs as: it gets the rights to read and write, and none to create.
+    """
+    check_address(url)
+    limits = {
+        "statement_timeout": str(MIGRATION_STATEMENT_TIMEOUT_MS),
+        "lock_timeout": str(MIGRATION_LOCK_TIMEOUT_MS),
+        "idle_in_transaction_session_timeout": str(MIGRATION_LOCK_TIMEOUT_MS),
+    }
+    connection = await connect(url, settings=limits)
+    try:
+        async with explaining(connection), connection.transaction():
+            steps = await _migrate(connection)
+            if grant_to is not None:
+                await _grant(connection, grant_to)
+            return steps
+    finally:
+        await connection.close()
+
+
+async def prepare(connection: Connection, url: str) -> None:
+    """Refuse what is not ours; an empty database becomes ours when this role may create tables."""
+    version = await current_version(connection)
+    if version == 0 and await _may_create(connection):
+        await migrate(url)
+        return
+    check_version(version)
+
+
+def check_version(version: int) -> None:
+    """Complain unless this program and the schema fit each other."""
+    if version > NEWEST_VERSION:
+        raise StoreForeign(
+            f"the database's schema has version {version}, this program knows up to {NEWEST_VERSION}",
+            hint="use the newer Remora that wrote it",
+        )
+    if version < NEWEST_VERSION:
+        raise StoreForeign(
+            f"the database's schema has version {version}, this program needs {NEWEST_VERSION}",
+            hint="run `remora store migrate` with a role that may create tables",
+        )
+
+
+async def current_version(connection: Connection) -> int:
+    """The number of the last step taken; 0 for a database without Remora. Refuses tables that are somebody else's."""
+    row = await (await connection.execute(SQL["find_tables"])).fetchone()
+    assert row is not None
+    is_ours, is_foreign = row
+    if is_foreign and not is_ours:
+        raise StoreForeign(
+            "the database holds tables named like Remora's that Remora did not make",
+            hint="give Remora a database, or a schema in search_path, of its own",
+        )
+    if not is_ours:
+        return 0
+    row = await (await connection.execute(SQL["schema_version"])).fetchone()
+    return int(row[0]) if row and row[0] is not None else 0
+
+
+async def _migrate(connection: Connection) -> int:
+    await connection.execute(SQL["lock_migration"], {"lock": MIGRATION_LOCK})
+    version = await current_version(connection)
+    if version > NEWEST_VERSION:
+        check_version(version)
+    for step in MIGRATIONS[version:]:
+        await connection.execute(step.script)
+        await connection.execute(SQL["record_migration"], {"number": step.number, "name": step.name})
+    return NEWEST_VERSION - version
+
+
+async def _may_create(connection: Connection) -> bool:
+    row = await (await connection.execute(SQL["may_create"])).fetchone()
+    return bool(row and row[0])
+
+
+async def _grant(connection: Connection, role: str) -> None:
+    row = await (await connection.execute(SQL["current_schema"])).fetchone()
+    assert row is not None, "tables were just made somewhere"
+    names = {"schema": sql.Identifier(row[0]), "role": sql.Identifier(role)}
+    for grant in ("grant_schema", "grant_tables", "grant_sequences"):
+        # The text is our own file; only the two names are put into it, quoted.
+        await connection.execute(sql.SQL(SQL[grant].decode()).format(**names))

@@ -1,0 +1,572 @@
+-- Every statement the PostgreSQL store runs, by name. Parameters are named; times are milliseconds unless they say _ns.
+-- %(now)s is NULL in service: then the database's own clock judges leases. A simulation passes its own time.
+
+-- ── sessions and schema ────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: set_session
+-- Our limits for one session.
+SELECT set_config(name, value, false) FROM unnest(%(names)s::text[], %(values)s::text[]) AS s (name, value);
+
+-- name: find_tables
+-- Whether our tables are here, and whether there are tables that only look like ours.
+SELECT to_regclass('migrations') IS NOT NULL AND to_regclass('singletons') IS NOT NULL,
+       to_regclass('items') IS NOT NULL OR to_regclass('migrations') IS NOT NULL;
+
+-- name: schema_version
+-- The last migration that was applied.
+SELECT max(number) FROM migrations;
+
+-- name: may_create
+-- Whether this role may create tables where they would be created.
+SELECT current_schema() IS NOT NULL AND has_schema_privilege(current_schema(), 'CREATE');
+
+-- name: lock_migration
+-- One process migrates at a time; the others wait and then find nothing to do.
+SELECT pg_advisory_xact_lock(%(lock)s);
+
+-- name: record_migration
+-- This step is done.
+INSERT INTO migrations (number, name) VALUES (%(number)s, %(name)s);
+
+-- name: grant_schema
+-- The service's role may look into the schema.
+GRANT USAGE ON SCHEMA {schema} TO {role};
+
+-- name: grant_tables
+-- The service's role may read and write, not create.
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};
+
+-- name: grant_sequences
+-- The service's role may draw numbers.
+GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role};
+
+-- name: current_schema
+-- Where our tables are.
+SELECT current_schema();
+
+-- ── recording ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: held_items
+-- What must be known of stored items to judge new observations of them.
+SELECT id, hash, content_hash, revision, last_fetched_at FROM items WHERE id = ANY (%(ids)b::bigint[]);
+
+-- name: held_users
+-- The same for profiles; they have no revisions.
+SELECT name, hash, last_fetched_at FROM users WHERE name = ANY (%(names)s::text[]);
+
+-- name: held_documents
+-- The same for documents, with what their list said last.
+SELECT key, hash, fetched_at, listed_mark, listed_at, owed, updated_at FROM documents
+WHERE source = %(source)s AND key = ANY (%(keys)s::text[]);
+
+-- name: held_gaps
+-- The gaps of some things, before they are judged again.
+SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+WHERE source = %(source)s AND kind = %(kind)s AND key = ANY (%(keys)s::text[]);
+
+-- name: copy_items
+-- New items, as fast as they can be taken.
+COPY items (
+  id, type, "by", time, parent, score, descendants, dead, deleted,
+  first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
+) FROM STDIN (FORMAT BINARY);
+
+-- name: copy_changes
+-- Lines of the change feed.
+COPY changes (source, kind, key, change, changed_at) FROM STDIN (FORMAT BINARY);
+
+-- name: keep_revisions
+-- What is stored now becomes an earlier revision; run before the items are overwritten.
+INSERT INTO revisions (item_id, revision, last_fetched_at, changed_at, body)
+SELECT id, revision, last_fetched_at, changed_at, body FROM items WHERE id = ANY (%(ids)b::bigint[]) ORDER BY id
+ON CONFLICT (item_id, revision) DO NOTHING;
+
+-- name: change_items
+-- New bodies of items that are held.
+UPDATE items SET
+  type = n.type, "by" = n."by", time = n.time, parent = n.parent, score = n.score, descendants = n.descendants,
+  dead = n.dead, deleted = n.deleted, last_fetched_at = n.last_fetched_at, changed_at = n.changed_at,
+  revision = n.revision, hash = n.hash, content_hash = n.content_hash, body = n.body
+FROM unnest(
+  %(id)b::bigint[], %(type)s::text[], %(by)s::text[], %(time)b::bigint[], %(parent)b::bigint[], %(score)b::bigint[],
+  %(descendants)b::bigint[], %(dead)b::boolean[], %(deleted)b::boolean[], %(last_fetched_at)b::bigint[],
+  %(changed_at)b::bigint[], %(revision)b::bigint[], %(hash)b::bytea[], %(content_hash)b::bytea[], %(body)b::bytea[]
+) AS n (
+  id, type, "by", time, parent, score, descendants, dead, deleted, last_fetched_at, changed_at, revision, hash,
+  content_hash, body
+)
+WHERE items.id = n.id;
+
+-- name: write_user
+-- A new profile, or the new body of one that is held.
+INSERT INTO users (name, first_seen_at, last_fetched_at, changed_at, hash, body)
+VALUES (%(name)s, %(now)s, %(fetched)s, %(now)s, %(hash)s, %(body)s)
+ON CONFLICT (name) DO UPDATE SET
+  last_fetched_at = excluded.last_fetched_at, changed_at = excluded.changed_at, hash = excluded.hash,
+  body = excluded.body;
+
+-- name: write_document
+-- A document as it is after an observation; one that was asked for has a row, found or not.
+INSERT INTO documents (source, key, fingerprint, owed, updated_at, fetched_at, hash, body)
+VALUES (%(source)s, %(key)s, %(fingerprint)s, %(owed)s, %(updated_at)s, %(fetched)s, %(hash)s, %(body)s)
+ON CONFLICT (source, key) DO UPDATE SET
+  owed = excluded.owed, updated_at = excluded.updated_at, fetched_at = excluded.fetched_at, hash = excluded.hash,
+  body = excluded.body;
+
+-- name: confirm_document
+-- The body is the same: only whether its detail is owed, and its mark, may change.
+UPDATE documents SET owed = %(owed)s, updated_at = %(updated_at)s WHERE source = %(source)s AND key = %(key)s;
+
+-- name: ensure_document
+-- A document that was asked for has a row: its gap must lead back to its key.
+INSERT INTO documents (source, key, fingerprint, owed) VALUES (%(source)s, %(key)s, %(fingerprint)s, true)
+ON CONFLICT (source, key) DO NOTHING;
+
+-- name: write_gaps
+-- Gaps after one more answer; their leases, if any, have ended. A new one waits behind those that were served already.
+INSERT INTO gaps (
+  source, kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at, served_turn
+)
+SELECT n.*, (
+  SELECT coalesce(max(g.served_turn), 0) FROM gaps AS g WHERE g.source = n.source AND g.state <> 'settled'
+)
+FROM unnest(
+  %(source)s::text[], %(kind)s::text[], %(key)s::text[], %(state)s::text[], %(reason)s::text[], %(attempts)s::int[],
+  %(looks)s::int[], %(was_young)s::boolean[], %(not_before_at)s::bigint[], %(first_seen_at)s::bigint[],
+  %(last_seen_at)s::bigint[]
+) AS n (
+  source, kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at
+)
+ON CONFLICT (source, kind, key) DO UPDATE SET
+  state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, looks = excluded.looks,
+  was_young = excluded.was_young, not_before_at = excluded.not_before_at, first_seen_at = excluded.first_seen_at,
+  last_seen_at = excluded.last_seen_at, owner = NULL, lease_until = 0;
+
+-- name: remove_from_inbox
+-- The entries that answers belong to, unless they were announced again meanwhile.
+DELETE FROM inbox USING unnest(
+  %(source)s::text[], %(kind)s::text[], %(key)s::text[], %(ticket)s::bigint[]
+) AS n (source, kind, key, ticket)
+WHERE inbox.source = n.source AND inbox.kind = n.kind AND inbox.key = n.key AND inbox.ticket = n.ticket;
+
+-- ── the mirror ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: item
+-- One item of the mirror.
+SELECT id, body, revision, first_seen_at, last_fetched_at, changed_at FROM items WHERE id = %(id)s;
+
+-- name: revisions
+-- Earlier contents of an item, oldest first.
+SELECT r.item_id, r.body, r.revision, i.first_seen_at, r.last_fetched_at, r.changed_at
+FROM revisions AS r JOIN items AS i ON i.id = r.item_id
+WHERE r.item_id = %(id)s ORDER BY r.revision;
+
+-- name: bodies
+-- One page of raw bodies, in order.
+SELECT id, body FROM items WHERE id BETWEEN %(first)s AND %(last)s ORDER BY id LIMIT %(limit)s;
+
+-- name: user
+-- One profile.
+SELECT body FROM users WHERE name = %(name)s;
+
+-- name: item_times
+-- Creation times of those that are held and have one.
+SELECT id, time FROM items WHERE id = ANY (%(ids)s::bigint[]) AND time IS NOT NULL;
+
+-- name: newest_item_id
+-- Where the source's own clock is read.
+SELECT max(id) FROM items;
+
+-- name: block
+-- The timed items at or below an id, highest first: they tell the time of that place.
+SELECT id, time FROM items WHERE id <= %(last)s AND time IS NOT NULL ORDER BY id DESC LIMIT %(limit)s;
+
+-- ── segments and coverage ──────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: add_lock
+-- A name that can be locked.
+INSERT INTO locks (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING;
+
+-- name: lock
+-- What follows in this transaction is done by one process at a time.
+SELECT name FROM locks WHERE name = %(name)s FOR UPDATE;
+
+-- name: unfinished_segments
+-- What segments of one kind still have to walk.
+SELECT cursor + 1, last_id FROM segments WHERE source = %(source)s AND kind = %(kind)s AND state <> 'done';
+
+-- name: add_segments
+-- Pending segments.
+INSERT INTO segments (source, kind, state, first_id, last_id, cursor, created_at, moved_at)
+SELECT %(source)s, %(kind)s, 'pending', first_id, last_id, first_id - 1, %(created)s, %(created)s
+FROM unnest(%(first_ids)s::bigint[], %(last_ids)s::bigint[]) AS n (first_id, last_id) ORDER BY first_id;
+
+-- name: reap_segments
+-- Expired leases end. A statement of its own: "pending or expired" in the claim would be ten times slower.
+UPDATE segments SET state = 'pending', owner = NULL
+WHERE segment_id IN (
+  SELECT segment_id FROM segments
+  WHERE source = %(source)s AND state = 'claimed'
+  AND lease_until <= coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+  FOR UPDATE SKIP LOCKED
+);
+
+-- name: claim
+-- One pending segment of a kind, newest ids first, for one owner.
+UPDATE segments SET
+  state = 'claimed', owner = %(owner)s, fence = fence + 1,
+  lease_until = coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) + %(lease)s,
+  moved_at = coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+WHERE segment_id = (
+  SELECT segment_id FROM segments
+  WHERE source = %(source)s AND kind = %(kind)s AND state = 'pending'
+  ORDER BY first_id DESC LIMIT 1 FOR UPDATE SKIP LOCKED
+)
+RETURNING segment_id, first_id, last_id, cursor, fence;
+
+-- name: advance
+-- The cursor moves, the lease is extended and the ids are covered; the end of the range finishes the segment.
+WITH moved AS (
+  UPDATE segments SET
+    cursor = greatest(cursor, %(cursor)s),
+    lease_until = coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) + %(lease)s,
+    moved_at = coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint),
+    state = CASE WHEN greatest(cursor, %(cursor)s) >= last_id THEN 'done' ELSE state END
+  WHERE segment_id = %(segment_id)s AND source = %(source)s AND state = 'claimed' AND fence = %(fence)s
+  RETURNING source, first_id, cursor
+), covered AS (
+  INSERT INTO coverage (source, first_id, last_id)
+  SELECT source, first_id, cursor FROM moved WHERE %(covers)s AND cursor >= first_id
+  ON CONFLICT (source, first_id) DO UPDATE SET last_id = greatest(coverage.last_id, excluded.last_id)
+)
+SELECT cursor FROM moved;
+
+-- name: release
+-- The rest is given back.
+UPDATE segments SET state = 'pending', owner = NULL, lease_until = 0
+WHERE segment_id = %(segment_id)s AND source = %(source)s AND state = 'claimed' AND fence = %(fence)s
+RETURNING segment_id;
+
+-- name: open_segments
+-- Ids left to walk, by kind.
+SELECT kind, sum(last_id - cursor)::bigint FROM segments
+WHERE source = %(source)s AND state IN ('pending', 'claimed') GROUP BY kind;
+
+-- name: coverage
+-- Every covered range, lowest first; they may overlap.
+SELECT first_id, last_id FROM coverage WHERE source = %(source)s ORDER BY first_id;
+
+-- name: cover
+-- A covered range: it lengthens the one it follows, or stands alone.
+WITH longer AS (
+  UPDATE coverage SET last_id = greatest(last_id, %(last_id)s)
+  WHERE source = %(source)s AND first_id = (
+    SELECT first_id FROM coverage
+    WHERE source = %(source)s AND first_id <= %(first_id)s ORDER BY first_id DESC LIMIT 1
+  ) AND last_id >= %(first_id)s - 1
+  RETURNING first_id
+)
+INSERT INTO coverage (source, first_id, last_id)
+SELECT %(source)s, %(first_id)s, %(last_id)s WHERE NOT EXISTS (SELECT 1 FROM longer)
+ON CONFLICT (source, first_id) DO UPDATE SET last_id = greatest(coverage.last_id, excluded.last_id);
+
+-- name: take_coverage
+-- All ranges of a source, to be put back as fewer ones in the same transaction.
+DELETE FROM coverage WHERE source = %(source)s RETURNING first_id, last_id;
+
+-- name: put_coverage
+-- The same ids in fewer ranges.
+INSERT INTO coverage (source, first_id, last_id)
+SELECT %(source)s, first_id, last_id FROM unnest(%(first_ids)s::bigint[], %(last_ids)s::bigint[]) AS n (first_id, last_id)
+ON CONFLICT (source, first_id) DO UPDATE SET last_id = greatest(coverage.last_id, excluded.last_id);
+
+-- ── gaps ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: reap_gaps
+-- Expired leases end.
+UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0
+WHERE (source, kind, key) IN (
+  SELECT source, kind, key FROM gaps
+  WHERE source = %(source)s AND state = 'leased'
+  AND lease_until <= coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+  FOR UPDATE SKIP LOCKED
+);
+
+-- name: lease_gaps
+-- Due gaps, longest not served first, for one owner.
+WITH last_turn AS MATERIALIZED (
+  SELECT coalesce(max(served_turn), 0) AS turn FROM gaps WHERE source = %(source)s AND state <> 'settled'
+), due AS MATERIALIZED (
+  SELECT source, kind, key, served_turn FROM gaps
+  WHERE source = %(source)s AND state IN ('owed', 'dead') AND state <> 'settled'
+  AND (not_before_at <= %(due)s OR not_before_at > %(due)s + %(not_before_max)s)
+  AND reason <> ALL (%(without)s::text[])
+  ORDER BY served_turn, first_seen_at, kind, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), leased AS (
+  UPDATE gaps SET
+    state = 'leased', owner = %(owner)s, served_turn = last_turn.turn + 1,
+    lease_until = coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) + %(lease)s
+  FROM due, last_turn
+  WHERE gaps.source = due.source AND gaps.kind = due.kind AND gaps.key = due.key
+  RETURNING
+    gaps.kind, gaps.key, gaps.state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at
+)
+SELECT leased.* FROM leased JOIN due ON due.kind = leased.kind AND due.key = leased.key
+ORDER BY due.served_turn, leased.first_seen_at, leased.kind, leased.key;
+
+-- name: release_gaps
+-- What this owner still holds is owed again.
+UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0
+WHERE source = %(source)s AND state = 'leased' AND owner = %(owner)s;
+
+-- name: list_gaps
+-- What is owed, oldest first.
+SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+WHERE source = %(source)s AND state <> 'settled' AND state = coalesce(%(state)s, state)
+AND reason = coalesce(%(reason)s, reason)
+ORDER BY first_seen_at, kind, key LIMIT %(limit)s;
+
+-- name: list_settled_gaps
+-- What was owed once, oldest first.
+SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+WHERE source = %(source)s AND state = 'settled' AND reason = coalesce(%(reason)s, reason)
+ORDER BY first_seen_at, kind, key LIMIT %(limit)s;
+
+-- name: gap_counts
+-- All gaps that are not settled, counted.
+SELECT kind, state, reason, count(*), min(first_seen_at), min(not_before_at) FROM gaps
+WHERE source = %(source)s AND state <> 'settled' GROUP BY kind, state, reason ORDER BY kind, state, reason;
+
+-- name: replay_gaps
+-- Dead and absent gaps are owed again, and owed ones are due now.
+UPDATE gaps SET state = 'owed', not_before_at = %(due)s
+WHERE source = %(source)s AND state IN ('owed', 'dead', 'absent') AND state <> 'settled'
+AND reason = coalesce(%(reason)s, reason) AND key = coalesce(%(key)s, key);
+
+-- ── inbox ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: announce
+-- Keys wait, in this order; one that waits already gets a new ticket.
+INSERT INTO inbox AS waiting (source, kind, key, announced_at)
+SELECT %(source)s, kind, key, %(announced)s
+FROM unnest(%(kinds)s::text[], %(keys)s::text[]) WITH ORDINALITY AS n (kind, key, place) ORDER BY place
+ON CONFLICT (source, kind, key) DO UPDATE SET ticket = excluded.ticket, announced_at = excluded.announced_at;
+
+-- name: waiting
+-- The oldest tickets beyond one.
+SELECT kind, key, ticket FROM inbox WHERE source = %(source)s AND ticket > %(after)s ORDER BY ticket LIMIT %(limit)s;
+
+-- name: inbox_depth
+-- How many keys wait.
+SELECT count(*) FROM inbox WHERE source = %(source)s;
+
+-- ── pace, notes, heartbeats ────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: load_pace
+-- The learned pace.
+SELECT record FROM pace WHERE source = %(source)s;
+
+-- name: save_pace
+-- Keep the learned pace.
+INSERT INTO pace AS kept (source, record) VALUES (%(source)s, %(record)s)
+ON CONFLICT (source) DO UPDATE SET record = excluded.record, version = kept.version + 1;
+
+-- name: note
+-- A small fact.
+SELECT value FROM notes WHERE source = %(source)s AND name = %(name)s;
+
+-- name: keep_note
+-- Keep a small fact.
+INSERT INTO notes (source, name, value) VALUES (%(source)s, %(name)s, %(value)s)
+ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
+
+-- name: beat
+-- The runtime is alive.
+INSERT INTO heartbeat (runtime, beat_at, snapshot) VALUES (%(runtime)s, %(beat)s, %(snapshot)s)
+ON CONFLICT (runtime) DO UPDATE SET beat_at = excluded.beat_at, snapshot = excluded.snapshot;
+
+-- name: heartbeats
+-- Every runtime that ever beat, newest first.
+SELECT runtime, beat_at, snapshot FROM heartbeat ORDER BY beat_at DESC, runtime;
+
+-- ── listed sources ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: listed
+-- What the list said last about some keys.
+SELECT key, listed_mark FROM documents WHERE source = %(source)s AND key = ANY (%(keys)s::text[]);
+
+-- name: list_entries
+-- New or newer entries: their details are owed.
+INSERT INTO documents (source, key, fingerprint, listed_mark, listed_rank, listed_at, owed)
+SELECT %(source)s, key, fingerprint, mark, rank, %(listed)s, true
+FROM unnest(
+  %(keys)s::text[], %(fingerprints)s::text[], %(marks)s::text[], %(ranks)s::double precision[]
+) AS n (key, fingerprint, mark, rank)
+ON CONFLICT (source, key) DO UPDATE SET
+  listed_mark = excluded.listed_mark, listed_rank = excluded.listed_rank, listed_at = excluded.listed_at, owed = true;
+
+-- name: walk_state
+-- Where the walk over a list stands.
+SELECT watermark, walking_from, seen_down_to, position FROM cursors WHERE source = %(source)s;
+
+-- name: move_walk
+-- The walk moves.
+INSERT INTO cursors (source, watermark, walking_from, seen_down_to, position, moved_at)
+VALUES (%(source)s, %(watermark)s, %(walking_from)s, %(seen_down_to)s, %(position)s, %(moved)s)
+ON CONFLICT (source) DO UPDATE SET
+  watermark = excluded.watermark, walking_from = excluded.walking_from, seen_down_to = excluded.seen_down_to,
+  position = excluded.position, moved_at = excluded.moved_at;
+
+-- name: owed_details
+-- Entries whose detail is owed and that have no gap of their own, newest mark first.
+SELECT key, listed_mark FROM documents AS d WHERE source = %(source)s AND owed AND NOT EXISTS (
+  SELECT 1 FROM gaps AS g
+  WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state <> 'settled'
+)
+ORDER BY listed_rank DESC NULLS LAST, listed_mark DESC NULLS LAST, key LIMIT %(limit)s;
+
+-- name: count_owed_details
+-- How many details are owed that have no gap of their own.
+SELECT count(*) FROM documents AS d WHERE source = %(source)s AND owed AND NOT EXISTS (
+  SELECT 1 FROM gaps AS g
+  WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state <> 'settled'
+);
+
+-- name: document
+-- One document of the mirror.
+SELECT key, fingerprint, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, body, fetched_at
+FROM documents WHERE source = %(source)s AND key = %(key)s;
+
+-- name: documents
+-- One page of documents that have a body, by key.
+SELECT key, fingerprint, updated_at, body, fetched_at FROM documents
+WHERE source = %(source)s AND (%(after)s::text IS NULL OR key > %(after)s) AND body IS NOT NULL
+ORDER BY key LIMIT %(limit)s;
+
+-- name: key_of
+-- The locator behind a fingerprint.
+SELECT key FROM documents WHERE source = %(source)s AND fingerprint = %(fingerprint)s;
+
+-- name: start_run
+-- A run begins.
+INSERT INTO runs (source, started_at) VALUES (%(source)s, %(started)s) RETURNING run_id;
+
+-- name: end_run
+-- It ended, and why.
+UPDATE runs SET ended_at = %(ended)s, stopped_by = %(stopped_by)s, counts = %(counts)s
+WHERE source = %(source)s AND run_id = %(run_id)s;
+
+-- name: runs
+-- The latest runs, newest first.
+SELECT run_id, started_at, ended_at, stopped_by, counts FROM runs WHERE source = %(source)s
+ORDER BY run_id DESC LIMIT %(limit)s;
+
+-- ── the shared gate ────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: add_gate
+-- A gate for a source that starts as if a whole bunch had just left.
+INSERT INTO gates (source, next_ns)
+VALUES (%(source)s, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(first_in_ns)s)
+ON CONFLICT (source) DO NOTHING;
+
+-- name: peek_gate
+-- How long until the next departure could be planned.
+SELECT greatest(0, least(
+  next_ns - (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint, %(horizon_ns)s::bigint
+)) FROM gates WHERE source = %(source)s;
+
+-- name: plan_departures
+-- The next window of a source, right behind the last one; nothing while the provider's not-before lies ahead.
+WITH clock AS MATERIALIZED (
+  SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint AS now_ns
+), known AS MATERIALIZED (
+  SELECT
+    clock.now_ns, pace.record, coalesce(pace.version, 0) AS version, coalesce(pace.interval_ns, 0) AS paced_ns,
+    coalesce(pace.not_before_ns, 0) AS not_before_ns,
+    greatest(%(interval_ns)s::bigint, coalesce(pace.interval_ns, 0)) AS interval_ns
+  FROM clock LEFT JOIN pace ON pace.source = %(source)s
+), fitting AS MATERIALIZED (
+  SELECT known.*,
+    CASE WHEN not_before_ns > now_ns THEN 0 ELSE least(%(want)s::bigint, greatest(1, %(window_ns)s / interval_ns)) END
+      AS granted
+  FROM known
+), terms AS MATERIALIZED (
+  SELECT fitting.*,
+    CASE WHEN interval_ns > %(window_ns)s THEN %(late_ns)s::bigint ELSE granted * interval_ns END AS open_ns,
+    CASE
+      WHEN granted = 0 THEN 0
+      WHEN interval_ns > %(window_ns)s THEN %(late_ns)s + interval_ns
+      ELSE granted * interval_ns
+    END AS taken_ns
+  FROM fitting
+)
+UPDATE gates SET next_ns = CASE
+  WHEN granted = 0 THEN next_ns
+  ELSE greatest(now_ns, least(next_ns, now_ns + %(horizon_ns)s + 2 * interval_ns)) + taken_ns
+END
+FROM terms WHERE gates.source = %(source)s
+RETURNING
+  granted::int, now_ns,
+  CASE WHEN granted = 0 THEN not_before_ns ELSE next_ns - taken_ns END,
+  CASE WHEN granted = 0 THEN not_before_ns ELSE next_ns - taken_ns + open_ns END,
+  next_ns, interval_ns, record, version, paced_ns, not_before_ns;
+
+-- name: still_there
+-- Nothing; it fails when the session has been ended.
+SELECT 1;
+
+-- name: give_back
+-- A turn's plan becomes what really happened, unless somebody has planned on top of it.
+UPDATE gates SET next_ns = coalesce(
+  (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint - %(left_ago_ns)s::bigint + %(interval_ns)s::bigint,
+  %(planned_ns)s::bigint - %(interval_ns)s::bigint - %(late_ns)s::bigint
+)
+WHERE source = %(source)s AND next_ns = %(planned_ns)s;
+
+-- name: share_pace
+-- What one process learned, for all; an outdated version only ever makes it slower.
+INSERT INTO pace AS kept (source, record, interval_ns, not_before_ns)
+VALUES (
+  %(source)s, %(record)s, %(interval_ns)s,
+  CASE WHEN %(not_before_in_ns)s::bigint > 0
+    THEN (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(not_before_in_ns)s::bigint ELSE 0 END
+)
+ON CONFLICT (source) DO UPDATE SET
+  record = CASE
+    WHEN coalesce(%(seen_version)s::bigint, kept.version) = kept.version THEN excluded.record ELSE kept.record END,
+  interval_ns = CASE
+    WHEN coalesce(%(seen_version)s::bigint, kept.version) = kept.version THEN excluded.interval_ns
+    ELSE greatest(kept.interval_ns, excluded.interval_ns) END,
+  not_before_ns = greatest(kept.not_before_ns, excluded.not_before_ns),
+  version = kept.version + 1
+RETURNING
+  record, version, interval_ns,
+  greatest(0, not_before_ns - (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint),
+  coalesce(%(seen_version)s::bigint, version - 1) = version - 1;
+
+-- ── singletons ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+-- name: lock_singleton
+-- The session's own lock on a name; the server frees it when the session ends.
+SELECT pg_try_advisory_lock(hashtextextended('remora:' || %(name)s, 0));
+
+-- name: take_singleton
+-- A new holder with a higher fence, once the earlier one's lease has ended.
+INSERT INTO singletons AS held (name, owner, fence, lease_until_ns)
+VALUES (
+  %(name)s, %(owner)s, 1, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(lease_ns)s::bigint
+)
+ON CONFLICT (name) DO UPDATE SET
+  owner = excluded.owner, fence = held.fence + 1, lease_until_ns = excluded.lease_until_ns
+WHERE held.lease_until_ns <= (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint
+RETURNING fence;
+
+-- name: beat_singleton
+-- The holder lives: its lease is extended, if nobody has taken over.
+UPDATE singletons SET lease_until_ns = (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(lease_ns)s::bigint
+WHERE name = %(name)s AND fence = %(fence)s
+RETURNING fence;
+
+-- name: release_singleton
+-- The holder leaves: a successor need not wait for the lease to end.
+UPDATE singletons SET lease_until_ns = 0 WHERE name = %(name)s AND fence = %(fence)s RETURNING fence;

@@ -1,0 +1,105 @@
+"""How does the PostgreSQL store keep segments, and what they have covered, for any number of workers?"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from remora.core.coverage import Coverage, IdRange
+from remora.core.segment import Segment, SegmentKind
+from remora.stores.postgres.connections import Connection
+from remora.stores.postgres.session import PostgresPart, lock
+from remora.stores.postgres.statements import SQL
+from remora.stores.postgres.values import milliseconds
+from remora.stores.shared import adds_coverage, unplanned
+
+# When coverage stands in so many more rows than it needs, whoever reads it puts it together.
+LOOSE_RANGES_MAX: Final = 500
+
+
+class PostgresSegments(PostgresPart):
+    """Ranges and coverage."""
+
+    async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
+        """Add what no unfinished segment of this kind still has to walk; returns how many segments were added."""
+        named = {"source": source, "kind": kind.value}
+
+        async def work(connection: Connection) -> int:
+            async with connection.transaction():
+                await lock(connection, f"plan:{source}:{kind.value}")
+                found = await (await connection.execute(SQL["unfinished_segments"], named)).fetchall()
+                added = unplanned(pieces, [IdRange(first, last) for first, last in found])
+                ends = {"first_ids": [ids.start for ids in added], "last_ids": [ids.end for ids in added]}
+                await connection.execute(SQL["add_segments"], {**named, **ends, "created": milliseconds(now_ns)})
+                return len(added)
+
+        return await self._connections().run(work)
+
+    async def claim(
+        self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int
+    ) -> Segment | None:
+        """One pending (or expired) segment; each try is one statement that skips what others are claiming."""
+        values = {
+            "source": source,
+            "owner": owner,
+            "lease": milliseconds(lease_ns),
+            "now": self._judging(now_ns),
+        }
+
+        async def work(connection: Connection) -> Segment | None:
+            await connection.execute(SQL["reap_segments"], values)
+            for kind in kinds:
+                found = await connection.execute(SQL["claim"], {**values, "kind": kind.value})
+                row = await found.fetchone()
+                if row is not None:
+                    segment_id, first_id, last_id, cursor, fence = row
+                    return Segment(segment_id, kind, IdRange(first_id, last_id), cursor, fence, owner)
+            return None
+
+        return await self._connections().run(work)
+
+    async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:
+        """Move the cursor, extend the lease, add the ids to the coverage."""
+        assert cursor <= segment.ids.end, f"cursor {cursor} beyond the end of {segment.ids}"
+        values = {
+            "source": source,
+            "segment_id": segment.segment_id,
+            "fence": segment.fence,
+            "cursor": cursor,
+            "covers": adds_coverage(segment.kind),
+            "lease": milliseconds(lease_ns),
+            "now": self._judging(now_ns),
+        }
+        return await self._row("advance", values) is not None
+
+    async def release(self, source: str, segment: Segment) -> bool:
+        """Give the rest back."""
+        values = {"source": source, "segment_id": segment.segment_id, "fence": segment.fence}
+        return await self._row("release", values) is not None
+
+    async def coverage(self, source: str) -> Coverage:
+        """Every id that is settled or owed."""
+        rows = await self._rows("coverage", {"source": source})
+        whole = Coverage.of(IdRange(first_id, last_id) for first_id, last_id in rows)
+        if len(rows) - len(whole.ranges) > LOOSE_RANGES_MAX:
+            await self._put_together(source)
+        return whole
+
+    async def cover(self, source: str, ids: IdRange) -> None:
+        """These ids are covered."""
+        await self._change("cover", {"source": source, "first_id": ids.start, "last_id": ids.end})
+
+    async def open_segments(self, source: str) -> Mapping[SegmentKind, int]:
+        """Ids left to walk, by kind."""
+        return {SegmentKind(kind): left for kind, left in await self._rows("open_segments", {"source": source})}
+
+    async def _put_together(self, source: str) -> None:
+        """The same ids in as few rows as they need. What is added meanwhile waits for, or follows, the new rows."""
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                await lock(connection, f"coverage:{source}")
+                taken = await (await connection.execute(SQL["take_coverage"], {"source": source})).fetchall()
+                ranges = Coverage.of(IdRange(first_id, last_id) for first_id, last_id in taken).ranges
+                ends = {"first_ids": [ids.start for ids in ranges], "last_ids": [ids.end for ids in ranges]}
+                await connection.execute(SQL["put_coverage"], {"source": source, **ends})
+
+        await self._connections().run(work)

@@ -1,0 +1,96 @@
+"""What do all parts of the PostgreSQL store stand on? Connections, statements by name, and whose clock judges leases."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+
+from remora.core.errors import StoreUnavailable
+from remora.stores.postgres.connections import POOL_SIZE, Connection, Pool, Row
+from remora.stores.postgres.migrations import prepare
+from remora.stores.postgres.statements import SQL
+from remora.stores.postgres.values import milliseconds
+from remora.stores.postgres.writer import Writer
+
+Values = Mapping[str, Any]
+
+
+class PostgresPart:
+    """A part of the PostgreSQL store. Every method is one transaction; a lone statement is one by itself."""
+
+    def __init__(self, url: str, *, pool_size: int = POOL_SIZE, callers_clock: bool = False) -> None:
+        """`callers_clock` lets the caller's time judge leases instead of the database's: for simulated time only."""
+        self._url = url
+        self._pool_size = pool_size
+        self._callers_clock = callers_clock
+        self._pool: Pool | None = None
+        self._writer: Writer | None = None
+
+    async def open(self) -> None:
+        """Connect, refuse what is not ours; an empty database gets its schema when this role may create tables."""
+        assert self._pool is None, "the store is open already"
+        pool = Pool(self._url, size=self._pool_size)
+        try:
+            async with pool.connection() as connection:
+                await prepare(connection, self._url)
+        except BaseException:
+            await pool.close()
+            raise
+        self._pool = pool
+        # A connection of its own, so that readers never keep the writer waiting, and one view of the rows per batch.
+        self._writer = Writer(Pool(self._url, size=1, isolation=psycopg.IsolationLevel.REPEATABLE_READ))
+
+    async def close(self) -> None:
+        """Write what was accepted and let go."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            await writer.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+
+    def _connections(self) -> Pool:
+        if self._pool is None:
+            raise StoreUnavailable("the store is not open", hint="open it first")
+        return self._pool
+
+    def _open_writer(self) -> Writer:
+        if self._writer is None:
+            raise StoreUnavailable("the store is not open", hint="open it first")
+        return self._writer
+
+    def _judging(self, now_ns: int) -> int | None:
+        """The moment that judges leases: None is the database's own now."""
+        return milliseconds(now_ns) if self._callers_clock else None
+
+    async def _row(self, name: str, values: Values) -> Row | None:
+        async def work(connection: Connection) -> Row | None:
+            return await (await connection.execute(SQL[name], values, binary=True)).fetchone()
+
+        return await self._connections().run(work)
+
+    async def _rows(self, name: str, values: Values) -> list[Row]:
+        async def work(connection: Connection) -> list[Row]:
+            return await (await connection.execute(SQL[name], values, binary=True)).fetchall()
+
+        return await self._connections().run(work)
+
+    async def _change(self, name: str, values: Values) -> int:
+        """How many rows a statement changed."""
+
+        async def work(connection: Connection) -> int:
+            return (await connection.execute(SQL[name], values)).rowcount
+
+        return await self._connections().run(work)
+
+    async def _number(self, name: str, values: Values) -> int:
+        row = await self._row(name, values)
+        assert row is not None, f"{name} always has a row"
+        number: int = row[0]
+        return number
+
+
+async def lock(connection: Connection, name: str) -> None:
+    """Be the only process in what follows of this transaction."""
+    await connection.execute(SQL["add_lock"], {"name": name})
+    await connection.execute(SQL["lock"], {"name": name})

@@ -1,0 +1,179 @@
+"""Who alone may do this? One process at a time, and another one within seconds when that one dies or freezes.
+
+Two locks together. An advisory lock on a session of its own: the server frees it when the process dies, and ends the
+session when it falls silent. And a lease row with a fence, judged by the database's clock: it makes a successor wait
+until the holder must have noticed. A holder trusts its lease only as long as its own monotonic clock allows, counted
+from before its last heartbeat was sent, so holder and successor never overlap.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from remora.contracts import Clock
+from remora.core.errors import StoreUnavailable
+from remora.core.units import SECOND_NS
+from remora.stores.postgres.connections import Connection, Row, check_address, connect, explaining
+from remora.stores.postgres.statements import SQL
+
+# Together with one asking period below 15 s, the time in which a successor must have taken over.
+LEASE_NS: Final = 9 * SECOND_NS
+BEAT_EVERY_NS: Final = 2 * SECOND_NS
+ASK_EVERY_NS: Final = SECOND_NS
+# The server ends a session that is silent for as long as the lease: a frozen process cannot keep the advisory lock.
+SESSION_SILENT_MS: Final = LEASE_NS // 1_000_000
+BEAT_TIMEOUT_MS: Final = 2_000
+
+T = TypeVar("T")
+
+
+class Superseded(StoreUnavailable):
+    """Another process has taken over."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"another process may run {name} now", hint="nothing to do; this one stands by")
+
+
+@dataclass(slots=True)
+class _Held:
+    fence: int
+    until_ns: int  # on our own monotonic clock, on the safe side
+
+
+class Singleton:
+    """The right to do one named thing alone. `take`, then `beat` at least every two seconds while `holds`."""
+
+    def __init__(self, url: str, name: str, *, owner: str, clock: Clock) -> None:
+        check_address(url)
+        self._url = url
+        self.name = name
+        self._owner = owner
+        self._clock = clock
+        self._session: Connection | None = None
+        self._is_locked = False
+        self._held: _Held | None = None
+
+    @property
+    def fence(self) -> int | None:
+        """Grows with every holder; None while this process is not the one."""
+        return self._held.fence if self.holds() and self._held is not None else None
+
+    def holds(self) -> bool:
+        """Whether this process is the one right now. Cheap; asked before every act, and false at once after a freeze."""
+        return self._held is not None and self._clock.monotonic_ns() < self._held.until_ns
+
+    def check(self) -> None:
+        """Raise `Superseded` unless this process is the one."""
+        if not self.holds():
+            raise Superseded(self.name)
+
+    async def take(self) -> bool:
+        """Become the one if nobody else is."""
+        assert not self.holds(), f"{self.name} is taken already"
+        self._held = None
+        asked_at_ns = self._clock.monotonic_ns()
+        row = await self._ask("take_singleton", {"owner": self._owner, "lease_ns": LEASE_NS})
+        if row is None:
+            return False
+        self._held = _Held(int(row[0]), asked_at_ns + LEASE_NS)
+        return self.holds()
+
+    async def beat(self) -> bool:
+        """Prove to be alive. False: another one has taken over, or may have, and this process must stop."""
+        if self._held is None:
+            return False
+        asked_at_ns = self._clock.monotonic_ns()
+        row = await self._ask("beat_singleton", {"fence": self._held.fence, "lease_ns": LEASE_NS})
+        if row is None:
+            self._held = None
+            return False
+        self._held.until_ns = asked_at_ns + LEASE_NS
+        return self.holds()
+
+    async def release(self) -> None:
+        """Let another one take over at once."""
+        held, self._held = self._held, None
+        with suppress(StoreUnavailable):
+            if held is not None and self._session is not None:
+                await self._ask("release_singleton", {"fence": held.fence})
+        await self._drop_session()
+
+    async def run(self, work: Callable[["Singleton"], Awaitable[T]]) -> T:
+        """Wait to be the one, do the work, and begin anew whenever the right was lost on the way.
+
+        The work is cancelled as soon as the loss is known; what it does before that is its own to `check`.
+        """
+        while True:
+            await self._wait_to_take()
+            working = asyncio.ensure_future(work(self))
+            try:
+                await self._beat_while(working)
+                if working.done() and not working.cancelled():
+                    return working.result()
+            finally:
+                working.cancel()
+                await asyncio.wait([working])
+                await self.release()
+
+    async def _wait_to_take(self) -> None:
+        while True:
+            with suppress(StoreUnavailable):
+                if await self.take():
+                    return
+            await self._clock.sleep_until(self._clock.monotonic_ns() + ASK_EVERY_NS)
+
+    async def _beat_while(self, working: "asyncio.Future[T]") -> None:
+        while not working.done():
+            await self._pause(working)
+            # A heartbeat that fails may be repeated as long as the lease lasts.
+            with suppress(StoreUnavailable):
+                if not working.done() and not await self.beat():
+                    return
+            if not self.holds():
+                return
+
+    async def _pause(self, working: "asyncio.Future[T]") -> None:
+        """Until the next heartbeat is due or the work has ended."""
+        pause: asyncio.Future[Any] = asyncio.ensure_future(
+            self._clock.sleep_until(self._clock.monotonic_ns() + BEAT_EVERY_NS)
+        )
+        either: list[asyncio.Future[Any]] = [working, pause]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            pause.cancel()
+
+    async def _ask(self, statement: str, parameters: dict[str, object]) -> Row | None:
+        """One statement on the session that holds the advisory lock; without the lock the answer is no."""
+        try:
+            if self._session is None:
+                self._session = await self._open_session()
+            async with explaining(self._session):
+                if not self._is_locked and not await self._lock(self._session):
+                    return None
+                return await (await self._session.execute(SQL[statement], {"name": self.name, **parameters})).fetchone()
+        except StoreUnavailable:
+            await self._drop_session()
+            raise
+
+    async def _lock(self, session: Connection) -> bool:
+        row = await (await session.execute(SQL["lock_singleton"], {"name": self.name})).fetchone()
+        self._is_locked = bool(row and row[0])
+        return self._is_locked
+
+    async def _open_session(self) -> Connection:
+        limits = {
+            "statement_timeout": str(BEAT_TIMEOUT_MS),
+            "lock_timeout": str(BEAT_TIMEOUT_MS),
+            "idle_session_timeout": str(SESSION_SILENT_MS),
+            "idle_in_transaction_session_timeout": str(SESSION_SILENT_MS),
+        }
+        return await connect(self._url, settings=limits)
+
+    async def _drop_session(self) -> None:
+        session, self._session = self._session, None
+        self._is_locked = False
+        if session is not None:
+            await session.close()

@@ -1,0 +1,118 @@
+"""When is an observation durable? When its batch is committed: whatever queued while one ran is the next.
+
+There is no timer: a lone write is committed at once, and under load the batches grow by themselves.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from remora.contracts import Observation, Outcome
+from remora.core.errors import StoreError, StoreUnavailable
+from remora.stores.postgres.connections import Connection, Pool
+from remora.stores.postgres.faults import BadRow
+from remora.stores.postgres.recording import Job, Name, Recorder, name_of
+
+# As many as one transaction can take without making the first caller wait noticeably for the last.
+BATCH_MAX: Final = 1_000
+# Callers wait for their own write, so only a runaway caller comes near this.
+QUEUE_MAX: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    job: Job
+    done: "asyncio.Future[Outcome]"
+
+
+class Writer:
+    """The only writer of items in this process."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._recorder = Recorder()
+        self._queue: deque[_Waiting] = deque()
+        self._draining: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def record(self, source: str, observation: Observation) -> "asyncio.Future[Outcome]":
+        """The outcome, once it is durable."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed", hint="open it first")
+        assert len(self._queue) < QUEUE_MAX, "more writes wait than callers can exist"
+        done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting((source, observation), done))
+        if self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(self._drain(), name="store-writer")
+        return done
+
+    async def close(self) -> None:
+        """Write what was accepted, then let go."""
+        self._closed = True
+        while self._draining is not None:
+            await asyncio.wait([self._draining])
+        await self._pool.close()
+
+    async def _drain(self) -> None:
+        try:
+            while self._queue:
+                batch = self._take()
+                try:
+                    results = await self._write([waiting.job for waiting in batch])
+                except BaseException as error:
+                    _fail(batch, error)
+                    raise
+                _resolve(batch, results)
+        finally:
+            self._draining = None
+
+    def _take(self) -> list[_Waiting]:
+        """The oldest observations, each key once: the next look at the same key is judged by what this one left."""
+        batch: dict[Name, _Waiting] = {}
+        later: list[_Waiting] = []
+        while self._queue and len(batch) < BATCH_MAX:
+            waiting = self._queue.popleft()
+            if waiting.done.cancelled():  # nobody waits for it any more
+                continue
+            if batch.setdefault(name_of(waiting.job), waiting) is not waiting:
+                later.append(waiting)
+        self._queue.extendleft(reversed(later))
+        return list(batch.values())
+
+    async def _write(self, jobs: Sequence[Job]) -> list[Outcome | StoreError]:
+        """All in one transaction; when the server refuses a value in it, each in its own."""
+        tries = 0
+
+        async def work(connection: Connection) -> list[Outcome]:
+            nonlocal tries
+            tries += 1
+            return await self._recorder.record(connection, jobs, again=tries > 1)
+
+        try:
+            return list(await self._pool.run(work))
+        except BadRow as error:
+            if len(jobs) == 1:
+                return [error]
+            return [result for job in jobs for result in await self._write([job])]
+        except StoreError as error:
+            return [error] * len(jobs)
+
+
+def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
+    for waiting in batch:
+        if not waiting.done.done():
+            waiting.done.set_exception(
+                StoreUnavailable(f"the writer stopped: {type(error).__name__}", hint="open the store again")
+            )
+
+
+def _resolve(batch: Sequence[_Waiting], results: Sequence[Outcome | StoreError]) -> None:
+    for waiting, result in zip(batch, results, strict=True):
+        if waiting.done.done():
+            continue
+        if isinstance(result, StoreError):
+            waiting.done.set_exception(result)
+        else:
+            waiting.done.set_result(result)
