@@ -8,7 +8,8 @@ import pytest
 from remora.core.errors import ConfigurationError
 from remora.operate.config import Flags, SourceSettings
 from remora.operate.config_reader import load
-from remora.operate.secrets import MASK, Secret, read_token, secret_values, without_credentials
+from remora.operate.secrets import read_token, secret_values, without_credentials
+from remora.sources.secret import MASK, Secret
 
 
 @pytest.fixture

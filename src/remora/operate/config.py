@@ -14,6 +14,8 @@ import msgspec
 from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
 from remora.operate.rates import parse_duration, parse_rate, parse_size
+from remora.sources.listed import DetailSettings
+from remora.sources.paging import ListSettings
 
 FILE_NAME: Final = "remora.toml"
 HACKERNEWS_URL: Final = "https://hacker-news.firebaseio.com/v0"
@@ -84,23 +86,6 @@ class RescanSettings(msgspec.Struct, frozen=True):
 
     every_ns: Duration = msgspec.field(default=6 * HOUR_NS, name="every")
     window_ns: Window = msgspec.field(default=3 * DAY_NS, name="window")  # 0: from the ages of updates
-
-
-class ListSettings(msgspec.Struct, frozen=True):
-    """How the list of a listed source is walked."""
-
-    path: str = "/list"
-    paging: str = "offset"
-    page_size: Count = 100
-    entries: str = "items"
-    key: str = "id"
-    updated: str = "update_time"
-
-
-class DetailSettings(msgspec.Struct, frozen=True):
-    """Where one entry's detail is."""
-
-    path: str = "/detail/{key}"
 
 
 class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):

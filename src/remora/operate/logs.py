@@ -13,7 +13,8 @@ from typing import Any, Final
 import structlog
 
 from remora.operate.config import Settings
-from remora.operate.secrets import MASK, secret_values
+from remora.operate.secrets import secret_values
+from remora.sources.secret import MASK
 
 EVENTS_PER_SECOND_MAX: Final = 20
 EVENT_NAMES_MAX: Final = 256

@@ -8,27 +8,9 @@ from urllib.parse import urlsplit
 
 from remora.core.errors import ConfigurationError
 from remora.operate.config import SourceSettings
+from remora.sources.secret import MASK, Secret
 
-MASK: Final = "•••"
 TOKEN_CHARACTERS_MAX: Final = 16_384
-
-
-class Secret:
-    """A text that no log line, error or repr shows; only `reveal` gives it away."""
-
-    __slots__ = ("_text",)
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def reveal(self) -> str:
-        """The text itself, for the one header that needs it."""
-        return self._text
-
-    def __repr__(self) -> str:
-        return f"Secret({MASK})"
-
-    __str__ = __repr__
 
 
 def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) -> Secret | None:

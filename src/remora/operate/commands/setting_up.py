@@ -21,6 +21,8 @@ from remora.operate.commands.common import (
 
 if TYPE_CHECKING:
     from remora.operate.config import Settings
+    from remora.sim.faults import Faults
+    from remora.sim.world import WorldSettings
 
 
 @click.command()
@@ -99,3 +101,45 @@ def stats(*, as_json: bool, **common: str | None) -> None:
         return
     for name, value in found.items():
         click.echo(f"{name:<28}{value if value is not None else 'unknown'}")
+
+
+@click.command()
+@click.option("--items", type=click.IntRange(min=1), default=20_000, show_default=True, help="Ids that exist already.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8612, show_default=True, help="0 takes any free port.")
+@click.option("--faults", metavar="FILE", help="What goes wrong, as TOML or JSON.")
+@click.option("--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="How fast its time runs.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same world.")
+@click.option("--new-per-day", type=click.FloatRange(min=1), default=12_000.0, show_default=True, help="New ids a day.")
+@as_json_option
+def simulate(
+    *, items: int, port: int, faults: str | None, speed: float, seed: int, new_per_day: float, as_json: bool
+) -> None:
+    """Play the provider: a simulated Hacker News on loopback, with hidden limits and faults. Ctrl-C ends it."""
+    from remora.operate.stopping import run_job
+    from remora.sim.faults import NO_FAULTS, load_faults
+    from remora.sim.world import WorldSettings
+
+    world = WorldSettings(seed=seed, items=items, new_per_day=new_per_day)
+    wrong = load_faults(Path(faults)) if faults is not None else NO_FAULTS
+    run_job(_simulate(world, wrong, port=port, speed=speed, as_json=as_json))
+
+
+async def _simulate(world: "WorldSettings", faults: "Faults", *, port: int, speed: float, as_json: bool) -> None:
+    import asyncio
+
+    from remora.sim.server import serve
+
+    try:
+        server = await serve(world, port=port, faults=faults, speed=speed)
+    except OSError as error:
+        raise ConfigurationError(
+            f"port {port} cannot be used ({error.strerror})", hint="choose another with --port; 0 takes any free one"
+        ) from None
+    async with server:
+        if as_json:
+            print_json({"url": server.url, "origin": server.origin, "port": server.port, "items": world.items})
+        else:
+            click.echo(f"{world.items:,} items at {server.url}")
+            click.echo(f"in another terminal: remora catchup --url {server.url}")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
