@@ -1,0 +1,103 @@
+"""Is the newer of two marks always found, whatever the source writes them as?"""
+
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remora.core.marks import compare, is_newer, newest, rank
+
+NUMBERS = st.one_of(st.integers().map(str), st.decimals(allow_nan=False, allow_infinity=False, places=6).map(str))
+# hypothesis wants its bounds without a zone.
+EARLIEST, LATEST = (datetime.fromisoformat(day) for day in ("0001-01-03", "9999-12-29"))
+DATES = st.datetimes(EARLIEST, LATEST, timezones=st.just(UTC)).map(datetime.isoformat)
+MARKS = st.one_of(NUMBERS, DATES, st.text(max_size=40))
+
+
+@given(MARKS)
+def test_a_mark_is_not_newer_than_itself(mark: str) -> None:
+    assert compare(mark, mark) == 0
+    assert not is_newer(mark, mark)
+
+
+@given(MARKS, MARKS)
+def test_of_two_marks_at_most_one_is_newer(left: str, right: str) -> None:
+    assert compare(left, right) == -compare(right, left)
+
+
+@pytest.mark.parametrize("marks", [NUMBERS, DATES, st.text(alphabet="xyz", max_size=4)])
+@given(data=st.data())
+def test_marks_of_one_way_of_writing_have_one_order(marks: st.SearchStrategy[str], data: st.DataObject) -> None:
+    first, second, third = (data.draw(marks) for _ in range(3))
+    if compare(first, second) <= 0 and compare(second, third) <= 0:
+        assert compare(first, third) <= 0
+
+
+@given(st.integers(), st.integers())
+def test_numbers_are_compared_as_numbers(left: int, right: int) -> None:
+    assert is_newer(str(left), str(right)) == (left > right)
+
+
+@given(st.datetimes(EARLIEST, LATEST), st.integers(-23, 23))
+def test_one_moment_written_in_two_zones_is_the_same_mark(moment: datetime, hours: int) -> None:
+    here = moment.replace(tzinfo=UTC)
+    there = here.astimezone(timezone(timedelta(hours=hours)))
+    assert compare(here.isoformat(), there.isoformat()) == 0
+
+
+@given(st.lists(st.one_of(st.none(), NUMBERS), max_size=8))
+def test_the_newest_of_some_marks_is_one_of_them_and_none_is_newer(marks: list[str | None]) -> None:
+    best = newest(*marks)
+    assert best in marks or (best is None and set(marks) <= {None})
+    assert not any(is_newer(mark, best) for mark in marks)
+
+
+@given(st.lists(NUMBERS, min_size=2, max_size=6))
+def test_ranks_never_contradict_the_order(marks: list[str]) -> None:
+    for left, right in pairwise(marks):
+        left_rank, right_rank = rank(left), rank(right)
+        assert left_rank is not None
+        assert right_rank is not None
+        assert not (is_newer(left, right) and left_rank < right_rank)
+
+
+@given(st.text(max_size=60))
+def test_any_text_can_be_ranked(mark: str) -> None:
+    ranked = rank(mark)
+    assert ranked is None or -1e300 <= ranked <= 1e300
+
+
+@pytest.mark.parametrize(
+    "older, newer",
+    [
+        ("9", "10"),
+        ("9", "9.5"),
+        ("1e3", "1001"),
+        ("-2", "-1"),
+        ("1790000000.123456788", "1790000000.123456789"),
+        ("2026-01-01", "2026-01-02"),
+        ("2026-01-01T11:00:00+02:00", "2026-01-01T10:00:00Z"),
+        ("2026-01-01T10:00:00", "2026-01-01T10:00:01Z"),
+        ("2026-01-01T10:00:00.123456788Z", "2026-01-01T10:00:00.123456789Z"),
+        ("2026-01-01T10:00:00Z", "2026-01-01T10:00:00.5Z"),
+        ("v9", "va"),
+        ("10", "v1"),
+    ],
+)
+def test_examples_of_older_and_newer(older: str, newer: str) -> None:
+    assert is_newer(newer, older)
+    assert not is_newer(older, newer)
+
+
+@pytest.mark.parametrize("odd", ["nan", "inf", "1_000", "1e9999", "١٢", "", "2026-13-45", "+", "0x10"])
+def test_what_only_looks_like_a_number_or_a_date_is_text(odd: str) -> None:
+    assert rank(odd) is None
+    assert compare(odd, "zzz") == (odd > "zzz") - (odd < "zzz")
+
+
+def test_no_mark_is_older_than_any_mark() -> None:
+    assert is_newer("0", None)
+    assert not is_newer(None, "0")
+    assert not is_newer(None, None)
