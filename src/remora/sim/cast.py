@@ -6,6 +6,7 @@ two or three neighbouring blocks, whatever the size of the world.
 """
 
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -40,7 +41,11 @@ _JOBS: Final = _STORIES + 0.005
 _POLLS: Final = _JOBS + 0.001
 _OPTIONS_MIN: Final = 2
 _OPTIONS_SPREAD: Final = 4
-_MOVERS: Final = 0.002
+_MOVES_FROM: Final = DRAW_MAX - DRAW_MAX // 500  # one in five hundred comments
+_NO_ID: Final = -1
+
+
+Draws = Sequence[int]  # the draws of one id
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +55,16 @@ class Block:
     first_id: int
     draws: "array[int]"
     roles: list[Role]
-    stories: list[int]  # what can be commented on: stories and polls
+    stories: list[tuple[int, int]]  # what can be commented on (stories and polls), each with its popularity
     options: dict[int, list[int]]  # poll -> its options
 
-    def draw(self, item_id: int, which: int) -> int:
-        return self.draws[(item_id - self.first_id) * DRAWS + which]
+    def role(self, item_id: int) -> Role:
+        return self.roles[item_id - self.first_id]
+
+    def own(self, item_id: int) -> Draws:
+        """The draws of one id."""
+        at = (item_id - self.first_id) * DRAWS
+        return self.draws[at : at + DRAWS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +87,11 @@ class Cast:
         self.replies = lru_cache(maxsize=_BLOCKS_KEPT)(self._make_replies)
 
     def role(self, item_id: int) -> Role:
-        block = self.block(item_id // BLOCK_IDS)
-        return block.roles[item_id - block.first_id]
+        return self.block(item_id // BLOCK_IDS).role(item_id)
 
-    def draw(self, item_id: int, which: int) -> int:
-        return self.block(item_id // BLOCK_IDS).draw(item_id, which)
+    def own(self, item_id: int) -> Draws:
+        """The draws of one id."""
+        return self.block(item_id // BLOCK_IDS).own(item_id)
 
     def poll_of(self, option_id: int) -> int:
         """The poll an option belongs to."""
@@ -93,28 +103,29 @@ class Cast:
         block = Block(number * BLOCK_IDS, draws, [], [], {})
         options_left, poll = 0, 0
         for item_id in range(block.first_id, block.first_id + BLOCK_IDS):
-            role = self._role(block, item_id, option=options_left > 0)
+            own = block.own(item_id)
+            role = self._role(block, item_id, own, option=options_left > 0)
             block.roles.append(role)
             match role:
                 case Role.POLL:
-                    poll, options_left = item_id, _OPTIONS_MIN + block.draw(item_id, EXTRA) % _OPTIONS_SPREAD
+                    poll, options_left = item_id, _OPTIONS_MIN + own[EXTRA] % _OPTIONS_SPREAD
                     block.options[poll] = []
-                    block.stories.append(item_id)
+                    block.stories.append((item_id, own[RANK]))
                 case Role.POLLOPT:
                     block.options[poll].append(item_id)
                     options_left -= 1
                 case Role.STORY:
-                    block.stories.append(item_id)
+                    block.stories.append((item_id, own[RANK]))
                 case Role.COMMENT | Role.JOB | Role.STUB | Role.ABSENT:
                     pass
         return block
 
-    def _role(self, block: Block, item_id: int, *, option: bool) -> Role:
-        if item_id == 0 or block.draw(item_id, EXTRA) < self._absent_below:
+    def _role(self, block: Block, item_id: int, own: Draws, *, option: bool) -> Role:
+        if item_id == 0 or own[EXTRA] < self._absent_below:
             return Role.ABSENT
         if option:
             return Role.POLLOPT
-        draw = block.draw(item_id, ROLE) / DRAW_MAX
+        draw = own[ROLE] / DRAW_MAX
         # The first of its block is a story, so that there is always something to comment on.
         if draw < _COMMENTS and block.stories:
             return Role.COMMENT
@@ -126,32 +137,35 @@ class Cast:
 
     def _make_replies(self, number: int) -> Replies:
         block = self.block(number)
-        before = self.block(number - 1).stories if number > 0 else []
-        candidates = list(before)
+        candidates = list(self.block(number - 1).stories) if number > 0 else []
+        coming = iter([*block.stories, (_NO_ID, 0)])
+        story = next(coming)
         replies = Replies()
         for item_id, role in enumerate(block.roles, start=block.first_id):
-            if role in (Role.STORY, Role.POLL):
-                candidates.append(item_id)
+            if item_id == story[0]:
+                candidates.append(story)
+                story = next(coming)
             elif role is Role.COMMENT:
-                story = self._pick_story(candidates, block.draw(item_id, THREAD))
-                replies.members.setdefault(story, []).append(item_id)
-                replies.story_of[item_id] = story
-                if moves(block.draw(item_id, FATE)):
-                    target = candidates[block.draw(item_id, EXTRA) % len(candidates)]
-                    if target != story:
-                        replies.adopted.setdefault(target, []).append(item_id)
-                        replies.moves_to[item_id] = target
+                _join(replies, item_id, candidates, block.own(item_id))
         return replies
 
-    def _pick_story(self, candidates: list[int], draw: int) -> int:
-        """Newer stories get more comments, and of two the more popular one does."""
-        count = len(candidates)
-        high, low = draw >> 16, draw & 0xFFFF
-        first = candidates[count - 1 - (count * high * high >> 32)]
-        second = candidates[count - 1 - (count * low * low >> 32)]
-        return first if self.draw(first, RANK) >= self.draw(second, RANK) else second
+
+def _join(replies: Replies, comment: int, candidates: list[tuple[int, int]], own: Draws) -> None:
+    """Put a comment into a thread: newer stories get more of them, and of two the more popular one does."""
+    count, draw = len(candidates), own[THREAD]
+    high, low = draw >> 16, draw & 0xFFFF
+    first = candidates[count - 1 - (count * high * high >> 32)]
+    second = candidates[count - 1 - (count * low * low >> 32)]
+    story = first[0] if first[1] >= second[1] else second[0]
+    replies.members.setdefault(story, []).append(comment)
+    replies.story_of[comment] = story
+    if moves(own[FATE]):
+        target = candidates[own[EXTRA] % count][0]
+        if target != story:
+            replies.adopted.setdefault(target, []).append(comment)
+            replies.moves_to[comment] = target
 
 
 def moves(fate_draw: int) -> bool:
     """Whether a comment with this fate will be moved to another thread."""
-    return fate_draw >= DRAW_MAX - int(_MOVERS * DRAW_MAX)
+    return fate_draw >= _MOVES_FROM

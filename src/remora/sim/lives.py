@@ -2,22 +2,10 @@
 
 from dataclasses import dataclass
 from math import log
-from typing import Final
+from typing import Final, NamedTuple
 
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.sim.cast import (
-    DRAW_MAX,
-    DRAWS,
-    FATE,
-    FATE_AGE,
-    LATENESS,
-    REVIVAL,
-    SCORE,
-    VISIBILITY,
-    Block,
-    Role,
-    moves,
-)
+from remora.sim.cast import DRAW_MAX, FATE, FATE_AGE, LATENESS, REVIVAL, SCORE, VISIBILITY, Draws, Role, moves
 
 NEVER_NS: Final = 1 << 62
 _LATE_A_LITTLE: Final = 30 * SECOND_NS
@@ -42,8 +30,7 @@ class Chances:
     edited: float = 0.06
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(NamedTuple):
     """The moments of one item's life; `NEVER_NS` is a moment that does not come."""
 
     assigned_ns: int
@@ -71,6 +58,15 @@ class Life:
     def _score_step_ns(self, step: int) -> int:
         steps = self.score_steps
         return self.visible_ns + int(_SCORE_TIME_NS * log((steps + 1) / (steps + 1 - step)))
+
+    def next_change_ns(self, now_ns: int) -> int:
+        """When the item itself changes next."""
+        plain = (self.undelayed_ns, self.edited_ns, self.died_ns, self.revived_ns, self.deleted_ns, self.moved_ns)
+        coming = min([moment for moment in plain if moment > now_ns])
+        steps = self.score_steps
+        if not steps or now_ns >= self._score_step_ns(steps):
+            return coming
+        return min(coming, *[moment for moment in map(self._score_step_ns, range(1, steps + 1)) if moment > now_ns])
 
     def moments(self) -> list[int]:
         """Every moment at which the item itself changes, ascending; the first is its appearance."""
@@ -101,53 +97,52 @@ class Lives:
         self._late_below = int(chances.late * DRAW_MAX)
         self._delayed_below = int((chances.late + chances.delayed) * DRAW_MAX)
 
-    def visible_ns(self, block: Block, item_id: int, assigned_ns: int) -> int:
-        """When the item can first be read."""
-        at = (item_id - block.first_id) * DRAWS
-        if block.draws[at + VISIBILITY] >= self._late_below:
+    def visible_ns(self, own: Draws, assigned_ns: int) -> int:
+        """When the item with these draws can first be read."""
+        if own[VISIBILITY] >= self._late_below:
             return assigned_ns
-        lateness = block.draws[at + LATENESS]
+        lateness = own[LATENESS]
         longest_ns = _LATE_A_LOT if lateness & 7 == 0 else _LATE_A_LITTLE
         return assigned_ns + longest_ns * (lateness + 1) // DRAW_MAX
 
-    def moved_ns(self, block: Block, item_id: int, visible_ns: int) -> int:
+    def moved_ns(self, own: Draws, assigned_ns: int) -> int:
         """When a mover moves."""
-        return visible_ns + _age_ns(block.draw(item_id, FATE_AGE))
+        return self.visible_ns(own, assigned_ns) + _age_ns(own[FATE_AGE])
 
-    def life(self, block: Block, item_id: int, assigned_ns: int, *, moves_away: bool) -> Life:
-        """Everything that will happen to this item."""
-        role = block.roles[item_id - block.first_id]
-        visible_ns = self.visible_ns(block, item_id, assigned_ns)
-        undelayed_ns = 0
-        if role is Role.COMMENT and self._late_below <= block.draw(item_id, VISIBILITY) < self._delayed_below:
-            undelayed_ns = visible_ns + (_DELAY_MAX_NS * (block.draw(item_id, LATENESS) + 1) // DRAW_MAX)
-        final_score, steps = _score(role, block.draw(item_id, SCORE))
-        edited, died, revived, deleted = self._fate(block, item_id, visible_ns)
+    def life(self, role: Role, own: Draws, assigned_ns: int, *, moves_away: bool) -> Life:
+        """Everything that will happen to an item with these draws."""
+        visible_ns = self.visible_ns(own, assigned_ns)
+        undelayed_ns, final_score, steps = 0, 1, 0
+        if role is not Role.COMMENT:
+            final_score, steps = _score(role, own[SCORE])
+        elif self._late_below <= own[VISIBILITY] < self._delayed_below:
+            undelayed_ns = visible_ns + (_DELAY_MAX_NS * (own[LATENESS] + 1) // DRAW_MAX)
+        edited_ns = died_ns = revived_ns = deleted_ns = NEVER_NS
+        if own[FATE] < self._edges[-1]:
+            edited_ns, died_ns, revived_ns, deleted_ns = self._fate(own, visible_ns)
         return Life(
-            assigned_ns=assigned_ns,
-            visible_ns=visible_ns,
-            undelayed_ns=undelayed_ns,
-            edited_ns=edited,
-            died_ns=died,
-            revived_ns=revived,
-            deleted_ns=deleted,
-            moved_ns=self.moved_ns(block, item_id, visible_ns) if moves_away else NEVER_NS,
-            final_score=final_score,
-            score_steps=steps,
+            assigned_ns,
+            visible_ns,
+            undelayed_ns,
+            edited_ns,
+            died_ns,
+            revived_ns,
+            deleted_ns,
+            self.moved_ns(own, assigned_ns) if moves_away else NEVER_NS,
+            final_score,
+            steps,
         )
 
-    def _fate(self, block: Block, item_id: int, visible_ns: int) -> tuple[int, int, int, int]:
+    def _fate(self, own: Draws, visible_ns: int) -> tuple[int, int, int, int]:
         """When it is edited, dies, is revived and deleted."""
-        fate = block.draw(item_id, FATE)
-        if fate >= self._edges[-1] or moves(fate):
-            return NEVER_NS, NEVER_NS, NEVER_NS, NEVER_NS
-        then_ns = visible_ns + _age_ns(block.draw(item_id, FATE_AGE))
-        later_ns = then_ns + _age_ns(block.draw(item_id, REVIVAL))
+        fate = own[FATE]
+        assert not moves(fate), "what moves has no other fate"
+        then_ns = visible_ns + _age_ns(own[FATE_AGE])
+        later_ns = then_ns + _age_ns(own[REVIVAL])
         if fate < self._edges[0]:
             return NEVER_NS, NEVER_NS, NEVER_NS, then_ns
         if fate < self._edges[1]:
-            revived_ns = later_ns if block.draw(item_id, REVIVAL) % 5 == 0 else NEVER_NS
-            return NEVER_NS, then_ns, revived_ns, NEVER_NS
+            return NEVER_NS, then_ns, later_ns if own[REVIVAL] % 5 == 0 else NEVER_NS, NEVER_NS
         if fate < self._edges[2]:
             return NEVER_NS, then_ns, NEVER_NS, later_ns
         return then_ns, NEVER_NS, NEVER_NS, NEVER_NS

@@ -70,6 +70,7 @@ class Provider:
         self._born_ns = now()
         self._started_ns = ticks()
         self._bodies: dict[int, tuple[int, bytes]] = {}
+        self._bodies_kept = _BODIES_KEPT
         self._looks: Counter[str] = Counter()
         self._feed: Feed | None = None
         self.set_faults(faults)
@@ -113,10 +114,17 @@ class Provider:
             return kept[1]
         body, until_ns = self.world.render(item_id, now_ns)
         body = _NULL if body is None or item_id > self.world.max_id(now_ns) else body
-        if len(self._bodies) >= _BODIES_KEPT:
+        if len(self._bodies) >= self._bodies_kept:
             self._bodies.clear()
         self._bodies[item_id] = (until_ns, body)
         return body
+
+    def warm_up(self) -> None:
+        """Make every body of today before anybody asks: for measurements that must not wait for the world."""
+        newest = self.world.max_id(self.now())
+        self._bodies_kept = max(self._bodies_kept, 2 * newest)
+        for item_id in range(1, newest + 1):
+            self.body(item_id)
 
     def open_stream(self, target: str) -> EventStream | None:
         """A stream of a path; None while streams cannot be opened or for a path that has none."""

@@ -160,10 +160,13 @@ async def serve(
     port: int = 0,
     faults: Faults = NO_FAULTS,
     speed: float = 1.0,
+    warm: bool = False,
 ) -> ServerHandle:
-    """Serve a world; port 0 takes any free one. Returns once it listens."""
+    """Serve a world; port 0 takes any free one. Returns once it listens; `warm` makes every body before that."""
     world_time = WorldTime(settings.start_ns, speed)
     provider = Provider(World(settings), faults, now=world_time.now_ns, ticks=time.monotonic_ns)
+    if warm:
+        provider.warm_up()
     admin = Administration(provider, world_time)
     connections: set[ProviderProtocol] = set()
     loop = asyncio.get_running_loop()
@@ -185,6 +188,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--new-per-day", type=float, default=defaults.new_per_day)
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--faults", type=Path)
+    parser.add_argument("--warm", action="store_true", help="make every body before listening")
     parser.add_argument("--until-eof", action="store_true", help="end when standard input ends")
     return parser.parse_args(words)
 
@@ -199,7 +203,8 @@ async def _main(words: list[str]) -> None:
         loop.add_signal_handler(number, stop.set)
     if given.until_eof:
         loop.add_reader(sys.stdin.fileno(), stop.set)
-    async with await serve(settings, host=given.host, port=given.port, faults=faults, speed=given.speed) as server:
+    listening = serve(settings, host=given.host, port=given.port, faults=faults, speed=given.speed, warm=given.warm)
+    async with await listening as server:
         print(json.dumps({"port": server.port, "url": server.url, "origin": server.origin}), flush=True)
         await stop.wait()
 

@@ -3,16 +3,15 @@
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from remora.sim.cast import BLOCK_IDS, DRAW_MAX, PARENT, RANK, Cast
-from remora.sim.lives import NEVER_NS
+from remora.sim.lives import NEVER_NS, Lives
 
 _TOP_LEVEL: Final = int(0.4 * DRAW_MAX)  # comments that reply to the story itself
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A comment in a thread, from when until when."""
 
     item_id: int
@@ -50,22 +49,37 @@ class Thread:
         return self.moments[at] if at < len(self.moments) else NEVER_NS
 
 
-def build_thread(cast: Cast, story: int, *, visible_ns: Callable[[int], int], moved_ns: Callable[[int], int]) -> Thread:
+def build_thread(cast: Cast, lives: Lives, story: int, assigned_ns: Callable[[int], int]) -> Thread:
     """The thread of a story, from the two blocks its comments can stand in."""
-    number = story // BLOCK_IDS
-    here, after = cast.replies(number), cast.replies(number + 1)
-    moves_to = here.moves_to | after.moves_to
-    members = [*here.members.get(story, ()), *after.members.get(story, ())]
-    parents = _parents(cast, story, members, moves_to)
+    parents: dict[int, int] = {}
     replies: dict[int, list[Reply]] = {}
-    for comment, parent in parents.items():
-        until_ns = moved_ns(comment) if comment in moves_to else NEVER_NS
-        replies.setdefault(parent, []).append(Reply(comment, visible_ns(comment), until_ns, cast.draw(comment, RANK)))
-    for comment in (*here.adopted.get(story, ()), *after.adopted.get(story, ())):
-        replies.setdefault(story, []).append(Reply(comment, moved_ns(comment), NEVER_NS, cast.draw(comment, RANK)))
+    earlier: list[int] = []  # what can be replied to; never a comment that will move away
+    for number in (story // BLOCK_IDS, story // BLOCK_IDS + 1):
+        joined, block = cast.replies(number), cast.block(number)
+        for comment in joined.members.get(story, ()):
+            own = block.own(comment)
+            parent = parents[comment] = _parent(story, earlier, own[PARENT])
+            until_ns = NEVER_NS
+            if comment in joined.moves_to:
+                until_ns = lives.moved_ns(own, assigned_ns(comment))
+            else:
+                earlier.append(comment)
+            reply = Reply(comment, lives.visible_ns(own, assigned_ns(comment)), until_ns, own[RANK])
+            replies.setdefault(parent, []).append(reply)
+        for comment in joined.adopted.get(story, ()):
+            own = block.own(comment)
+            arrival = Reply(comment, lives.moved_ns(own, assigned_ns(comment)), NEVER_NS, own[RANK])
+            replies.setdefault(story, []).append(arrival)
     for children in replies.values():
         children.sort(key=_best_first)
     return _settled(parents, replies)
+
+
+def _parent(story: int, earlier: list[int], draw: int) -> int:
+    """A comment replies to the story or to an earlier comment, preferring recent ones."""
+    if draw < _TOP_LEVEL or not earlier:
+        return story
+    return earlier[len(earlier) - 1 - draw % len(earlier) * (draw & 0xFF) // 256]
 
 
 def _settled(parents: dict[int, int], replies: dict[int, list[Reply]]) -> Thread:
@@ -83,21 +97,6 @@ def _settled(parents: dict[int, int], replies: dict[int, list[Reply]]) -> Thread
         settled_kids=kids,
         settled_size=sum(len(children) for children in kids.values()),
     )
-
-
-def _parents(cast: Cast, story: int, members: list[int], moves_to: dict[int, int]) -> dict[int, int]:
-    """Each comment replies to the story or to an earlier comment, preferring recent ones; never to one that will move."""
-    parents: dict[int, int] = {}
-    earlier: list[int] = []
-    for comment in members:
-        draw = cast.draw(comment, PARENT)
-        if draw < _TOP_LEVEL or not earlier:
-            parents[comment] = story
-        else:
-            parents[comment] = earlier[len(earlier) - 1 - draw % len(earlier) * (draw & 0xFF) // 256]
-        if comment not in moves_to:
-            earlier.append(comment)
-    return parents
 
 
 def _best_first(reply: Reply) -> int:

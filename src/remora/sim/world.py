@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
-from typing import Final
+from typing import Final, NamedTuple
 
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.sim import cast as draws
 from remora.sim.bodies import Fields, ids, made_odd, render
-from remora.sim.cast import BLOCK_IDS, DRAW_MAX, Cast, Role
+from remora.sim.cast import BLOCK_IDS, DRAW_MAX, Cast, Draws, Role, moves
 from remora.sim.clock import START_WALL_NS
 from remora.sim.lives import NEVER_NS, Chances, Life, Lives
 from remora.sim.prose import Prose, name_of, number_of
@@ -46,6 +46,22 @@ class WorldSettings:
         assert self.new_per_day > 0, f"{self.new_per_day} new items per day"
 
 
+class Look(NamedTuple):
+    """One item, looked at in one moment."""
+
+    item_id: int
+    role: Role
+    own: Draws
+    life: Life
+    now_ns: int
+
+    def edited(self) -> bool:
+        return self.life.edited_ns <= self.now_ns
+
+    def time(self) -> bytes:
+        return b"%d" % (self.life.assigned_ns // SECOND_NS)
+
+
 class World:
     """The truth."""
 
@@ -57,6 +73,7 @@ class World:
         self._prose = Prose(settings.seed)
         self._odd_below = int(settings.odd_share * DRAW_MAX)
         self.thread = lru_cache(maxsize=_THREADS_KEPT)(self._make_thread)
+        self._name = lru_cache(maxsize=_PEOPLE_MAX)(_quoted_name)
         people = min(max(settings.items // _ITEMS_PER_PERSON, _PEOPLE_MIN), _PEOPLE_MAX)
         self._people = people if gcd(people, _STRIDE) == 1 else people + 1
 
@@ -75,9 +92,7 @@ class World:
     def life(self, item_id: int) -> Life:
         """What happens to this item, past and future."""
         block = self._cast.block(item_id // BLOCK_IDS)
-        return self._lives.life(
-            block, item_id, self._assigned_ns(item_id), moves_away=self._moves_to(item_id) is not None
-        )
+        return self._life(item_id, block.role(item_id), block.own(item_id))
 
     def body(self, item_id: int, now_ns: int) -> bytes | None:
         """The item as it is now; None where the provider says `null`."""
@@ -85,17 +100,20 @@ class World:
 
     def render(self, item_id: int, now_ns: int) -> tuple[bytes | None, int]:
         """The body, and the moment until which it stays exactly like this."""
-        role = Role.ABSENT if item_id < 1 else self._cast.role(item_id)
+        if item_id < 1:
+            return None, NEVER_NS
+        block = self._cast.block(item_id // BLOCK_IDS)
+        role = block.role(item_id)
         if role is Role.ABSENT:
             return None, NEVER_NS
-        life = self.life(item_id)
+        own = block.own(item_id)
+        life = self._life(item_id, role, own)
         if now_ns < life.visible_ns:
             return None, life.visible_ns
-        fields, until_ns = self._fields(item_id, role, life, now_ns)
-        if self._cast.draw(item_id, draws.ODD) < self._odd_below:
-            fields = made_odd(fields, self._cast.draw(item_id, draws.ODD_KIND))
-        own_ns = next((moment for moment in life.moments() if moment > now_ns), NEVER_NS)
-        return render(fields), min(own_ns, until_ns)
+        fields, others_ns = self._fields(Look(item_id, role, own, life, now_ns))
+        if own[draws.ODD] < self._odd_below:
+            fields = made_odd(fields, own[draws.ODD_KIND])
+        return render(fields), min(life.next_change_ns(now_ns), others_ns)
 
     def dump(self, now_ns: int, *, first_id: int = 1, last_id: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Every item that can be read now, by id."""
@@ -136,21 +154,16 @@ class World:
     def _assigned_ns(self, item_id: int) -> int:
         return self.settings.start_ns + (item_id - self.settings.items) * self._spacing_ns
 
-    def _visible_ns(self, item_id: int) -> int:
-        block = self._cast.block(item_id // BLOCK_IDS)
-        return self._lives.visible_ns(block, item_id, self._assigned_ns(item_id))
-
-    def _moved_ns(self, item_id: int) -> int:
-        block = self._cast.block(item_id // BLOCK_IDS)
-        return self._lives.moved_ns(block, item_id, self._visible_ns(item_id))
-
-    def _moves_to(self, item_id: int) -> int | None:
-        if self._cast.role(item_id) is not Role.COMMENT:
-            return None
-        return self._cast.replies(item_id // BLOCK_IDS).moves_to.get(item_id)
+    def _life(self, item_id: int, role: Role, own: Draws) -> Life:
+        moves_away = (
+            role is Role.COMMENT
+            and moves(own[draws.FATE])
+            and item_id in self._cast.replies(item_id // BLOCK_IDS).moves_to
+        )
+        return self._lives.life(role, own, self._assigned_ns(item_id), moves_away=moves_away)
 
     def _make_thread(self, story: int) -> Thread:
-        return build_thread(self._cast, story, visible_ns=self._visible_ns, moved_ns=self._moved_ns)
+        return build_thread(self._cast, self._lives, story, self._assigned_ns)
 
     def _submitted(self, number: int, now_ns: int) -> list[int]:
         """The newest items of this person: the inverse of `author`."""
@@ -160,105 +173,107 @@ class World:
         written = range(latest, 0, -self._people)[:_SUBMISSIONS_SHOWN]
         return [item_id for item_id in written if self.body(item_id, now_ns) is not None]
 
-    def _fields(self, item_id: int, role: Role, life: Life, now_ns: int) -> tuple[Fields, int]:
-        """The values of a body, and until when what others add to it stays the same."""
-        match role:
+    def _fields(self, look: Look) -> tuple[Fields, int]:
+        """The values of a body, in the order of the alphabet, and until when what others add to it stays the same."""
+        match look.role:
             case Role.COMMENT:
-                return self._comment(item_id, life, now_ns)
+                return self._comment(look)
             case Role.STORY | Role.POLL:
-                return self._story(item_id, role, life, now_ns)
+                return self._story(look)
             case Role.JOB:
-                return self._job(item_id, life, now_ns), NEVER_NS
+                return self._job(look), NEVER_NS
             case Role.POLLOPT:
-                return self._option(item_id, life, now_ns), NEVER_NS
+                return self._option(look), NEVER_NS
             case Role.STUB:
-                return {"id": b"%d" % item_id, "type": b'"story"'}, NEVER_NS
+                return {"id": b"%d" % look.item_id, "type": b'"story"'}, NEVER_NS
             case Role.ABSENT:
-                raise AssertionError(f"{item_id} is absent and has no body")
+                raise AssertionError(f"{look.item_id} is absent and has no body")
 
-    def _common(self, item_id: int, life: Life, now_ns: int, type_name: bytes) -> tuple[Fields, Fields]:
-        """The fields every kind has, those before and those after `id` in the alphabet."""
-        deleted, dead = life.deleted_ns <= now_ns, life.is_dead(now_ns)
-        before: Fields = {}
-        if not deleted:
-            before["by"] = b'"%b"' % self.author(item_id).encode()
-        if dead:
-            before["dead"] = b"true"
-        if deleted:
-            before["deleted"] = b"true"
-        after: Fields = {"time": b"%d" % (life.assigned_ns // SECOND_NS), "type": b'"%b"' % type_name}
-        return before, after
+    def _opening(self, look: Look) -> Fields:
+        """The fields that come first in the alphabet."""
+        fields: Fields = {}
+        if look.life.deleted_ns > look.now_ns:
+            fields["by"] = self._name(look.item_id * _STRIDE % self._people)
+            if look.life.is_dead(look.now_ns):
+                fields["dead"] = b"true"
+            return fields
+        if look.life.is_dead(look.now_ns):
+            fields["dead"] = b"true"
+        fields["deleted"] = b"true"
+        return fields
 
-    def _comment(self, item_id: int, life: Life, now_ns: int) -> tuple[Fields, int]:
-        parent, _story = self.parent_and_story(item_id, now_ns)
-        fields, after = self._common(item_id, life, now_ns, b"comment")
-        fields["id"] = b"%d" % item_id
+    def _comment(self, look: Look) -> tuple[Fields, int]:
+        replies = self._cast.replies(look.item_id // BLOCK_IDS)
         # A comment keeps its replies in the thread it was written in: only those without any are moved.
-        thread = self.thread(self._cast.replies(item_id // BLOCK_IDS).story_of[item_id])
-        if life.deleted_ns > now_ns:
-            if kids := thread.kids(item_id, now_ns):
+        thread = self.thread(replies.story_of[look.item_id])
+        moved = look.life.moved_ns <= look.now_ns
+        parent = replies.moves_to[look.item_id] if moved else thread.parents[look.item_id]
+        fields = self._opening(look)
+        fields["id"] = b"%d" % look.item_id
+        if "deleted" in fields:
+            fields["parent"] = b"%d" % parent
+        else:
+            if kids := thread.kids(look.item_id, look.now_ns):
                 fields["kids"] = ids(kids)
             fields["parent"] = b"%d" % parent
-            fields["text"] = self._comment_text(item_id, life, now_ns)
-        else:
-            fields["parent"] = b"%d" % parent
-        return fields | after, thread.next_change_ns(now_ns)
+            fields["text"] = self._comment_text(look)
+        fields["time"] = look.time()
+        fields["type"] = b'"comment"'
+        return fields, thread.next_change_ns(look.now_ns)
 
-    def _comment_text(self, item_id: int, life: Life, now_ns: int) -> bytes:
-        if life.is_dead(now_ns):
-            return _PLACEHOLDERS[item_id % 2]
-        if now_ns < life.undelayed_ns:
+    def _comment_text(self, look: Look) -> bytes:
+        if look.life.is_dead(look.now_ns):
+            return _PLACEHOLDERS[look.item_id % 2]
+        if look.now_ns < look.life.undelayed_ns:
             return b'"[delayed]"'
-        return self._text(item_id, edited=life.edited_ns <= now_ns)
+        return self._prose.text(look.own[draws.TEXT], look.own[draws.LENGTH], edited=look.edited())
 
-    def _text(self, item_id: int, *, edited: bool) -> bytes:
-        draw = self._cast.draw
-        return self._prose.text(draw(item_id, draws.TEXT), draw(item_id, draws.LENGTH), edited=edited)
+    def _story(self, look: Look) -> tuple[Fields, int]:
+        thread = self.thread(look.item_id)
+        fields = self._opening(look)
+        if "deleted" not in fields:
+            dead = "dead" in fields
+            if not dead:
+                fields["descendants"] = b"%d" % thread.size(look.now_ns)
+            fields["id"] = b"%d" % look.item_id
+            if kids := thread.kids(look.item_id, look.now_ns):
+                fields["kids"] = ids(kids)
+            if look.role is Role.POLL:
+                fields["parts"] = ids(self._cast.block(look.item_id // BLOCK_IDS).options[look.item_id])
+            fields["score"] = b"%d" % look.life.score(look.now_ns)
+            fields |= {} if dead else self._story_content(look)
+        fields.setdefault("id", b"%d" % look.item_id)
+        fields["time"] = look.time()
+        fields["type"] = b'"poll"' if look.role is Role.POLL else b'"story"'
+        return dict(sorted(fields.items())), thread.next_change_ns(look.now_ns)
 
-    def _story(self, item_id: int, role: Role, life: Life, now_ns: int) -> tuple[Fields, int]:
-        thread = self.thread(item_id)
-        until_ns = thread.next_change_ns(now_ns)
-        fields, after = self._common(item_id, life, now_ns, b"poll" if role is Role.POLL else b"story")
-        if "deleted" in fields:
-            return fields | {"id": b"%d" % item_id} | after, until_ns
-        if "dead" not in fields:
-            fields["descendants"] = b"%d" % thread.size(now_ns)
-        fields["id"] = b"%d" % item_id
-        if kids := thread.kids(item_id, now_ns):
-            fields["kids"] = ids(kids)
-        if role is Role.POLL:
-            fields["parts"] = ids(self._cast.block(item_id // BLOCK_IDS).options[item_id])
-        fields["score"] = b"%d" % life.score(now_ns)
-        edited = life.edited_ns <= now_ns
-        if "dead" in fields:
-            return fields | after, until_ns
-        shape = self._cast.draw(item_id, draws.LENGTH) % 20  # most link somewhere, some have a text, both or neither
-        if role is Role.POLL or shape < 4:
-            fields["text"] = self._text(item_id, edited=edited)
-        fields["time"] = after["time"]
-        fields["title"] = self._prose.title(self._cast.draw(item_id, draws.TITLE), edited=edited)
-        fields["type"] = after["type"]
-        if role is Role.STORY and shape > 2:
-            fields["url"] = self._prose.url(self._cast.draw(item_id, draws.TITLE))
-        return fields, until_ns
+    def _story_content(self, look: Look) -> Fields:
+        """Most link somewhere, some have a text, both or neither."""
+        shape = look.own[draws.LENGTH] % 20
+        content: Fields = {"title": self._prose.title(look.own[draws.TITLE], edited=look.edited())}
+        if look.role is Role.POLL or shape < 4:
+            content["text"] = self._prose.text(look.own[draws.TEXT], look.own[draws.LENGTH], edited=look.edited())
+        if look.role is Role.STORY and shape > 2:
+            content["url"] = self._prose.url(look.own[draws.TITLE])
+        return content
 
-    def _job(self, item_id: int, life: Life, now_ns: int) -> Fields:
-        fields, after = self._common(item_id, life, now_ns, b"job")
-        fields |= {"id": b"%d" % item_id}
-        if "deleted" in fields:
-            return fields | after
-        fields["score"] = b"1"
-        if "dead" in fields:
-            return fields | after
-        title = self._prose.title(self._cast.draw(item_id, draws.TITLE), edited=life.edited_ns <= now_ns)
-        url = self._prose.url(self._cast.draw(item_id, draws.TITLE))
-        return fields | {"time": after["time"], "title": title, "type": after["type"], "url": url}
+    def _job(self, look: Look) -> Fields:
+        fields = self._opening(look) | {"id": b"%d" % look.item_id, "time": look.time(), "type": b'"job"'}
+        if "deleted" not in fields:
+            fields["score"] = b"1"
+            if "dead" not in fields:
+                fields["title"] = self._prose.title(look.own[draws.TITLE], edited=look.edited())
+                fields["url"] = self._prose.url(look.own[draws.TITLE])
+        return dict(sorted(fields.items()))
 
-    def _option(self, item_id: int, life: Life, now_ns: int) -> Fields:
-        fields, after = self._common(item_id, life, now_ns, b"pollopt")
-        fields |= {"id": b"%d" % item_id, "poll": b"%d" % self._cast.poll_of(item_id)}
-        if "deleted" in fields:
-            return fields | after
-        fields["score"] = b"%d" % life.score(now_ns)
-        text = self._prose.title(self._cast.draw(item_id, draws.TITLE))
-        return fields | {"text": text} | after
+    def _option(self, look: Look) -> Fields:
+        fields = self._opening(look) | {"id": b"%d" % look.item_id, "time": look.time(), "type": b'"pollopt"'}
+        fields["poll"] = b"%d" % self._cast.poll_of(look.item_id)
+        if "deleted" not in fields:
+            fields["score"] = b"%d" % look.life.score(look.now_ns)
+            fields["text"] = self._prose.title(look.own[draws.TITLE])
+        return dict(sorted(fields.items()))
+
+
+def _quoted_name(number: int) -> bytes:
+    return b'"%b"' % name_of(number).encode()
