@@ -40,37 +40,37 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 async def read_one(settings: Settings, key: str, *, source: str | None) -> Held | None:
     """An item by id or a document by key; None when the mirror does not hold it."""
     name = one_source(settings, source)
-    async with opened_store(settings, read_only=True) as store:
-        match settings.sources[name].kind:
-            case SourceKind.HACKERNEWS:
-                return await _read_item(store, name, _item_id(key))
-            case SourceKind.LISTED:
-                document = await store.document(name, key)
-                if document is None or document.body is None:
-                    return None
-                fetched_at = None if document.fetched_ns is None else iso(document.fetched_ns)
-                return Held(source=name, key=key, body=_json_or_text(document.body), fetched_at=fetched_at)
+    match settings.sources[name].kind:
+        case SourceKind.HACKERNEWS:
+            item_id = _item_id(key)
+            async with opened_store(settings, read_only=True) as store:
+                return await _read_item(store, name, item_id)
+        case SourceKind.LISTED:
+            async with opened_store(settings, read_only=True) as store:
+                return await _read_document(store, name, key)
 
 
 async def export_ndjson(settings: Settings, *, source: str | None, out: str | None, ids: tuple[int, int | None]) -> int:
     """Write every raw body as one line; returns how many. A file appears under its name only when it is complete."""
     name = one_source(settings, source)
-    async with opened_store(settings, read_only=True) as store:
-        if out is None:
+    if out is None:
+        async with opened_store(settings, read_only=True) as store:
             return await _write_lines(_bodies(store, settings, name, ids), sys.stdout.buffer)
-        path = Path(out)
-        part = path.with_name(f"{path.name}.part")
-        try:
-            with part.open("wb", buffering=WRITE_BUFFER_BYTES) as file:
+    path = Path(out)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb", buffering=WRITE_BUFFER_BYTES) as file:
+            async with opened_store(settings, read_only=True) as store:
                 count = await _write_lines(_bodies(store, settings, name, ids), file)
-                file.flush()
-                os.fsync(file.fileno())
-            part.replace(path)
-        except OSError as error:
-            raise ConfigurationError(
-                f"{out} cannot be written ({error.strerror})", hint="write a path in an existing folder with free space"
-            ) from None
-        return count
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{out} cannot be written ({error.strerror})", hint="write a path in an existing folder with free space"
+        ) from None
+    finally:
+        part.unlink(missing_ok=True)
+    return count
 
 
 def one_source(settings: Settings, source: str | None) -> str:
@@ -111,6 +111,14 @@ async def _read_item(store: Store, name: str, item_id: int) -> Held | None:
         return None
     earlier = tuple(_held(name, revision) for revision in await store.revisions(item_id))
     return msgspec.structs.replace(_held(name, item), earlier=earlier)
+
+
+async def _read_document(store: Store, name: str, key: str) -> Held | None:
+    document = await store.document(name, key)
+    if document is None or document.body is None:
+        return None
+    fetched_at = None if document.fetched_ns is None else iso(document.fetched_ns)
+    return Held(source=name, key=key, body=_json_or_text(document.body), fetched_at=fetched_at)
 
 
 def _held(name: str, item: StoredItem) -> Held:

@@ -1,0 +1,34 @@
+"""How do tests speak to `remora`? Through click's own runner, in a folder of their own, with an empty environment."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from remora.operate.cli import main
+
+
+class CommandLine:
+    """`remora` in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, *words: str) -> Result:
+        return CliRunner(env={"REMORA_CONFIG": ""}).invoke(main, words, prog_name="remora")
+
+    def refused(self, *words: str) -> str:
+        """What it says when it refuses: on stderr, without a trace, with exit code 2 and nothing written."""
+        before = sorted(path.name for path in self.folder.iterdir())
+        result = self(*words)
+        assert result.exit_code == 2, result.output
+        assert result.stdout == ""
+        assert "Traceback" not in result.stderr
+        assert sorted(path.name for path in self.folder.iterdir()) == before
+        return result.stderr
+
+
+def command_line_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """A command line whose working folder is this one."""
+    monkeypatch.chdir(folder)
+    return CommandLine(folder)

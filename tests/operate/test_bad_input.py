@@ -1,0 +1,111 @@
+"""What does `remora` say to a mistake? One clear sentence, what to write instead, exit code 2, and nothing is written."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.operate.command_line import CommandLine
+
+
+@pytest.mark.parametrize(
+    "words, said, write",
+    [
+        (("--ceiling", "0/s"), 'ceiling is "0/s"', '"240/min"'),
+        (("--ceiling", "-5/s"), 'ceiling is "-5/s"', '"240/min"'),
+        (("--ceiling", "fast"), 'ceiling is "fast"', '"240/min"'),
+        (("--url", "nowhere"), "not a base address", 'url = "https://'),
+        (("--store", "nowhere"), "names no store of ours", "sqlite:///remora.db"),
+        (("--config", "absent.toml"), "absent.toml cannot be read", "remora init"),
+        (("--source", "nobody"), "there is no source nobody", "hackernews"),
+        (("--start-id", "9", "--end-id", "3"), "--start-id 9 comes after --end-id 3", "--start-id 3 --end-id 9"),
+        (("--end-id", "3", "--limit", "3"), "both --end-id and --limit", "write one of them"),
+        (("--limit", "0"), "--limit is 0", "start at 1"),
+        (("--limit", "-1"), "--limit is -1", "start at 1"),
+    ],
+)
+def test_a_bad_catchup_is_refused_before_anything_happens(
+    remora: CommandLine, words: tuple[str, ...], said: str, write: str
+) -> None:
+    told = remora.refused("catchup", *words)
+    sentence, hint = told.strip().split("\n")
+    assert sentence.startswith("remora: ")
+    assert said in sentence
+    assert write in hint
+
+
+def test_an_unknown_key_in_the_file_is_refused_with_the_nearest_one(remora: CommandLine) -> None:
+    (remora.folder / "remora.toml").write_text('[sources.hackernews]\nceilling = "5/s"\n')
+    assert "did you mean ceiling?" in remora.refused("catchup")
+
+
+@pytest.mark.parametrize("command", ["status", "gaps", "export", "check", "catchup", "up"])
+def test_every_command_refuses_a_broken_file_alike(remora: CommandLine, command: str) -> None:
+    (remora.folder / "remora.toml").write_text("[sources\n")
+    assert "not valid TOML" in remora.refused(command)
+
+
+@pytest.mark.parametrize("command", ["status", "gaps", "export"])
+def test_reading_a_store_that_does_not_exist_says_so_and_creates_none(remora: CommandLine, command: str) -> None:
+    result = remora(command)
+    assert result.exit_code in {1, 2}
+    assert result.stderr.startswith("remora: ")
+    assert not list(remora.folder.iterdir())
+
+
+@pytest.mark.parametrize("command", [("status",), ("gaps",), ("catchup", "--url", "http://127.0.0.1:9/v0")])
+def test_a_store_that_is_not_ours_is_refused_and_left_as_it_is(remora: CommandLine, command: tuple[str, ...]) -> None:
+    path = remora.folder / "remora.db"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE recipes (name TEXT)")
+    other.close()
+    before = path.read_bytes()
+    assert "remora: " in remora.refused(*command)
+    assert path.read_bytes() == before
+
+
+def test_a_store_in_a_folder_that_does_not_exist_is_named(remora: CommandLine) -> None:
+    result = remora("catchup", "--store", "sqlite:///absent/remora.db", "--url", "http://127.0.0.1:9/v0")
+    assert result.exit_code in {1, 2}
+    assert "absent" in result.stderr
+    assert not (remora.folder / "absent").exists()
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("run", "hackernews"), "hackernews is hackernews, not listed"),
+        (("run", "chats"), "there is no source chats"),
+        (("run", "chats", "--max-seconds", "0"), "--max-seconds is 0"),
+        (("run", "chats", "--max-fetches", "-1"), "--max-fetches is -1"),
+        (("gaps", "replay"), "which gaps are meant is not clear"),
+        (("gaps", "replay", "--all", "--id", "3"), "which gaps are meant is not clear"),
+        (("gaps", "--state", "lost"), "'lost' is not one of"),
+        (("gaps", "replay", "--reason", "luck"), "'luck' is not one of"),
+        (("show", "first"), '"first" is not an item id'),
+        (("export", "--start-id", "5", "--end-id", "2"), "comes after"),
+        (("export", "--format", "xml"), "'xml'"),
+        (("simulate", "--items", "0"), "--items"),
+        (("simulate", "--faults", "absent.toml"), "absent.toml cannot be read"),
+        (("up", "--listen", "8611"), "listen address"),
+        (("init", "My Source"), "cannot be the name of a source"),
+        (("catchup", "--strat-id", "3"), "No such option"),
+        (("statsu",), "No such command"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_named(remora: CommandLine, words: tuple[str, ...], said: str) -> None:
+    assert said in remora.refused(*words)
+
+
+def test_init_never_overwrites_a_configuration(remora: CommandLine) -> None:
+    (remora.folder / "remora.toml").write_text("mine")
+    assert "exists already" in remora.refused("init")
+    assert (remora.folder / "remora.toml").read_text() == "mine"
+
+
+@pytest.mark.parametrize("source", ["hackernews", "chats"])
+def test_what_init_writes_can_be_read(remora: CommandLine, source: str) -> None:
+    assert remora("init", source).exit_code == 0
+    result = remora("check", "--offline", "--json")
+    assert result.exit_code == 0, result.output
+    assert Path("remora.toml").read_text().count("ceiling") >= 1

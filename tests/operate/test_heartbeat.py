@@ -1,0 +1,61 @@
+"""Does the heart beat once a second, through a store that fails, and does it say good-bye?"""
+
+import asyncio
+from collections.abc import Mapping
+
+from remora.contracts import Json
+from remora.core.errors import StoreUnavailable
+from remora.core.snapshot import Role, Snapshot
+from remora.operate.heartbeat import Heart
+from remora.operate.status import decode_beats
+from remora.sim.clock import SimClock, run
+from remora.stores.memory import MemoryStore
+
+
+class FailingNotes(MemoryStore):
+    """A store that is down for its first beats."""
+
+    failures = 2
+    beats_at_ns: tuple[int, ...] = ()
+
+    async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
+        if self.failures > 0:
+            self.failures -= 1
+            raise StoreUnavailable("the store is down", hint="wait")
+        self.beats_at_ns += (now_ns,)
+        await super().beat(runtime, snapshot, now_ns=now_ns)
+
+
+def a_snapshot() -> Snapshot:
+    return Snapshot(role=Role.SERVICE, started_at_ns=1)
+
+
+def test_it_beats_once_a_second_and_outlives_a_store_that_is_down() -> None:
+    store = FailingNotes()
+
+    async def live(clock: SimClock) -> None:
+        heart = Heart("service", store, a_snapshot, clock=clock)
+        task = asyncio.create_task(heart.run())
+        await clock.sleep_until(clock.monotonic_ns() + 10_500_000_000)
+        task.cancel()
+
+    run(live)
+    gaps = {later - earlier for earlier, later in zip(store.beats_at_ns, store.beats_at_ns[1:], strict=False)}
+    assert len(store.beats_at_ns) == 9
+    assert gaps == {1_000_000_000}
+
+
+def test_a_good_bye_says_when_and_why() -> None:
+    store = MemoryStore()
+
+    async def live(clock: SimClock) -> None:
+        await Heart("service", store, a_snapshot, clock=clock).say_goodbye("stopped on request")
+
+    run(live)
+    (beat,) = decode_beats(asyncio.run(store.heartbeats()))
+    assert beat.snapshot.ended_because == "stopped on request"
+    assert beat.snapshot.ended_at_ns == beat.at_ns
+
+
+def test_a_heartbeat_of_another_version_says_nothing_rather_than_something_wrong() -> None:
+    assert decode_beats([("service", 1, {"role": "queen"}), ("x", 2, None)]) == ()

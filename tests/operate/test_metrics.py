@@ -1,0 +1,129 @@
+"""Do the metrics tell the truth? Unknown is NaN, counters start at zero, labels are bounded."""
+
+import math
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from remora.contracts import Outcome
+from remora.core.coverage import Coverage, IdRange
+from remora.core.discovery import Kind
+from remora.core.gap import GapState
+from remora.core.item import Newest
+from remora.core.priority import Lane
+from remora.core.readout import read_out
+from remora.core.reasons import GapReason
+from remora.core.snapshot import GapTally, LedgerFacts
+from remora.core.verdict import Found, Pressure
+from remora.operate.metrics import Metrics
+
+NOW_NS = 1_800_000_000_000_000_000
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    made = Metrics()
+    made.watch("hackernews", ceiling_interval_ns=4_000_000)
+    return made
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    found: float | None = metrics.registry.get_sample_value(name, {"source": "hackernews", **labels})
+    return found
+
+
+def samples(metrics: Metrics) -> list[Any]:
+    body, _ = metrics.scrape("text/plain")
+    return [sample for family in text_string_to_metric_families(body.decode()) for sample in family.samples]
+
+
+def test_every_gauge_is_nan_until_somebody_knows(metrics: Metrics) -> None:
+    known = {"remora_ceiling_interval_seconds"}
+    gauges = [
+        sample
+        for sample in samples(metrics)
+        if not sample.name.endswith(("_total", "_bucket", "_sum", "_count", "_created")) and sample.name not in known
+    ]
+    assert len(gauges) >= 12
+    assert [sample.name for sample in gauges if not math.isnan(sample.value)] == []
+
+
+def test_counters_start_at_zero_so_that_a_rate_can_be_taken(metrics: Metrics) -> None:
+    assert value(metrics, "remora_wire_sends_total") == 0
+    assert value(metrics, "remora_stream_reconnects_total") == 0
+
+
+def test_requests_are_counted_by_lane_and_verdict(metrics: Metrics) -> None:
+    metrics.departed("hackernews", Lane.LIVE)
+    metrics.wire_sent("hackernews")
+    metrics.judged("hackernews", Lane.LIVE, Found(Newest(3)))
+    metrics.judged("hackernews", Lane.LIVE, Pressure(GapReason.RATE_LIMITED))
+    assert value(metrics, "remora_departures_total", lane="live") == 1
+    assert value(metrics, "remora_wire_sends_total") == 1
+    assert value(metrics, "remora_requests_total", lane="live", verdict="found") == 1
+    assert value(metrics, "remora_requests_total", lane="live", verdict="pressure") == 1
+
+
+def test_a_back_off_is_counted_with_its_reason(metrics: Metrics) -> None:
+    metrics.pace_changed("hackernews", interval_ns=8_000_000, backed_off_because="rate_limited")
+    metrics.pace_changed("hackernews", interval_ns=7_000_000, backed_off_because=None)
+    assert value(metrics, "remora_pace_interval_seconds") == 0.007
+    assert value(metrics, "remora_backoffs_total", reason="rate_limited") == 1
+
+
+def test_an_update_is_counted_once_with_its_age(metrics: Metrics) -> None:
+    metrics.recorded("hackernews", Lane.UPDATE, Outcome.CHANGED, age_s=7_200.0)
+    metrics.recorded("hackernews", Lane.UPDATE, Outcome.UNCHANGED, age_s=None)
+    assert value(metrics, "remora_items_updated_total") == 1
+    assert value(metrics, "remora_update_age_seconds_count") == 1
+
+
+def test_a_rescan_counts_what_it_read_and_what_had_changed(metrics: Metrics) -> None:
+    for outcome in (Outcome.CHANGED, Outcome.UNCHANGED, Outcome.UNCHANGED):
+        metrics.recorded("hackernews", Lane.RESCAN, outcome, age_s=1.0)
+    assert value(metrics, "remora_rescan_items_processed_total") == 3
+    assert value(metrics, "remora_rescan_items_changed_total") == 1
+
+
+def test_the_circuit_is_in_one_state(metrics: Metrics) -> None:
+    metrics.circuit_changed("hackernews", "open")
+    states = [value(metrics, "remora_circuit_state", state=state) for state in ("closed", "open", "half_open")]
+    assert states == [0, 1, 0]
+
+
+def test_a_readout_sets_what_the_ledger_knows_and_leaves_the_rest_unknown(metrics: Metrics) -> None:
+    gap = GapTally(Kind.ITEM, GapState.DEAD, GapReason.GONE, 2, NOW_NS, NOW_NS)
+    ledger = LedgerFacts(kind="hackernews", coverage=Coverage((IdRange(1, 50),)), newest_id=100, gaps=(gap,))
+    take(metrics, ledger)
+    assert value(metrics, "remora_frontier_id") == 50
+    assert value(metrics, "remora_source_max_id") == 100
+    assert value(metrics, "remora_dead_letters") == 2
+    assert value(metrics, "remora_gaps", state="dead", reason="gone") == 2
+    assert value(metrics, "remora_catchup_progress_ratio") == 0.5
+    assert math.isnan(value(metrics, "remora_stream_connected") or 0)
+
+
+def test_gaps_that_are_gone_go_to_zero(metrics: Metrics) -> None:
+    gap = GapTally(Kind.ITEM, GapState.OWED, GapReason.TIMEOUT, 2, NOW_NS, NOW_NS)
+    take(metrics, LedgerFacts(kind="hackernews", gaps=(gap,)))
+    take(metrics, LedgerFacts(kind="hackernews"))
+    assert value(metrics, "remora_gaps", state="owed", reason="timeout") == 0
+
+
+def take(metrics: Metrics, ledger: LedgerFacts) -> None:
+    status = read_out((), {"hackernews": ledger}, now_ns=NOW_NS)
+    metrics.take("hackernews", status.sources["hackernews"])
+
+
+def test_two_runtimes_in_one_process_do_not_share_a_registry() -> None:
+    first, second = Metrics(), Metrics()
+    first.wire_sent("hackernews")
+    assert value(second, "remora_wire_sends_total") is None
+
+
+def test_the_scraper_gets_the_format_it_asks_for(metrics: Metrics) -> None:
+    body, content_type = metrics.scrape("application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    assert body.endswith(b"# EOF\n")
+    assert metrics.scrape("")[1].startswith("text/plain")

@@ -1,0 +1,62 @@
+"""Does a long job show itself honestly? The rate is unknown until it is known, and lines come at a bounded pace."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from remora.operate.progress import JsonView, PlainView, Progress, eta_s, in_words
+from remora.operate.terminal import TerminalView
+
+HALF = Progress(
+    source="hackernews",
+    done=5_000,
+    total=10_000,
+    gaps=3,
+    rate_per_second=250.0,
+    ceiling_per_second=250.0,
+    limited_by="ceiling",
+)
+
+
+def test_progress_reads_as_one_line() -> None:
+    told = "hackernews 5,000 of 10,000 (50%), 250/s of at most 250/s (limited by ceiling), 3 gaps, 20s left"
+    assert in_words(HALF) == told
+
+
+def test_what_is_not_known_is_said_to_be_unknown() -> None:
+    assert in_words(Progress(source="x", done=3)) == "x 3, rate unknown"
+    assert eta_s(Progress(source="x", done=3, total=10, rate_per_second=0.0)) is None
+
+
+def test_plain_lines_come_at_a_bounded_pace_and_the_last_one_always() -> None:
+    out, now = io.StringIO(), [0.0]
+    view = PlainView(out, monotonic_s=lambda: now[0])
+    for done in range(100):
+        now[0] = done / 10
+        view.show(Progress(source="x", done=done))
+    view.close()
+    view.close()
+    assert [line.split(",")[0] for line in out.getvalue().splitlines()] == ["x 0", "x 50", "x 99"]
+
+
+def test_machines_get_one_json_object_per_line() -> None:
+    out = io.StringIO()
+    view = JsonView(out, monotonic_s=lambda: 0.0)
+    view.say("starting")
+    view.show(HALF)
+    view.close()
+    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [line["event"] for line in lines] == ["note", "progress"]
+    assert (lines[1]["done"], lines[1]["eta_s"]) == (5_000, 20.0)
+
+
+@pytest.mark.parametrize("progress", [HALF, Progress(source="x", done=1)])
+def test_a_terminal_shows_a_bar_with_the_rate_and_the_ceiling(progress: Progress) -> None:
+    out = io.StringIO()
+    view = TerminalView(Console(file=out, force_terminal=True, width=160))
+    view.show(progress)
+    view.close()
+    assert progress.source in out.getvalue()
+    assert ("of at most 250/s" in out.getvalue()) is (progress is HALF)

@@ -1,0 +1,114 @@
+"""Can the mirror be read from another process, byte for byte, whoever runs? Through the command line and a real file."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from remora.core.snapshot import Role, Snapshot, SourceFacts
+from remora.operate.clock import SystemClock
+from remora.operate.heartbeat import Heart
+from remora.stores import open_store
+from tests.operate.command_line import CommandLine
+from tests.operate.small_mirror import DEAD_ID, NEWEST_ID, OWED_ID, SOURCE, body_of, fill
+
+
+async def make_mirror(folder: Path, *, beating: bool) -> None:
+    store = open_store(f"sqlite:///{folder}/remora.db")
+    await store.open()
+    await fill(store, now_ns=time.time_ns())
+    if beating:
+        snapshot = Snapshot(
+            role=Role.SERVICE,
+            started_at_ns=time.time_ns(),
+            sources={SOURCE: SourceFacts(newest_id=NEWEST_ID, newest_id_at_ns=time.time_ns())},
+        )
+        await Heart("service", store, lambda: snapshot, clock=SystemClock()).run_once()
+    await store.close()
+
+
+@pytest.fixture
+def mirror(remora: CommandLine) -> CommandLine:
+    asyncio.run(make_mirror(remora.folder, beating=True))
+    return remora
+
+
+def test_export_gives_back_what_the_provider_sent_byte_for_byte(mirror: CommandLine) -> None:
+    result = mirror("export")
+    held = [body_of(item_id) for item_id in range(1, NEWEST_ID + 1) if item_id not in {OWED_ID, DEAD_ID}]
+    assert result.exit_code == 0
+    assert result.stdout_bytes.splitlines() == held
+
+
+def test_export_into_a_file_leaves_no_half_file(mirror: CommandLine) -> None:
+    assert mirror("export", "--out", "all.ndjson", "--start-id", "9").exit_code == 0
+    assert (mirror.folder / "all.ndjson").read_bytes().splitlines() == [body_of(9), body_of(10)]
+    assert not list(mirror.folder.glob("*.part"))
+
+
+def test_export_into_a_missing_folder_says_so(mirror: CommandLine) -> None:
+    assert "cannot be written" in mirror.refused("export", "--out", "absent/all.ndjson")
+
+
+def test_show_prints_one_item_and_json_its_history(mirror: CommandLine) -> None:
+    assert json.loads(mirror("show", "2").stdout)["id"] == 2
+    told = json.loads(mirror("show", "2", "--json").stdout)
+    assert (told["key"], told["revision"], told["body"]["title"]) == ("2", 1, "Café")
+
+
+def test_show_says_when_an_item_is_not_held(mirror: CommandLine) -> None:
+    result = mirror("show", str(OWED_ID))
+    assert result.exit_code == 1
+    assert "4 is not in the mirror" in result.stderr
+
+
+def test_gaps_lists_what_is_owed_with_its_reason(mirror: CommandLine) -> None:
+    lines = mirror("gaps").stdout.splitlines()
+    assert len(lines) == 2
+    assert f"item {OWED_ID}  owed  timeout" in lines[0] + lines[1]
+    dead = json.loads(mirror("gaps", "--state", "dead", "--json").stdout)
+    assert [(gap["key"], gap["reason"], gap["state"]) for gap in dead] == [(str(DEAD_ID), "unauthorized", "dead")]
+
+
+def test_a_replayed_dead_letter_is_owed_again(mirror: CommandLine) -> None:
+    assert json.loads(mirror("gaps", "replay", "--id", str(DEAD_ID), "--json").stdout) == {"replayed": 1}
+    assert json.loads(mirror("gaps", "--state", "dead", "--json").stdout) == []
+
+
+def test_status_adds_up_and_answers_the_four_questions(mirror: CommandLine) -> None:
+    status = json.loads(mirror("status", "--json").stdout)
+    source = status["sources"][SOURCE]
+    coverage = source["coverage"]
+    assert [coverage[part] for part in ("settled", "pending", "owed", "absent", "dead")] == [8, 0, 1, 0, 1]
+    assert set(source["answers"]) == {"complete", "fresh", "polite", "working"}
+    assert source["rate"]["known"] is False
+
+
+def test_status_reads_as_text(mirror: CommandLine) -> None:
+    text = mirror("status").stdout
+    assert "complete?  no      1 owed, 1 dead" in text
+    assert "rate       unknown: " in text
+
+
+def test_status_check_tells_monitoring_the_worst(mirror: CommandLine) -> None:
+    assert mirror("status", "--check").exit_code == 1
+
+
+def test_a_runtime_that_never_beat_is_unknown_to_monitoring(remora: CommandLine) -> None:
+    asyncio.run(make_mirror(remora.folder, beating=False))
+    assert remora("status", "--check").exit_code == 3
+    assert "never started" in remora("status").stdout
+
+
+def test_store_stats_and_migrate_work_on_the_same_file(mirror: CommandLine) -> None:
+    assert json.loads(mirror("store", "stats", "--json").stdout)["hackernews.settled"] == 8
+    assert mirror("store", "migrate").exit_code == 0
+
+
+def test_check_offline_finds_nothing_wrong_and_asks_for_a_contact(mirror: CommandLine) -> None:
+    result = mirror("check", "--offline")
+    assert result.exit_code == 0
+    assert "contact" in result.stdout
+    assert "can be read" in result.stdout

@@ -1,0 +1,202 @@
+"""Is the console safe and honest? Its data, its live events, its guards, over a real socket on loopback."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+from remora.core.errors import ConfigurationError, StoreUnavailable
+from remora.core.reasons import GapReason
+from remora.core.snapshot import LoopFacts, Role, Snapshot, SourceFacts
+from remora.core.status import Status
+from remora.operate.clock import SystemClock
+from remora.operate.config import Flags, Settings
+from remora.operate.config_reader import load
+from remora.operate.feed import StatusFeed
+from remora.operate.heartbeat import Heart
+from remora.operate.metrics import Metrics
+from remora.operate.server import STATIC, ConsoleServer
+from remora.operate.status import read_status
+from remora.stores.memory import MemoryStore
+from tests.operate.small_mirror import DEAD_ID, NEWEST_ID, SOURCE, fill
+
+OURS = {"X-Remora": "1"}
+
+
+class Console:
+    """A console over a small mirror, and somebody who looks at it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.clock = SystemClock()
+        self.store = MemoryStore()
+        self.metrics = Metrics()
+        self.settings = settings
+        self.broken = False
+        self.feed = StatusFeed(self._read, self.metrics, clock=self.clock)
+        self.server = ConsoleServer(
+            self.feed, self.metrics, self._replay, address=settings.console.address, clock=self.clock
+        )
+
+    async def _read(self) -> Status:
+        if self.broken:
+            raise StoreUnavailable("the store does not answer", hint="wait a moment")
+        return await read_status(self.store, self.settings, now_ns=self.clock.wall_ns())
+
+    async def _replay(self, source: str | None, reason: GapReason | None, key: str | None) -> int:
+        return await self.store.replay_gaps(source or SOURCE, reason=reason, key=key, now_ns=self.clock.wall_ns())
+
+    async def beat(self) -> None:
+        facts = SourceFacts(
+            newest_id=NEWEST_ID, newest_id_at_ns=self.clock.wall_ns(), loops={"live": LoopFacts(alive=True)}
+        )
+        snapshot = Snapshot(role=Role.SERVICE, started_at_ns=self.clock.wall_ns(), sources={SOURCE: facts})
+        await Heart("service", self.store, lambda: snapshot, clock=self.clock).run_once()
+
+
+@pytest.fixture
+async def console(tmp_path: Path) -> AsyncIterator[Console]:
+    made = Console(load(Flags(listen="127.0.0.1:0"), {}, directory=tmp_path))
+    made.metrics.watch(SOURCE, ceiling_interval_ns=4_000_000)
+    await fill(made.store, now_ns=time.time_ns())
+    await made.server.open()
+    yield made
+    await made.server.close()
+
+
+@asynccontextmanager
+async def visitor(console: Console) -> AsyncIterator[ClientSession]:
+    async with ClientSession(console.server.url) as session:
+        yield session
+
+
+async def test_the_status_is_the_same_that_the_command_line_prints(console: Console) -> None:
+    async with visitor(console) as session, session.get("/api/status") as reply:
+        assert reply.status == 200
+        status = await reply.json()
+    assert status["schema"] == 1
+    assert status["sources"][SOURCE]["coverage"]["settled"] == 8
+
+
+async def test_health_needs_a_runtime_that_beats(console: Console) -> None:
+    async with visitor(console) as session:
+        async with session.get("/health") as reply:
+            assert reply.status == 503
+            assert "no runtime" in (await reply.json())["reasons"][0]
+        await console.beat()
+        console.feed.forget()
+        async with session.get("/health") as reply:
+            assert (reply.status, await reply.json()) == (200, {"healthy": True, "reasons": []})
+
+
+async def test_a_store_that_is_down_is_told_and_metrics_go_on(console: Console) -> None:
+    console.broken = True
+    async with visitor(console) as session:
+        async with session.get("/health") as reply:
+            assert (reply.status, (await reply.json())["reasons"]) == (503, ["the store does not answer"])
+        async with session.get("/api/status") as reply:
+            assert (reply.status, (await reply.json())["hint"]) == (503, "wait a moment")
+        async with session.get("/metrics") as reply:
+            assert reply.status == 200
+            assert "remora_wire_sends_total" in await reply.text()
+
+
+async def test_metrics_speak_openmetrics_when_asked(console: Console) -> None:
+    headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    async with visitor(console) as session, session.get("/metrics", headers=headers) as reply:
+        assert reply.content_type == "application/openmetrics-text"
+        assert 'remora_dead_letters{source="hackernews"} 1.0' in await reply.text()
+
+
+async def test_live_events_carry_the_status(console: Console) -> None:
+    async with visitor(console) as session, session.get("/api/events") as reply:
+        assert reply.content_type == "text/event-stream"
+        lines = [(await reply.content.readline()).decode().rstrip() for _ in range(4)]
+    assert lines[2] == "event: status"
+    assert json.loads(lines[3].removeprefix("data: "))["sources"][SOURCE]["coverage"]["dead"] == 1
+
+
+async def test_closing_lets_every_viewer_go_at_once(console: Console) -> None:
+    async with visitor(console) as session, session.get("/api/events") as reply:
+        await reply.content.readline()
+        async with asyncio.timeout(2):
+            await console.server.close()
+            while await reply.content.readline():
+                pass
+        assert reply.content.at_eof()
+
+
+@pytest.mark.parametrize("path", ["/", "/console.css", "/console.js"])
+async def test_the_page_comes_whole_from_here_under_a_strict_policy(console: Console, path: str) -> None:
+    async with visitor(console) as session, session.get(path) as reply:
+        assert reply.status == 200
+        policy = reply.headers["Content-Security-Policy"]
+        text = await reply.text()
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "https://" not in text
+    assert "<script>" not in text
+
+
+def test_the_page_has_no_inline_handlers_or_styles() -> None:
+    page = (STATIC / "index.html").read_text()
+    assert "onclick" not in page
+    assert "style=" not in page
+
+
+async def test_dead_letters_are_replayed_by_a_request_of_our_own(console: Console) -> None:
+    async with visitor(console) as session:
+        async with session.post("/api/gaps/replay", json={"id": str(DEAD_ID)}, headers=OURS) as reply:
+            assert (reply.status, await reply.json()) == (200, {"replayed": 1})
+        async with session.get("/api/status") as reply:
+            assert (await reply.json())["sources"][SOURCE]["coverage"]["dead"] == 0
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"X-Remora": "0"}, {**OURS, "Origin": "https://evil.example"}, {**OURS, "Origin": "null"}]
+)
+async def test_a_foreign_page_cannot_replay(console: Console, headers: dict[str, str]) -> None:
+    wanted = {"all": True}
+    async with visitor(console) as session, session.post("/api/gaps/replay", json=wanted, headers=headers) as reply:
+        assert reply.status == 403
+    assert [count.count for count in await console.store.gap_counts(SOURCE) if count.state == "dead"] == [1]
+
+
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b"{", b'{"all": true, "id": "3"}', b'{"everything": true}', b'{"reason": "luck"}']
+)
+async def test_a_replay_that_is_not_clear_is_refused(console: Console, body: bytes) -> None:
+    async with visitor(console) as session, session.post("/api/gaps/replay", data=body, headers=OURS) as reply:
+        assert reply.status == 400
+        assert "send {" in (await reply.json())["hint"]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8611", "[", ""])
+async def test_a_forged_name_does_not_reach_a_loopback_console(console: Console, host: str) -> None:
+    async with visitor(console) as session, session.get("/api/status", headers={"Host": host}) as reply:
+        assert reply.status in {400, 421}
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/../config.py", "/console.js/x"])
+async def test_what_is_not_there_is_not_found(console: Console, path: str) -> None:
+    async with visitor(console) as session, session.get(path) as reply:
+        assert reply.status == 404
+        assert reply.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_an_address_that_is_taken_is_the_owners_to_change(console: Console) -> None:
+    port = int(console.server.url.rpartition(":")[2])
+    other = ConsoleServer(
+        console.feed, console.metrics, console._replay, address=("127.0.0.1", port), clock=console.clock
+    )
+    with pytest.raises(ConfigurationError, match="choose another address with --listen"):
+        await other.open()
+
+
+async def test_viewers_share_one_reading_a_second(console: Console) -> None:
+    first = await console.feed.latest()
+    assert await console.feed.latest() is first
