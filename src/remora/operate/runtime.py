@@ -1,5 +1,6 @@
 """What does one source need to run? Its transport, governor and collector, opened together and closed in order."""
 
+import os
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,8 +16,10 @@ from remora.core.units import SECOND_NS
 from remora.governor import Governor, GovernorState, Limits
 from remora.operate.config import SourceSettings
 from remora.operate.recent import RecentMeter
-from remora.sources.hackernews import HackerNews
+from remora.operate.secrets import read_token
+from remora.sources.hackernews import STREAM_HOSTS, HackerNews
 from remora.sources.http import HttpSettings, HttpTransport
+from remora.sources.listed import Listed, ListedSettings
 
 CONNECT_TIMEOUT_S: Final = 10.0
 
@@ -44,6 +47,35 @@ async def open_numbered(
             yield Numbered(name, settings, source, governor, collector)
 
 
+@dataclass(frozen=True, slots=True)
+class ListedRuntime:
+    """A listed source, ready to be asked."""
+
+    name: str
+    settings: SourceSettings
+    governor: Governor
+    collector: Collector
+
+
+@asynccontextmanager
+async def open_listed(
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter
+) -> AsyncIterator[ListedRuntime]:
+    """Open a listed source. Its collector does not retry by itself: every request counts against the run's budget."""
+    declared = ListedSettings(
+        url=settings.url,
+        list=settings.list,
+        detail=settings.detail,
+        headers=settings.headers,
+        token=read_token(name, settings, os.environ),
+    )
+    async with open_transport(name, settings, clock=clock, meter=meter) as transport:
+        source = Listed(transport, declared, name=name)
+        async with open_governor(name, settings, store=store, clock=clock, meter=meter) as governor:
+            collector = Collector(source, store, governor, clock=clock, meter=meter, retry_delays_ns=())
+            yield ListedRuntime(name, settings, governor, collector)
+
+
 @asynccontextmanager
 async def open_governor(
     name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter
@@ -60,7 +92,7 @@ async def open_governor(
 def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: Meter) -> HttpTransport:
     """The only way out."""
     timeout_s = settings.timeout_ns / SECOND_NS
-    host = urlsplit(settings.url).hostname or ""
+    own_host = urlsplit(settings.url).hostname or ""
     http = HttpSettings(
         in_flight_max=settings.in_flight,
         contact=settings.contact,
@@ -68,7 +100,7 @@ def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: 
         read_timeout_s=timeout_s,
         total_timeout_s=2 * timeout_s,
         body_max_bytes=settings.body_max,
-        stream_hosts=(_provider(host),),
+        stream_hosts=(own_host, *(STREAM_HOSTS if own_host.endswith(STREAM_HOSTS) else ())),
     )
     return HttpTransport(http, clock=clock, wire_sent=lambda: meter.wire_sent(name))
 
@@ -125,10 +157,3 @@ def rate_facts(
         if back_off is None
         else BackOffFacts(back_off.at_wall_ns, back_off.reason, back_off.from_per_s, back_off.to_per_s),
     )
-
-
-def _provider(host: str) -> str:
-    """The part of a host name that belongs to one provider: its last two labels."""
-    labels = host.split(".")
-    is_address = host.replace(".", "").isdigit() or ":" in host
-    return host if is_address else ".".join(labels[-2:])

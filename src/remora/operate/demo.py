@@ -1,0 +1,83 @@
+"""What does `remora up --demo` mirror? A simulated Hacker News, played by a process of its own on loopback, into ./demo."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from remora.core.errors import RemoraError
+from remora.operate.config import DEFAULT_SOURCE, Settings, SourceKind, SourceSettings, StoreSettings, default_in_flight
+from remora.operate.progress import ProgressView
+from remora.operate.rates import parse_rate
+
+FOLDER: Final = Path("demo")
+ITEMS: Final = 20_000
+# A day of new items passes in about four minutes, so that something happens while one watches.
+SPEED: Final = 360
+# The provider refuses more than this; the ceiling is above it, so that one can watch the pace being learned.
+HIDDEN_LIMIT_PER_S: Final = 150
+CEILING: Final = "250/s"
+START_TIMEOUT_S: Final = 20.0
+STOP_TIMEOUT_S: Final = 3.0
+FAULTS: Final = f"""
+[limit]
+kind = "token_bucket"
+per_second = {HIDDEN_LIMIT_PER_S}
+burst = 20
+"""
+
+
+@asynccontextmanager
+async def demo_provider(settings: Settings, view: ProgressView) -> AsyncIterator[Settings]:
+    """Start the simulated provider; gives settings that mirror it. It ends with us, however we end."""
+    FOLDER.mkdir(exist_ok=True)
+    faults = FOLDER / "faults.toml"
+    faults.write_text(FAULTS, encoding="utf-8")
+    view.say("demo: starting a simulated Hacker News on loopback; nothing leaves this machine")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "remora.sim.server", "--until-eof", "--items", str(ITEMS)),
+        *("--speed", str(SPEED), "--faults", str(faults)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C reaches us alone; the provider ends when its input does
+    )
+    try:
+        url = await _url(process)
+        view.say(f"demo: it has {ITEMS:,} items and refuses more than {HIDDEN_LIMIT_PER_S}/s, which it does not tell")
+        yield _demo_settings(settings, url)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _url(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    try:
+        line = await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT_S)
+        return str(json.loads(line)["url"])
+    except (TimeoutError, ValueError, KeyError) as error:
+        raise RemoraError(
+            "the simulated provider did not start", hint="run `remora simulate` to see what it says"
+        ) from error
+
+
+def _demo_settings(settings: Settings, url: str) -> Settings:
+    ceiling_interval_ns = parse_rate(CEILING, "ceiling")
+    source = SourceSettings(
+        kind=SourceKind.HACKERNEWS,
+        url=url,
+        ceiling_interval_ns=ceiling_interval_ns,
+        in_flight=default_in_flight(ceiling_interval_ns),
+    )
+    store = StoreSettings(url=f"sqlite:///{FOLDER}/remora.db")
+    return msgspec.structs.replace(settings, store=store, sources={DEFAULT_SOURCE: source})

@@ -1,0 +1,93 @@
+"""How does `remora run` work? One bounded run over a listed source, shown while it goes and summed up at its end."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+
+from remora.contracts import Clock, Store
+from remora.core.errors import Exit
+from remora.core.run import StoppedBy
+from remora.core.units import SECOND_NS
+from remora.loops.archive_run import ArchiveRun, RunOptions
+from remora.operate.progress import Progress, ProgressView
+from remora.operate.recent import RecentMeter
+from remora.operate.runtime import ListedRuntime
+
+SHOW_EVERY_S: Final = 0.2
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run went, as it is printed."""
+
+    source: str
+    stopped_by: str
+    counts: dict[str, int]
+    owed: int
+    next_in_s: float | None  # how long the walk waits after pressure; None: nothing holds the next run
+    seconds: float
+
+    @property
+    def exit_code(self) -> Exit:
+        """75 when the run can be taken up again."""
+        return StoppedBy(self.stopped_by).exit_code
+
+
+async def run_listed(
+    runtime: ListedRuntime,
+    store: Store,
+    options: RunOptions,
+    *,
+    clock: Clock,
+    meter: RecentMeter,
+    view: ProgressView,
+    owner: str,
+) -> RunReport:
+    """One run."""
+    started_ns = clock.monotonic_ns()
+    run = ArchiveRun(
+        runtime.name, runtime.collector, store, runtime.governor, clock=clock, owner=owner, options=options
+    )
+    async with _shown(run, runtime, meter, view):
+        summary = await run.run_once()
+    not_before_ns = summary.next_not_before_ns
+    return RunReport(
+        source=runtime.name,
+        stopped_by=summary.stopped_by,
+        counts=summary.counts.as_mapping(),
+        owed=summary.owed,
+        next_in_s=None if not_before_ns is None else round(max(0, not_before_ns - clock.wall_ns()) / SECOND_NS, 1),
+        seconds=round((clock.monotonic_ns() - started_ns) / SECOND_NS, 3),
+    )
+
+
+@asynccontextmanager
+async def _shown(
+    run: ArchiveRun, runtime: ListedRuntime, meter: RecentMeter, view: ProgressView
+) -> AsyncIterator[None]:
+    def show() -> None:
+        recent = meter.recent(runtime.name)
+        view.show(
+            Progress(
+                source=runtime.name,
+                done=run.counts.outcomes.total(),
+                rate_per_second=None if recent is None else recent.per_second,
+                ceiling_per_second=runtime.settings.ceiling_per_s,
+                limited_by=runtime.governor.state().limited_by,
+                outcomes=dict(run.counts.outcomes),
+            )
+        )
+
+    async def keep_showing() -> None:
+        while True:
+            show()
+            await asyncio.sleep(SHOW_EVERY_S)
+
+    showing = asyncio.get_running_loop().create_task(keep_showing(), name="progress")
+    try:
+        yield
+    finally:
+        showing.cancel()
+        show()

@@ -1,0 +1,159 @@
+"""What runs in `remora up`? Every configured source with all its loops, the console, and what they say of themselves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Final
+
+import structlog
+
+from remora.contracts import Clock, Store
+from remora.core.errors import ConfigurationError
+from remora.core.reasons import GapReason
+from remora.core.snapshot import SourceFacts
+from remora.core.status import Covered, Rate, Status
+from remora.loops.rescan import RescanSettings
+from remora.loops.service import NumberedService, ServiceSettings
+from remora.operate.config import Settings, SourceKind, SourceSettings
+from remora.operate.feed import StatusFeed
+from remora.operate.metrics import Metrics
+from remora.operate.progress import Progress, ProgressView
+from remora.operate.recent import RecentMeter
+from remora.operate.runtime import Numbered, open_numbered, rate_facts
+from remora.operate.server import ConsoleServer
+from remora.operate.status import read_status
+
+log = structlog.get_logger()
+
+SHOW_EVERY_S: Final = 0.5
+
+Facts = Callable[[], SourceFacts]
+Run = Callable[[], Awaitable[None]]
+
+
+class Service:
+    """The whole service of one process."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        meter: RecentMeter,
+        owner: str,
+        view: ProgressView,
+        catch_up: bool,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._metrics = metrics
+        self._meter = meter
+        self._owner = owner
+        self._view = view
+        self._catch_up = catch_up
+        self._facts: dict[str, Facts] = {}
+        self._feed = StatusFeed(self._read_status, metrics, clock=clock)
+
+    async def run(self) -> None:
+        """Until cancelled, or until a source fails for good: then its error is raised."""
+        async with AsyncExitStack() as opened:
+            console = ConsoleServer(
+                self._feed, self._metrics, self._replay, address=self._settings.console.address, clock=self._clock
+            )
+            await console.open()
+            opened.push_async_callback(console.close)
+            runs = [await self._open(name, source, opened) for name, source in self._settings.sources.items()]
+            self._view.say(f"the console is at {console.url}; Ctrl-C ends the service")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._show(), name="view")
+                for run in runs:
+                    group.create_task(_awaited(run))
+
+    def facts(self) -> Mapping[str, SourceFacts]:
+        """What every source says of itself."""
+        return {name: facts() for name, facts in self._facts.items()}
+
+    async def _open(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
+        match source.kind:
+            case SourceKind.HACKERNEWS:
+                runtime = await opened.enter_async_context(
+                    open_numbered(name, source, store=self._store, clock=self._clock, meter=self._meter)
+                )
+                return self._numbered(runtime)
+            case SourceKind.LISTED:
+                raise NotImplementedError
+
+    def _numbered(self, runtime: Numbered) -> Run:
+        source = runtime.settings
+        service = NumberedService(
+            runtime.source,
+            self._store,
+            runtime.collector,
+            runtime.governor,
+            clock=self._clock,
+            owner=self._owner,
+            settings=ServiceSettings(
+                first_id=source.first_id,
+                catch_up=self._catch_up,
+                rescan=RescanSettings(source.rescan.every_ns, source.rescan.window_ns or None),
+                update_workers=source.workers,
+                walk_width=source.in_flight,
+            ),
+        )
+
+        def facts() -> SourceFacts:
+            state = service.state()
+            return SourceFacts(
+                rate=rate_facts(state.rate, source, self._meter, runtime.name, self._clock),
+                stream=state.stream,
+                inbox=state.inbox,
+                rescan=state.rescan,
+                newest_id=state.newest_id,
+                newest_id_at_ns=state.newest_id_at_ns,
+                loops=dict(state.loops),
+                doing="watching",
+            )
+
+        self._facts[runtime.name] = facts
+        return service.run
+
+    async def _read_status(self) -> Status:
+        return await read_status(self._store, self._settings, now_ns=self._clock.wall_ns())
+
+    async def _replay(self, source: str | None, reason: GapReason | None, key: str | None) -> int:
+        names = [source] if source is not None else list(self._settings.sources)
+        unknown = [name for name in names if name not in self._settings.sources]
+        if unknown:
+            raise ConfigurationError(
+                f"there is no source {unknown[0]}", hint=f"configured: {', '.join(self._settings.sources)}"
+            )
+        now_ns = self._clock.wall_ns()
+        return sum([await self._store.replay_gaps(name, reason=reason, key=key, now_ns=now_ns) for name in names])
+
+    async def _show(self) -> None:
+        """Keep the terminal's view of every source up to date."""
+        while True:
+            await asyncio.sleep(SHOW_EVERY_S)
+            status = await self._feed.latest()
+            for name, source in status.sources.items():
+                if isinstance(source.coverage, Covered):
+                    self._view.show(self._progress(name, source.coverage, source.rate))
+
+    def _progress(self, name: str, covered: Covered, rate: object) -> Progress:
+        known = rate if isinstance(rate, Rate) else None
+        return Progress(
+            source=name,
+            done=covered.settled + covered.absent,
+            total=covered.max_id - covered.first_id + 1,
+            gaps=covered.owed + covered.dead,
+            rate_per_second=known.recent_per_second if known else None,
+            ceiling_per_second=known.ceiling_per_second if known else None,
+            limited_by=known.limited_by if known else None,
+        )
+
+
+async def _awaited(run: Run) -> None:
+    await run()
