@@ -1,0 +1,55 @@
+"""Is every event documented, and does every documented event exist? The code is read, not run."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from remora.core.rate_law import ChangeKind
+
+ROOT = Path(__file__).resolve().parents[2]
+LEVELS = frozenset({"debug", "info", "warning", "error", "exception"})
+# Told by a name that is computed: the kind of a change of pace.
+COMPUTED = frozenset(str(kind) for kind in ChangeKind)
+
+
+def told_in(text: str) -> Iterator[str]:
+    """The names of all events that a module tells, also through `(log.warning if … else log.info)(…)`."""
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call) or not node.args or not _is_a_log_method(node.func):
+            continue
+        first = node.args[0]
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            yield first.value
+
+
+def _is_a_log_method(function: ast.expr) -> bool:
+    match function:
+        case ast.Attribute(value=ast.Name(id="log"), attr=level):
+            return level in LEVELS
+        case ast.IfExp(body=body):
+            return _is_a_log_method(body)
+        case _:
+            return False
+
+
+def told() -> set[str]:
+    files = (ROOT / "src").rglob("*.py")
+    return {name for path in files for name in told_in(path.read_text())} | COMPUTED
+
+
+def documented() -> set[str]:
+    return set(re.findall(r"^\| `([a-z_]+)` \|", (ROOT / "docs" / "events.md").read_text(), re.MULTILINE))
+
+
+def test_every_event_is_documented() -> None:
+    assert told() - documented() == set()
+
+
+def test_every_documented_event_exists() -> None:
+    assert documented() - told() == set()
+
+
+def test_the_reader_of_events_is_awake() -> None:
+    text = "log.info('a', x=1)\n(log.warning if bad else log.info)('b')\nlog.bind()\nprint('c')\n"
+    assert set(told_in(text)) == {"a", "b"}
