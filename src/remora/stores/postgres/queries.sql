@@ -47,8 +47,9 @@ SELECT current_schema();
 -- ── recording ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: held_items
--- What must be known of stored items to judge new observations of them.
-SELECT id, hash, content_hash, revision, last_fetched_at FROM items WHERE id = ANY (%(ids)b::bigint[]);
+-- What must be known of stored items to judge new observations of them. One text of ids is quicker made than a list.
+SELECT id, hash, content_hash, revision, last_fetched_at FROM items
+WHERE id = ANY (string_to_array(%(ids)s, ',')::bigint[]);
 
 -- name: held_users
 -- The same for profiles; they have no revisions.
@@ -63,6 +64,11 @@ WHERE source = %(source)s AND key = ANY (%(keys)s::text[]);
 -- The gaps of some things, before they are judged again.
 SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
 WHERE source = %(source)s AND kind = %(kind)s AND key = ANY (%(keys)s::text[]);
+
+-- name: held_item_gaps
+-- The same for items, whose keys are numbers.
+SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+WHERE source = %(source)s AND kind = 'item' AND key = ANY (string_to_array(%(ids)s, ','));
 
 -- name: copy_items
 -- New items, as fast as they can be taken.

@@ -110,16 +110,17 @@ class Recorder:
             rows: Iterable[tuple[Name, Row]]
             match kind:
                 case Kind.ITEM:
-                    rows = await _held_items(connection, named)
+                    rows = await _held_items(connection, batch, source, named)
                 case Kind.USER:
                     rows = await _held_users(connection, named)
+                    await _probe_gaps(connection, batch, source, kind, named)
                 case Kind.DOCUMENT:
                     rows = await _held_documents(connection, batch, source, named)
+                    await _probe_gaps(connection, batch, source, kind, named)
                 case Kind.PAGE | Kind.NEWEST:
                     raise AssertionError(f"a {kind} is never recorded")
             for name, row in rows:
                 batch.held[name] = self._held(name, row, latest_ns)
-            await _probe_gaps(connection, batch, source, kind, named)
 
     def _held(self, name: Name, row: Row, latest_ns: int) -> Held:
         """Ours is exact and knows of unchanged bodies; the row's may be newer, from another process."""
@@ -131,9 +132,13 @@ class Recorder:
         return Held(body_hash, content_hash, revision, fetched_ns)
 
 
-async def _held_items(connection: Connection, keys: list[str]) -> Iterable[tuple[Name, Row]]:
-    ids = sorted(map(int, keys))
-    found = await (await connection.execute(SQL["held_items"], {"ids": ids}, binary=True)).fetchall()
+async def _held_items(
+    connection: Connection, batch: _Batch, source: str, keys: list[str]
+) -> Iterable[tuple[Name, Row]]:
+    values = {"source": source, "ids": ",".join(keys)}
+    for row in await (await connection.execute(SQL["held_item_gaps"], values, binary=True)).fetchall():
+        batch.gaps[source, Kind.ITEM, row[1]] = gap_from_row(row)
+    found = await (await connection.execute(SQL["held_items"], values, binary=True)).fetchall()
     return ((("", Kind.ITEM, str(row[0])), row[1:]) for row in found)
 
 

@@ -10,7 +10,7 @@ from remora.stores.postgres.connections import POOL_SIZE, Connection, Pool, Row
 from remora.stores.postgres.migrations import prepare
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.values import milliseconds
-from remora.stores.postgres.writer import Writer
+from remora.stores.postgres.writer import LANES, Writer
 
 Values = Mapping[str, Any]
 
@@ -37,8 +37,8 @@ class PostgresPart:
             await pool.close()
             raise
         self._pool = pool
-        # A connection of its own, so that readers never keep the writer waiting, and one view of the rows per batch.
-        self._writer = Writer(Pool(self._url, size=1, isolation=psycopg.IsolationLevel.REPEATABLE_READ))
+        # Connections of its own, so that readers never keep the writer waiting, and one view of the rows per batch.
+        self._writer = Writer(Pool(self._url, size=LANES, isolation=psycopg.IsolationLevel.REPEATABLE_READ))
 
     async def close(self) -> None:
         """Write what was accepted and let go."""

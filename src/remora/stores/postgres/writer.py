@@ -17,43 +17,69 @@ from remora.stores.postgres.recording import Job, Name, Recorder, name_of
 
 # As many as one transaction can take without making the first caller wait noticeably for the last.
 BATCH_MAX: Final = 1_000
+# While the server takes one lane's batch, the other lane's is judged.
+LANES: Final = 2
 # Callers wait for their own write, so only a runaway caller comes near this.
 QUEUE_MAX: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
+    name: Name
     job: Job
     done: "asyncio.Future[Outcome]"
 
 
 class Writer:
-    """The only writer of items in this process."""
+    """Writes what this process observes. Each key has its lane, so looks at one key keep their order."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._recorder = Recorder()
-        self._queue: deque[_Waiting] = deque()
-        self._draining: asyncio.Task[None] | None = None
+        self._lanes = [_Lane(pool) for _ in range(LANES)]
         self._closed = False
 
     def record(self, source: str, observation: Observation) -> "asyncio.Future[Outcome]":
         """The outcome, once it is durable."""
         if self._closed:
             raise StoreUnavailable("the store is closed", hint="open it first")
-        assert len(self._queue) < QUEUE_MAX, "more writes wait than callers can exist"
-        done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting((source, observation), done))
-        if self._draining is None:
-            self._draining = asyncio.get_running_loop().create_task(self._drain(), name="store-writer")
-        return done
+        job = (source, observation)
+        return self._lanes[_lane_of(observation.discovery.key)].record(job)
 
     async def close(self) -> None:
         """Write what was accepted, then let go."""
         self._closed = True
+        for lane in self._lanes:
+            await lane.finish()
+        await self._pool.close()
+
+
+def _lane_of(key: str) -> int:
+    # Not `hash`: it differs from process to process, and a simulated world must repeat exactly.
+    return ord(key[-1]) % LANES if key else 0
+
+
+class _Lane:
+    """Batches that follow one another."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._recorder = Recorder()
+        self._queue: deque[_Waiting] = deque()
+        self._draining: asyncio.Task[None] | None = None
+
+    def record(self, job: Job) -> "asyncio.Future[Outcome]":
+        """The outcome, once it is durable."""
+        assert len(self._queue) < QUEUE_MAX, "more writes wait than callers can exist"
+        done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Waiting(name_of(job), job, done))
+        if self._draining is None:
+            self._draining = asyncio.get_running_loop().create_task(self._drain(), name="store-writer")
+        return done
+
+    async def finish(self) -> None:
+        """Write what was accepted."""
         while self._draining is not None:
             await asyncio.wait([self._draining])
-        await self._pool.close()
 
     async def _drain(self) -> None:
         try:
@@ -76,7 +102,7 @@ class Writer:
             waiting = self._queue.popleft()
             if waiting.done.cancelled():  # nobody waits for it any more
                 continue
-            if batch.setdefault(name_of(waiting.job), waiting) is not waiting:
+            if batch.setdefault(waiting.name, waiting) is not waiting:
                 later.append(waiting)
         self._queue.extendleft(reversed(later))
         return list(batch.values())

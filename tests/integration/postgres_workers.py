@@ -1,0 +1,121 @@
+"""What does one of several processes do that share a database? This program; the tests start, freeze and kill it.
+
+It prints one line per event, `<what> <monotonic nanoseconds>`: that clock is the same for all processes of a machine.
+"""
+
+import argparse
+import asyncio
+import random
+import sys
+import time
+from contextlib import suppress
+
+from remora.core.errors import StoreUnavailable
+from remora.core.pacing import interval_for
+from remora.operate.clock import SystemClock
+from remora.stores.postgres import SharedGate, Singleton
+from remora.stores.postgres.gate import WINDOW_NS, Reservation
+
+SOURCE = "shared"
+MILLISECOND_S = 0.001
+
+
+def say(what: str, at_ns: int | None = None) -> None:
+    sys.stdout.write(f"{what} {time.monotonic_ns() if at_ns is None else at_ns}\n")
+    sys.stdout.flush()
+
+
+class Stalls:
+    """A process that now and then stands still, in the middle of anything."""
+
+    def __init__(self, seed: int, share: float) -> None:
+        self._chance = random.Random(seed)
+        self._share = share
+
+    def maybe(self, most_ms: float) -> None:
+        if self._chance.random() < self._share:
+            # On purpose not asyncio.sleep: the whole process stands still.
+            time.sleep(self._chance.uniform(0, most_ms) * MILLISECOND_S)
+
+
+async def send_in_turns(gate: SharedGate, clock: SystemClock, interval_ns: int, stalls: Stalls) -> None:
+    """Strict: one turn, one departure."""
+    while True:
+        with suppress(StoreUnavailable):
+            async with gate.hold(SOURCE, ceiling_interval_ns=interval_ns) as turn:
+                stalls.maybe(80)
+                if turn.is_fresh(now_ns=clock.monotonic_ns()):
+                    stalls.maybe(30)
+                    departed_at_ns = time.monotonic_ns()
+                    turn.departed(now_ns=departed_at_ns)
+                    say("sent", departed_at_ns)
+        stalls.maybe(20)
+
+
+async def send_in_windows(gate: SharedGate, clock: SystemClock, interval_ns: int, stalls: Stalls) -> None:
+    """Leases: the next window is asked for while the current one is used."""
+    want = max(1, WINDOW_NS // interval_ns)
+
+    async def ask() -> Reservation:
+        return await gate.reserve(SOURCE, ceiling_interval_ns=interval_ns, want=want)
+
+    coming = asyncio.ensure_future(ask())
+    while True:
+        try:
+            window = await coming
+        except StoreUnavailable:
+            coming = asyncio.ensure_future(ask())
+            continue
+        coming = asyncio.ensure_future(ask())
+        await use(window, clock, stalls)
+
+
+async def use(window: Reservation, clock: SystemClock, stalls: Stalls) -> None:
+    for number in range(window.count):
+        await clock.sleep_until(window.starts_at_ns + number * window.interval_ns)
+        stalls.maybe(20)
+        now_ns = clock.monotonic_ns()
+        if now_ns >= window.expires_at_ns:
+            say("forfeited", now_ns)
+            return
+        say("sent", now_ns)
+
+
+async def be_the_one(url: str, clock: SystemClock, owner: str) -> None:
+    """Hold the singleton and act as often as possible, but only while it is held."""
+
+    async def act(alone: Singleton) -> None:
+        say(f"took:{alone.fence}")
+        while True:
+            if alone.holds():
+                say(f"acted:{alone.fence}")
+            await clock.sleep_until(clock.monotonic_ns() + 5_000_000)
+
+    alone = Singleton(url, "stream:shared", owner=owner, clock=clock)
+    while True:
+        await alone.run(act)
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["turns", "windows", "singleton"])
+    parser.add_argument("url")
+    parser.add_argument("--rate", type=float, default=20.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--stall-share", type=float, default=0.0)
+    options = parser.parse_args()
+    clock = SystemClock()
+    stalls = Stalls(options.seed, options.stall_share)
+    interval_ns = interval_for(options.rate)
+    say("ready")
+    match options.what:
+        case "turns":
+            await send_in_turns(SharedGate(options.url, clock=clock), clock, interval_ns, stalls)
+        case "windows":
+            await send_in_windows(SharedGate(options.url, clock=clock), clock, interval_ns, stalls)
+        case _:
+            await be_the_one(options.url, clock, f"owner-{options.seed}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
