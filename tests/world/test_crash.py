@@ -102,17 +102,14 @@ def test_children_of_a_killed_process_die_with_it_and_other_processes_live_on() 
 
 
 def test_a_dead_process_cannot_read_either() -> None:
-    async def main(_clock: SimClock) -> None:
-        disk, generation = Disk(), Generation()
-        guarded = generation.guard(disk)
-        generation.crash()
-        with pytest.raises(Crashed):
-            guarded.size()
-        with pytest.raises(Crashed):
-            guarded.read()
-
-    run(main)
-    assert True
+    disk, generation = Disk(), Generation()
+    guarded = generation.guard(disk)
+    assert guarded.size() == 0
+    generation.crash()
+    with pytest.raises(Crashed):
+        guarded.size()
+    with pytest.raises(Crashed):
+        guarded.read()
 
 
 def test_a_process_that_ends_by_itself_gives_its_result() -> None:

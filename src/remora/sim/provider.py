@@ -17,6 +17,9 @@ import msgspec
 
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.sim import replies
+from remora.sim.archive import DETAIL as ARCHIVE_DETAIL
+from remora.sim.archive import PREFIX as ARCHIVE_PREFIX
+from remora.sim.archive import Archive
 from remora.sim.faults import NO_FAULTS, FaultKind, Faults
 from remora.sim.feed import Feed
 from remora.sim.limits import limiter
@@ -60,9 +63,16 @@ class Provider:
     """Answers GET requests. `now` is the world's time (wall clock), `ticks` the monotonic time of requests."""
 
     def __init__(
-        self, world: World, faults: Faults = NO_FAULTS, *, now: Callable[[], int], ticks: Callable[[], int]
+        self,
+        world: World,
+        faults: Faults = NO_FAULTS,
+        *,
+        now: Callable[[], int],
+        ticks: Callable[[], int],
+        archive: Archive | None = None,
     ) -> None:
         self.world = world
+        self.archive = archive
         self.now = now
         self.ticks = ticks
         self.arrivals = Arrivals()
@@ -98,6 +108,8 @@ class Provider:
         self.arrivals.add(at_ns, path)
         if self.faults.outages and self._is_out("requests"):
             return Reset()
+        if self.archive is not None and path.startswith(ARCHIVE_PREFIX):
+            return self._archived(self.archive, target, path, headers or {})
         refused_ns = self._limiter.refuse_ns(at_ns)
         if refused_ns is not None:
             return replies.rate_limited(refused_ns if self.faults.limit.retry_after else None)
@@ -164,6 +176,14 @@ class Provider:
         if path == "/v0/updates.json":
             return replies.ok(msgspec.json.encode(self._listed()))
         return replies.NOT_FOUND
+
+    def _archived(self, archive: Archive, target: str, path: str, headers: Mapping[str, str]) -> Response:
+        """The archive has an account and a limit of its own; the faults of its details are declared here."""
+        answer = archive.respond(target, headers, now_ns=self.now(), at_ns=self.ticks())
+        if answer.status != 200 or not path.startswith(ARCHIVE_DETAIL):
+            return answer
+        fault = self._fault(path, path.removeprefix(ARCHIVE_DETAIL))
+        return answer if fault is None else self._spoil(fault, answer.body)
 
     def _fault(self, path: str, key: str) -> FaultKind | None:
         """Which fault this request meets: always the one of its id, else one by chance, fixed by path and attempt."""

@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from remora.core.errors import ConfigurationError
+from remora.sim.archive import Archive, ArchiveSettings
 from remora.sim.faults import NO_FAULTS, Faults, load_faults, parse_faults
 from remora.sim.provider import Provider
 from remora.sim.replies import NOT_FOUND, Answer, ok
@@ -161,10 +162,20 @@ async def serve(
     faults: Faults = NO_FAULTS,
     speed: float = 1.0,
     warm: bool = False,
+    archive: ArchiveSettings | None = None,
 ) -> ServerHandle:
-    """Serve a world; port 0 takes any free one. Returns once it listens; `warm` makes every body before that."""
+    """Serve a world, and an archive under `/archive/` if one is described; port 0 takes any free one.
+
+    Returns once it listens; `warm` makes every body before that.
+    """
     world_time = WorldTime(settings.start_ns, speed)
-    provider = Provider(World(settings), faults, now=world_time.now_ns, ticks=time.monotonic_ns)
+    provider = Provider(
+        World(settings),
+        faults,
+        now=world_time.now_ns,
+        ticks=time.monotonic_ns,
+        archive=None if archive is None else Archive(archive),
+    )
     if warm:
         provider.warm_up()
     admin = Administration(provider, world_time)
@@ -188,6 +199,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--new-per-day", type=float, default=defaults.new_per_day)
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--faults", type=Path)
+    parser.add_argument("--conversations", type=int, help="serve an archive of so many conversations as well")
     parser.add_argument("--warm", action="store_true", help="make every body before listening")
     parser.add_argument("--until-eof", action="store_true", help="end when standard input ends")
     return parser.parse_args(words)

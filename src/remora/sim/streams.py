@@ -49,7 +49,7 @@ def update_events(news: News, before: News, chance: Random) -> bytes:
             return event("put", "/", {"items": _as_object(items), "profiles": profiles})
         case 3 if len(items) <= _FEW:
             slots = [event("put", f"/items/{at}", item_id) for at, item_id in enumerate(items)]
-            gone = [event("put", f"/items/{at}", None) for at in range(len(items), len(before.items))]
+            gone = [event("put", f"/items/{at}", None) for at in reversed(range(len(items), len(before.items)))]
             return b"".join([*slots, *gone, event("put", "/profiles", profiles)])
         case 4 | 5:
             return event("patch", "/", {"items": items, "profiles": profiles})

@@ -1,0 +1,256 @@
+"""What does an account's archive of conversations look like? A list, newest first, and one detail request per entry.
+
+The same list is cut into pages in four ways: `/archive/list` (offset and limit), `/archive/cursor`, `/archive/pages`
+(page number) and `/archive/links` (Link header). While somebody walks it, conversations are added, updated (which moves
+them to the front) and removed. A bearer token is required, and the account heats up.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import blake2b
+from struct import unpack
+from typing import Final
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.sim.clock import START_WALL_NS
+from remora.sim.limits import Limit, limiter
+from remora.sim.lives import NEVER_NS
+from remora.sim.prose import Prose
+from remora.sim.replies import GONE, NOT_FOUND, UNAUTHORIZED, Answer, ok, rate_limited
+
+PREFIX: Final = "/archive/"
+DETAIL: Final = "/archive/detail/"
+_PAGE_MAX: Final = 100
+_UPDATES_MAX: Final = 6
+_TOGETHER: Final = 3  # conversations that were made in the same second, so that marks are not unique
+_OLD_SPACING_NS: Final = HOUR_NS
+_OLDEST_CHANGE_NS: Final = 30 * DAY_NS
+_DRAW_MAX: Final = 1 << 32
+Query = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSettings:
+    """What kind of archive; the same settings give the same archive."""
+
+    seed: int = 1
+    conversations: int = 500  # when the archive begins
+    added_per_day: float = 40.0
+    removed_share: float = 0.02
+    gone_share: float = 0.01  # listed, but the detail is 404 or 410
+    malformed_share: float = 0.01  # the detail is not JSON, has the wrong shape, or is another conversation
+    large_share: float = 0.0
+    large_bytes: int = 17 * 1024 * 1024  # just beyond what a client accepts
+    token: str = "simulated-token"  # noqa: S105  nobody's secret
+    start_ns: int = START_WALL_NS
+    limit: Limit = field(default_factory=lambda: Limit(kind="heat", count=150, cools_in_s=240))
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """One entry and everything that happens to it."""
+
+    key: str
+    number: int
+    moments_ns: tuple[int, ...]  # made, then every update, ascending
+    removed_ns: int
+    oddity: float  # 0..1, decides about what is wrong with the detail
+
+    def is_there(self, now_ns: int) -> bool:
+        return self.moments_ns[0] <= now_ns < self.removed_ns
+
+    def updated_ns(self, now_ns: int) -> int:
+        return max(moment for moment in self.moments_ns if moment <= now_ns)
+
+    def next_change_ns(self, now_ns: int) -> int:
+        return min((moment for moment in (*self.moments_ns, self.removed_ns) if moment > now_ns), default=NEVER_NS)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One line of the list."""
+
+    key: str
+    mark: str
+    title: str
+
+
+class Archive:
+    """The archive at any moment, and its answers."""
+
+    def __init__(self, settings: ArchiveSettings) -> None:
+        self.settings = settings
+        self._prose = Prose(settings.seed)
+        self._limiter = limiter(settings.limit)
+        self._spacing_ns = max(1, int(DAY_NS / settings.added_per_day)) if settings.added_per_day > 0 else NEVER_NS
+        self._made: list[Conversation] = []
+        self._numbers: dict[str, int] = {}
+        self._list: list[Listed] = []
+        self._list_from_ns, self._list_until_ns = 0, 0
+
+    def listing(self, now_ns: int) -> Sequence[Listed]:
+        """Everything that is listed now, newest first."""
+        self._grow(now_ns)
+        if not self._list_from_ns <= now_ns < self._list_until_ns:
+            there = [conversation for conversation in self._made if conversation.is_there(now_ns)]
+            there.sort(key=lambda one: (-one.updated_ns(now_ns), one.key))
+            self._list = [Listed(one.key, _mark(one.updated_ns(now_ns)), _title(one)) for one in there]
+            coming = [one.next_change_ns(now_ns) for one in self._made]
+            self._list_from_ns = now_ns
+            self._list_until_ns = min([self._made_ns(len(self._made)), *coming])
+        return self._list
+
+    def detail(self, key: str, now_ns: int) -> bytes | None:
+        """The whole conversation as it is now, whatever is wrong with its detail page; None when it is not there."""
+        conversation = self._find(key, now_ns)
+        return None if conversation is None else self._body(conversation, now_ns)
+
+    def readable(self, now_ns: int) -> dict[str, bytes]:
+        """The truth a mirror can reach: every listed conversation whose detail is answered as it should be."""
+        keys = [line.key for line in self.listing(now_ns)]
+        answers = {key: self._detail_answer(key, now_ns) for key in keys}
+        return {key: answers[key].body for key in keys if answers[key].body == self.detail(key, now_ns)}
+
+    def respond(self, target: str, headers: Mapping[str, str], *, now_ns: int, at_ns: int) -> Answer:
+        """The answer to one request that arrives at `at_ns` (monotonic)."""
+        refused_ns = self._limiter.refuse_ns(at_ns)
+        if refused_ns is not None:
+            return rate_limited(refused_ns if self.settings.limit.retry_after else None)
+        given = {name.lower(): value for name, value in headers.items()}
+        if given.get("authorization") != f"Bearer {self.settings.token}":
+            return UNAUTHORIZED
+        parts = urlsplit(target)
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        if parts.path.startswith(DETAIL):
+            return self._detail_answer(unquote(parts.path.removeprefix(DETAIL)), now_ns)
+        return self._page(parts.path, query, self.listing(now_ns))
+
+    def _page(self, path: str, query: Query, listing: Sequence[Listed]) -> Answer:
+        size = min(max(1, _number(query.get("limit"), _PAGE_MAX)), _PAGE_MAX)
+        match path.removeprefix(PREFIX):
+            case "list":
+                start = _number(query.get("offset"), 0)
+                lines = listing[start : start + size]
+                return _json({"items": _lines(lines), "total": len(listing), "has_more": start + size < len(listing)})
+            case "pages":
+                start = (max(1, _number(query.get("page"), 1)) - 1) * size
+                lines = listing[start : start + size]
+                return _json({"items": _lines(lines), "has_more": start + size < len(listing)})
+            case "cursor":
+                lines, cursor = _after_cursor(listing, query.get("cursor"), size)
+                return _json({"items": _lines(lines), "next_cursor": cursor})
+            case "links":
+                lines, cursor = _after_cursor(listing, query.get("cursor"), size)
+                link = f'<{path}?limit={size}&cursor={quote(cursor or "", safe="")}>; rel="next"'
+                return Answer(200, _json({"items": _lines(lines)}).body, {"link": link} if cursor else {})
+            case _:
+                return NOT_FOUND
+
+    def _detail_answer(self, key: str, now_ns: int) -> Answer:
+        """The detail, or what is wrong with it."""
+        conversation = self._find(key, now_ns)
+        if conversation is None:
+            return NOT_FOUND
+        settings, left = self.settings, conversation.oddity
+        if left < settings.gone_share:
+            return (NOT_FOUND, GONE)[conversation.number % 2]
+        left -= settings.gone_share
+        if left < settings.malformed_share:
+            return ok((b'{"id": "oh', b"[1,2,3]", b'{"id":"another"}', b"17")[conversation.number % 4])
+        left -= settings.malformed_share
+        body = self._body(conversation, now_ns)
+        if left < settings.large_share:
+            return ok(body[:-1] + b',"padding":"' + b"x" * settings.large_bytes + b'"}')
+        return ok(body)
+
+    def _body(self, conversation: Conversation, now_ns: int) -> bytes:
+        updates = [moment for moment in conversation.moments_ns if moment <= now_ns]
+        messages = [
+            b'{"role":%b,"text":%b,"time":"%b"}'
+            % (
+                b'"assistant"' if at % 2 else b'"user"',
+                self._prose.text(
+                    (conversation.number * 7_919 + at * 104_729) * 65_537 % _DRAW_MAX, at + conversation.number
+                ),
+                _mark(moment).encode(),
+            )
+            for at, moment in enumerate(updates)
+        ]
+        return b'{"id":"%b","messages":[%b],"title":%b,"update_time":"%b"}' % (
+            conversation.key.encode(),
+            b",".join(messages),
+            json.dumps(_title(conversation)).encode(),
+            _mark(updates[-1]).encode(),
+        )
+
+    def _find(self, key: str, now_ns: int) -> Conversation | None:
+        self._grow(now_ns)
+        number = self._numbers.get(key)
+        if number is None or not self._made[number].is_there(now_ns):
+            return None
+        return self._made[number]
+
+    def _grow(self, now_ns: int) -> None:
+        while self._made_ns(len(self._made)) <= now_ns:
+            conversation = self._make(len(self._made))
+            self._numbers[conversation.key] = conversation.number
+            self._made.append(conversation)
+
+    def _made_ns(self, number: int) -> int:
+        settings = self.settings
+        if number < settings.conversations:
+            age = settings.conversations // _TOGETHER - number // _TOGETHER
+            return settings.start_ns - age * _TOGETHER * _OLD_SPACING_NS - MINUTE_NS
+        return settings.start_ns + (number - settings.conversations + 1) * self._spacing_ns
+
+    def _make(self, number: int) -> Conversation:
+        digest = blake2b(f"{self.settings.seed}/{number}".encode(), digest_size=48).digest()
+        name, odd, removal, removal_age, count, *ages = unpack("12I", digest)
+        made_ns = self._made_ns(number)
+        updates = sorted(made_ns + _age_ns(age) for age in ages[: count % (_UPDATES_MAX + 1)])
+        removed = removal < self.settings.removed_share * _DRAW_MAX
+        return Conversation(
+            key=f"c-{number:06d}-{name:08x}",
+            number=number,
+            moments_ns=(made_ns, *updates),
+            removed_ns=made_ns + _age_ns(removal_age) if removed else NEVER_NS,
+            oddity=odd / _DRAW_MAX,
+        )
+
+
+def _after_cursor(listing: Sequence[Listed], cursor: str | None, size: int) -> tuple[Sequence[Listed], str | None]:
+    """Entries older than the cursor, a place between two entries that stays where it is when others come and go."""
+    start = 0
+    if cursor:
+        mark, _space, key = cursor.partition(" ")
+        start = sum(1 for line in listing if line.mark > mark or (line.mark == mark and line.key <= key))
+    lines = listing[start : start + size]
+    return lines, f"{lines[-1].mark} {lines[-1].key}" if start + size < len(listing) else None
+
+
+def _lines(lines: Sequence[Listed]) -> list[dict[str, str]]:
+    return [{"id": line.key, "title": line.title, "update_time": line.mark} for line in lines]
+
+
+def _mark(moment_ns: int) -> str:
+    return datetime.fromtimestamp(moment_ns // SECOND_NS, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _title(conversation: Conversation) -> str:
+    return f"Conversation {conversation.number}"
+
+
+def _age_ns(draw: int) -> int:
+    """Uniform on a logarithmic scale, from a minute to a month."""
+    return int(MINUTE_NS * (_OLDEST_CHANGE_NS / MINUTE_NS) ** (draw / _DRAW_MAX))
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text and text.isascii() and text.isdecimal() else default
+
+
+def _json(value: object) -> Answer:
+    return ok(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
