@@ -1,14 +1,12 @@
 """What does an observation do to what a store holds? The decisions that are the same in every store, without any I/O."""
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 from remora.contracts import Observation, Outcome, WalkState
 from remora.core import gap as gaps
-from remora.core import marks
+from remora.core import list_walk, marks
 from remora.core.coverage import Coverage, IdRange
 from remora.core.discovery import Discovery, FromGap, Kind, fingerprint
 from remora.core.gap import Gap, GapEvent, GapState
@@ -25,7 +23,6 @@ RECENT_FETCHES_MAX: Final = 20_000
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
 # A page is never kept, but what a run leaves of a list is owed as one gap.
-RECORDED_KINDS: Final = frozenset({Kind.ITEM, Kind.USER, Kind.DOCUMENT, Kind.PAGE})
 
 _OUTCOME_OF_GAP: Final = {
     GapState.OWED: Outcome.OWED,
@@ -34,8 +31,7 @@ _OUTCOME_OF_GAP: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """What must be known of a stored thing to judge the next observation of it."""
 
     hash: bytes
@@ -44,8 +40,7 @@ class Held:
     fetched_ns: int  # departure of the newest fetch that is known to have confirmed or brought it
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What to do: write `held` and the observed thing when the outcome is new or changed, and `gap` when there is one."""
 
     outcome: Outcome
@@ -56,8 +51,11 @@ class Decision:
 
 def gap_key(source: str, discovery: Discovery) -> str:
     """How the ledger of gaps names a thing: documents by fingerprint only."""
-    assert discovery.kind in RECORDED_KINDS, f"a {discovery.kind} is never recorded"
-    return fingerprint(source, discovery.key) if discovery.kind is Kind.DOCUMENT else discovery.key
+    kind = discovery.kind
+    if kind is Kind.DOCUMENT:
+        return fingerprint(source, discovery.key)
+    assert kind is Kind.ITEM or kind is Kind.USER, f"a {kind} is never recorded"
+    return discovery.key
 
 
 def decide(observation: Observation, *, gap_key: str, held: Held | None, gap: Gap | None) -> Decision:
@@ -65,14 +63,14 @@ def decide(observation: Observation, *, gap_key: str, held: Held | None, gap: Ga
     if held is not None and is_stale(observation, held.fetched_ns):
         return Decision(Outcome.STALE, held, gap=_given_back(gap, observation.discovery))
     kind, verdict = observation.discovery.kind, observation.verdict
-    moved = gaps.after(gap, verdict, kind=kind, key=gap_key, now_ns=observation.now_ns)
+    moved = None
+    if gap is not None or gaps.owed_reason(verdict) is not None:
+        moved = gaps.after(gap, verdict, kind=kind, key=gap_key, now_ns=observation.now_ns)
     if not isinstance(verdict, Found):
         assert moved is not None, "a failure always leaves a gap"
         return Decision(_OUTCOME_OF_GAP[moved.state], held, gap=moved)
     if gap is not None and gap.state is GapState.SETTLED and moved is not None and moved.state is GapState.SETTLED:
         moved = None  # settled stays settled: no row changes
-    if kind is Kind.PAGE:
-        return Decision(Outcome.UNCHANGED, gap=moved)
     return _found(_checked(verdict.thing, kind), observation.started_at_ns, held, moved)
 
 
@@ -85,7 +83,7 @@ def _found(thing: Item | User | Document, started_at_ns: int, held: Held | None,
     body_hash = digest(thing.body)
     if held is not None and held.hash == body_hash:
         # In step with a clock that stepped back, too: the newest fetch is the one recorded last.
-        return Decision(Outcome.UNCHANGED, replace(held, fetched_ns=started_at_ns), gap=gap)
+        return Decision(Outcome.UNCHANGED, held._replace(fetched_ns=started_at_ns), gap=gap)
     content_hash = digest(thing.content) if isinstance(thing, Item) else b""
     if held is None:
         return Decision(Outcome.NEW, Held(body_hash, content_hash, 1, started_at_ns), gap=gap)
@@ -95,15 +93,13 @@ def _found(thing: Item | User | Document, started_at_ns: int, held: Held | None,
 
 
 def _checked(thing: Thing, kind: Kind) -> Item | User | Document:
-    match thing:
-        case Item() if kind is Kind.ITEM:
-            return thing
-        case User() if kind is Kind.USER:
-            return thing
-        case Document() if kind is Kind.DOCUMENT:
-            return thing
-        case _:
-            raise AssertionError(f"a {type(thing).__name__} was recorded for a {kind}")
+    if isinstance(thing, Item) and kind is Kind.ITEM:
+        return thing
+    if isinstance(thing, User) and kind is Kind.USER:
+        return thing
+    if isinstance(thing, Document) and kind is Kind.DOCUMENT:
+        return thing
+    raise AssertionError(f"a {type(thing).__name__} was recorded for a {kind}")
 
 
 def _given_back(gap: Gap | None, discovery: Discovery) -> Gap | None:
@@ -122,19 +118,21 @@ class RecentFetches:
     """The exact departures of recent fetches, also of those that changed no row. Bounded; forgets the oldest."""
 
     def __init__(self, *, most: int = RECENT_FETCHES_MAX) -> None:
-        self._most = most
-        self._departed_ns: OrderedDict[tuple[Kind, str], int] = OrderedDict()
+        self._half = most // 2
+        # Two generations: the older one is forgotten as a whole, which costs nothing per fetch.
+        self._young: dict[tuple[Kind, str], int] = {}
+        self._old: dict[tuple[Kind, str], int] = {}
 
     def of(self, kind: Kind, key: str) -> int | None:
         """When the newest recorded fetch of this thing left, if it is remembered."""
-        return self._departed_ns.get((kind, key))
+        departed_ns = self._young.get((kind, key))
+        return self._old.get((kind, key)) if departed_ns is None else departed_ns
 
     def remember(self, kind: Kind, key: str, departed_ns: int) -> None:
         """A fetch is durable."""
-        self._departed_ns[kind, key] = departed_ns
-        self._departed_ns.move_to_end((kind, key))
-        if len(self._departed_ns) > self._most:
-            self._departed_ns.popitem(last=False)
+        if len(self._young) >= self._half:
+            self._young, self._old = {}, self._young
+        self._young[kind, key] = departed_ns
 
 
 def unplanned(pieces: Iterable[IdRange], unfinished: Iterable[IdRange]) -> list[IdRange]:
@@ -159,8 +157,8 @@ def adds_coverage(kind: SegmentKind) -> bool:
 
 
 def finished_walk(state: WalkState) -> WalkState:
-    """A finished walk leaves only its watermark: the newest mark it saw."""
-    return WalkState(watermark=state.walking_from if state.walking_from is not None else state.watermark)
+    """A finished walk leaves only its watermark."""
+    return list_walk.finished(state)
 
 
 def newest_of_each(entries: Sequence[Entry]) -> list[Entry]:

@@ -12,6 +12,10 @@ from remora.stores.sqlite.statements import Migration, migrations, queries
 
 APPLICATION_ID: Final = int.from_bytes(b"REMR", "big")
 BUSY_TIMEOUT_MS: Final = 5_000
+# Enough for the inner pages of a whole mirror's indexes.
+WRITER_CACHE_KIB: Final = 65_536
+# 16 MiB of log: pages that change often are copied back once instead of many times.
+CHECKPOINT_PAGES: Final = 4_096
 LOCK_SUFFIX: Final = ".lock"
 PROCESS_ID_BYTES_MAX: Final = 20
 
@@ -92,6 +96,8 @@ def connect_writer(path: Path) -> Connection:
         # Only now: the first schema stands in the main file itself, where the next opener's header check sees it.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         # The lock says that no other writer is alive, so no lease can be either.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(queries()["release_all_gaps"])

@@ -55,9 +55,10 @@ AND (owed <> :owed OR updated_at IS NOT coalesce(:updated_at, listed_mark));
 INSERT INTO documents (source, key, fingerprint, owed) VALUES (:source, :key, :fingerprint, 1)
 ON CONFLICT (source, key) DO NOTHING;
 
--- name: write_change
--- One line of the change feed.
-INSERT INTO changes (source, kind, key, change, changed_at) VALUES (?, ?, ?, ?, ?);
+-- name: write_changes
+-- One line of the change feed for each of some keys.
+INSERT INTO changes (source, kind, key, change, changed_at)
+SELECT :source, :kind, value, :change, :now FROM json_each(:keys);
 
 -- name: item
 -- One item of the mirror.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from remora.contracts import Observation, Outcome
-from remora.core.discovery import FromInbox, Kind, fingerprint
+from remora.core.discovery import Discovery, FromInbox, Kind, fingerprint
 from remora.core.gap import Gap
 from remora.core.item import Document, Item, User
 from remora.core.units import MILLISECOND_NS
@@ -28,8 +28,10 @@ from remora.stores.sqlite.rows import gap_from_row, gap_to_row
 from remora.stores.sqlite.statements import queries
 
 Job = tuple[str, Observation]  # source and observation
-_Named = tuple[Kind, str]
-_WRITTEN: Final = frozenset({Outcome.NEW, Outcome.CHANGED})
+# Plain texts: a member of an enumeration is bound far more slowly.
+_ITEM: Final = Kind.ITEM.value
+_NEW: Final = Outcome.NEW.value
+_CHANGED: Final = Outcome.CHANGED.value
 
 
 class Recorder:
@@ -37,7 +39,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self._recent = RecentFetches()
-        self._uncommitted: list[tuple[_Named, int]] = []
+        self._uncommitted: list[tuple[Kind, str, int]] = []
 
     def record(self, connection: Connection, jobs: Sequence[Job]) -> list[Outcome]:
         """The outcomes of a batch, inside a transaction that is open."""
@@ -50,8 +52,8 @@ class Recorder:
 
     def committed(self) -> None:
         """The transaction is durable: only now may its fetches refuse older ones."""
-        for (kind, key), departed_ns in self._uncommitted:
-            self._recent.remember(kind, key, departed_ns)
+        for kind, name, departed_ns in self._uncommitted:
+            self._recent.remember(kind, name, departed_ns)
         self._uncommitted.clear()
 
     def rolled_back(self) -> None:
@@ -60,52 +62,60 @@ class Recorder:
 
 
 class _Batch:
-    """One batch on its way into the tables."""
+    """One batch on its way into the tables. Things go by name: an id, or kind and key where that could be mistaken."""
 
     def __init__(self, connection: Connection, recent: RecentFetches) -> None:
         self._connection = connection
         self._recent = recent
         self._sql = queries()
-        self._held: dict[_Named, Held] = {}
-        self._gaps: dict[tuple[str, Kind, str], Gap] = {}
+        self._held: dict[str, Held] = {}
+        self._gaps: dict[tuple[str, str], Gap] = {}
         self._turns: dict[str, int] = {}
         self._items: dict[int, tuple[object, ...]] = {}
         self._kept: list[tuple[int]] = []
-        self._changes: list[tuple[object, ...]] = []
-        self._moved_gaps: dict[tuple[str, Kind, str], tuple[object, ...]] = {}
+        self._changes: dict[tuple[str, str, str], list[str]] = {}
+        self._changed_at = 0
+        self._moved_gaps: dict[tuple[str, str], tuple[object, ...]] = {}
         self._answered: list[tuple[object, ...]] = []
-        self.departures: list[tuple[_Named, int]] = []
+        self.departures: list[tuple[Kind, str, int]] = []
 
     def probe(self, jobs: Iterable[Job]) -> None:
         """Read what is held of everything in the batch, a few statements for all of it."""
-        keys: dict[tuple[str, Kind], list[str]] = {}
+        items: dict[str, list[str]] = {}
+        users: dict[str, list[str]] = {}
         for source, observation in jobs:
             discovery = observation.discovery
-            keys.setdefault((source, discovery.kind), []).append(gap_key(source, discovery))
-            if discovery.kind is Kind.DOCUMENT:
-                self._probe_document(source, discovery.key)
-        for (source, kind), named in keys.items():
-            asked = json.dumps(named)
-            self._probe_gaps(source, kind, asked)
-            if kind is Kind.ITEM:
-                self._probe_items(f"[{','.join(named)}]")
-            elif kind is Kind.USER:
-                self._probe_users(asked)
+            if discovery.kind is Kind.ITEM:
+                items.setdefault(source, []).append(discovery.key)
+            elif discovery.kind is Kind.USER:
+                users.setdefault(source, []).append(discovery.key)
+            else:
+                self._probe_document(source, discovery)
+        for source, keys in items.items():
+            self._probe_items(f"[{','.join(keys)}]")
+            self._probe_gaps(source, Kind.ITEM, keys)
+        for source, keys in users.items():
+            self._probe_users(keys)
+            self._probe_gaps(source, Kind.USER, keys)
 
     def _probe_items(self, ids: str) -> None:
         for item_id, body_hash, content_hash, revision, fetched in self._connection.execute(
             self._sql["held_items"], {"ids": ids}
         ):
-            self._hold((Kind.ITEM, str(item_id)), body_hash, content_hash, revision, fetched)
+            name = str(item_id)
+            self._held[name] = Held(body_hash, content_hash, revision, self._departed_ns(Kind.ITEM, name, fetched))
 
-    def _probe_users(self, names: str) -> None:
-        for name, body_hash, fetched in self._connection.execute(self._sql["held_users"], {"names": names}):
-            self._hold((Kind.USER, name), body_hash, b"", 1, fetched)
+    def _probe_users(self, names: Sequence[str]) -> None:
+        for key, body_hash, fetched in self._connection.execute(self._sql["held_users"], {"names": json.dumps(names)}):
+            name = _name("", Kind.USER, key)
+            self._held[name] = Held(body_hash, b"", 1, self._departed_ns(Kind.USER, name, fetched))
 
-    def _probe_document(self, source: str, key: str) -> None:
-        row = self._document_row(source, key)
+    def _probe_document(self, source: str, discovery: Discovery) -> None:
+        row = self._document_row(source, discovery.key)
         if row is not None and row[0] is not None:
-            self._hold((Kind.DOCUMENT, _document_name(source, key)), row[0], b"", 1, row[1])
+            name = _name(source, Kind.DOCUMENT, discovery.key)
+            self._held[name] = Held(row[0], b"", 1, self._departed_ns(Kind.DOCUMENT, name, row[1]))
+        self._probe_gaps(source, Kind.DOCUMENT, [gap_key(source, discovery)])
 
     def _document_row(self, source: str, key: str) -> tuple[bytes | None, int, str | None, int | None] | None:
         found: tuple[bytes | None, int, str | None, int | None] | None = self._connection.execute(
@@ -113,58 +123,59 @@ class _Batch:
         ).fetchone()
         return found
 
-    def _hold(self, name: _Named, body_hash: bytes, content_hash: bytes, revision: int, fetched: int) -> None:
-        departed_ns = self._recent.of(*name)
-        fetched_ns = fetched * MILLISECOND_NS if departed_ns is None else departed_ns
-        self._held[name] = Held(body_hash, content_hash, revision, fetched_ns)
+    def _departed_ns(self, kind: Kind, name: str, fetched: int) -> int:
+        departed_ns = self._recent.of(kind, name)
+        return fetched * MILLISECOND_NS if departed_ns is None else departed_ns
 
-    def _probe_gaps(self, source: str, kind: Kind, keys: str) -> None:
-        wanted = {"source": source, "kind": kind, "keys": keys}
+    def _probe_gaps(self, source: str, kind: Kind, keys: Sequence[str]) -> None:
+        wanted = {"source": source, "kind": kind.value, "keys": json.dumps(keys)}
         for row in self._connection.execute(self._sql["held_gaps"], wanted):
             gap = gap_from_row(row)
-            self._gaps[source, kind, gap.key] = gap
+            self._gaps[source, _name(source, kind, gap.key)] = gap
 
     def judge(self, source: str, observation: Observation) -> Outcome:
         """One observation, against what the batch has left so far."""
         discovery = observation.discovery
         kind, key = discovery.kind, gap_key(source, discovery)
-        name = (kind, _document_name(source, discovery.key) if kind is Kind.DOCUMENT else key)
-        decision = decide(observation, gap_key=key, held=self._held.get(name), gap=self._gaps.get((source, kind, key)))
+        name = key if kind is Kind.ITEM else _name(source, kind, discovery.key)
+        gap_name = name if kind is not Kind.DOCUMENT else _name(source, kind, key)
+        decision = decide(observation, gap_key=key, held=self._held.get(name), gap=self._gaps.get((source, gap_name)))
         outcome, held = decision.outcome, decision.held
         if decision.gap is not None:
-            self._move_gap(source, decision.gap)
+            self._move_gap(source, gap_name, decision.gap)
         if held is not None and outcome is not Outcome.STALE and isinstance(observation.verdict, Found):
             self._store(source, observation, decision, held)
             self._held[name] = held
-            self.departures.append((name, observation.started_at_ns))
+            self.departures.append((kind, name, observation.started_at_ns))
         elif kind is Kind.DOCUMENT:
             self._ensure_document(source, discovery.key)
         if isinstance(discovery.origin, FromInbox):
-            self._answered.append((discovery.origin.ticket, source, kind, discovery.key))
+            self._answered.append((discovery.origin.ticket, source, kind.value, discovery.key))
         return outcome
 
-    def _move_gap(self, source: str, gap: Gap) -> None:
-        name = (source, gap.kind, gap.key)
+    def _move_gap(self, source: str, name: str, gap: Gap) -> None:
         if source not in self._turns:
             self._turns[source] = self._connection.execute(self._sql["last_turn"], {"source": source}).fetchone()[0]
         # A new gap waits behind those that were served already; one that has a row keeps its own turn.
-        self._moved_gaps[name] = (source, *gap_to_row(gap), self._turns[source])
-        self._gaps[name] = gap
+        self._moved_gaps[source, name] = (source, *gap_to_row(gap), self._turns[source])
+        self._gaps[source, name] = gap
 
     def _store(self, source: str, observation: Observation, decision: Decision, held: Held) -> None:
         assert isinstance(observation.verdict, Found)
-        match observation.verdict.thing:
-            case Item() as item if decision.outcome in _WRITTEN:
-                self._store_item(item, observation, decision, held)
-            case User() as user if decision.outcome in _WRITTEN:
-                self._store_user(user, observation, held)
-            case Document() as document:
-                self._store_document(source, document, observation, decision)
-            case _:
-                return  # unchanged: no row changes
-        if decision.outcome in _WRITTEN:
-            kind, key = observation.discovery.kind, observation.discovery.key
-            self._changes.append((source, kind, key, decision.outcome, observation.now_ns // MILLISECOND_NS))
+        thing, outcome = observation.verdict.thing, decision.outcome
+        if isinstance(thing, Document):
+            self._store_document(source, thing, observation, decision)
+        if outcome is Outcome.UNCHANGED:
+            return  # no row changes
+        if isinstance(thing, Item):
+            self._store_item(thing, observation, decision, held)
+        elif isinstance(thing, User):
+            self._store_user(thing, observation, held)
+        discovery = observation.discovery
+        change = _NEW if outcome is Outcome.NEW else _CHANGED
+        kind = _ITEM if discovery.kind is Kind.ITEM else discovery.kind.value
+        self._changes.setdefault((source, kind, change), []).append(discovery.key)
+        self._changed_at = max(self._changed_at, observation.now_ns // MILLISECOND_NS)
 
     def _store_item(self, item: Item, observation: Observation, decision: Decision, held: Held) -> None:
         if decision.keeps_earlier:
@@ -180,8 +191,8 @@ class _Batch:
             clean_integer(item.parent),
             clean_integer(item.score),
             clean_integer(item.descendants),
-            item.dead,
-            item.deleted,
+            1 if item.dead else 0,
+            1 if item.deleted else 0,
             now,
             observation.started_at_ns // MILLISECOND_NS,
             now,
@@ -234,8 +245,9 @@ class _Batch:
     def write(self) -> None:
         """Everything that was judged, one statement per table."""
         self._write_items()
-        if self._changes:
-            self._connection.executemany(self._sql["write_change"], self._changes)
+        for (source, kind, change), keys in self._changes.items():
+            named = {"source": source, "kind": kind, "change": change, "now": self._changed_at}
+            self._connection.execute(self._sql["write_changes"], {**named, "keys": json.dumps(keys)})
         if self._moved_gaps:
             self._connection.executemany(self._sql["write_gap"], self._moved_gaps.values())
         if self._answered:
@@ -251,5 +263,14 @@ class _Batch:
             self._items.clear()
 
 
-def _document_name(source: str, key: str) -> str:
-    return f"{source}\0{key}"
+def _name(source: str, kind: Kind, key: str) -> str:
+    """Items by their id alone: they are by far the most. What else there is cannot be mistaken for one."""
+    match kind:
+        case Kind.ITEM:
+            return key
+        case Kind.USER:
+            return f"user\0{key}"
+        case Kind.DOCUMENT:
+            return f"document\0{source}\0{key}"
+        case Kind.PAGE | Kind.NEWEST:
+            raise AssertionError(f"a {kind} is never recorded")

@@ -32,13 +32,13 @@ def gap_from_row(row: Row) -> Gap:
 def gap_to_row(gap: Gap) -> tuple[object, ...]:
     """The same columns, in the same order."""
     return (
-        gap.kind,
+        gap.kind.value,
         gap.key,
-        gap.state,
-        gap.reason,
+        gap.state.value,
+        gap.reason.value,
         gap.attempts,
         gap.looks,
-        gap.was_young,
+        int(gap.was_young),
         gap.not_before_ns // MILLISECOND_NS,
         gap.first_seen_ns // MILLISECOND_NS,
         gap.last_seen_ns // MILLISECOND_NS,
