@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora import learner
 from remora.core.coverage import Coverage, IdRange
 from remora.core.discovery import Kind
 from remora.core.gap import GapState
@@ -178,6 +177,16 @@ def test_the_service_is_believed_before_a_catch_up_beside_it() -> None:
     assert rate.per_second == 200.0
 
 
+def test_of_the_runtimes_that_are_gone_only_the_last_of_each_role_is_told() -> None:
+    old = [beat(age_ns=age * 60 * SECOND_NS, role=Role.CATCH_UP) for age in (3, 1, 2)]
+    runtimes = read_out([*old, beat(), beat(age_ns=SECOND_NS)], {NAME: ledger()}, now_ns=NOW_NS).runtimes
+    assert [(each.role, each.alive, each.last_beat_age_s) for each in runtimes] == [
+        (Role.SERVICE, True, 0.0),
+        (Role.SERVICE, True, 1.0),
+        (Role.CATCH_UP, False, 60.0),
+    ]
+
+
 def test_every_moment_in_a_readout_is_a_utc_text() -> None:
     assert iso(1_800_000_000_123_456_789) == "2027-01-15T08:00:00.123Z"
 
@@ -313,7 +322,3 @@ def test_a_back_off_is_told_with_its_time_reason_and_rates() -> None:
 def test_a_heartbeat_survives_its_journey_through_json() -> None:
     snapshot = beat().snapshot
     assert msgspec.convert(msgspec.to_builtins(snapshot), Snapshot) == snapshot
-
-
-def test_the_readout_knows_every_limit_the_governor_can_name() -> None:
-    assert {str(limit) for limit in learner.LimitedBy} == {str(limit) for limit in LimitedBy}

@@ -59,9 +59,20 @@ def read_out(beats: Sequence[Beat], ledgers: Mapping[str, LedgerFacts], *, now_n
     ordered = sorted(beats, key=lambda beat: (ROLE_ORDER.index(beat.snapshot.role), -beat.at_ns))
     return Status(
         as_of=iso(now_ns),
-        runtimes=tuple(_runtime(beat, now_ns) for beat in ordered),
+        runtimes=tuple(_runtime(beat, now_ns) for beat in _worth_telling(ordered, now_ns)),
         sources={name: _source(name, ledger, ordered, now_ns) for name, ledger in sorted(ledgers.items())},
     )
+
+
+def _worth_telling(beats: Iterable[Beat], now_ns: int) -> Iterable[Beat]:
+    """Every runtime that lives, and of each role the last one that does not: the rest is history."""
+    told: set[Role] = set()
+    for beat in beats:
+        alive = is_alive(beat, now_ns=now_ns)
+        if alive or beat.snapshot.role not in told:
+            yield beat
+        if not alive:
+            told.add(beat.snapshot.role)
 
 
 def is_alive(beat: Beat, *, now_ns: int) -> bool:

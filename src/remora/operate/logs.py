@@ -83,12 +83,22 @@ class RateLimit:
         return event
 
 
-def set_up_logs(settings: Settings | None = None, *, secrets: Iterable[str] = (), as_json: bool | None = None) -> None:
-    """Send every event to stderr. JSON unless stderr is a terminal."""
+def set_up_logs(
+    settings: Settings | None = None,
+    *,
+    secrets: Iterable[str] = (),
+    as_json: bool | None = None,
+    verbose: bool | None = None,
+) -> None:
+    """Send events to stderr, as JSON unless it is a terminal.
+
+    A terminal shows warnings only, because the progress view stands there, unless `verbose`; a pipe gets everything.
+    """
     known = [*secrets]
     for source in settings.sources.values() if settings is not None else ():
         known.extend(secret_values(source, None))
     as_json = not sys.stderr.isatty() if as_json is None else as_json
+    verbose = as_json if verbose is None else verbose
     renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=True)
     structlog.configure(
         processors=[
@@ -100,7 +110,7 @@ def set_up_logs(settings: Settings | None = None, *, secrets: Iterable[str] = ()
             Redaction(known),
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        wrapper_class=structlog.make_filtering_bound_logger("info" if verbose else "warning"),
         logger_factory=lambda *_: structlog.PrintLogger(_Stderr()),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )

@@ -7,7 +7,14 @@ import sys
 import click
 
 from remora.core.errors import ConfigurationError, Exit
-from remora.operate.commands.common import as_json_option, load_settings, print_json, source_options, view_for
+from remora.operate.commands.common import (
+    as_json_option,
+    load_settings,
+    print_json,
+    source_options,
+    verbose_option,
+    view_for,
+)
 
 
 @click.command()
@@ -17,8 +24,16 @@ from remora.operate.commands.common import as_json_option, load_settings, print_
 @click.option("--limit", type=int, metavar="N", help="How many ids to fetch instead of naming the last.")
 @click.option("--replay", is_flag=True, help="Fetch ids again that are covered already.")
 @as_json_option
+@verbose_option
 def catchup(
-    *, start_id: int | None, end_id: int | None, limit: int | None, replay: bool, as_json: bool, **common: str | None
+    *,
+    start_id: int | None,
+    end_id: int | None,
+    limit: int | None,
+    replay: bool,
+    as_json: bool,
+    verbose: bool,
+    **common: str | None,
 ) -> None:
     """Back-fill the history of a numbered source, once. Can be stopped and started again at any time."""
     from remora.operate.config import SourceKind, pick_source
@@ -30,7 +45,7 @@ def catchup(
     from remora.operate.logs import set_up_logs
     from remora.operate.stopping import run_job
 
-    set_up_logs(settings)
+    set_up_logs(settings, verbose=verbose or None)
     view = view_for(as_json=as_json)
     try:
         ended = run_job(
@@ -60,14 +75,15 @@ def check_range(start_id: int | None, end_id: int | None, limit: int | None) -> 
 @click.option("--demo", is_flag=True, help="Mirror a simulated provider into ./demo, with nothing to set up.")
 @click.option("--no-catchup", is_flag=True, help="Keep fresh only; leave the history alone.")
 @click.option("--listen", metavar="ADDR", help="Where the console is served, as 127.0.0.1:8611.")
-def up(*, demo: bool, no_catchup: bool, listen: str | None, **common: str | None) -> None:
+@verbose_option
+def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **common: str | None) -> None:
     """Run the service: every configured source, all loops, and the console. Ctrl-C ends it cleanly."""
     settings = load_settings(listen=listen, **common)
     from remora.operate.app import serve
     from remora.operate.logs import set_up_logs
     from remora.operate.stopping import run_job
 
-    set_up_logs(settings)
+    set_up_logs(settings, verbose=verbose or None)
     view = view_for(as_json=False)
     try:
         ended = run_job(serve(settings, demo=demo, catchup=not no_catchup, view=view))
@@ -84,6 +100,7 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, **common: str | None
 @click.option("--recover-only", is_flag=True, help="Only fetch what is owed; leave the list alone.")
 @click.option("--force", is_flag=True, help="Walk the list even while a cool-down asks to wait.")
 @as_json_option
+@verbose_option
 def run(
     *,
     name: str,
@@ -92,6 +109,7 @@ def run(
     recover_only: bool,
     force: bool,
     as_json: bool,
+    verbose: bool,
     **common: str | None,
 ) -> None:
     """Make one bounded run over the listed source NAME. Exit code 75: the budget is used up, run again."""
@@ -106,7 +124,7 @@ def run(
     from remora.operate.logs import set_up_logs
     from remora.operate.stopping import run_job
 
-    set_up_logs(settings)
+    set_up_logs(settings, verbose=verbose or None)
     view = view_for(as_json=as_json)
     try:
         ended = run_job(

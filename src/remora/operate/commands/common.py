@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
+verbose_option = click.option("--verbose", is_flag=True, help="On a terminal, also show every event.")
+
 
 def store_options(command: Command) -> Command:
     """The options of every command that works on a mirror."""

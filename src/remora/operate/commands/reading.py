@@ -99,7 +99,7 @@ def gaps(ctx: click.Context, /, *, state: str | None, reason: str | None, as_jso
         fields = _gap_fields(name, gap)
         click.echo(
             f"{fields['source']}  {fields['kind']} {fields['key']}  {fields['state']}  {fields['reason']}  "
-            f"{fields['attempts']} attempts  next {fields['next_attempt_at'] or 'never'}"
+            f"{gap.attempts} attempt{'' if gap.attempts == 1 else 's'}  next {fields['next_attempt_at'] or 'never'}"
         )
     click.echo(f"{len(found):,} gap{'' if len(found) == 1 else 's'}", err=True)
 

@@ -54,9 +54,11 @@ def init(*, source: str, config: str) -> None:
 @as_json_option
 def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
     """Preflight: configuration, store, ceiling, disk, clock, and one request to each source."""
+    from remora.operate.logs import set_up_logs
     from remora.operate.preflight import examine
 
     settings = load_settings(**common)
+    set_up_logs(settings, verbose=False)
     findings = run(examine(settings, only=common.get("source"), offline=offline))
     if as_json:
         print_json(findings)
