@@ -3,7 +3,7 @@
 discovery ─▶ governor.admit ─▶ source.fetch ─▶ source.decode ─▶ classify ─▶ governor.learn ─▶ store.record ─▶ meter
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,12 +80,12 @@ class Collector:
 
     async def ask(self, discovery: Discovery) -> Asked:
         """Ask until there is an answer, but not more often than the retry delays allow."""
-        requests, was_pressed = 0, False
+        requests, met = 0, frozenset[type[Verdict]]()
         while True:
-            verdict, started_at_ns = await self._ask_once(discovery, again=was_pressed)
+            verdict, started_at_ns = await self._ask_once(discovery, met)
             if requests >= len(self._retry_delays_ns) or not is_worth_a_retry(verdict):
                 return Asked(verdict, started_at_ns, requests + 1)
-            was_pressed = was_pressed or isinstance(verdict, Pressure)
+            met |= {type(verdict)}
             await self._clock.sleep_until(self._clock.monotonic_ns() + self._retry_delays_ns[requests])
             requests += 1
 
@@ -98,16 +98,16 @@ class Collector:
             case _:
                 return None
 
-    async def _ask_once(self, discovery: Discovery, *, again: bool) -> tuple[Verdict, int]:
+    async def _ask_once(self, discovery: Discovery, met: Collection[type[Verdict]]) -> tuple[Verdict, int]:
         async with self._governor.admit(discovery.via) as permit:
             reply = await self._source.fetch(discovery, permit)
             now_wall_ns = self._clock.wall_ns()
             decoded = self._decode(discovery, reply)
             verdict = classify(reply, decoded, behind_newest=self._behind_newest(discovery), now_wall_ns=now_wall_ns)
-            self._governor.learn(permit, reply, verdict, again=again)
+            self._governor.learn(permit, reply, verdict, again=type(verdict) in met)
         self._meter.judged(self._source.name, discovery.via, verdict)
-        departed_at_ns = reply.answered_at_ns if reply.departed_at_ns is None else reply.departed_at_ns
-        return verdict, now_wall_ns - (self._clock.monotonic_ns() - departed_at_ns)
+        # Read at the departure itself: computed backwards from now, a step of the clock could turn two fetches around.
+        return verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns
 
     def _decode(self, discovery: Discovery, reply: Reply | NoReply) -> Decoded | None:
         if not isinstance(reply, Reply) or not has_content(reply):
@@ -119,9 +119,10 @@ class Collector:
             return WrongShape("the decoder failed")
 
     def _behind_newest(self, discovery: Discovery) -> int | None:
-        if discovery.kind is not Kind.ITEM or self.newest_id is None:
+        if discovery.kind is not Kind.ITEM:
             return None
-        return self.newest_id - discovery.item_id
+        # While nobody has told us the newest id, any id may be a young one: a null is "not yet".
+        return 0 if self.newest_id is None else self.newest_id - discovery.item_id
 
 
 def is_worth_a_retry(verdict: Verdict) -> bool:

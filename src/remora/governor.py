@@ -18,7 +18,7 @@ from remora.contracts import Clock, Meter, PaceBook
 from remora.core.circuit import CircuitEvent, CircuitState
 from remora.core.errors import ConfigurationError
 from remora.core.pace_record import DEFAULT_STALE_AFTER_NS, Restore
-from remora.core.pacing import Pacer, new_pacer
+from remora.core.pacing import Pacer, bunch_for, new_pacer
 from remora.core.priority import ORDER, Lane, Turns, choose
 from remora.core.snapshot import LimitedBy
 from remora.core.units import MILLISECOND_NS, SECOND_NS
@@ -29,6 +29,9 @@ log = structlog.get_logger()
 
 # Noise that keeps independent mirrors from falling into step; never longer than the ceiling's interval.
 JITTER_NS: Final = 20 * MILLISECOND_NS
+# Where requests leave in bunches, turns are handed out this often: waking for each of them would cost more than sending.
+WAKE_EVERY_NS: Final = MILLISECOND_NS
+PACING: Final = frozenset({LimitedBy.CEILING, LimitedBy.PACE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +75,8 @@ class GovernorState:
     departures: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiter:
-    asked_at_ns: int
     ready_at_ns: int  # when its jitter is over
     turn: asyncio.Future["GovernedPermit"]
 
@@ -82,7 +84,16 @@ class _Waiter:
 class GovernedPermit:
     """The right to send one request; see `contracts.Permit`."""
 
-    __slots__ = ("_governor", "departed_at_ns", "is_probe", "lane", "pace_bound", "was_heard")
+    __slots__ = (
+        "_governor",
+        "departed_at_ns",
+        "departed_wall_ns",
+        "is_probe",
+        "lane",
+        "pace_bound",
+        "was_given_back",
+        "was_heard",
+    )
 
     def __init__(self, governor: "Governor", lane: Lane, *, pace_bound: bool) -> None:
         self._governor = governor
@@ -90,7 +101,9 @@ class GovernedPermit:
         self.pace_bound = pace_bound
         self.is_probe = False
         self.was_heard = False
+        self.was_given_back = False
         self.departed_at_ns: int | None = None
+        self.departed_wall_ns: int | None = None
 
     async def depart(self) -> int:
         """Fix the moment of departure; waits again only if the world changed since the permit was given."""
@@ -117,13 +130,13 @@ class Governor:
             meter=meter,
             on_change=self._on_change,
         )
-        # `_departed` holds what left; `_granted` runs ahead of it by the permits that are still connecting.
+        # `_departed` holds what left; `_granted` runs ahead of it by the permits that are still on their way out.
         self._departed: Pacer = self._new_pacer()
         self._granted: Pacer = self._departed
         self._turns = Turns()
         self._waiting: dict[Lane, deque[_Waiter]] = {lane: deque() for lane in ORDER}
         self._in_flight = 0
-        self._freed_at_ns = clock.monotonic_ns()
+        self._unhindered_since_ns = clock.monotonic_ns()
         self._departures = 0
         self._changed = asyncio.Event()
         self._dispatcher: asyncio.Task[None] | None = None
@@ -154,23 +167,24 @@ class Governor:
 
     async def depart(self, permit: GovernedPermit) -> int:
         """The moment the request leaves. Between the last check and the return nothing else can run."""
-        assert permit.departed_at_ns is None, "a permit is for one request"
         while (hold := self._hold(self._departed, is_probe=permit.is_probe)) is not None:
             await self._wait(hold)
+        assert permit.departed_at_ns is None, "a permit is for one request"
+        assert not permit.was_given_back, "a permit that was given back"
         if self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
             self._make_probe(permit)  # it was still connecting when the circuit opened, and is now the first to leave
         now_ns = self._clock.monotonic_ns()
         self._departed = self._departed.departed(now_ns=now_ns)  # asserts the ceiling
         self._granted = self._granted.no_earlier_than(self._departed)
         self._departures += 1
-        permit.departed_at_ns = now_ns
+        permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
         self._meter.departed(self._source, permit.lane)
         return now_ns
 
     def learn(self, permit: GovernedPermit, reply: Reply | NoReply, verdict: Verdict, *, again: bool = False) -> None:
         """Hear what an answer says about the rate and about the provider as a whole.
 
-        `again` marks a retry of a request that was already pressed: it slows nothing down a second time.
+        `again` marks a retry that met what an earlier attempt of the same request met: it slows nothing down a second time.
         """
         permit.was_heard = True
         sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe)
@@ -204,16 +218,18 @@ class Governor:
     # ── turns ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _turn(self, lane: Lane) -> GovernedPermit:
-        now_ns = self._clock.monotonic_ns()
         turn: asyncio.Future[GovernedPermit] = asyncio.get_running_loop().create_future()
-        self._waiting[lane].append(_Waiter(now_ns, now_ns + self._jitter_ns(), turn))
+        waiter = _Waiter(self._clock.monotonic_ns() + self._jitter_ns(), turn)
+        self._waiting[lane].append(waiter)
         self._changed.set()
         if self._dispatcher is None or self._dispatcher.done():
             self._dispatcher = asyncio.get_running_loop().create_task(self._dispatch(), name=f"gate:{self._source}")
         try:
             return await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if waiter in self._waiting[lane]:
+                self._waiting[lane].remove(waiter)
+            elif turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._give_back(turn.result())
             raise
 
@@ -223,23 +239,27 @@ class Governor:
         return low_ns + int(self._chance() * (high_ns - low_ns))
 
     def _give_back(self, permit: GovernedPermit) -> None:
+        assert not permit.was_given_back, "a permit was given back twice"
+        permit.was_given_back = True
         if permit.is_probe and not permit.was_heard:
             self._learner.move_circuit(CircuitEvent.PROBE_LOST)
         if self._in_flight >= self._limits.in_flight:
-            self._freed_at_ns = self._clock.monotonic_ns()
+            self._unhindered_since_ns = self._clock.monotonic_ns()
         self._in_flight -= 1
-        assert self._in_flight >= 0, "a permit was given back twice"
         self._changed.set()
 
     async def _dispatch(self) -> None:
-        """Hand out turns while anybody waits. The clock is read again before every release: timers lie."""
+        """Hand out turns while anybody waits. The clock is read again before every turn: timers lie."""
         try:
             while lanes := self._lanes_waiting():
                 hold = self._hold_for_turn(lanes)
                 if hold is None:
-                    self._release_one(lanes)
+                    self._give_turn(lanes)
+                elif hold.limited_by in PACING and hold.until_ns is not None:
+                    await self._wait_for_turn(hold.until_ns)
                 else:
                     await self._wait(hold)
+                    self._unhindered_since_ns = self._clock.monotonic_ns()
         except Exception as error:
             # Our own mistake: whoever waits must hear of it instead of waiting for ever.
             for waiter in (waiter for line in self._waiting.values() for waiter in line):
@@ -249,24 +269,31 @@ class Governor:
 
     def _lanes_waiting(self) -> list[Lane]:
         for line in self._waiting.values():
-            while line and line[0].turn.done():  # cancelled while it waited
+            while line and line[0].turn.done():  # cancelled a moment ago; it has not left the line itself yet
                 line.popleft()
         return [lane for lane in ORDER if self._waiting[lane]]
 
-    def _release_one(self, lanes: list[Lane]) -> None:
+    def _give_turn(self, lanes: list[Lane]) -> None:
         now_ns = self._clock.monotonic_ns()
-        lane, self._turns = choose(
-            self._turns, [lane for lane in lanes if self._waiting[lane][0].ready_at_ns <= now_ns]
-        )
+        ready = [lane for lane in lanes if self._waiting[lane][0].ready_at_ns <= now_ns]
+        lane, self._turns = choose(self._turns, ready)
         waiter = self._waiting[lane].popleft()
         # Only a request that the pacer alone held back proves that the pace is what limits us.
-        unhindered_since_ns = max(waiter.asked_at_ns, self._freed_at_ns)
-        permit = GovernedPermit(self, lane, pace_bound=self._granted.earliest_ns() > unhindered_since_ns)
+        slot_ns = max(self._granted.turn_ns(), self._granted.earliest_ns())
+        bound = slot_ns > max(waiter.ready_at_ns, self._unhindered_since_ns)
+        permit = GovernedPermit(self, lane, pace_bound=bound)
         if self._learner.circuit.state is CircuitState.OPEN:
             self._make_probe(permit)
-        self._granted = self._granted.departed(now_ns=now_ns)
+        self._granted = self._granted.took_turn(now_ns=now_ns)
         self._in_flight += 1
+        assert self._in_flight <= self._limits.in_flight, "more requests in flight than the owner allows"
         waiter.turn.set_result(permit)
+
+    async def _wait_for_turn(self, until_ns: int) -> None:
+        """A turn comes ahead of its departure, so a coarse timer will do; where requests leave in bunches, a rare one."""
+        left_ns = until_ns - self._clock.monotonic_ns()
+        least_ns = WAKE_EVERY_NS if bunch_for(self._granted.interval_ns) > 1 else 0
+        await asyncio.sleep(max(left_ns, least_ns) / SECOND_NS)
 
     def _make_probe(self, permit: GovernedPermit) -> None:
         permit.is_probe = True
@@ -277,10 +304,11 @@ class Governor:
     def _hold_for_turn(self, lanes: list[Lane]) -> Hold | None:
         if self._in_flight >= self._limits.in_flight:
             return Hold(LimitedBy.IN_FLIGHT, None)
-        if (hold := self._hold(self._granted, is_probe=False)) is not None:
+        if (hold := self._learner.hold(is_probe=False)) is not None:
             return hold
         ready_at_ns = min(self._waiting[lane][0].ready_at_ns for lane in lanes)
-        return Hold(self._pacing_limit(), ready_at_ns) if ready_at_ns > self._clock.monotonic_ns() else None
+        turn_ns = max(self._granted.turn_ns(), ready_at_ns)
+        return Hold(self._pacing_limit(), turn_ns) if turn_ns > self._clock.monotonic_ns() else None
 
     def _hold(self, pacer: Pacer, *, is_probe: bool) -> Hold | None:
         if (hold := self._learner.hold(is_probe=is_probe)) is not None:

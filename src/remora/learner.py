@@ -4,14 +4,14 @@ Nothing here waits for anything: the learner hears every answer at once, also wh
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeGuard, cast
 
 import structlog
 
-from remora.contracts import Clock, Meter, PaceBook
+from remora.contracts import Clock, Json, Meter, PaceBook
 from remora.core import circuit as circuits
 from remora.core.circuit import Circuit, CircuitEvent, CircuitState
 from remora.core.errors import StoreError
@@ -98,16 +98,19 @@ class Learner:
         self.circuit = Circuit()
         self.not_before_ns = 0
         self.last_back_off: BackOff | None = None
-        self._last_event_ns = now_ns - EVENT_EVERY_NS
+        self._untold: PaceChange | None = None
+        self._told_at_ns = now_ns - EVENT_EVERY_NS
         self._unsaved = asyncio.Event()
-        self._cut = asyncio.Event()
-        self._cut_at_ns: int | None = None
+        self._urgent = asyncio.Event()
+        self._cuts = 0
+        self._cuts_saved = 0
+        self._cut_at_ns = 0
         self._keeper: asyncio.Task[None] | None = None
 
     def hold(self, *, is_probe: bool) -> Hold | None:
         """What the lessons say against sending right now, apart from the pace."""
         now_ns = self._clock.monotonic_ns()
-        if self._cut_at_ns is not None and now_ns < self._cut_at_ns + HOLD_FOR_STORE_NS:
+        if self._cuts > self._cuts_saved and now_ns < self._cut_at_ns + HOLD_FOR_STORE_NS:
             return Hold(LimitedBy.STORE, self._cut_at_ns + HOLD_FOR_STORE_NS)
         if self.not_before_ns > max(now_ns, self.pace.quiet_until_ns):
             return Hold(LimitedBy.RETRY_AFTER, self.not_before_ns)
@@ -121,15 +124,14 @@ class Learner:
     def hear(self, sent: Sent, reply: Reply | NoReply, verdict: Verdict, *, again: bool) -> None:
         """Hear what an answer says about the rate and about the provider as a whole.
 
-        `again` marks a retry of a request that was already pressed: it slows nothing down a second time.
+        `again` marks a retry that met what an earlier attempt of the same request met: it slows nothing down a second time.
         """
         answer = _answer(verdict)
         if isinstance(verdict, Pressure) and verdict.retry_after_ns:
-            self.not_before_ns = max(self.not_before_ns, reply.answered_at_ns + verdict.retry_after_ns)
-            self._unsaved.set()
-        self._feed_circuit(sent, answer)
+            self._wait_until(reply.answered_at_ns + verdict.retry_after_ns)
+        self._feed_circuit(sent, answer, again=again)
         departed_at_ns = sent.departed_at_ns
-        if answer is None or departed_at_ns is None or (again and answer is Answer.REFUSED):
+        if answer is None or departed_at_ns is None or (again and answer is not Answer.GOOD):
             return
         event = Answered(answer, departed_at_ns, reply.answered_at_ns, sent.pace_bound)
         before, self.pace = self.pace, after(self.pace, event)
@@ -137,38 +139,61 @@ class Learner:
         if change is not None:
             self._follow(change, verdict)
 
+    def _wait_until(self, not_before_ns: int) -> None:
+        """The provider named a wait. It is stored at once: a crash must not forget it."""
+        if not_before_ns > self.not_before_ns:
+            self.not_before_ns = not_before_ns
+            self._unsaved.set()
+            self._urgent.set()
+            self._on_change()
+
     def _follow(self, change: PaceChange, verdict: Verdict) -> None:
         interval_ns = self.pace.interval_ns
         slower = change.kind is not ChangeKind.SPED_UP
         reason = str(verdict.reason) if slower and isinstance(verdict, Pressure | Trouble) else None
         if slower:
+            self._cuts += 1
             self._cut_at_ns = self._clock.monotonic_ns()
-            self._cut.set()
+            self._urgent.set()
             why = reason or "latency"
             self.last_back_off = BackOff(self._clock.wall_ns(), why, change.from_per_s, change.to_per_s)
         self._unsaved.set()
         self._meter.pace_changed(self._source, interval_ns=interval_ns, backed_off_because=reason)
-        self._tell(change, reason)
+        self._tell(change)
         self._on_change()
 
-    def _tell(self, change: PaceChange, reason: str | None) -> None:
-        now_ns = self._clock.monotonic_ns()
-        if change.kind is ChangeKind.SPED_UP and now_ns - self._last_event_ns < EVENT_EVERY_NS:
-            return
-        self._last_event_ns = now_ns
-        log.info(
-            str(change.kind),
-            source=self._source,
-            interval_s=round(self.pace.interval_ns / SECOND_NS, 6),
-            rate_per_s=round(change.to_per_s, 4),
-            from_per_s=round(change.from_per_s, 4),
-            ceiling_per_s=round(SECOND_NS / self._ceiling_interval_ns, 4),
-            **({} if reason is None else {"reason": reason}),
-        )
+    def _tell(self, change: PaceChange) -> None:
+        """An event on a change of pace, but only a few per second: changes that come faster are told together."""
+        untold = self._untold
+        from_per_s = change.from_per_s if untold is None else untold.from_per_s
+        slower = change.kind is not ChangeKind.SPED_UP or (untold is not None and untold.kind is not ChangeKind.SPED_UP)
+        kind = ChangeKind.BACKED_OFF if slower and change.kind is ChangeKind.SPED_UP else change.kind
+        self._untold = PaceChange(kind, from_per_s, change.to_per_s)
+        if self._clock.monotonic_ns() - self._told_at_ns >= EVENT_EVERY_NS:
+            self._tell_now()
 
-    def _feed_circuit(self, sent: Sent, answer: Answer | None) -> None:
+    def _tell_now(self) -> None:
+        if (change := self._untold) is None:
+            return
+        self._untold = None
+        self._told_at_ns = self._clock.monotonic_ns()
+        fields: dict[str, str | float] = {
+            "interval_s": round(self.pace.interval_ns / SECOND_NS, 6),
+            "rate_per_s": round(change.to_per_s, 4),
+            "from_per_s": round(change.from_per_s, 4),
+            "ceiling_per_s": round(SECOND_NS / self._ceiling_interval_ns, 4),
+        }
+        if change.kind is not ChangeKind.SPED_UP and self.last_back_off is not None:
+            fields["reason"] = self.last_back_off.reason
+            fields["backed_off_at_s"] = round(self.last_back_off.at_wall_ns / SECOND_NS, 3)
+            fields["not_before_in_s"] = round(max(0, self.not_before_ns - self._told_at_ns) / SECOND_NS, 3)
+        log.info(str(change.kind), source=self._source, **fields)
+
+    def _feed_circuit(self, sent: Sent, answer: Answer | None, *, again: bool) -> None:
         if self.circuit.state is not CircuitState.CLOSED and not sent.is_probe:
             return  # it left before the circuit opened
+        if again and answer is Answer.TROUBLED and not sent.is_probe:
+            return  # one item's fault, met again; pressure is the provider's as often as it says so
         match answer:
             case Answer.GOOD:
                 self.move_circuit(CircuitEvent.GOOD)
@@ -200,7 +225,7 @@ class Learner:
             stale_after_ns=self._stale_after_ns,
         )
         self.pace, self.restored = restored.pace, restored.how
-        self.not_before_ns = now_ns + _left_ns(fields.get("not_before_wall_ns"), wall_ns)
+        self.not_before_ns = now_ns + _left_ns(fields, wall_ns)
         distrusted = restored.how in {Restore.COLD_DAMAGED, Restore.COLD_FUTURE}
         (log.warning if distrusted else log.info)(
             "pace_restored", source=self._source, how=str(restored.how), rate_per_s=round(self.pace.rate_per_s, 4)
@@ -209,9 +234,13 @@ class Learner:
 
     async def close(self) -> None:
         """Store what was learned and let go."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+            if not keeper.cancelled() and (error := keeper.exception()) is not None:
+                raise error  # our own mistake ended it
+        self._tell_now()
         await self._save()
 
     async def _keep(self) -> None:
@@ -219,16 +248,19 @@ class Learner:
             await self._unsaved.wait()
             await self._save()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._cut.wait(), timeout=SAVE_EVERY_S)
+                await asyncio.wait_for(self._urgent.wait(), timeout=SAVE_EVERY_S)
+            if self._clock.monotonic_ns() - self._told_at_ns >= EVENT_EVERY_NS:
+                self._tell_now()
 
     async def _save(self) -> None:
         self._unsaved.clear()
-        self._cut.clear()
-        cut_at_ns = self._cut_at_ns
+        self._urgent.clear()
+        cuts = self._cuts
         now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
-        record = {
-            "pace": record_to_json(to_record(self.pace, now_ns=now_ns, now_wall_ns=wall_ns)),
-            "not_before_wall_ns": wall_ns + max(0, self.not_before_ns - now_ns),
+        record: dict[str, Json] = {
+            "pace": cast("Json", record_to_json(to_record(self.pace, now_ns=now_ns, now_wall_ns=wall_ns))),
+            "not_before_in_ns": max(0, self.not_before_ns - now_ns),
+            "saved_at_wall_ns": wall_ns,
         }
         try:
             await self._book.save_pace(self._source, record)
@@ -237,8 +269,7 @@ class Learner:
             log.warning("pace_not_stored", source=self._source, why=error.message)
             self._unsaved.set()
             return
-        if self._cut_at_ns == cut_at_ns:
-            self._cut_at_ns = None
+        self._cuts_saved = cuts
         self._on_change()
 
 
@@ -255,8 +286,13 @@ def _answer(verdict: Verdict) -> Answer | None:
             return None
 
 
-def _left_ns(until_wall_ns: object, now_wall_ns: int) -> int:
-    """What is left of a stored wait; one that lies absurdly far ahead was written by another clock."""
-    if isinstance(until_wall_ns, bool) or not isinstance(until_wall_ns, int):
+def _left_ns(fields: Mapping[str, object], now_wall_ns: int) -> int:
+    """What is left of a stored wait. If the clock stepped back meanwhile, all of it: elapsed time is never negative."""
+    left_ns, saved_at_ns = fields.get("not_before_in_ns"), fields.get("saved_at_wall_ns")
+    if not _is_whole(left_ns) or not _is_whole(saved_at_ns):
         return 0
-    return min(max(0, until_wall_ns - now_wall_ns), RETRY_AFTER_MAX_NS)
+    return max(0, min(left_ns, RETRY_AFTER_MAX_NS) - max(0, now_wall_ns - saved_at_ns))
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

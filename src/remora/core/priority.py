@@ -44,12 +44,17 @@ class Turns:
     credit: Mapping[Lane, int] = field(default_factory=lambda: dict.fromkeys(ORDER, 0))
 
 
+_NOTHING_SAVED: Final = Turns()
+
+
 def choose(turns: Turns, waiting: Collection[Lane]) -> tuple[Lane, Turns]:
     """The lane that departs next: one that is owed its share if there is any, else the most important one.
 
     Lanes that do not wait save nothing, so that an idle lane cannot burst later.
     """
     assert waiting, "nobody is waiting"
+    if len(waiting) == 1:
+        return next(iter(waiting)), _NOTHING_SAVED
     credit = {
         lane: min(_ONE_TURN, turns.credit[lane] + SHARE_PERCENT[lane]) if lane in waiting else 0 for lane in ORDER
     }

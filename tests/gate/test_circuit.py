@@ -1,0 +1,161 @@
+"""Does the gate's circuit open on systemic trouble, let exactly one probe through, and say so without side effects?"""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from remora.core.circuit import COOL_DOWN_NS, CircuitState
+from remora.core.priority import Lane
+from remora.core.snapshot import LimitedBy
+from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.verdict import Fault
+from remora.governor import Limits
+from remora.sim.clock import SimClock
+from tests.gate.rig import BROKEN, GOOD, PRESSED, REFUSED, Answer, Gate, always, gate, one_by_one, simulated, warm
+
+TEN_PER_S = Limits(ceiling_interval_ns=SECOND_NS // 10, in_flight=50)
+
+
+async def opened(broken: Gate) -> None:
+    """Drive the gate until its circuit opens."""
+    while broken.governor.state().circuit is CircuitState.CLOSED:
+        await broken.send()
+
+
+@pytest.mark.parametrize(
+    "answer", [BROKEN, PRESSED, Answer(fault=Fault.TIMEOUT)], ids=["server error", "pressure", "timeout"]
+)
+def test_systemic_trouble_opens_it_and_the_first_good_answer_closes_it(answer: Answer) -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, TEN_PER_S, says=always(answer)) as broken:
+            await opened(broken)
+            opened_ns = clock.monotonic_ns()
+            assert broken.governor.state().circuit is CircuitState.OPEN
+            assert broken.governor.state().limited_by is LimitedBy.NO_WORK
+            broken.says = always(GOOD)
+            await broken.send()
+            assert broken.left_at_ns[-1] >= opened_ns + COOL_DOWN_NS
+            assert broken.governor.state().circuit is CircuitState.CLOSED
+
+    simulated(main)
+
+
+def test_single_item_refusals_never_open_it() -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, TEN_PER_S, says=always(REFUSED), book=warm(clock, TEN_PER_S)) as picky:
+            await picky.send_many(100, workers=5)
+            assert picky.governor.state().circuit is CircuitState.CLOSED
+            assert picky.governor.state().last_back_off is None
+
+    simulated(main)
+
+
+def test_one_item_that_always_fails_does_not_open_it_with_its_retries() -> None:
+    async def main(clock: SimClock) -> None:
+        answers = [GOOD, GOOD, BROKEN, BROKEN, BROKEN, BROKEN, GOOD]
+        async with gate(clock, TEN_PER_S, says=one_by_one(answers)) as poisoned:
+            for attempt in range(len(answers)):
+                await poisoned.send(again=3 <= attempt <= 5)
+            assert poisoned.governor.state().circuit is CircuitState.CLOSED
+            assert poisoned.governor.state().last_back_off is None
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7, 50])
+def test_exactly_one_probe_leaves_in_half_open_with_any_number_of_workers(workers: int) -> None:
+    async def main(clock: SimClock) -> None:
+        slow = Answer(500, latency_ns=2 * SECOND_NS)
+        async with gate(clock, TEN_PER_S, says=always(BROKEN)) as broken:
+            await opened(broken)
+            broken.says = always(slow)
+            before = len(broken.departures)
+            await broken.send_until(clock.monotonic_ns() + 5 * MINUTE_NS, workers=workers)
+            probes = broken.left_at_ns[before:]
+            assert len(probes) >= 3
+            # Each probe's answer is awaited and followed by a whole cool-down before the next one leaves.
+            assert all(later - earlier >= 2 * SECOND_NS + COOL_DOWN_NS for earlier, later in pairwise(probes))
+            assert broken.in_flight_most <= 1 or workers > 1
+
+    simulated(main)
+
+
+def test_requests_that_were_still_connecting_when_it_opened_wait_and_one_of_them_is_the_probe() -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, TEN_PER_S, says=always(BROKEN), book=warm(clock, TEN_PER_S)) as broken:
+            connecting = [asyncio.ensure_future(broken.send(connect_ns=5 * SECOND_NS)) for _ in range(10)]
+            await clock.sleep_until(2 * SECOND_NS)
+            await opened(broken)
+            opened_ns, before = clock.monotonic_ns(), len(broken.departures)
+            await clock.sleep_until(opened_ns + COOL_DOWN_NS - SECOND_NS)
+            assert len(broken.departures) == before
+            broken.says = always(GOOD)
+            await asyncio.gather(*connecting)
+            assert broken.left_at_ns[before] >= opened_ns + COOL_DOWN_NS
+            # The others left only after the probe's answer.
+            assert broken.left_at_ns[before + 1] >= broken.left_at_ns[before] + GOOD.latency_ns
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("cancel_after_ns", [0, 1, SECOND_NS, 12 * SECOND_NS, 14 * SECOND_NS])
+def test_a_lost_probe_is_replaced_at_once_and_nobody_waits_for_ever(cancel_after_ns: int) -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, TEN_PER_S, says=always(BROKEN)) as broken:
+            await opened(broken)
+            broken.says = always(Answer(latency_ns=30 * SECOND_NS))
+            first = asyncio.ensure_future(broken.send())
+            others = [asyncio.ensure_future(broken.send()) for _ in range(5)]
+            await clock.sleep_until(clock.monotonic_ns() + cancel_after_ns)
+            first.cancel()
+            await asyncio.gather(*others)
+            assert broken.governor.state().circuit is CircuitState.CLOSED
+
+    simulated(main)
+
+
+def test_a_probe_that_is_cancelled_between_its_turn_and_its_departure_is_replaced() -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, TEN_PER_S, says=always(BROKEN)) as broken:
+            await opened(broken)
+            broken.says = always(GOOD)
+            async with broken.governor.admit(Lane.LIVE) as probe:
+                assert probe.is_probe
+                assert broken.governor.state().circuit is CircuitState.HALF_OPEN
+                assert broken.governor.state().circuit_wait_ns is None
+            assert broken.governor.state().circuit is CircuitState.OPEN
+            await broken.send()
+            assert broken.governor.state().circuit is CircuitState.CLOSED
+
+    simulated(main)
+
+
+def test_an_answer_about_one_item_is_all_a_probe_asks() -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, TEN_PER_S, says=always(BROKEN)) as broken:
+            await opened(broken)
+            broken.says = always(REFUSED)
+            await broken.send()
+            assert broken.governor.state().circuit is CircuitState.CLOSED
+
+    simulated(main)
+
+
+def test_the_cool_down_is_readable_without_side_effects() -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, TEN_PER_S, says=always(BROKEN)) as broken:
+            await opened(broken)
+            waits = []
+            for _ in range(5):
+                assert broken.governor.state() == broken.governor.state()
+                assert broken.governor.wait_ahead_ns() == broken.governor.wait_ahead_ns()
+                waits.append(broken.governor.state().circuit_wait_ns)
+                await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+            assert waits == [COOL_DOWN_NS - seconds * SECOND_NS for seconds in range(5)]
+            waiting = asyncio.ensure_future(broken.send())
+            await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+            assert broken.governor.state().limited_by is LimitedBy.CIRCUIT
+            await waiting
+
+    simulated(main)

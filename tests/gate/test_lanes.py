@@ -1,0 +1,68 @@
+"""Does each lane get its share at the gate, and does a live item wait for nobody for long? All lanes saturated."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from remora.core.priority import LIVE_OVERTAKEN_AT_MOST, ORDER, SHARE_PERCENT, Lane
+from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.governor import Limits
+from remora.sim.clock import SimClock
+from tests.gate.rig import gate, simulated, warm
+
+# One more than the lanes allow: a request that already has its turn is not called back.
+LIVE_SLOTS_AT_MOST = LIVE_OVERTAKEN_AT_MOST + 1
+
+
+@pytest.mark.parametrize("rate_per_s, in_flight", [(4, 1), (50, 8), (250, 64), (2_000, 128)])
+def test_with_all_lanes_saturated_each_gets_its_share_and_nothing_starves(rate_per_s: int, in_flight: int) -> None:
+    async def main(clock: SimClock) -> None:
+        limits = Limits(SECOND_NS // rate_per_s, in_flight=in_flight)
+        async with gate(clock, limits, book=warm(clock, limits)) as busy:
+            for_ns = max(4 * SECOND_NS, 2_000 * limits.ceiling_interval_ns)
+            await asyncio.gather(*(busy.send_until(for_ns, lane, workers=in_flight + 4) for lane in ORDER))
+            counts = Counter(lane for _, lane in busy.departures)
+            total = len(busy.departures)
+            for lane in ORDER:
+                assert counts[lane] >= 0.97 * SHARE_PERCENT[lane] / 100 * total - 3
+            assert counts[Lane.LIVE] == max(counts.values())
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("rate_per_s, in_flight", [(4, 4), (50, 8), (250, 64)])
+def test_a_flood_in_every_other_lane_delays_a_live_item_by_a_stated_number_of_slots(
+    rate_per_s: int, in_flight: int
+) -> None:
+    async def main(clock: SimClock) -> None:
+        limits = Limits(SECOND_NS // rate_per_s, in_flight=in_flight, jitter_max_ns=0)
+        async with gate(clock, limits, book=warm(clock, limits)) as flooded:
+            until_ns = max(10 * SECOND_NS, 500 * limits.ceiling_interval_ns)
+            floods = [
+                asyncio.ensure_future(flooded.send_until(until_ns, lane, workers=in_flight + 5))
+                for lane in ORDER
+                if lane is not Lane.LIVE
+            ]
+            overtaken = []
+            while clock.monotonic_ns() < until_ns - SECOND_NS:
+                await clock.sleep_until(clock.monotonic_ns() + clock.random.randrange(SECOND_NS))
+                before = len(flooded.departures)
+                await flooded.send(Lane.LIVE)
+                lanes = [lane for _, lane in flooded.departures[before:]]
+                overtaken.append(lanes.index(Lane.LIVE))
+            await asyncio.gather(*floods)
+            assert len(overtaken) >= 10
+            assert max(overtaken) <= LIVE_SLOTS_AT_MOST
+
+    simulated(main)
+
+
+def test_a_lone_lane_gets_the_whole_rate() -> None:
+    async def main(clock: SimClock) -> None:
+        limits = Limits(SECOND_NS // 50, in_flight=8)
+        async with gate(clock, limits, book=warm(clock, limits)) as calm:
+            await calm.send_until(MINUTE_NS, Lane.CATCH_UP, workers=12)
+            assert len(calm.departures) >= 0.98 * 50 * 60
+
+    simulated(main)
