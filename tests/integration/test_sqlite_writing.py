@@ -1,0 +1,182 @@
+"""Does what was acknowledged survive, and does one bad write hurt only itself?"""
+
+import asyncio
+import resource
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from remora.contracts import Observation, Outcome
+from remora.core.coverage import IdRange
+from remora.core.discovery import Discovery, Kind
+from remora.core.errors import StoreError, StoreUnavailable
+from remora.core.item import User
+from remora.core.priority import Lane
+from remora.core.segment import SegmentKind
+from remora.core.units import SECOND_NS
+from remora.core.verdict import Found
+from remora.stores.sqlite import SqliteStore
+from tests.contract.answers import SOURCE, at, record, story
+
+KILLS = 5
+ROOT = Path(__file__).resolve().parent.parent.parent
+CHILD = "tests.integration.sqlite_child"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "remora.db"
+
+
+async def test_a_poison_observation_fails_alone_and_its_batch_mates_are_stored(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    poison = Discovery(Kind.USER, "half \ud800", Lane.UPDATE)
+    bad = Observation(poison, Found(User("half \ud800", b"{}")), at(1), at(1))
+    results = await asyncio.gather(
+        *(record(store, item_id, story(item_id), at_s=1) for item_id in range(50)),
+        store.record(SOURCE, bad),
+        *(record(store, item_id, story(item_id), at_s=1) for item_id in range(50, 100)),
+        return_exceptions=True,
+    )
+    assert [result for result in results if isinstance(result, Outcome)] == [Outcome.NEW] * 100
+    assert isinstance(results[50], StoreError)
+    assert [item_id async for item_id, _ in store.bodies()] == list(range(100))
+    await store.close()
+
+
+async def test_our_own_mistake_is_raised_as_what_it_is_and_the_writer_goes_on(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    page = replace(Discovery.newest(), kind=Kind.PAGE)
+    with pytest.raises(AssertionError):
+        await store.record(SOURCE, Observation(page, Found(story(1)), at(1), at(1)))
+    assert await record(store, 1, story(1), at_s=1) is Outcome.NEW
+    await store.close()
+
+
+@contextmanager
+def files_limited_to(size_bytes: int) -> Iterator[None]:
+    """What a full disk feels like: writes beyond this size fail."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+async def test_a_full_disk_fails_every_caller_of_the_batch_and_nothing_is_half_written(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await record(store, 0, story(0), at_s=1)
+    big = replace(story(1), body=b'{"id":1,"text":"' + b"x" * 2_000_000 + b'"}')
+    wal = path.with_name(path.name + "-wal")
+    with files_limited_to(wal.stat().st_size + 1_000_000):
+        results = await asyncio.gather(
+            record(store, 1, big, at_s=2),
+            record(store, 2, story(2), at_s=2),
+            return_exceptions=True,
+        )
+    assert [type(result) for result in results] == [StoreUnavailable, StoreUnavailable]
+    assert [item_id async for item_id, _ in store.bodies()] == [0]
+    assert await record(store, 1, big, at_s=2) is Outcome.NEW
+    # What never became durable must not refuse an older fetch.
+    assert await record(store, 2, story(2), at_s=1) is Outcome.NEW
+    await store.close()
+
+
+def move(source: Path, target: Path) -> None:
+    source.rename(target)
+
+
+async def test_a_file_that_was_moved_away_is_noticed(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    elsewhere = path.with_name("elsewhere.db")
+    move(path, elsewhere)
+    with pytest.raises(StoreUnavailable, match="moved or removed"):
+        await record(store, 1, story(1), at_s=1)
+    move(elsewhere, path)
+    assert await record(store, 1, story(1), at_s=1) is Outcome.NEW
+    await store.close()
+
+
+async def test_what_was_accepted_is_written_before_the_store_closes(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    accepted = [asyncio.ensure_future(record(store, item_id, story(item_id), at_s=1)) for item_id in range(2_000)]
+    await asyncio.sleep(0)
+    await store.close()
+    assert await asyncio.gather(*accepted) == [Outcome.NEW] * 2_000
+
+
+async def test_a_caller_that_gave_up_disturbs_nobody(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    tasks = [asyncio.ensure_future(record(store, item_id, story(item_id), at_s=1)) for item_id in range(20)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [result for result in results if isinstance(result, Outcome)] == [Outcome.NEW] * 10
+    assert await record(store, 99, story(99), at_s=2) is Outcome.NEW
+    await store.close()
+
+
+async def test_an_advance_never_becomes_durable_before_the_records_it_follows(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    await store.plan(SOURCE, SegmentKind.CATCH_UP, [IdRange(1, 100)], now_ns=at(0))
+    segment = await store.claim(SOURCE, [SegmentKind.CATCH_UP], owner="one", lease_ns=SECOND_NS, now_ns=at(0))
+    assert segment is not None
+    written = asyncio.gather(*(record(store, item_id, story(item_id), at_s=1) for item_id in range(1, 101)))
+    await asyncio.sleep(0)
+    assert await store.advance(SOURCE, segment, 100, lease_ns=SECOND_NS, now_ns=at(1))
+    reader = SqliteStore(path, read_only=True)
+    await reader.open()
+    assert len([item_id async for item_id, _ in reader.bodies()]) == 100
+    await reader.close()
+    await written
+    await store.close()
+
+
+def killed_child(path: Path, *, first_id: int, after_lines: int) -> set[int]:
+    """What a child had acknowledged when it was killed in the middle of its work."""
+    acknowledged: set[int] = set()
+    command = [sys.executable, "-m", CHILD, str(path), str(first_id)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line.endswith("\n"):  # the last one may be cut off
+                acknowledged.add(int(line))
+            if len(acknowledged) == after_lines:
+                child.kill()
+    assert len(acknowledged) >= after_lines
+    return acknowledged
+
+
+@pytest.mark.slow
+async def test_after_kill_9_every_acknowledged_observation_is_there_and_the_lock_is_free(path: Path) -> None:
+    acknowledged: set[int] = set()
+    for kill in range(KILLS):
+        acknowledged |= killed_child(path, first_id=max(acknowledged, default=0) + 1, after_lines=500 + 137 * kill)
+    store = SqliteStore(path)
+    await store.open()
+    held = {item_id async for item_id, _ in store.bodies()}
+    assert acknowledged <= held
+    (gap,) = await store.gaps(SOURCE, limit=1)
+    assert gap.key == "0"
+    await store.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
