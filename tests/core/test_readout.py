@@ -264,6 +264,11 @@ def test_working_names_the_loop_that_does_not() -> None:
     assert working.reason == "not running: updates (StoreUnavailable)"
 
 
+def test_working_needs_an_update_worker_that_lives() -> None:
+    assert seen(beat(of=facts(workers_alive=0))).answers.working.answer is YesNo.NO
+    assert seen(beat(of=facts(workers_alive=1))).answers.working.answer is YesNo.YES
+
+
 def test_a_fresh_section_carries_its_age() -> None:
     fresh = seen(beat()).fresh
     assert isinstance(fresh, Fresh)

@@ -14,7 +14,16 @@ from remora.core.item import Newest
 from remora.core.priority import Lane
 from remora.core.readout import read_out
 from remora.core.reasons import GapReason
-from remora.core.snapshot import GapTally, LedgerFacts
+from remora.core.snapshot import (
+    Beat,
+    GapTally,
+    LedgerFacts,
+    LoopFacts,
+    Role,
+    Snapshot,
+    SourceFacts,
+    StreamFacts,
+)
 from remora.core.verdict import Found, Pressure
 from remora.operate.metrics import Metrics
 
@@ -111,8 +120,22 @@ def test_gaps_that_are_gone_go_to_zero(metrics: Metrics) -> None:
     assert value(metrics, "remora_gaps", state="owed", reason="timeout") == 0
 
 
-def take(metrics: Metrics, ledger: LedgerFacts) -> None:
-    status = read_out((), {"hackernews": ledger}, now_ns=NOW_NS)
+def test_what_a_runtime_counts_itself_is_caught_up_with(metrics: Metrics) -> None:
+    for reconnects in (2, 2, 5, 1):  # the last one after a restart
+        facts = SourceFacts(
+            stream=StreamFacts(connected=True, reconnects=reconnects),
+            loops={"live": LoopFacts(alive=True, restarts=reconnects)},
+            workers_alive=8,
+        )
+        beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS, sources={"hackernews": facts}))
+        take(metrics, LedgerFacts(kind="hackernews"), beat)
+    assert value(metrics, "remora_stream_reconnects_total") == 6
+    assert value(metrics, "remora_loop_restarts_total", loop="live") == 6
+    assert value(metrics, "remora_update_workers_alive") == 8
+
+
+def take(metrics: Metrics, ledger: LedgerFacts, *beats: Beat) -> None:
+    status = read_out(beats, {"hackernews": ledger}, now_ns=NOW_NS)
     metrics.take("hackernews", status.sources["hackernews"])
 
 

@@ -67,6 +67,8 @@ def is_working(facts: SourceFacts | None, *, silence: str | None, ended: bool) -
     dead = [name for name, loop in sorted(facts.loops.items()) if not loop.alive]
     if dead:
         return Answer(YesNo.NO, f"not running: {', '.join(dead)}{_last_error(facts.loops[dead[0]])}")
+    if facts.workers_alive == 0:
+        return Answer(YesNo.NO, "no update worker is alive")
     return Answer(YesNo.YES, facts.doing or "all loops are running")
 
 

@@ -157,6 +157,7 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         rescan=_rescan(facts, silence, now_ns),
         gaps=tuple(_gaps(tally) for tally in ledger.gaps),
         loops={loop: Loop(f.alive, f.restarts, f.last_error) for loop, f in (facts.loops if facts else {}).items()},
+        workers_alive=facts.workers_alive if facts else None,
         runs=tuple(
             Run(run.run_id, iso(run.started_at_ns), _iso(run.ended_at_ns), run.stopped_by, run.counts)
             for run in ledger.runs

@@ -113,6 +113,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     newest_id: int | None = None
     newest_id_at_ns: int | None = None  # when the source last told us its newest id
     loops: dict[str, LoopFacts] = {}
+    workers_alive: int | None = None  # update workers; None where there are none to be alive
     doing: str | None = None  # one short word: catching up, watching, walking the list
     next_run_at_ns: int | None = None
 

@@ -188,6 +188,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     rescan: Rescan | Unknown
     gaps: tuple[Gaps, ...]
     loops: dict[str, Loop]
+    workers_alive: int | None
     runs: tuple[Run, ...]
 
 

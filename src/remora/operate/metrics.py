@@ -55,6 +55,7 @@ class Metrics:
         self._make_gauges()
         self._make_counters()
         self._sources: set[str] = set()
+        self._counted: dict[tuple[Counter, tuple[str, ...]], int] = {}
         self._gap_labels: set[tuple[str, str, str]] = set()
 
     def _make_gauges(self) -> None:
@@ -159,14 +160,6 @@ class Metrics:
 
     # -- what others know ----------------------------------------------------------------------------------------------
 
-    def stream_reconnected(self, source: str) -> None:
-        """The stream of changes was opened again."""
-        self.stream_reconnects.labels(source).inc()
-
-    def loop_restarted(self, source: str, loop: str) -> None:
-        """A loop was started again."""
-        self.loop_restarts.labels(source, loop).inc()
-
     def batch_stored(self, seconds: float) -> None:
         """One batch became durable."""
         self.store_batch.observe(seconds)
@@ -176,10 +169,6 @@ class Metrics:
         for each in CircuitState:
             self.circuit_state.labels(source, each).set(math.nan if state is None else float(each == state))
 
-    def set_workers(self, source: str, alive: int | None) -> None:
-        """How many update workers run."""
-        self.update_workers_alive.labels(source).set(_number(alive))
-
     def take(self, source: str, status: SourceStatus) -> None:
         """Set every gauge from a readout; an unknown section becomes NaN."""
         self._take_rate(source, status.rate)
@@ -187,8 +176,9 @@ class Metrics:
         self._take_stream(source, status.stream)
         depth = status.inbox.depth if isinstance(status.inbox, Inbox) else None
         self.inbox_depth.labels(source).set(_number(depth))
-        workers = [loop for name, loop in status.loops.items() if name.startswith("worker")]
-        self.set_workers(source, sum(loop.alive for loop in workers) if workers else None)
+        self.update_workers_alive.labels(source).set(_number(status.workers_alive))
+        for loop, life in status.loops.items():
+            self._catch_up_with(self.loop_restarts, (source, loop), life.restarts)
         self._take_gaps(source, status.gaps)
         if isinstance(status.rescan, Rescan):
             self.rescan_last_success.labels(source).set(_timestamp(status.rescan.last_success_at))
@@ -215,6 +205,8 @@ class Metrics:
         self.stream_connected.labels(source).set(_number(known.connected if known else None))
         self.stream_last_event.labels(source).set(_timestamp(known.last_event_at if known else None))
         self.stream_last_byte.labels(source).set(_timestamp(known.last_byte_at if known else None))
+        if known is not None:
+            self._catch_up_with(self.stream_reconnects, (source,), known.reconnects)
 
     def _take_gaps(self, source: str, gaps: Iterable[Gaps]) -> None:
         counts: Tally[tuple[str, str, str]] = Tally()
@@ -226,6 +218,13 @@ class Metrics:
                 self.gaps.labels(*labels).set(counts[labels])  # what no longer exists goes to 0
         dead = sum(count for (_, state, _), count in counts.items() if state == GapState.DEAD)
         self.dead_letters.labels(source).set(dead)
+
+    def _catch_up_with(self, counter: Counter, labels: tuple[str, ...], count: int) -> None:
+        """Bring a counter to what a runtime counted itself; a runtime that started again counts from 0."""
+        key = (counter, labels)
+        before = self._counted.get(key, 0)
+        counter.labels(*labels).inc(count - before if count >= before else count)
+        self._counted[key] = count
 
     def _gauge(self, name: str, help_text: str, *labels: str) -> Gauge:
         return Gauge(name, help_text, (*SOURCE, *labels), registry=self.registry)

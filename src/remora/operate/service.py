@@ -114,6 +114,7 @@ class Service:
                 newest_id=state.newest_id,
                 newest_id_at_ns=state.newest_id_at_ns,
                 loops=dict(state.loops),
+                workers_alive=state.workers_alive,
                 doing="watching",
             )
 
