@@ -79,9 +79,11 @@ class Pool:
         size: int = POOL_SIZE,
         isolation: psycopg.IsolationLevel | None = None,
         settings: Mapping[str, str] | None = None,
+        acquire_timeout_s: float = ACQUIRE_TIMEOUT_S,
     ) -> None:
         check_address(url)
         self._url = url
+        self._acquire_timeout_s = acquire_timeout_s
         self._size = size
         self._isolation = isolation
         self._settings = settings
@@ -137,11 +139,11 @@ class Pool:
         if self._closed:
             raise StoreError("the store is closed", hint="open it first")
         try:
-            async with asyncio.timeout(ACQUIRE_TIMEOUT_S):
+            async with asyncio.timeout(self._acquire_timeout_s):
                 await self._free.acquire()
         except TimeoutError:
             raise StoreUnavailable(
-                f"all {self._size} connections to PostgreSQL are busy for {ACQUIRE_TIMEOUT_S:.0f} s",
+                f"all {self._size} connections to PostgreSQL are busy for {self._acquire_timeout_s:g} s",
                 hint="look for slow statements on the database's host; Remora tries again by itself",
             ) from None
 

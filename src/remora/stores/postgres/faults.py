@@ -3,6 +3,7 @@
 Messages name the kind of error and its code, never the server's own text: that may quote an item's content.
 """
 
+import re
 from typing import Final
 
 import psycopg
@@ -69,9 +70,33 @@ LASTING: Final[dict[str, tuple[str, str]]] = {
 FOREIGN: Final = frozenset({"42P01", "42703", "3F000"})
 
 
+# A refused connection comes without a code; only the server's words tell why, where they are English.
+REFUSALS: Final = (
+    ("password authentication failed", "28P01"),
+    ("no pg_hba.conf entry", "28000"),
+    ("no password supplied", "28P01"),
+    ("too many clients", "53300"),
+    ("remaining connection slots", "53300"),
+)
+_NO_ROLE: Final = re.compile(r'role ".*" does not exist')
+_NO_DATABASE: Final = re.compile(r'database ".*" does not exist')
+
+
+def code_of(error: psycopg.Error) -> str | None:
+    """The SQLSTATE, or what a refused connection's words mean."""
+    if error.sqlstate is not None or not isinstance(error, psycopg.OperationalError):
+        return error.sqlstate
+    words = str(error)
+    if _NO_ROLE.search(words):
+        return "28000"
+    if _NO_DATABASE.search(words):
+        return "3D000"
+    return next((code for part, code in REFUSALS if part in words), None)
+
+
 def explained(error: psycopg.Error, *, connected: bool) -> StoreError:
     """Our error for the server's. `connected` says whether the connection survived it."""
-    code = error.sqlstate
+    code = code_of(error)
     what = f"{type(error).__name__}, {code or 'no code'}"
     if code in PASSING:
         message, hint = PASSING[code]

@@ -36,10 +36,10 @@ async def migrate(url: str, *, grant_to: str | None = None) -> int:
         await connection.close()
 
 
-async def prepare(connection: Connection, url: str) -> None:
+async def prepare(connection: Connection, url: str, *, may_migrate: bool = True) -> None:
     """Refuse what is not ours; an empty database becomes ours when this role may create tables."""
     version = await current_version(connection)
-    if version == 0 and await _may_create(connection):
+    if version == 0 and may_migrate and await _may_create(connection):
         await migrate(url)
         return
     check_version(version)

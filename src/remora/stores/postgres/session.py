@@ -18,9 +18,12 @@ Values = Mapping[str, Any]
 class PostgresPart:
     """A part of the PostgreSQL store. Every method is one transaction; a lone statement is one by itself."""
 
-    def __init__(self, url: str, *, pool_size: int = POOL_SIZE, callers_clock: bool = False) -> None:
+    def __init__(
+        self, url: str, *, read_only: bool = False, pool_size: int = POOL_SIZE, callers_clock: bool = False
+    ) -> None:
         """`callers_clock` lets the caller's time judge leases instead of the database's: for simulated time only."""
         self._url = url
+        self._read_only = read_only
         self._pool_size = pool_size
         self._callers_clock = callers_clock
         self._pool: Pool | None = None
@@ -29,14 +32,17 @@ class PostgresPart:
     async def open(self) -> None:
         """Connect, refuse what is not ours; an empty database gets its schema when this role may create tables."""
         assert self._pool is None, "the store is open already"
-        pool = Pool(self._url, size=self._pool_size)
+        settings = {"default_transaction_read_only": "on"} if self._read_only else None
+        pool = Pool(self._url, size=self._pool_size, settings=settings)
         try:
             async with pool.connection() as connection:
-                await prepare(connection, self._url)
+                await prepare(connection, self._url, may_migrate=not self._read_only)
         except BaseException:
             await pool.close()
             raise
         self._pool = pool
+        if self._read_only:
+            return
         # Connections of its own, so that readers never keep the writer waiting, and one view of the rows per batch.
         self._writer = Writer(Pool(self._url, size=LANES, isolation=psycopg.IsolationLevel.REPEATABLE_READ))
 
@@ -56,7 +62,7 @@ class PostgresPart:
 
     def _open_writer(self) -> Writer:
         if self._writer is None:
-            raise StoreUnavailable("the store is not open", hint="open it first")
+            raise StoreUnavailable("the store is not open for writing", hint="open it first, and not read-only")
         return self._writer
 
     def _judging(self, now_ns: int) -> int | None:
