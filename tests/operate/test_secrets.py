@@ -67,9 +67,13 @@ def test_a_secret_shows_itself_nowhere() -> None:
     assert "s3cret" not in f"{secret} {secret!r} {[secret]}"
 
 
-def test_every_value_that_must_not_be_seen_is_known_to_the_redaction(source: SourceSettings) -> None:
-    keyed = msgspec.structs.replace(source, headers={"X-Key": "swordfish"})
-    assert secret_values(keyed, Secret("s3cret")) == ("s3cret", "swordfish")
+def test_every_value_that_must_not_be_seen_is_known_to_the_redaction(tmp_path: Path) -> None:
+    (tmp_path / "remora.toml").write_text(
+        '[sources.hackernews]\nheaders = { "X-Key" = "swordfish" }\ntoken_env = "T"\n'
+        '[sources.chats]\nkind = "listed"\nurl = "https://host"\ntoken_env = "NOT_SET"\n'
+    )
+    settings = load(Flags(), {}, directory=tmp_path)
+    assert secret_values(settings, {"T": "s3cret"}) == ("swordfish", "s3cret")
 
 
 @pytest.mark.parametrize(

@@ -327,8 +327,19 @@ def _field(struct: inspect.Type, key: str) -> inspect.Type:
 
 
 def _number_if_one(key: str, text: str) -> object:
-    kind = _field(inspect.type_info(SourceSettings), key)
-    return int(text) if "IntType" in repr(kind) and text.isascii() and text.isdigit() else text
+    """A variable is always a text; where a number belongs and stands, it is one."""
+    wants_number = _wants_number(_field(inspect.type_info(SourceSettings), key))
+    return int(text) if wants_number and text.isascii() and text.isdigit() else text
+
+
+def _wants_number(kind: inspect.Type) -> bool:
+    match kind:
+        case inspect.Metadata(type=inner):
+            return _wants_number(inner)
+        case inspect.UnionType(types=types):
+            return any(_wants_number(each) for each in types)
+        case _:
+            return isinstance(kind, inspect.IntType)
 
 
 def _nearest(word: str, known: Iterable[str]) -> str | None:

@@ -4,6 +4,7 @@ Known secret values and credentials in addresses are masked in every field, whoe
 at most a bounded number of times a second; what was left out is counted and said.
 """
 
+import os
 import re
 import sys
 import time
@@ -94,9 +95,7 @@ def set_up_logs(
 
     A terminal shows warnings only, because the progress view stands there, unless `verbose`; a pipe gets everything.
     """
-    known = [*secrets]
-    for source in settings.sources.values() if settings is not None else ():
-        known.extend(secret_values(source, None))
+    known = [*secrets, *(secret_values(settings, os.environ) if settings is not None else ())]
     as_json = not sys.stderr.isatty() if as_json is None else as_json
     verbose = as_json if verbose is None else verbose
     renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=True)

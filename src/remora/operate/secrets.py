@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from remora.core.errors import ConfigurationError
-from remora.operate.config import SourceSettings
+from remora.operate.config import Settings, SourceSettings
 from remora.sources.secret import MASK, Secret
 
 TOKEN_CHARACTERS_MAX: Final = 16_384
@@ -22,9 +22,18 @@ def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) ->
     return None
 
 
-def secret_values(source: SourceSettings, token: Secret | None) -> tuple[str, ...]:
-    """Every value of this source that must not be seen: what the log's redaction looks for."""
-    return tuple(value for value in (token.reveal() if token else "", *source.headers.values()) if value)
+def secret_values(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Every value that must not be seen: what the log's redaction looks for."""
+    found: list[str] = []
+    for name, source in settings.sources.items():
+        found.extend(source.headers.values())
+        try:
+            token = read_token(name, source, environ)
+        except ConfigurationError:
+            continue  # a token that cannot be read cannot be told either; who needs it will complain
+        if token is not None:
+            found.append(token.reveal())
+    return tuple(found)
 
 
 def without_credentials(url: str) -> str:
