@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.sim.bodies import render
 from remora.sim.cast import Role
 from remora.sim.feed import Feed
 from remora.sim.lives import NEVER_NS, Chances
-from remora.sim.world import World, WorldSettings
+from remora.sim.world import Look, World, WorldSettings
 
 SETTINGS = WorldSettings(items=12_000, odd_share=0)
 START_NS = SETTINGS.start_ns
@@ -111,6 +112,19 @@ def test_a_body_stays_the_same_until_the_moment_the_world_says(world: World) -> 
             assert world.body(item_id, until_ns - 1) == body
             assert world.body(item_id, (now_ns + until_ns) // 2) == body
             now_ns = until_ns
+
+
+def test_the_short_way_to_an_uneventful_comment_gives_what_the_long_way_gives(world: World) -> None:
+    short = 0
+    for item_id in range(SETTINGS.items - 1_200, SETTINGS.items + 10):
+        for now_ns in (START_NS - HOUR_NS, START_NS, LATER_NS):
+            own = world._cast.own(item_id)
+            life = world.life(item_id)
+            if world.role(item_id) is Role.COMMENT and world._lives.is_uneventful(own) and life.visible_ns <= now_ns:
+                fields, until_ns = world._fields(Look(item_id, Role.COMMENT, own, life, now_ns))
+                assert world.render(item_id, now_ns) == (render(fields), until_ns)
+                short += 1
+    assert short > 1_500
 
 
 def test_new_items_appear_at_the_rate_asked_for() -> None:

@@ -59,7 +59,9 @@ class Generation:
             self._died.set()
         context = copy_context()
         context.run(OWNER.set, self)
-        process = asyncio.get_running_loop().create_task(main, context=context)
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(_report_the_living)
+        process = loop.create_task(main, context=context)
         death = asyncio.ensure_future(self._died.wait())
         try:
             await asyncio.wait({process, death}, return_when=asyncio.FIRST_COMPLETED)
@@ -97,6 +99,12 @@ class Generation:
         if last:
             self.crash()
         self.check()
+
+
+def _report_the_living(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Nobody asks what became of a dead process's tasks; that is no news. Everything else is reported as usual."""
+    if not isinstance(context.get("exception"), Crashed):
+        loop.default_exception_handler(context)
 
 
 class _Guarded:

@@ -97,6 +97,11 @@ class Lives:
         self._late_below = int(chances.late * DRAW_MAX)
         self._delayed_below = int((chances.late + chances.delayed) * DRAW_MAX)
 
+    def is_uneventful(self, own: Draws) -> bool:
+        """Whether a comment with these draws appears in time and then nothing ever happens to it."""
+        fate = own[FATE]
+        return own[VISIBILITY] >= self._delayed_below and fate >= self._edges[-1] and not moves(fate)
+
     def visible_ns(self, own: Draws, assigned_ns: int) -> int:
         """When the item with these draws can first be read."""
         if own[VISIBILITY] >= self._late_below:

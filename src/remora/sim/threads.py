@@ -57,21 +57,22 @@ def build_thread(cast: Cast, lives: Lives, story: int, assigned_ns: Callable[[in
     for number in (story // BLOCK_IDS, story // BLOCK_IDS + 1):
         joined, block = cast.replies(number), cast.block(number)
         for comment in joined.members.get(story, ()):
-            own = block.own(comment)
+            own, at_ns = block.own(comment), assigned_ns(comment)
             parent = parents[comment] = _parent(story, earlier, own[PARENT])
             until_ns = NEVER_NS
             if comment in joined.moves_to:
-                until_ns = lives.moved_ns(own, assigned_ns(comment))
+                until_ns = lives.moved_ns(own, at_ns)
             else:
                 earlier.append(comment)
-            reply = Reply(comment, lives.visible_ns(own, assigned_ns(comment)), until_ns, own[RANK])
+            reply = Reply(comment, lives.visible_ns(own, at_ns), until_ns, own[RANK])
             replies.setdefault(parent, []).append(reply)
         for comment in joined.adopted.get(story, ()):
             own = block.own(comment)
             arrival = Reply(comment, lives.moved_ns(own, assigned_ns(comment)), NEVER_NS, own[RANK])
             replies.setdefault(story, []).append(arrival)
     for children in replies.values():
-        children.sort(key=_best_first)
+        if len(children) > 1:
+            children.sort(key=_best_first)
     return _settled(parents, replies)
 
 

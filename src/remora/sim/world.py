@@ -107,11 +107,14 @@ class World:
         if role is Role.ABSENT:
             return None, NEVER_NS
         own = block.own(item_id)
+        odd = own[draws.ODD] < self._odd_below
+        if role is Role.COMMENT and not odd and self._lives.is_uneventful(own):
+            return self._uneventful_comment(item_id, own, now_ns)
         life = self._life(item_id, role, own)
         if now_ns < life.visible_ns:
             return None, life.visible_ns
         fields, others_ns = self._fields(Look(item_id, role, own, life, now_ns))
-        if own[draws.ODD] < self._odd_below:
+        if odd:
             fields = made_odd(fields, own[draws.ODD_KIND])
         return render(fields), min(life.next_change_ns(now_ns), others_ns)
 
@@ -201,6 +204,23 @@ class World:
             fields["dead"] = b"true"
         fields["deleted"] = b"true"
         return fields
+
+    def _uneventful_comment(self, item_id: int, own: Draws, now_ns: int) -> tuple[bytes | None, int]:
+        """Three of four items, at a third of the cost: what `_comment` says when only replies can change anything."""
+        assigned_ns = self._assigned_ns(item_id)
+        if now_ns < assigned_ns:
+            return None, assigned_ns
+        thread = self.thread(self._cast.replies(item_id // BLOCK_IDS).story_of[item_id])
+        kids = thread.kids(item_id, now_ns)
+        body = b'{"by":%b,"id":%d,%b"parent":%d,"text":%b,"time":%d,"type":"comment"}' % (
+            self._name(item_id * _STRIDE % self._people),
+            item_id,
+            b'"kids":%b,' % ids(kids) if kids else b"",
+            thread.parents[item_id],
+            self._prose.text(own[draws.TEXT], own[draws.LENGTH]),
+            assigned_ns // SECOND_NS,
+        )
+        return body, thread.next_change_ns(now_ns)
 
     def _comment(self, look: Look) -> tuple[Fields, int]:
         replies = self._cast.replies(look.item_id // BLOCK_IDS)
