@@ -12,17 +12,36 @@ from contextlib import suppress
 
 from remora.core.errors import StoreUnavailable
 from remora.core.pacing import interval_for
+from remora.core.units import SECOND_NS
 from remora.operate.clock import SystemClock
 from remora.stores.postgres import SharedGate, Singleton
 from remora.stores.postgres.gate import WINDOW_NS, Reservation
 
 SOURCE = "shared"
 MILLISECOND_S = 0.001
+ACT_EVERY_NS = 5_000_000
 
 
-def say(what: str, at_ns: int | None = None) -> None:
-    sys.stdout.write(f"{what} {time.monotonic_ns() if at_ns is None else at_ns}\n")
+def say(what: str) -> None:
+    sys.stdout.write(f"{what} {time.monotonic_ns()}\n")
     sys.stdout.flush()
+
+
+class WrongClock(SystemClock):
+    """A clock of another machine: both its readings are off by minutes."""
+
+    def __init__(self, off_by_s: float) -> None:
+        super().__init__()
+        self._off_by_ns = int(off_by_s * SECOND_NS)
+
+    def monotonic_ns(self) -> int:
+        return super().monotonic_ns() + self._off_by_ns
+
+    def wall_ns(self) -> int:
+        return super().wall_ns() + self._off_by_ns
+
+    async def sleep_until(self, monotonic_ns: int) -> None:
+        await super().sleep_until(monotonic_ns - self._off_by_ns)
 
 
 class Stalls:
@@ -46,9 +65,8 @@ async def send_in_turns(gate: SharedGate, clock: SystemClock, interval_ns: int, 
                 stalls.maybe(80)
                 if turn.is_fresh(now_ns=clock.monotonic_ns()):
                     stalls.maybe(30)
-                    departed_at_ns = time.monotonic_ns()
-                    turn.departed(now_ns=departed_at_ns)
-                    say("sent", departed_at_ns)
+                    say("sent")
+                    turn.departed(now_ns=clock.monotonic_ns())
         stalls.maybe(20)
 
 
@@ -76,9 +94,9 @@ async def use(window: Reservation, clock: SystemClock, stalls: Stalls) -> None:
         stalls.maybe(20)
         now_ns = clock.monotonic_ns()
         if now_ns >= window.expires_at_ns:
-            say("forfeited", now_ns)
+            say("forfeited")
             return
-        say("sent", now_ns)
+        say("sent")
 
 
 async def be_the_one(url: str, clock: SystemClock, owner: str) -> None:
@@ -89,7 +107,7 @@ async def be_the_one(url: str, clock: SystemClock, owner: str) -> None:
         while True:
             if alone.holds():
                 say(f"acted:{alone.fence}")
-            await clock.sleep_until(clock.monotonic_ns() + 5_000_000)
+            await clock.sleep_until(clock.monotonic_ns() + ACT_EVERY_NS)
 
     alone = Singleton(url, "stream:shared", owner=owner, clock=clock)
     while True:
@@ -103,8 +121,9 @@ async def main() -> None:
     parser.add_argument("--rate", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--stall-share", type=float, default=0.0)
+    parser.add_argument("--clock-off-by-s", type=float, default=0.0)
     options = parser.parse_args()
-    clock = SystemClock()
+    clock = WrongClock(options.clock_off_by_s)
     stalls = Stalls(options.seed, options.stall_share)
     interval_ns = interval_for(options.rate)
     say("ready")

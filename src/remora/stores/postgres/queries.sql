@@ -576,3 +576,7 @@ RETURNING fence;
 -- name: release_singleton
 -- The holder leaves: a successor need not wait for the lease to end.
 UPDATE singletons SET lease_until_ns = 0 WHERE name = %(name)s AND fence = %(fence)s RETURNING fence;
+
+-- name: unlock_singleton
+-- The session's own lock is free at once, not only when the server has noticed the session's end.
+SELECT pg_advisory_unlock(hashtextextended('remora:' || %(name)s, 0));

@@ -98,6 +98,7 @@ class Singleton:
         with suppress(StoreUnavailable):
             if held is not None and self._session is not None:
                 await self._ask("release_singleton", {"fence": held.fence})
+                await self._ask("unlock_singleton", {})
         await self._drop_session()
 
     async def run(self, work: Callable[["Singleton"], Awaitable[T]]) -> T:

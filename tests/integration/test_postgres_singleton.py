@@ -1,0 +1,119 @@
+"""Is there exactly one, also when that one dies or freezes?"""
+
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from remora.core.errors import StoreUnavailable
+from remora.core.units import SECOND_NS
+from remora.operate.clock import SystemClock
+from remora.stores.postgres import Singleton, migrate
+from remora.stores.postgres.singleton import Superseded
+from tests.integration.postgres_fleet import Event, Fleet
+
+pytestmark = pytest.mark.postgres
+
+TAKEN_OVER_WITHIN_S = 15.0
+
+
+@pytest.fixture
+async def url(postgres_url: str) -> str:
+    await migrate(postgres_url)
+    return postgres_url
+
+
+def one(url: str, owner: str) -> Singleton:
+    return Singleton(url, "stream:hackernews", owner=owner, clock=SystemClock())
+
+
+def test_nobody_holds_it_before_taking_it(url: str) -> None:
+    first = one(url, "first")
+    assert not first.holds()
+    assert first.fence is None
+    with pytest.raises(Superseded):
+        first.check()
+
+
+async def test_only_one_can_take_it_and_a_release_lets_the_next_one_in_at_once(url: str) -> None:
+    first, second = one(url, "first"), one(url, "second")
+    assert await first.take()
+    assert not await second.take()
+    assert await first.beat()
+    first.check()
+    first_fence = first.fence
+    await first.release()
+    assert not first.holds()
+    assert await second.take()
+    assert first_fence is not None
+    assert second.fence == first_fence + 1
+    await second.release()
+
+
+async def test_a_holder_whose_session_was_cut_keeps_its_lease_if_it_comes_back_in_time(url: str) -> None:
+    first = one(url, "first")
+    assert await first.take()
+    with psycopg.connect(url, autocommit=True) as operator:
+        operator.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    assert first.holds()
+    with pytest.raises(StoreUnavailable):
+        await first.beat()
+    assert await first.beat()
+    await first.release()
+
+
+async def test_a_holder_that_was_replaced_learns_it_with_its_next_heartbeat(url: str) -> None:
+    first = one(url, "first")
+    assert await first.take()
+    with psycopg.connect(url, autocommit=True) as operator:
+        operator.execute("UPDATE singletons SET fence = fence + 1")
+    assert not await first.beat()
+    assert not first.holds()
+    await first.release()
+
+
+async def test_the_work_runs_once_and_its_result_comes_back(url: str) -> None:
+    async def work(alone: Singleton) -> str:
+        alone.check()
+        return "done"
+
+    assert await one(url, "first").run(work) == "done"
+    assert await one(url, "second").run(work) == "done"
+
+
+def acts(fleet: Fleet, worker: int) -> list[Event]:
+    return fleet.events("acted", worker=worker)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_killed_and_a_frozen_holder_are_replaced_within_fifteen_seconds_and_never_overlap(
+    url: str, tmp_path: Path
+) -> None:
+    with Fleet(url, tmp_path) as fleet:
+        killed = fleet.start("singleton")
+        fleet.wait_for("took", after_ns=0, timeout_s=10)
+        frozen = fleet.start("singleton")
+        time.sleep(0.5)
+        assert acts(fleet, frozen) == []
+        fleet.kill(killed)
+        killed_at_ns = time.monotonic_ns()
+        taken = fleet.wait_for("took", after_ns=killed_at_ns, timeout_s=TAKEN_OVER_WITHIN_S)
+        assert taken.worker == frozen
+
+        last = fleet.start("singleton")
+        fleet.freeze(frozen)
+        frozen_at_ns = time.monotonic_ns()
+        taken = fleet.wait_for("took", after_ns=frozen_at_ns, timeout_s=TAKEN_OVER_WITHIN_S)
+        assert taken.worker == last
+        fleet.wake(frozen)
+        woken_at_ns = time.monotonic_ns()
+        time.sleep(3)
+        assert acts(fleet, last)[-1].at_ns > woken_at_ns + SECOND_NS
+    assert [event for event in acts(fleet, frozen) if event.at_ns >= frozen_at_ns] == []
+    for earlier, later in ((killed, frozen), (frozen, last)):
+        assert acts(fleet, earlier)[-1].at_ns < acts(fleet, later)[0].at_ns
