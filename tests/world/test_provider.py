@@ -1,17 +1,21 @@
 """Does the simulated provider answer as the real one does, and go wrong only as it is told to?"""
 
+import asyncio
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from remora.core.errors import ConfigurationError
 from remora.core.units import SECOND_NS
+from remora.sim.clock import SimClock, run
 from remora.sim.faults import FaultKind, Faults, Outage, every_kind, load_faults, parse_faults
 from remora.sim.limits import Limit
 from remora.sim.provider import Provider
 from remora.sim.replies import Answer, Hang, Reset, Response
+from remora.sim.weather import change_weather, weather
 from remora.sim.world import World, WorldSettings
 
 
@@ -150,6 +154,42 @@ def test_a_hot_account_stays_refused_until_it_has_cooled() -> None:
     assert answer(here.respond("/v0/maxitem.json")).status == 429
     time.ns = 260 * SECOND_NS
     assert answer(here.respond("/v0/maxitem.json")).status == 200
+
+
+def test_new_faults_leave_a_limit_that_stays_the_same_as_full_as_it_was() -> None:
+    limit = Limit(kind="fixed_window", count=3, window_s=60)
+    here = provider(Faults(limit=limit))
+    for _ in range(3):
+        here.respond("/v0/maxitem.json")
+    here.set_faults(Faults(limit=limit, rates={FaultKind.NULL: 0.5}))
+    assert answer(here.respond("/v0/maxitem.json")).status == 429
+    here.set_faults(Faults())
+    assert answer(here.respond("/v0/maxitem.json")).status == 200
+
+
+def test_weather_changes_and_is_the_same_for_the_same_seed() -> None:
+    climate = Faults(ids={"7": FaultKind.HANG}, limit=Limit(kind="token_bucket"))
+    days = [weather(1, epoch, climate) for epoch in range(40)]
+    assert days == [weather(1, epoch, climate) for epoch in range(40)]
+    assert days != [weather(2, epoch, climate) for epoch in range(40)]
+    assert {kind for day in days for kind in day.rates} == set(FaultKind)
+    assert any(not day.rates for day in days)
+    assert all((day.ids, day.limit) == (climate.ids, climate.limit) for day in days)
+
+
+def test_the_weather_of_a_provider_changes_every_epoch() -> None:
+    async def main(clock: SimClock) -> list[Faults]:
+        here = Provider(World(SETTINGS), now=clock.true_ns, ticks=clock.monotonic_ns)
+        changing = asyncio.create_task(change_weather(here, clock, seed=1, epoch_s=600))
+        seen: list[Faults] = []
+        for _ in range(20):
+            await asyncio.sleep(600)
+            seen.append(here.faults)
+        changing.cancel()
+        return seen
+
+    seen = run(main)
+    assert sum(before != after for before, after in pairwise(seen)) > 10
 
 
 def test_nothing_answers_during_an_outage() -> None:

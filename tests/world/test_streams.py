@@ -224,6 +224,18 @@ def test_what_breaks_on_the_way_is_a_reason_not_an_exception(kind: FaultKind, fa
     assert (reply.answered_at_ns == TIMEOUT_NS) == (fault is Fault.TIMEOUT)
 
 
+def test_a_body_beyond_the_bound_is_not_taken_in() -> None:
+    async def main(clock: SimClock) -> tuple[Reply | NoReply, int]:
+        provider, _transport = connect(clock)
+        sent: list[None] = []
+        transport = SimTransport(provider, clock, body_bytes_max=10, wire_sent=lambda: sent.append(None))
+        return await transport.get(f"{BASE}/item/1500.json", FreePermit(clock)), len(sent)
+
+    reply, sent = run(main)
+    assert isinstance(reply, NoReply)
+    assert (reply.fault, sent) == (Fault.TOO_LARGE, 1)
+
+
 def test_many_requests_at_once_are_the_same_every_time() -> None:
     async def main(clock: SimClock) -> list[int]:
         _provider, transport = connect(clock)

@@ -83,12 +83,15 @@ class Provider:
         self._bodies_kept = _BODIES_KEPT
         self._looks: Counter[str] = Counter()
         self._feed: Feed | None = None
+        self.faults = faults
+        self._limiter = limiter(faults.limit)
         self.set_faults(faults)
 
     def set_faults(self, faults: Faults) -> None:
-        """From now on this goes wrong, and this is the limit."""
+        """From now on this goes wrong, and this is the limit; one that stays the same goes on counting."""
+        if faults.limit != self.faults.limit:
+            self._limiter = limiter(faults.limit)
         self.faults = faults
-        self._limiter = limiter(faults.limit)
         self._kinds = list(faults.rates)
         self._edges = [int(edge * _DRAW_MAX) for edge in accumulate(faults.rates.values())]
         self._latency_ns = round(faults.latency_ms * MILLISECOND_NS)

@@ -5,7 +5,7 @@ and what the provider does comes back as a reply or as the reason there is none.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from remora.sim.replies import Answer, Hang, Reset
 TIMEOUT_NS: Final = 30 * SECOND_NS
 SILENCE_NS: Final = 60 * SECOND_NS
 LATENCY_NS: Final = 40 * MILLISECOND_NS
+BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class SimTransport:
@@ -32,6 +33,8 @@ class SimTransport:
         latency_ns: int = LATENCY_NS,
         timeout_ns: int = TIMEOUT_NS,
         silence_ns: int = SILENCE_NS,
+        body_bytes_max: int = BODY_BYTES_MAX,
+        wire_sent: Callable[[], None] | None = None,
     ) -> None:
         self._provider = provider
         self._clock: Clock = clock
@@ -39,11 +42,15 @@ class SimTransport:
         self._latency_ns = latency_ns
         self._timeout_ns = timeout_ns
         self._silence_ns = silence_ns
+        self._body_bytes_max = body_bytes_max
+        self._wire_sent = wire_sent
         self.wire_sends = 0
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         departed_ns = await permit.depart()
         self.wire_sends += 1
+        if self._wire_sent is not None:
+            self._wire_sent()
         # What is in the air when the client goes away has arrived all the same: the provider answers at once, and
         # only the answer takes its time.
         response = self._provider.respond(_target(url), headers)
@@ -58,6 +65,8 @@ class SimTransport:
                 wait_ns = self._round_trip_ns() + response.delay_ns
                 if wait_ns >= self._timeout_ns:
                     return await self._nothing(Fault.TIMEOUT, departed_ns, self._timeout_ns)
+                if len(response.body) > self._body_bytes_max:
+                    return await self._nothing(Fault.TOO_LARGE, departed_ns, wait_ns)
                 await self._clock.sleep_until(departed_ns + wait_ns)
                 return Reply(
                     status=response.status,
