@@ -18,6 +18,7 @@ from remora.core.item import Decoded, Document, Entry, Nothing, Page, Readable, 
 from remora.core.priority import Lane
 from remora.core.verdict import NoReply, Reply
 from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging, Secret
+from remora.sources.paging import page_url
 from tests.sources.permits import Gate
 
 BASE = "https://archive.example/api"
@@ -64,7 +65,7 @@ def query(url: str) -> dict[str, str]:
 
 
 async def walk(archive: Archive, settings: ListSettings) -> list[str]:
-    """The keys of every page, followed to the end."""
+    """The keys of every page, followed to the end; what two pages share is named once."""
     gate, keys, position = Gate(), list[str](), ""
     listed = Listed(archive, ListedSettings(BASE, settings), name="chats")
     for _ in range(20):
@@ -73,7 +74,9 @@ async def walk(archive: Archive, settings: ListSettings) -> list[str]:
         decoded = listed.decode(page_at(position), reply.body)
         assert isinstance(decoded, Readable)
         assert isinstance(decoded.thing, Page)
-        keys += [entry.key for entry in decoded.thing.entries]
+        shown = [entry.key for entry in decoded.thing.entries]
+        assert keys[len(keys) - decoded.thing.shared :] == shown[: decoded.thing.shared]
+        keys += shown[decoded.thing.shared :]
         if decoded.thing.next_position is None:
             return keys
         position = decoded.thing.next_position
@@ -91,8 +94,33 @@ async def test_offsets_are_walked_to_the_empty_page_even_if_the_server_caps_its_
 
     archive = Archive(capped)
     assert await walk(archive, ListSettings(page_size=100)) == KEYS
+    assert [query(url)["offset"] for url in archive.urls] == ["0", "6", "12", "18", "24", "25"]
     assert archive.urls[0] == f"{BASE}/list?offset=0&limit=100"
-    assert len(archive.urls) == 5
+
+
+async def test_pages_by_offset_share_an_entry_in_twenty_so_that_a_gap_between_them_shows() -> None:
+    def long(url: str) -> Answer:
+        offset = int(query(url)["offset"])
+        return {"items": [{"id": number} for number in range(1_000)][offset : offset + 100]}, {}
+
+    archive = Archive(long)
+    assert len(await walk(archive, ListSettings())) == 1_000
+    assert [query(url)["offset"] for url in archive.urls[:3]] == ["0", "95", "190"]
+    assert len(archive.urls) == 13
+
+
+@given(st.text("0123456789-", max_size=30))
+def test_any_text_is_a_position_by_offset_and_never_a_negative_one(position: str) -> None:
+    url = page_url(ListSettings(), BASE, position)
+    assert int(query(url)["offset"]) >= 0
+
+
+async def test_a_page_of_one_entry_goes_on_to_the_next() -> None:
+    def single(url: str) -> Answer:
+        offset = int(query(url)["offset"])
+        return {"items": ENTRIES[:3][offset : offset + 1]}, {}
+
+    assert await walk(Archive(single), ListSettings(page_size=1)) == KEYS[:3]
 
 
 async def test_a_total_saves_the_question_after_the_last_entry() -> None:
@@ -182,7 +210,7 @@ def test_more_says_that_the_list_ended_although_the_page_is_full() -> None:
     assert isinstance(going_on, Readable)
     assert isinstance(ended.thing, Page)
     assert isinstance(going_on.thing, Page)
-    assert (ended.thing.next_position, going_on.thing.next_position) == (None, "25")
+    assert (ended.thing.next_position, going_on.thing.next_position) == (None, "25-2")
 
 
 def test_keys_and_marks_are_read_as_they_came() -> None:
@@ -199,7 +227,7 @@ def test_keys_and_marks_are_read_as_they_came() -> None:
                 *(Entry(key, None) for key in "bcd"),
                 Entry("e", "Infinity"),
             ),
-            next_position="106",
+            next_position="106-1",
         )
     )
 
@@ -207,7 +235,7 @@ def test_keys_and_marks_are_read_as_they_came() -> None:
 def test_entries_without_a_usable_key_are_counted_and_the_others_are_kept() -> None:
     lines = [{"id": "a"}, {}, {"id": None}, {"id": ""}, {"id": True}, {"id": [1]}, "text", None, {"id": "x" * 600}]
     decoded = source().decode(page_at(""), json.dumps({"items": lines}).encode())
-    assert decoded == Readable(Page((Entry("a", None),), next_position="9", unreadable=8))
+    assert decoded == Readable(Page((Entry("a", None),), next_position="9-1", unreadable=8))
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ class Page:
     entries: tuple[Entry, ...]
     next_position: str | None  # None: this was the last page
     unreadable: int = 0  # entries without a usable key; such a page never moves the cursor past itself
+    shared: int = 0  # how many entries the page before showed already, unless the list moved meanwhile
 
 
 Thing = Item | User | Document | Newest | Page

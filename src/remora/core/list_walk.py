@@ -1,21 +1,28 @@
-"""How far has the walk over a list come, and may it stop? Content marks decide, never offsets.
+"""How far has the walk over a list come, and may it stop? Content decides, never offsets.
 
 A list is walked newest first. The watermark is the newest mark of the last walk that saw everything; entries with the
-same mark are looked at again, because a tie may hide an entry that was not there before.
+same mark are looked at again, because a tie may hide an entry that was not there before. Now and then a walk goes to the
+end of the list all the same: an entry that slipped below the watermark unseen is found then.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from remora.core.item import Entry, Page
 from remora.core.marks import is_newer, newest
+from remora.core.units import DAY_NS, MINUTE_NS
+
+FULL_WALK_EVERY_NS: Final = 7 * DAY_NS
+# The clocks of two machines, or of one before and after a correction, may differ by this much.
+CLOCK_SLACK_NS: Final = MINUTE_NS
 
 
 @dataclass(frozen=True, slots=True)
 class WalkState:
     """Where the forward walk over a list stands. Stored with every page."""
 
-    watermark: str | None = None  # the newest mark of the last finished walk
+    watermark: str | None = None  # the newest mark of the last finished walk; None: walk to the end of the list
     walking_from: str | None = (
         None  # the newest mark this walk has met: the next watermark, once it has seen everything
     )
@@ -28,6 +35,18 @@ class WalkState:
         return self.position is not None
 
 
+def full_walk_is_due(finished_at_ns: int | None, *, now_ns: int) -> bool:
+    """Whether the next walk ignores the watermark. A time in the future proves nothing, so it is due then too."""
+    if finished_at_ns is None or finished_at_ns > now_ns + CLOCK_SLACK_NS:
+        return True
+    return now_ns - finished_at_ns >= FULL_WALK_EVERY_NS
+
+
+def begun(state: WalkState, *, is_full: bool) -> WalkState:
+    """The state a walk begins with. One that is under way goes on as it began."""
+    return WalkState() if is_full and not state.is_under_way else state
+
+
 def fits_on(state: WalkState, page: Page) -> bool:
     """Whether a page read again after an interruption joins what was seen, or entries may lie unseen between them.
 
@@ -37,6 +56,17 @@ def fits_on(state: WalkState, page: Page) -> bool:
     if state.seen_down_to is None:
         return True
     return any(entry.updated_at is None or not is_newer(state.seen_down_to, entry.updated_at) for entry in page.entries)
+
+
+def joins(page: Page, recent_keys: Collection[str]) -> bool:
+    """Whether a page joins the ones before it: it shows an entry of theirs, so nothing lies between.
+
+    Entries only ever move to the front or vanish, so what follows a known entry now is what was not seen yet. Pages
+    that cannot overlap (`shared` is 0) are taken as they come, and a page with an unreadable entry is not trusted anyway.
+    """
+    if not page.shared or page.unreadable:
+        return True
+    return any(entry.key in recent_keys for entry in page.entries)
 
 
 def after_page(state: WalkState, page: Page, position: str) -> WalkState:

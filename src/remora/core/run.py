@@ -3,9 +3,16 @@
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
+from remora.core.budget import Budget
 from remora.core.errors import Exit
 from remora.core.reasons import GapFamily, GapReason
+from remora.core.units import MINUTE_NS, SECOND_NS
+
+# A provider that asks for less this often in a row, with every wait kept, is not going to relent within this run.
+WAITS_IN_A_ROW_MAX: Final = 8
+PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is GapFamily.PRESSURE)
 
 
 class Phase(StrEnum):
@@ -49,8 +56,18 @@ class Stop:
     """The run cannot go on."""
 
     by: StoppedBy
-    reason: GapReason  # why the rest is owed
+    reason: GapReason | None = None  # why the rest is owed; None when nobody refused anything
     wait_ns: int = 0  # how long at least nothing can be sent, where that is known
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether we stopped ourselves: a cap of the run. Such a stop arms nothing."""
+        return self.reason is not None and self.reason.family is GapFamily.RUN_CAP
+
+    @property
+    def is_pressure(self) -> bool:
+        """Whether the provider asked for less."""
+        return self.reason is not None and self.reason.family is GapFamily.PRESSURE
 
 
 @dataclass(slots=True)
@@ -62,6 +79,7 @@ class RunCounts:
     listed: int = 0  # entries that became owed details
     outcomes: Counter[str] = field(default_factory=Counter)
     waits: int = 0  # times the provider asked for less and was waited out
+    retries: int = 0  # requests sent again after a fault
 
     def as_mapping(self) -> dict[str, int]:
         """The counts by name, as they are stored."""
@@ -70,6 +88,7 @@ class RunCounts:
             "pages": self.pages,
             "listed": self.listed,
             "waits": self.waits,
+            "retries": self.retries,
             **dict(self.outcomes),
         }
 
@@ -82,6 +101,8 @@ class RunSummary:
     counts: RunCounts
     owed: int  # details that are still owed
     next_not_before_ns: int | None = None  # wall clock; when the walk may go on after pressure
+    because: str = ""  # one sentence with the bound that really governed
+    dead: int = 0  # details we gave up on for now
 
 
 def stop_for_cap(reason: GapReason, *, wait_ns: int = 0) -> Stop:
@@ -93,3 +114,61 @@ def stop_for_cap(reason: GapReason, *, wait_ns: int = 0) -> Stop:
 def stop_for_pressure(*, wait_ns: int) -> Stop:
     """A stop because the provider kept asking for less."""
     return Stop(StoppedBy.UPSTREAM_PRESSURE, GapReason.UPSTREAM_PRESSURE, wait_ns)
+
+
+def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: int) -> str:
+    """One sentence: which bound ended the run, how much of it was used, and how long the provider asks to wait."""
+    if stop is None:
+        return "everything that is listed was asked for"
+    match stop.by:
+        case StoppedBy.COMPLETE:
+            return "everything that is listed was asked for"
+        case StoppedBy.RECOVER_ONLY:
+            return "what was owed was asked for; the list was left alone, as asked"
+        case StoppedBy.COOL_DOWN:
+            return f"an earlier run met pressure ({stop.reason}); the walk may go on in {span(stop.wait_ns)}"
+        case StoppedBy.MAX_FETCHES:
+            return f"all {budget.max_fetches} requests that the run may send are sent"
+        case StoppedBy.RETRY_BUDGET:
+            return (
+                f"{counts.retries} of {counts.requests} requests were repeats after faults, as many as a run may send"
+            )
+        case StoppedBy.MAX_WALL_CLOCK:
+            return _wall_clock_in_words(stop, budget, now_ns=now_ns)
+        case StoppedBy.UPSTREAM_PRESSURE:
+            return (
+                f"the provider asked for less {WAITS_IN_A_ROW_MAX} times in a row, every wait kept; "
+                f"used {_used(budget, now_ns=now_ns)}"
+            )
+        case StoppedBy.LIST_REFUSED:
+            return f"the provider refuses the list ({stop.reason})"
+        case StoppedBy.LIST_UNREADABLE:
+            return f"a part of the list cannot be read ({stop.reason}); the walk did not move past it"
+        case StoppedBy.LIST_TROUBLE:
+            return f"the list does not answer ({stop.reason})"
+
+
+def _wall_clock_in_words(stop: Stop, budget: Budget, *, now_ns: int) -> str:
+    left_ns = budget.left_ns(now_ns=now_ns) or 0
+    if stop.wait_ns > left_ns:
+        return (
+            f"the provider asks to wait {span(stop.wait_ns)}, longer than the {span(left_ns)} "
+            f"that are left of the run's {span(budget.max_wall_ns or 0)}"
+        )
+    return f"the run's {span(budget.max_wall_ns or 0)} are used up"
+
+
+def _used(budget: Budget, *, now_ns: int) -> str:
+    spent = span(now_ns - budget.started_at_ns)
+    of_time = "" if budget.max_wall_ns is None else f" of {span(budget.max_wall_ns)}"
+    of_fetches = "" if budget.max_fetches is None else f" of {budget.max_fetches}"
+    return f"{spent}{of_time} and {budget.fetches}{of_fetches} requests"
+
+
+def span(length_ns: int) -> str:
+    """A span of time as a person would say it: seconds, or minutes and seconds."""
+    if length_ns < 2 * MINUTE_NS:
+        return f"{max(0, length_ns) / SECOND_NS:.3g} s"
+    minutes, seconds = divmod(round(length_ns / SECOND_NS), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"

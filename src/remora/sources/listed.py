@@ -12,7 +12,15 @@ from remora.core.errors import ConfigurationError
 from remora.core.item import Decoded, Document, Entry, Nothing, Page, Readable, Unreadable, WrongShape
 from remora.core.verdict import NoReply, Reply
 from remora.sources.json_path import as_key, as_mark, find, load
-from remora.sources.paging import ListSettings, NoNextPage, Paging, check_path, next_position, page_url
+from remora.sources.paging import (
+    ListSettings,
+    NoNextPage,
+    Paging,
+    check_path,
+    next_position,
+    page_url,
+    shared_with_last,
+)
 from remora.sources.secret import Secret
 
 __all__ = ["DetailSettings", "ListSettings", "Listed", "ListedSettings", "Paging", "Secret"]
@@ -117,7 +125,8 @@ class Listed:
             following = next_position(self._list, position, value, listed=len(lines), link=link, url=url)
         except NoNextPage as odd:
             return WrongShape(str(odd))
-        return Readable(Page(entries, following, unreadable=len(lines) - len(entries)))
+        shared = shared_with_last(self._list, position)
+        return Readable(Page(entries, following, unreadable=len(lines) - len(entries), shared=shared))
 
     def _entry(self, line: object) -> Entry | None:
         key = as_key(find(line, self._list.key))

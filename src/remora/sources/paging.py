@@ -2,6 +2,9 @@
 
 A list ends only when the source says so: with an empty page, an exhausted total, or no next page. A page that is merely
 shorter than it was asked to be proves nothing, because servers cap page sizes as they like.
+
+Where entries are skipped by number, one that is deleted moves all that follow up by one, and the next page would begin
+one too late. So each such page begins a little before the end of the last one: what both show proves that they join.
 """
 
 import re
@@ -16,6 +19,9 @@ from remora.sources.json_path import NOT_THERE, as_key, find
 
 FIRST: Final = ""  # the position of the first page
 POSITION_MAX: Final = 10**12
+# One entry in this many is read twice. A list that loses more than that between two pages is read again from further up.
+OVERLAP_EVERY: Final = 20
+_OVERLAPPED: Final = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")  # entries to skip, less the ones to see again
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
 _NEXT: Final = re.compile(r';\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next\b)', re.IGNORECASE)
 _RELATIVE: Final = re.compile(r"/(?!/)[!-~]*")
@@ -70,7 +76,8 @@ def page_url(settings: ListSettings, base_url: str, position: str) -> str:
     size = (settings.size_param, str(settings.page_size))
     match settings.paging:
         case Paging.OFFSET:
-            return _with_query(url, (settings.offset_param, str(_number(position, 0))), size)
+            offset, shared = _offset(position)
+            return _with_query(url, (settings.offset_param, str(offset - shared)), size)
         case Paging.PAGE:
             return _with_query(url, (settings.page_param, str(_number(position, settings.first_page))), size)
         case Paging.CURSOR if position == FIRST:
@@ -84,6 +91,11 @@ def page_url(settings: ListSettings, base_url: str, position: str) -> str:
             return _with_query(url, size)
 
 
+def shared_with_last(settings: ListSettings, position: str) -> int:
+    """How many entries of the page at a position were on the page before it, unless the list moved."""
+    return _offset(position)[1] if settings.paging is Paging.OFFSET else 0
+
+
 def next_position(
     settings: ListSettings, position: str, page: object, *, listed: int, link: str, url: str
 ) -> str | None:
@@ -92,7 +104,7 @@ def next_position(
         return None
     match settings.paging:
         case Paging.OFFSET:
-            return _next_offset(settings, _number(position, 0) + listed, page, listed)
+            return _next_offset(settings, position, page, listed)
         case Paging.PAGE:
             return str(_number(position, settings.first_page) + 1) if listed else None
         case Paging.CURSOR:
@@ -101,11 +113,16 @@ def next_position(
             return _next_link(link, url)
 
 
-def _next_offset(settings: ListSettings, offset: int, page: object, listed: int) -> str | None:
+def _next_offset(settings: ListSettings, position: str, page: object, listed: int) -> str | None:
+    skipped, shared = _offset(position)
+    offset = skipped - shared + listed
     total = find(page, settings.total) if settings.total is not None else None
     if not listed or (isinstance(total, int) and not isinstance(total, bool) and offset >= total):
         return None
-    return str(offset)
+    if listed <= shared:
+        return str(offset)  # nothing but what was seen: the list seems to end here, and an empty page will say so
+    overlap = min(-(-listed // OVERLAP_EVERY), listed - 1)
+    return f"{offset}-{overlap}" if overlap else str(offset)
 
 
 def _next_cursor(settings: ListSettings, position: str, page: object) -> str | None:
@@ -137,6 +154,15 @@ def _next_link(link: str, url: str) -> str | None:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def _offset(position: str) -> tuple[int, int]:
+    """Entries to skip, and how many of them to see again."""
+    overlapped = _OVERLAPPED.fullmatch(position)
+    if overlapped is None:
+        return _number(position, 0), 0
+    offset = min(int(overlapped[1]), POSITION_MAX)
+    return offset, min(int(overlapped[2]), offset)
 
 
 def _number(position: str, first: int) -> int:

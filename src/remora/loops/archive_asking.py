@@ -1,0 +1,120 @@
+"""How does a run ask within its budget? Pressure is waited out in the gate, faults are tried again, caps end it at once.
+
+A circuit that opens says "slow down, then continue": the same thing is asked for again after the cool-down. Only the
+run's own budget, or a provider that keeps asking for less, makes a stop of it.
+"""
+
+import asyncio
+from typing import Final
+
+from remora.collect import Asked, Collector, is_worth_a_retry
+from remora.contracts import Clock
+from remora.core.budget import Budget
+from remora.core.circuit import COOL_DOWN_NS, CircuitState
+from remora.core.discovery import Discovery
+from remora.core.reasons import GapReason
+from remora.core.run import WAITS_IN_A_ROW_MAX, RunCounts, Stop, stop_for_cap, stop_for_pressure
+from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.core.verdict import Pressure, Trouble, Verdict
+from remora.governor import Governor
+
+TROUBLE_DELAYS_NS: Final = (200 * MILLISECOND_NS, 500 * MILLISECOND_NS, 1_000 * MILLISECOND_NS)
+# A run may repeat this many requests after faults, and one in ten of a long one.
+RETRIES_LEAST: Final = 100
+RETRIES_ONE_IN: Final = 10
+
+
+class Asker:
+    """Asks for one thing after another and keeps the account of it."""
+
+    def __init__(
+        self, collector: Collector, governor: Governor, *, clock: Clock, budget: Budget, counts: RunCounts
+    ) -> None:
+        self._collector = collector
+        self._governor = governor
+        self._clock = clock
+        self._counts = counts
+        self._waits_in_a_row = 0
+        self.budget = budget
+
+    @property
+    def is_pressed(self) -> bool:
+        """Whether the provider asks for less right now, so that asking for something else makes no sense."""
+        return self._waits_in_a_row >= WAITS_IN_A_ROW_MAX or (self._waits_in_a_row > 0 and self._is_circuit_open())
+
+    def cap(self) -> Stop | None:
+        """Whether the budget is used up, or would be before the gate lets the next request leave."""
+        now_ns = self._clock.monotonic_ns()
+        if (cap := self.budget.cap(now_ns=now_ns)) is not None:
+            return stop_for_cap(cap)
+        if not self.budget.covers(self._governor.wait_ahead_ns(), now_ns=now_ns):
+            return stop_for_cap(GapReason.MAX_WALL_CLOCK, wait_ns=self._providers_wait_ns())
+        return None
+
+    async def ask(self, discovery: Discovery) -> Asked | Stop:
+        """Ask for the same thing until there is an answer.
+
+        Every turn of this loop sends a request, so it moves towards a cap, the guard or an answer; it cannot spin.
+        """
+        troubles = 0
+        while True:
+            asked = await self.ask_once(discovery)
+            if isinstance(asked, Stop) or not is_worth_a_retry(asked.verdict):
+                return asked
+            if self._waits_in_a_row >= WAITS_IN_A_ROW_MAX:
+                return stop_for_pressure(wait_ns=self._providers_wait_ns())
+            if self._is_to_be_waited_out(asked.verdict):
+                continue
+            if troubles >= len(TROUBLE_DELAYS_NS):
+                return asked
+            if self._counts.retries >= RETRIES_LEAST + self._counts.requests // RETRIES_ONE_IN:
+                return stop_for_cap(GapReason.RETRY_BUDGET)
+            self._counts.retries += 1
+            await self._clock.sleep_until(self._clock.monotonic_ns() + TROUBLE_DELAYS_NS[troubles])
+            troubles += 1
+
+    async def ask_once(self, discovery: Discovery) -> Asked | Stop:
+        """Ask once, if the budget allows it."""
+        if (stop := self.cap()) is not None:
+            return stop
+        asked = await self._within_budget(discovery)
+        if isinstance(asked, Stop):
+            return asked
+        for _ in range(asked.requests):
+            self.budget = self.budget.after_fetch()
+        self._counts.requests += asked.requests
+        if self._is_to_be_waited_out(asked.verdict):
+            self._waits_in_a_row += 1
+            self._counts.waits += 1
+        elif not isinstance(asked.verdict, Trouble):
+            self._waits_in_a_row = 0
+        return asked
+
+    async def _within_budget(self, discovery: Discovery) -> Asked | Stop:
+        """A wait in the gate ends with the budget; a request that has left is let finish, its own timeout bounds it."""
+        left_ns = self.budget.left_ns(now_ns=self._clock.monotonic_ns())
+        if left_ns is None:
+            return await self._collector.ask(discovery)
+        asking = asyncio.get_running_loop().create_task(self._collector.ask(discovery), name="asking")
+        try:
+            await asyncio.wait({asking}, timeout=left_ns / SECOND_NS)
+            if asking.done() or self._governor.state().in_flight:
+                return await asking
+            return stop_for_cap(GapReason.MAX_WALL_CLOCK, wait_ns=self._providers_wait_ns())
+        finally:
+            if not asking.done():
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+
+    def _providers_wait_ns(self) -> int:
+        """How long the provider keeps the gate shut; 0 when only the usual spacing of requests does."""
+        wait_ns = self._governor.wait_ahead_ns()
+        usual_ns = max(COOL_DOWN_NS, self._governor.state().ceiling_interval_ns)
+        return wait_ns if wait_ns >= usual_ns else 0
+
+    def _is_to_be_waited_out(self, verdict: Verdict) -> bool:
+        """Pressure always; a fault while the circuit is open, because then it is the provider's, not this item's."""
+        return isinstance(verdict, Pressure) or (isinstance(verdict, Trouble) and self._is_circuit_open())
+
+    def _is_circuit_open(self) -> bool:
+        return self._governor.state().circuit is not CircuitState.CLOSED
