@@ -22,7 +22,7 @@ from remora.core.priority import Lane
 from remora.core.segment import SegmentKind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
-from remora.stores.sqlite import SqliteStore
+from remora.stores.sqlite import InPlace, SqliteStore
 from tests.contract.answers import SOURCE, at, record, story
 
 KILLS = 5
@@ -180,3 +180,29 @@ async def test_after_kill_9_every_acknowledged_observation_is_there_and_the_lock
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
+
+
+async def test_an_abandoned_store_keeps_what_was_durable_and_can_be_opened_at_once(path: Path) -> None:
+    store = SqliteStore(path, offload=InPlace)
+    await store.open()
+    await record(store, 1, story(1), at_s=1)
+    lost = asyncio.ensure_future(record(store, 2, story(2), at_s=1))
+    await asyncio.sleep(0)
+    store.abandon()
+    lost.cancel()
+    again = SqliteStore(path, offload=InPlace)
+    await again.open()
+    assert [item_id async for item_id, _ in again.bodies()] == [1]
+    await again.close()
+
+
+async def test_a_key_that_is_no_number_is_refused_alone(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    odd = Observation(Discovery(Kind.ITEM, "seven", Lane.LIVE), Found(story(7)), at(1), at(1))
+    results = await asyncio.gather(
+        store.record(SOURCE, odd), record(store, 1, story(1), at_s=1), return_exceptions=True
+    )
+    assert isinstance(results[0], ValueError)
+    assert results[1] is Outcome.NEW
+    await store.close()

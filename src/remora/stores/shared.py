@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from remora.contracts import Observation, Outcome, WalkState
+from remora.contracts import Observation, Outcome
 from remora.core import gap as gaps
 from remora.core import list_walk, marks
 from remora.core.coverage import Coverage, IdRange
@@ -83,13 +83,14 @@ def _found(thing: Item | User | Document, started_at_ns: int, held: Held | None,
     body_hash = digest(thing.body)
     if held is not None and held.hash == body_hash:
         # In step with a clock that stepped back, too: the newest fetch is the one recorded last.
-        return Decision(Outcome.UNCHANGED, held._replace(fetched_ns=started_at_ns), gap=gap)
+        confirmed = Held(body_hash, held.content_hash, held.revision, started_at_ns)
+        return Decision(Outcome.UNCHANGED, confirmed, False, gap)
     content_hash = digest(thing.content) if isinstance(thing, Item) else b""
     if held is None:
-        return Decision(Outcome.NEW, Held(body_hash, content_hash, 1, started_at_ns), gap=gap)
+        return Decision(Outcome.NEW, Held(body_hash, content_hash, 1, started_at_ns), False, gap)
     keeps = held.content_hash != content_hash
     after = Held(body_hash, content_hash, held.revision + int(keeps), started_at_ns)
-    return Decision(Outcome.CHANGED, after, keeps_earlier=keeps, gap=gap)
+    return Decision(Outcome.CHANGED, after, keeps, gap)
 
 
 def _checked(thing: Thing, kind: Kind) -> Item | User | Document:
@@ -154,11 +155,6 @@ def adds_coverage(kind: SegmentKind) -> bool:
             return True
         case SegmentKind.RESCAN:
             return False
-
-
-def finished_walk(state: WalkState) -> WalkState:
-    """A finished walk leaves only its watermark."""
-    return list_walk.finished(state)
 
 
 def newest_of_each(entries: Sequence[Entry]) -> list[Entry]:

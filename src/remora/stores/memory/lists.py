@@ -9,7 +9,7 @@ from remora.core.discovery import Kind, fingerprint
 from remora.core.gap import GapState
 from remora.core.item import Entry
 from remora.stores.memory.state import DocumentRow, MemoryPart
-from remora.stores.shared import finished_walk, newest_of_each
+from remora.stores.shared import newest_of_each
 
 
 class MemoryLists(MemoryPart):
@@ -32,10 +32,6 @@ class MemoryLists(MemoryPart):
     async def walk_state(self, source: str) -> WalkState:
         """Where the walk stands."""
         return self._tables.walks.get(source, WalkState())
-
-    async def finish_walk(self, source: str, state: WalkState, *, now_ns: int) -> None:
-        """Only the watermark is left."""
-        self._tables.walks[source] = finished_walk(state)
 
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Newest mark first, without those that have a gap of their own."""

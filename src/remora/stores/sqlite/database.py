@@ -35,7 +35,10 @@ class WriterLock:
 
     def take(self) -> None:
         """Take it or say who has it."""
-        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _unusable(self._path, error) from error
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -177,6 +180,10 @@ def explained(error: sqlite3.Error, path: Path) -> StoreError:
         )
     if isinstance(error, sqlite3.DatabaseError) and "not a database" in str(error):
         return _foreign(path, "is not a database")
+    if isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error):
+        return StoreError(
+            f"the store {path} is damaged: {error}", hint="bring back a copy; keep this file for its rest"
+        )
     return StoreError(f"the store {path} refused: {error}", hint="please report this with the log's last lines")
 
 

@@ -8,7 +8,7 @@ from remora.core import marks
 from remora.core.discovery import fingerprint as fingerprint_of
 from remora.core.item import Entry
 from remora.core.units import MILLISECOND_NS
-from remora.stores.shared import finished_walk, newest_of_each
+from remora.stores.shared import newest_of_each
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.mirror import PAGE_ROWS
 from remora.stores.sqlite.rows import Row, json_from_text, text_from_json
@@ -39,10 +39,6 @@ class SqliteLists(SqlitePart):
         """Where the walk stands."""
         row = await self._row("walk_state", {"source": source})
         return WalkState(*row) if row else WalkState()
-
-    async def finish_walk(self, source: str, state: WalkState, *, now_ns: int) -> None:
-        """Only the watermark is left."""
-        await self._change("move_walk", _walk_values(source, finished_walk(state), now_ns // MILLISECOND_NS))
 
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Entries whose detail is owed and that have no gap of their own, newest mark first."""

@@ -10,7 +10,7 @@ from typing import Final
 from remora.contracts import Observation, Outcome
 from remora.core.discovery import Discovery, FromInbox, Kind, fingerprint
 from remora.core.gap import Gap
-from remora.core.item import Document, Item, User
+from remora.core.item import Document, Item, Thing, User
 from remora.core.units import MILLISECOND_NS
 from remora.core.verdict import Found
 from remora.stores.shared import (
@@ -73,8 +73,8 @@ class _Batch:
         self._turns: dict[str, int] = {}
         self._items: dict[int, tuple[object, ...]] = {}
         self._kept: list[tuple[int]] = []
-        self._changes: dict[tuple[str, str, str], list[str]] = {}
-        self._changed_at = 0
+        self._changes: list[tuple[str, str, str, str]] = []
+        self._now = 0
         self._moved_gaps: dict[tuple[str, str], tuple[object, ...]] = {}
         self._answered: list[tuple[object, ...]] = []
         self.departures: list[tuple[Kind, str, int]] = []
@@ -85,6 +85,7 @@ class _Batch:
         users: dict[str, list[str]] = {}
         for source, observation in jobs:
             discovery = observation.discovery
+            self._now = max(self._now, observation.now_ns // MILLISECOND_NS)
             if discovery.kind is Kind.ITEM:
                 items.setdefault(source, []).append(discovery.key)
             elif discovery.kind is Kind.USER:
@@ -92,7 +93,7 @@ class _Batch:
             else:
                 self._probe_document(source, discovery)
         for source, keys in items.items():
-            self._probe_items(f"[{','.join(keys)}]")
+            self._probe_items(json.dumps([int(key) for key in keys]))
             self._probe_gaps(source, Kind.ITEM, keys)
         for source, keys in users.items():
             self._probe_users(keys)
@@ -136,22 +137,25 @@ class _Batch:
     def judge(self, source: str, observation: Observation) -> Outcome:
         """One observation, against what the batch has left so far."""
         discovery = observation.discovery
-        kind, key = discovery.kind, gap_key(source, discovery)
-        name = key if kind is Kind.ITEM else _name(source, kind, discovery.key)
-        gap_name = name if kind is not Kind.DOCUMENT else _name(source, kind, key)
-        decision = decide(observation, gap_key=key, held=self._held.get(name), gap=self._gaps.get((source, gap_name)))
-        outcome, held = decision.outcome, decision.held
+        kind, key = discovery.kind, discovery.key
+        name = gap_name = owed_key = key
+        if kind is not Kind.ITEM:
+            owed_key = gap_key(source, discovery)
+            name, gap_name = _name(source, kind, key), _name(source, kind, owed_key)
+        held, gap = self._held.get(name), self._gaps.get((source, gap_name))
+        decision = decide(observation, gap_key=owed_key, held=held, gap=gap)
         if decision.gap is not None:
             self._move_gap(source, gap_name, decision.gap)
-        if held is not None and outcome is not Outcome.STALE and isinstance(observation.verdict, Found):
-            self._store(source, observation, decision, held)
-            self._held[name] = held
+        if isinstance(observation.verdict, Found) and decision.outcome is not Outcome.STALE:
+            assert decision.held is not None, "what was found is held"
+            self._store(source, observation, observation.verdict.thing, decision, decision.held)
+            self._held[name] = decision.held
             self.departures.append((kind, name, observation.started_at_ns))
         elif kind is Kind.DOCUMENT:
-            self._ensure_document(source, discovery.key)
+            self._ensure_document(source, key)
         if isinstance(discovery.origin, FromInbox):
-            self._answered.append((discovery.origin.ticket, source, kind.value, discovery.key))
-        return outcome
+            self._answered.append((discovery.origin.ticket, source, kind.value, key))
+        return decision.outcome
 
     def _move_gap(self, source: str, name: str, gap: Gap) -> None:
         if source not in self._turns:
@@ -160,22 +164,24 @@ class _Batch:
         self._moved_gaps[source, name] = (source, *gap_to_row(gap), self._turns[source])
         self._gaps[source, name] = gap
 
-    def _store(self, source: str, observation: Observation, decision: Decision, held: Held) -> None:
-        assert isinstance(observation.verdict, Found)
-        thing, outcome = observation.verdict.thing, decision.outcome
-        if isinstance(thing, Document):
-            self._store_document(source, thing, observation, decision)
-        if outcome is Outcome.UNCHANGED:
-            return  # no row changes
+    def _store(self, source: str, observation: Observation, thing: Thing, decision: Decision, held: Held) -> None:
+        unchanged = decision.outcome is Outcome.UNCHANGED
         if isinstance(thing, Item):
+            if unchanged:
+                return  # no row changes
             self._store_item(thing, observation, decision, held)
-        elif isinstance(thing, User):
-            self._store_user(thing, observation, held)
-        discovery = observation.discovery
-        change = _NEW if outcome is Outcome.NEW else _CHANGED
-        kind = _ITEM if discovery.kind is Kind.ITEM else discovery.kind.value
-        self._changes.setdefault((source, kind, change), []).append(discovery.key)
-        self._changed_at = max(self._changed_at, observation.now_ns // MILLISECOND_NS)
+            kind = _ITEM
+        elif isinstance(thing, Document):
+            self._store_document(source, thing, observation, decision)
+            kind = Kind.DOCUMENT.value
+        else:
+            assert isinstance(thing, User), f"a {type(thing).__name__} is never recorded"
+            if not unchanged:
+                self._store_user(thing, observation, held)
+            kind = Kind.USER.value
+        if not unchanged:
+            change = _NEW if decision.outcome is Outcome.NEW else _CHANGED
+            self._changes.append((source, kind, change, observation.discovery.key))
 
     def _store_item(self, item: Item, observation: Observation, decision: Decision, held: Held) -> None:
         if decision.keeps_earlier:
@@ -245,13 +251,19 @@ class _Batch:
     def write(self) -> None:
         """Everything that was judged, one statement per table."""
         self._write_items()
-        for (source, kind, change), keys in self._changes.items():
-            named = {"source": source, "kind": kind, "change": change, "now": self._changed_at}
-            self._connection.execute(self._sql["write_changes"], {**named, "keys": json.dumps(keys)})
+        self._write_changes()
         if self._moved_gaps:
             self._connection.executemany(self._sql["write_gap"], self._moved_gaps.values())
         if self._answered:
             self._connection.executemany(self._sql["remove_from_inbox"], self._answered)
+
+    def _write_changes(self) -> None:
+        keys: dict[tuple[str, str, str], list[str]] = {}
+        for source, kind, change, key in self._changes:
+            keys.setdefault((source, kind, change), []).append(key)
+        for (source, kind, change), changed in keys.items():
+            named = {"source": source, "kind": kind, "change": change, "now": self._now}
+            self._connection.execute(self._sql["write_changes"], {**named, "keys": json.dumps(changed)})
 
     def _write_items(self) -> None:
         if self._kept:

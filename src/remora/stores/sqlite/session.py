@@ -56,6 +56,16 @@ class SqlitePart:
         if writer is not None:  # after the reader: whoever closes last tidies the file's side files away
             await writer.close()
 
+    def abandon(self) -> None:
+        """Let go at once and write nothing more, as a killed process would. For simulated crashes."""
+        reader, reading, writer = self._reader, self._reading, self._writer
+        self._reader = self._reading = self._writer = None
+        if reader is not None and reading is not None:
+            reader.close()
+            reading.close()
+        if writer is not None:
+            writer.abandon()
+
     async def _read(self, work: Callable[[Connection], T]) -> T:
         reader, reading = self._reader, self._reading
         if reader is None or reading is None:

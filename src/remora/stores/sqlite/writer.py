@@ -77,6 +77,12 @@ class Writer:
         await self._offloader.run(self._close)
         self._offloader.close()
 
+    def abandon(self) -> None:
+        """Let go as a killed process would: what was not durable is not written."""
+        self._queue.clear()
+        self._close()
+        self._offloader.close()
+
     def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -129,7 +135,7 @@ class Writer:
         try:
             return self._in_one_transaction(batch)
         except StoreUnavailable as error:
-            return [error] * len(batch)
+            return [StoreUnavailable(error.message, hint=error.hint) for _ in batch]
         except _POISON as error:
             if len(batch) == 1:
                 return [_as_ours(error)]
