@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import Result
 
 from remora.core.snapshot import Role, Snapshot, SourceFacts
 from remora.operate.clock import SystemClock
@@ -75,6 +76,20 @@ def test_gaps_lists_what_is_owed_with_its_reason(mirror: CommandLine) -> None:
 def test_a_replayed_dead_letter_is_owed_again(mirror: CommandLine) -> None:
     assert json.loads(mirror("gaps", "replay", "--id", str(DEAD_ID), "--json").stdout) == {"replayed": 1}
     assert json.loads(mirror("gaps", "--state", "dead", "--json").stdout) == []
+
+
+def test_a_replay_beside_a_writing_service_is_refused_and_says_where_to_go(mirror: CommandLine) -> None:
+    async def hold_and_replay() -> Result:
+        store = open_store(f"sqlite:///{mirror.folder}/remora.db")
+        await store.open()
+        try:
+            return await asyncio.to_thread(mirror, "gaps", "replay", "--all")
+        finally:
+            await store.close()
+
+    result = asyncio.run(hold_and_replay())
+    assert result.exit_code == 1
+    assert "replay from its console" in result.stderr
 
 
 def test_status_adds_up_and_answers_the_four_questions(mirror: CommandLine) -> None:

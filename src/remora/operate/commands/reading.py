@@ -4,11 +4,12 @@
 
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from remora.core.errors import ConfigurationError
+from remora.core.errors import ConfigurationError, StoreBusy
 from remora.core.reasons import GapReason
 from remora.operate.commands.common import (
     as_json_option,
@@ -46,18 +47,26 @@ def status(*, name: str | None, check: bool, watch: bool, as_json: bool, **commo
     only = name or common.get("source")
     if only is not None:
         known_source(settings, only)
-    while True:
-        found = run(_read_status(settings, only))
-        if watch and not as_json:
-            click.echo(CLEAR_SCREEN, nl=False)
-        _print_status(found, as_json=as_json)
-        if not watch:
-            break
-        time.sleep(WATCH_EVERY_S)
+    if watch:
+        _watch(settings, only, as_json=as_json)
+        return
+    found = run(_read_status(settings, only))
+    _print_status(found, as_json=as_json)
     if check:
         from remora.core.readout import severity
 
         sys.exit(severity(found))
+
+
+def _watch(settings: "Settings", only: str | None, *, as_json: bool) -> None:
+    """Until Ctrl-C, which is how a watch ends and no failure."""
+    with suppress(KeyboardInterrupt):
+        while True:
+            found = run(_read_status(settings, only))
+            if not as_json:
+                click.echo(CLEAR_SCREEN, nl=False)
+            _print_status(found, as_json=as_json)
+            time.sleep(WATCH_EVERY_S)
 
 
 async def _read_status(settings: "Settings", only: str | None) -> "Status":
@@ -151,9 +160,12 @@ def replay(*, everything: bool, reason: str | None, key: str | None, as_json: bo
 
 
 async def _replay(settings: "Settings", source: str | None, reason: GapReason | None, key: str | None) -> int:
-    async with opened_store(settings, read_only=False) as store:
-        names = _sources(settings, source)
-        return sum([await store.replay_gaps(name, reason=reason, key=key, now_ns=wall_ns()) for name in names])
+    names = _sources(settings, source)
+    try:
+        async with opened_store(settings, read_only=False) as store:
+            return sum([await store.replay_gaps(name, reason=reason, key=key, now_ns=wall_ns()) for name in names])
+    except StoreBusy as busy:
+        raise StoreBusy(busy.message, hint="replay from its console, or stop it first") from None
 
 
 def _sources(settings: "Settings", source: str | None) -> list[str]:
