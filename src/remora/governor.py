@@ -167,7 +167,7 @@ class Governor:
 
     async def depart(self, permit: GovernedPermit) -> int:
         """The moment the request leaves. Between the last check and the return nothing else can run."""
-        while (hold := self._hold(self._departed, is_probe=permit.is_probe)) is not None:
+        while (hold := self._hold(self._departed.earliest_ns(), is_probe=permit.is_probe)) is not None:
             await self._wait(hold)
         assert permit.departed_at_ns is None, "a permit is for one request"
         assert not permit.was_given_back, "a permit that was given back"
@@ -177,6 +177,7 @@ class Governor:
         self._departed = self._departed.departed(now_ns=now_ns)  # asserts the ceiling
         self._granted = self._granted.no_earlier_than(self._departed)
         self._departures += 1
+        self._learner.departed(now_ns=now_ns)
         permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
         self._meter.departed(self._source, permit.lane)
         return now_ns
@@ -193,7 +194,7 @@ class Governor:
     def wait_ahead_ns(self) -> int:
         """How long a request that asked now would wait, as far as can be known. Changes nothing."""
         now_ns = self._clock.monotonic_ns()
-        hold = self._hold(self._granted, is_probe=False)
+        hold = self._hold(self._granted.earliest_ns(), is_probe=False)
         return 0 if hold is None or hold.until_ns is None else max(0, hold.until_ns - now_ns)
 
     def state(self) -> GovernorState:
@@ -304,17 +305,15 @@ class Governor:
     def _hold_for_turn(self, lanes: list[Lane]) -> Hold | None:
         if self._in_flight >= self._limits.in_flight:
             return Hold(LimitedBy.IN_FLIGHT, None)
-        if (hold := self._learner.hold(is_probe=False)) is not None:
-            return hold
         ready_at_ns = min(self._waiting[lane][0].ready_at_ns for lane in lanes)
-        turn_ns = max(self._granted.turn_ns(), ready_at_ns)
-        return Hold(self._pacing_limit(), turn_ns) if turn_ns > self._clock.monotonic_ns() else None
+        return self._hold(max(self._granted.turn_ns(), ready_at_ns), is_probe=False)
 
-    def _hold(self, pacer: Pacer, *, is_probe: bool) -> Hold | None:
-        if (hold := self._learner.hold(is_probe=is_probe)) is not None:
+    def _hold(self, paced_until_ns: int, *, is_probe: bool) -> Hold | None:
+        """The later of what the pacer and the lessons say: one wait, never a sum."""
+        hold = self._learner.hold(is_probe=is_probe)
+        if hold is not None and (hold.until_ns is None or hold.until_ns >= paced_until_ns):
             return hold
-        earliest_ns = pacer.earliest_ns()
-        return Hold(self._pacing_limit(), earliest_ns) if earliest_ns > self._clock.monotonic_ns() else None
+        return Hold(self._pacing_limit(), paced_until_ns) if paced_until_ns > self._clock.monotonic_ns() else None
 
     def _pacing_limit(self) -> LimitedBy:
         at_ceiling = self._granted.interval_ns <= self._limits.ceiling_interval_ns
@@ -335,7 +334,8 @@ class Governor:
         self._changed.clear()
         left_s = None if hold.until_ns is None else max(0, hold.until_ns - self._clock.monotonic_ns()) / SECOND_NS
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout=left_s)
+            async with asyncio.timeout(left_s):
+                await self._changed.wait()
 
     def _on_change(self) -> None:
         interval_ns = self._learner.pace.interval_ns
@@ -348,4 +348,5 @@ class Governor:
             ceiling_interval_ns=self._limits.ceiling_interval_ns,
             interval_ns=self._learner.pace.interval_ns,
             now_ns=self._clock.monotonic_ns(),
+            idle_ns=self._learner.idle_ns,
         )

@@ -42,6 +42,8 @@ SAVE_EVERY_S: Final = 1.0
 # the gate only this long.
 HOLD_FOR_STORE_NS: Final = SECOND_NS
 EVENT_EVERY_NS: Final = SECOND_NS // 2
+# Why the pace went down when no answer of this process asked for it.
+REMEMBERED: Final = "remembered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class Learner:
         self.restored = Restore.COLD_NONE
         self.circuit = Circuit()
         self.not_before_ns = 0
+        self.idle_ns = 0  # at the start: how long ago, as far as is known, the last process sent something
+        self._departed_at_ns: int | None = None
         self.last_back_off: BackOff | None = None
         self._untold: PaceChange | None = None
         self._told_at_ns = now_ns - EVENT_EVERY_NS
@@ -108,18 +112,19 @@ class Learner:
         self._keeper: asyncio.Task[None] | None = None
 
     def hold(self, *, is_probe: bool) -> Hold | None:
-        """What the lessons say against sending right now, apart from the pace."""
+        """What the lessons say against sending right now, apart from the pace: the longest of all reasons to wait."""
         now_ns = self._clock.monotonic_ns()
-        if self._cuts > self._cuts_saved and now_ns < self._cut_at_ns + HOLD_FOR_STORE_NS:
-            return Hold(LimitedBy.STORE, self._cut_at_ns + HOLD_FOR_STORE_NS)
-        if self.not_before_ns > max(now_ns, self.pace.quiet_until_ns):
-            return Hold(LimitedBy.RETRY_AFTER, self.not_before_ns)
-        if self.pace.quiet_until_ns > now_ns:
-            return Hold(LimitedBy.PACE, self.pace.quiet_until_ns)
         circuit_wait_ns = 0 if is_probe else self.circuit.wait_ns(now_ns=now_ns)
-        if circuit_wait_ns is None:
-            return Hold(LimitedBy.CIRCUIT, None)
-        return Hold(LimitedBy.CIRCUIT, now_ns + circuit_wait_ns) if circuit_wait_ns > 0 else None
+        store_until_ns = self._cut_at_ns + HOLD_FOR_STORE_NS if self._cuts > self._cuts_saved else 0
+        until_ns, limited_by = max(
+            (store_until_ns, LimitedBy.STORE),
+            (self.not_before_ns, LimitedBy.RETRY_AFTER),
+            (self.pace.quiet_until_ns, LimitedBy.PACE),
+            (now_ns + (circuit_wait_ns or 0), LimitedBy.CIRCUIT),
+        )
+        if until_ns > now_ns:
+            return Hold(limited_by, until_ns)
+        return Hold(LimitedBy.CIRCUIT, None) if circuit_wait_ns is None else None
 
     def hear(self, sent: Sent, reply: Reply | NoReply, verdict: Verdict, *, again: bool) -> None:
         """Hear what an answer says about the rate and about the provider as a whole.
@@ -139,6 +144,12 @@ class Learner:
         if change is not None:
             self._follow(change, verdict)
 
+    def departed(self, *, now_ns: int) -> None:
+        """A request left. Where departures are rare, each is stored: the next process counts its wait from the last."""
+        self._departed_at_ns = now_ns
+        if self.pace.interval_ns >= SAVE_EVERY_S * SECOND_NS:
+            self._unsaved.set()
+
     def _wait_until(self, not_before_ns: int) -> None:
         """The provider named a wait. It is stored at once: a crash must not forget it."""
         if not_before_ns > self.not_before_ns:
@@ -155,8 +166,10 @@ class Learner:
             self._cuts += 1
             self._cut_at_ns = self._clock.monotonic_ns()
             self._urgent.set()
-            why = reason or "latency"
-            self.last_back_off = BackOff(self._clock.wall_ns(), why, change.from_per_s, change.to_per_s)
+            if reason is not None or self.last_back_off is None:
+                # A success may settle the pace a little lower, in the wake of a refusal that was told already.
+                why = reason or REMEMBERED
+                self.last_back_off = BackOff(self._clock.wall_ns(), why, change.from_per_s, change.to_per_s)
         self._unsaved.set()
         self._meter.pace_changed(self._source, interval_ns=interval_ns, backed_off_because=reason)
         self._tell(change)
@@ -225,7 +238,9 @@ class Learner:
             stale_after_ns=self._stale_after_ns,
         )
         self.pace, self.restored = restored.pace, restored.how
-        self.not_before_ns = now_ns + _left_ns(fields, wall_ns)
+        since_saved_ns = _since_saved_ns(fields, wall_ns)
+        self.not_before_ns = now_ns + max(0, _wait_ns(fields, "not_before_in_ns") - since_saved_ns)
+        self.idle_ns = _wait_ns(fields, "idle_ns") + since_saved_ns
         distrusted = restored.how in {Restore.COLD_DAMAGED, Restore.COLD_FUTURE}
         (log.warning if distrusted else log.info)(
             "pace_restored", source=self._source, how=str(restored.how), rate_per_s=round(self.pace.rate_per_s, 4)
@@ -248,7 +263,8 @@ class Learner:
             await self._unsaved.wait()
             await self._save()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._urgent.wait(), timeout=SAVE_EVERY_S)
+                async with asyncio.timeout(SAVE_EVERY_S):
+                    await self._urgent.wait()
             if self._clock.monotonic_ns() - self._told_at_ns >= EVENT_EVERY_NS:
                 self._tell_now()
 
@@ -260,6 +276,7 @@ class Learner:
         record: dict[str, Json] = {
             "pace": cast("Json", record_to_json(to_record(self.pace, now_ns=now_ns, now_wall_ns=wall_ns))),
             "not_before_in_ns": max(0, self.not_before_ns - now_ns),
+            "idle_ns": self.idle_ns if self._departed_at_ns is None else now_ns - self._departed_at_ns,
             "saved_at_wall_ns": wall_ns,
         }
         try:
@@ -286,12 +303,15 @@ def _answer(verdict: Verdict) -> Answer | None:
             return None
 
 
-def _left_ns(fields: Mapping[str, object], now_wall_ns: int) -> int:
-    """What is left of a stored wait. If the clock stepped back meanwhile, all of it: elapsed time is never negative."""
-    left_ns, saved_at_ns = fields.get("not_before_in_ns"), fields.get("saved_at_wall_ns")
-    if not _is_whole(left_ns) or not _is_whole(saved_at_ns):
-        return 0
-    return max(0, min(left_ns, RETRY_AFTER_MAX_NS) - max(0, now_wall_ns - saved_at_ns))
+def _wait_ns(fields: Mapping[str, object], name: str) -> int:
+    value = fields.get(name)
+    return min(max(0, value), RETRY_AFTER_MAX_NS) if _is_whole(value) else 0
+
+
+def _since_saved_ns(fields: Mapping[str, object], now_wall_ns: int) -> int:
+    """How long ago the record was stored. Not at all, if the clock stepped back: waits are then served in full."""
+    saved_at_ns = fields.get("saved_at_wall_ns")
+    return max(0, now_wall_ns - saved_at_ns) if _is_whole(saved_at_ns) else 0
 
 
 def _is_whole(value: object) -> TypeGuard[int]:

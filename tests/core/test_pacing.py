@@ -103,9 +103,15 @@ def test_restarting_over_and_over_is_no_faster_than_the_learned_pace(
     ceiling_interval_ns: int, interval_ns: int, uptimes_ns: list[int]
 ) -> None:
     interval_ns = max(interval_ns, ceiling_interval_ns)
-    now_ns, left = 0, []
+    now_ns = 0
+    left: list[int] = []
     for uptime_ns in uptimes_ns:
-        pacer = new_pacer(ceiling_interval_ns=ceiling_interval_ns, interval_ns=interval_ns, now_ns=now_ns)
+        pacer = new_pacer(
+            ceiling_interval_ns=ceiling_interval_ns,
+            interval_ns=interval_ns,
+            now_ns=now_ns,
+            idle_ns=now_ns - left[-1] if left else 0,
+        )
         until_ns = now_ns + uptime_ns
         for _ in range(20):
             if pacer.earliest_ns() > until_ns:
@@ -147,6 +153,15 @@ def test_a_bunch_that_left_at_a_fast_pace_is_not_paid_back_one_by_one_at_a_slow_
     for _ in range(bunch_for(333_334)):
         pacer = pacer.departed(now_ns=SECOND_NS)
     assert pacer.at_interval(15 * MINUTE_NS).earliest_ns() == SECOND_NS + 15 * MINUTE_NS
+
+
+def test_after_a_restart_a_slow_pace_counts_on_from_the_last_departure() -> None:
+    pacer = new_pacer(
+        ceiling_interval_ns=SECOND_NS, interval_ns=15 * MINUTE_NS, now_ns=100 * MINUTE_NS, idle_ns=10 * MINUTE_NS
+    )
+    assert pacer.earliest_ns() == 105 * MINUTE_NS
+    assert pacer.at_interval(30 * MINUTE_NS).earliest_ns() == 120 * MINUTE_NS
+    assert pacer.at_interval(SECOND_NS).earliest_ns() == 100 * MINUTE_NS + SECOND_NS
 
 
 def test_a_faster_pace_shortens_the_wait_in_proportion() -> None:

@@ -98,19 +98,21 @@ class Pacer:
         )
 
 
-def new_pacer(*, ceiling_interval_ns: int, interval_ns: int, now_ns: int) -> Pacer:
-    """A pacer that starts as if a whole bunch had just left, at the ceiling and at the pace: a restart adds nothing.
+def new_pacer(*, ceiling_interval_ns: int, interval_ns: int, now_ns: int, idle_ns: int = 0) -> Pacer:
+    """A pacer that starts as if a whole bunch had just left: a restart never adds a departure to a window.
 
-    So a process that is restarted over and over is no faster than one that runs on.
+    The pace, which may be as slow as one request in many minutes, counts from `idle_ns` ago, when the last process is
+    known to have sent something. So restarts over and over are neither faster than one process nor shut out for ever.
     """
     assert ceiling_interval_ns > 0, f"a ceiling interval of {ceiling_interval_ns} ns"
+    assert idle_ns >= 0, f"idle for {idle_ns} ns"
     interval_ns = max(interval_ns, ceiling_interval_ns)
     return Pacer(
         ceiling_interval_ns=ceiling_interval_ns,
         interval_ns=interval_ns,
         ceiling_next_ns=now_ns + ceiling_interval_ns * bunch_for(ceiling_interval_ns),
-        pace_next_ns=now_ns + interval_ns * bunch_for(interval_ns),
-        last_departure_ns=now_ns,
+        pace_next_ns=now_ns - idle_ns + interval_ns * bunch_for(interval_ns),
+        last_departure_ns=now_ns - idle_ns,
     )
 
 

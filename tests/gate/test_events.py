@@ -1,0 +1,204 @@
+"""Can an operator follow the gate? Events on every change of pace, few, whole, and without anybody's content."""
+
+import re
+from collections.abc import MutableMapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from remora.collect import Collector
+from remora.contracts import Permit
+from remora.core.discovery import Discovery, Kind
+from remora.core.item import Decoded, Document, Readable
+from remora.core.priority import Lane
+from remora.core.snapshot import LimitedBy
+from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.core.verdict import NoReply, Reply
+from remora.governor import Governor, Limits
+from remora.sim.clock import SimClock
+from remora.sim.meter import CountingMeter
+from remora.stores.memory import MemoryStore
+from tests.gate.rig import BROKEN, GOOD, SOURCE, Answer, Book, always, gate, one_by_one, simulated, warm
+
+Events = list[MutableMapping[str, Any]]
+FOUR_PER_S = Limits(ceiling_interval_ns=SECOND_NS // 4)
+SECRET_KEY = "conversation-4711-about-my-divorce"
+SECRET_TOKEN = "sk-very-secret"
+PACE_EVENTS = {"sped_up", "backed_off", "quieted"}
+EVENTS_PER_S_AT_MOST = 3
+
+
+class ChatArchive:
+    """A source whose keys and bodies nobody should read in a log."""
+
+    name = SOURCE
+
+    def __init__(self, clock: SimClock, statuses: list[int]) -> None:
+        self._clock = clock
+        self._statuses = statuses
+
+    async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
+        departed_at_ns = await permit.depart()
+        await self._clock.sleep_until(departed_at_ns + SECOND_NS // 50)
+        status = self._statuses.pop(0) if self._statuses else 200
+        body = f'{{"title": "{SECRET_KEY}", "token": "{SECRET_TOKEN}"}}'.encode()
+        headers = {"retry-after": "2"} if status in {429, 503} else {}
+        return Reply(status, body, departed_at_ns, self._clock.monotonic_ns(), headers)
+
+    def decode(self, discovery: Discovery, body: bytes) -> Decoded:
+        if discovery.key.endswith("odd"):
+            raise ValueError(body)
+        return Readable(Document(discovery.key, body))
+
+
+def test_controller_state_is_emitted_as_redacted_run_trace_progress(events: Events) -> None:
+    """Controller state is emitted as redacted run-trace progress."""
+
+    async def main(clock: SimClock) -> None:
+        statuses = [200] * 12 + [429] + [200] * 12 + [503, 500, 401] + [200] * 5
+        source, store, meter = ChatArchive(clock, statuses), MemoryStore(), CountingMeter()
+        governor = Governor(SOURCE, FOUR_PER_S, clock=clock, book=store, meter=meter, chance=clock.random.random)
+        await governor.open()
+        collector = Collector(source, store, governor, clock=clock, meter=meter)
+        for number in range(30):
+            await collector.collect(Discovery(Kind.DOCUMENT, f"{SECRET_KEY}-{number}", Lane.DETAIL))
+        await collector.collect(Discovery(Kind.DOCUMENT, f"{SECRET_KEY}-odd", Lane.DETAIL))
+        await governor.close()
+
+    simulated(main)
+    kinds = {event["event"] for event in events}
+    assert {"sped_up", "backed_off", "decoder_failed"} <= kinds
+    for event in events:
+        if event["event"] in PACE_EVENTS:
+            assert {"interval_s", "rate_per_s", "from_per_s", "ceiling_per_s", "source"} <= set(event)
+            assert event["ceiling_per_s"] == 4.0
+            assert event["interval_s"] == pytest.approx(1 / event["rate_per_s"], rel=0.01)
+        if event["event"] in {"backed_off", "quieted"}:
+            assert event["reason"] in {"rate_limited", "upstream_pressure"}
+            assert event["rate_per_s"] < event["from_per_s"]
+            assert event["backed_off_at_s"] > 1.7e9
+    told = repr(events)
+    assert SECRET_KEY not in told
+    assert SECRET_TOKEN not in told
+    assert not re.search(r"https?://|title|4711", told)
+
+
+def test_events_come_a_few_per_second_at_most_whatever_happens(events: Events) -> None:
+    at_s: list[float] = []
+
+    async def main(clock: SimClock) -> None:
+        limits = Limits(SECOND_NS // 1_000, in_flight=32)
+        quick = Answer(latency_ns=SECOND_NS // 100)
+        weather = [quick] * 30 + [replace(quick, status=429)] * 3 + [quick] * 300 + [replace(quick, status=500)] * 5
+        async with gate(clock, limits, book=warm(clock, limits), says=one_by_one(weather * 20)) as stormy:
+            while clock.monotonic_ns() < MINUTE_NS:
+                before = len(events)
+                await stormy.send_many(1)
+                at_s.extend([clock.monotonic_ns() / SECOND_NS] * (len(events) - before))
+
+    simulated(main)
+    assert len(at_s) >= 10
+    for first in range(len(at_s)):
+        assert sum(at_s[first] <= moment < at_s[first] + 1 for moment in at_s) <= EVENTS_PER_S_AT_MOST
+
+
+def test_a_back_off_that_came_too_soon_after_another_event_is_still_told(events: Events) -> None:
+    async def main(clock: SimClock) -> None:
+        limits = Limits(SECOND_NS // 1_000)
+        quick = Answer(latency_ns=1_000_000)
+        refused = Answer(429, latency_ns=1_000_000)
+        says = one_by_one([quick] * 20 + [refused, refused, refused], then=quick)
+        async with gate(clock, limits, book=warm(clock, limits), says=says) as pressed:
+            await pressed.send_many(23)
+            before_per_s = SECOND_NS / limits.ceiling_interval_ns
+            after_per_s = SECOND_NS / pressed.governor.state().interval_ns
+            await clock.sleep_until(clock.monotonic_ns() + 3 * SECOND_NS)
+        slower = [event for event in events if event["event"] in {"backed_off", "quieted"}]
+        assert slower[0]["from_per_s"] == pytest.approx(before_per_s)
+        assert slower[-1]["rate_per_s"] == pytest.approx(after_per_s, rel=0.01)
+        # No change is missing between two events: each begins where the one before it ended.
+        paces = [event for event in events if event["event"] in PACE_EVENTS]
+        assert all(later["from_per_s"] == earlier["rate_per_s"] for earlier, later in pairwise(paces))
+
+    simulated(main)
+
+
+def test_one_slow_down_per_pressured_request_however_often_it_is_retried() -> None:
+    async def slow_downs(clock: SimClock, statuses: list[int]) -> int:
+        source, store, meter = ChatArchive(clock, statuses), MemoryStore(), CountingMeter()
+        governor = Governor(SOURCE, FOUR_PER_S, clock=clock, book=store, meter=meter, chance=clock.random.random)
+        await governor.open()
+        collector = Collector(source, store, governor, clock=clock, meter=meter)
+        asked = await collector.ask(Discovery(Kind.DOCUMENT, "a", Lane.DETAIL))
+        assert asked.requests == 4
+        await governor.close()
+        return sum(reason is not None for _, _, reason in meter.paces_ns)
+
+    async def main(clock: SimClock) -> None:
+        assert await slow_downs(clock, [429, 429, 429, 429]) == 1
+        assert await slow_downs(clock, [500, 429, 500, 429]) == 1
+        assert await slow_downs(clock, [500, 500, 500, 500]) == 0
+
+    simulated(main)
+
+
+def test_transitions_of_the_circuit_are_events(events: Events) -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, FOUR_PER_S, says=one_by_one([BROKEN] * 6)) as broken:
+            await broken.send_many(8)
+
+    simulated(main)
+    moves = [(event["was"], event["state"]) for event in events if event["event"] == "circuit_changed"]
+    assert moves == [("closed", "open"), ("open", "half_open"), ("half_open", "closed")]
+
+
+def test_a_distrusted_record_is_a_warning_and_a_trusted_one_is_not(events: Events) -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, FOUR_PER_S, book=Book(clock, {"pace": "garbage"})):
+            pass
+        async with gate(clock, FOUR_PER_S):
+            pass
+
+    simulated(main)
+    restored = [(event["log_level"], event["how"]) for event in events if event["event"] == "pace_restored"]
+    assert restored == [("warning", "cold_damaged"), ("info", "cold_none")]
+
+
+def test_a_store_that_is_down_is_said_once_a_second_at_most(events: Events) -> None:
+    async def main(clock: SimClock) -> None:
+        book = Book(clock, is_down=True)
+        async with gate(clock, FOUR_PER_S, book=book) as cut_off:
+            await cut_off.send_until(MINUTE_NS)
+            book.is_down = False
+
+    simulated(main)
+    said = [event for event in events if event["event"] == "pace_not_stored"]
+    assert 10 <= len(said) <= 61
+
+
+def test_the_state_says_what_limits_the_rate() -> None:
+    async def limited_by(clock: SimClock, answer: Answer, limits: Limits, *, workers: int) -> LimitedBy:
+        async with gate(clock, limits, book=warm(clock, limits), says=always(answer)) as busy:
+            seen: list[LimitedBy] = []
+
+            def says(_now_ns: int) -> Answer:
+                seen.append(busy.governor.state().limited_by)
+                return answer
+
+            busy.says = says
+            await busy.send_until(clock.monotonic_ns() + 20 * SECOND_NS, workers=workers)
+            return seen[-1]
+
+    async def main(clock: SimClock) -> None:
+        assert await limited_by(clock, GOOD, Limits(SECOND_NS // 4, in_flight=4), workers=8) is LimitedBy.CEILING
+        slow = Answer(latency_ns=3 * SECOND_NS)
+        assert await limited_by(clock, slow, Limits(SECOND_NS // 4), workers=8) is LimitedBy.IN_FLIGHT
+        async with gate(clock, FOUR_PER_S) as idle:
+            assert idle.governor.state().limited_by is LimitedBy.NO_WORK
+        async with gate(clock, FOUR_PER_S, says=always(Answer(429, retry_after="7200"))) as told:
+            await told.send()
+            assert told.governor.wait_ahead_ns() > HOUR_NS
+
+    simulated(main)

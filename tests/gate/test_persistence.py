@@ -1,0 +1,291 @@
+"""Does what was learned outlive the process, and is a restart never faster than what the last process knew?"""
+
+import asyncio
+from dataclasses import replace
+from itertools import pairwise
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remora.contracts import Json
+from remora.core.pace_record import DEFAULT_STALE_AFTER_NS, Restore
+from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.core.verdict import RETRY_AFTER_MAX_NS
+from remora.governor import Governor, Limits
+from remora.learner import HOLD_FOR_STORE_NS
+from remora.sim.clock import SimClock
+from remora.sim.crash import Crashed, Generation
+from remora.sim.meter import CountingMeter
+from tests.gate.rig import GOOD, PRESSED, SOURCE, Answer, Book, Gate, Says, always, gate, one_by_one, simulated, warm
+
+FOUR_PER_S = Limits(ceiling_interval_ns=SECOND_NS // 4)
+
+
+async def crashing(clock: SimClock, book: Book, *, says: Says, for_ns: int, limits: Limits = FOUR_PER_S) -> Gate:
+    """One life of a process that is killed without closing anything."""
+    life = Generation()
+    governor = Governor(
+        SOURCE, limits, clock=clock, book=life.guard(book), meter=CountingMeter(), chance=clock.random.random
+    )
+    process = Gate(clock, governor, says)
+
+    async def main() -> None:
+        await governor.open()
+        while True:
+            await process.send()
+
+    running = asyncio.ensure_future(life.live(main()))
+    await clock.sleep_until(clock.monotonic_ns() + for_ns)
+    life.crash()
+    with pytest.raises(Crashed):
+        await running
+    return process
+
+
+def test_a_change_of_pace_is_stored_within_a_second() -> None:
+    async def main(clock: SimClock) -> None:
+        book = Book(clock)
+        async with gate(clock, FOUR_PER_S, book=book) as learning:
+            changed_ns = []
+            for _ in range(30):
+                before = learning.governor.state().interval_ns
+                await learning.send()
+                if learning.governor.state().interval_ns != before:
+                    changed_ns.append(clock.monotonic_ns())
+            await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+            assert len(changed_ns) >= 10
+            for at_ns in changed_ns:
+                assert any(at_ns <= saved_ns <= at_ns + SECOND_NS for saved_ns in book.saved_at_ns)
+            # And not more often than once a second while the pace only rises.
+            assert all(later - earlier >= SECOND_NS for earlier, later in pairwise(book.saved_at_ns))
+
+    simulated(main)
+
+
+def test_a_back_off_is_stored_at_once() -> None:
+    async def main(clock: SimClock) -> None:
+        book = Book(clock)
+        async with gate(clock, FOUR_PER_S, book=book, says=one_by_one([GOOD] * 7 + [PRESSED])) as pressed:
+            await pressed.send_many(8)
+            heard_ns = clock.monotonic_ns()
+            await asyncio.sleep(0)
+            await clock.sleep_until(heard_ns + 1)
+            assert book.saved_at_ns[-1] <= heard_ns + 1
+
+    simulated(main)
+
+
+def test_a_crash_right_after_a_throttle_never_lets_the_next_start_be_faster() -> None:
+    async def main(clock: SimClock) -> None:
+        book = Book(clock)
+        first = await crashing(clock, book, says=one_by_one([GOOD] * 40, then=PRESSED), for_ns=MINUTE_NS)
+        throttled_ns = first.governor.state().interval_ns
+        async with gate(clock, FOUR_PER_S, book=book) as second:
+            state = second.governor.state()
+            assert state.restored is Restore.WARM
+            assert state.interval_ns >= throttled_ns
+            await second.send()
+            assert second.left_at_ns[0] >= first.left_at_ns[-1] + throttled_ns
+
+    simulated(main)
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 1_000), st.lists(st.integers(1, 20_000), min_size=2, max_size=6))
+def test_killing_it_over_and_over_never_presses_departures_together(seed: int, lives_ms: list[int]) -> None:
+    async def main(clock: SimClock) -> None:
+        answers = [GOOD, GOOD, GOOD, PRESSED, Answer(429, retry_after="2")]
+
+        def says(_now_ns: int) -> Answer:
+            return clock.random.choice(answers)
+
+        book, left = warm(clock, FOUR_PER_S), list[int]()
+        for life_ms in lives_ms:
+            life = await crashing(clock, book, says=says, for_ns=life_ms * 1_000_000)
+            left += life.left_at_ns
+        assert all(later - earlier >= FOUR_PER_S.ceiling_interval_ns for earlier, later in pairwise(left))
+
+    simulated(main, seed=seed)
+
+
+def test_a_run_that_ended_deep_in_a_throttle_does_not_poison_the_next_ten() -> None:
+    async def main(clock: SimClock) -> None:
+        book = Book(clock)
+        # A bad hour: everything is refused.
+        async with gate(clock, FOUR_PER_S, book=book, says=always(PRESSED)) as bad:
+            await bad.send_until(clock.monotonic_ns() + HOUR_NS)
+            assert bad.governor.state().interval_ns >= MINUTE_NS
+        rates = []
+        for _ in range(10):
+            await clock.sleep_until(clock.monotonic_ns() + 10 * MINUTE_NS)
+            async with gate(clock, FOUR_PER_S, book=book) as run:
+                before_ns = run.governor.state().interval_ns
+                await run.send_until(clock.monotonic_ns() + 15 * MINUTE_NS)
+                rates.append(len(run.departures))
+                assert run.governor.state().interval_ns <= before_ns
+        # Compounding: each run starts where the last one ended, and the pace is back within the first two.
+        assert rates[1] >= 0.9 * 4 * 15 * 60
+        assert all(later >= 0.95 * earlier for earlier, later in pairwise(rates))
+
+    simulated(main)
+
+
+@pytest.mark.parametrize(
+    "gap_ns, how", [(HOUR_NS, Restore.WARM), (DEFAULT_STALE_AFTER_NS + HOUR_NS, Restore.COLD_STALE)]
+)
+def test_what_was_learned_is_taken_up_while_it_is_fresh_and_dropped_when_it_is_stale(gap_ns: int, how: Restore) -> None:
+    async def main(clock: SimClock) -> None:
+        book = Book(clock)
+        async with gate(clock, FOUR_PER_S, book=book) as first:
+            await first.send_until(2 * MINUTE_NS)
+            learned_ns = first.governor.state().interval_ns
+        await clock.sleep_until(clock.monotonic_ns() + gap_ns)
+        async with gate(clock, FOUR_PER_S, book=book) as second:
+            state = second.governor.state()
+            assert state.restored is how
+            assert state.interval_ns == (learned_ns if how is Restore.WARM else SECOND_NS)
+
+    simulated(main)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "garbage",
+        7,
+        [],
+        {"pace": "garbage"},
+        {"pace": {"rate_per_s": "fast"}},
+        {"pace": None, "not_before_in_ns": "soon", "saved_at_wall_ns": True},
+        {"not_before_in_ns": float("nan"), "saved_at_wall_ns": 0},
+    ],
+)
+def test_a_damaged_record_means_a_cold_start_and_never_an_error(record: Json) -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, FOUR_PER_S, book=Book(clock, record)) as cold:
+            assert cold.governor.state().interval_ns == SECOND_NS
+            assert cold.governor.state().not_before_in_ns == 0
+            await cold.send()
+
+    simulated(main)
+
+
+def test_a_record_that_is_faster_than_the_ceiling_is_clamped_to_it() -> None:
+    async def main(clock: SimClock) -> None:
+        fast = warm(clock, replace(FOUR_PER_S, ceiling_interval_ns=SECOND_NS // 100))
+        async with gate(clock, FOUR_PER_S, book=fast) as clamped:
+            assert clamped.governor.state().interval_ns == FOUR_PER_S.ceiling_interval_ns
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("header, wait_ns", [("0", 0), ("90", 90 * SECOND_NS), ("999999999", RETRY_AFTER_MAX_NS)])
+def test_retry_after_holds_the_whole_source_for_as_long_as_it_says(header: str, wait_ns: int) -> None:
+    async def main(clock: SimClock) -> None:
+        limits = replace(FOUR_PER_S, in_flight=8)
+        async with gate(clock, limits, says=one_by_one([Answer(429, retry_after=header)])) as told:
+            await told.send()
+            heard_ns = clock.monotonic_ns()
+            assert told.governor.state().not_before_in_ns == wait_ns
+            await told.send_many(8, workers=8)
+            # Zero still waits the pace.
+            assert told.left_at_ns[1] >= max(heard_ns + wait_ns, told.left_at_ns[0] + FOUR_PER_S.ceiling_interval_ns)
+            assert told.left_at_ns[1] <= heard_ns + wait_ns + 5 * SECOND_NS
+
+    simulated(main)
+
+
+def test_a_shorter_retry_after_never_shortens_a_longer_one() -> None:
+    async def main(clock: SimClock) -> None:
+        limits = replace(FOUR_PER_S, in_flight=2)
+        both = [Answer(429, retry_after="600", latency_ns=3 * SECOND_NS), Answer(429, retry_after="1")]
+        async with gate(clock, limits, says=one_by_one(both)) as told:
+            await told.send_many(2, workers=2)
+            assert told.governor.state().not_before_in_ns > 590 * SECOND_NS
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("step_ns", [0, -DAY_NS, -400 * DAY_NS], ids=["steady", "a day back", "a year back"])
+def test_retry_after_survives_a_crash_and_a_clock_that_steps_back(step_ns: int) -> None:
+    async def main(clock: SimClock) -> None:
+        book = Book(clock)
+        await crashing(clock, book, says=always(Answer(429, retry_after="600")), for_ns=2 * SECOND_NS)
+        clock.step_wall(step_ns)
+        async with gate(clock.restarted(), FOUR_PER_S, book=book) as second:
+            left_ns = second.governor.state().not_before_in_ns
+            assert 590 * SECOND_NS <= left_ns <= 600 * SECOND_NS
+            started_ns = clock.monotonic_ns()
+            await second.send()
+            assert second.left_at_ns[0] >= started_ns + left_ns
+
+    simulated(main)
+
+
+def test_what_is_left_of_a_retry_after_counts_down_while_no_process_runs() -> None:
+    async def main(clock: SimClock) -> None:
+        book = Book(clock)
+        await crashing(clock, book, says=always(Answer(429, retry_after="600")), for_ns=2 * SECOND_NS)
+        await clock.sleep_until(clock.monotonic_ns() + 400 * SECOND_NS)
+        async with gate(clock.restarted(), FOUR_PER_S, book=book) as second:
+            assert 190 * SECOND_NS <= second.governor.state().not_before_in_ns <= 200 * SECOND_NS
+
+    simulated(main)
+
+
+def test_a_store_that_is_down_holds_the_gate_after_a_back_off_for_a_bounded_time_only() -> None:
+    async def main(clock: SimClock) -> None:
+        limits = Limits(SECOND_NS // 100)
+        book = warm(clock, limits)
+        async with gate(clock, limits, book=book, says=one_by_one([GOOD] * 50 + [PRESSED])) as cut_off:
+            await cut_off.send_many(50)
+            book.is_down = True
+            await cut_off.send()
+            heard_ns = clock.monotonic_ns()
+            await cut_off.send_many(20)
+            assert heard_ns + HOLD_FOR_STORE_NS <= cut_off.left_at_ns[-20] <= heard_ns + HOLD_FOR_STORE_NS + SECOND_NS
+            # The pace holds without the store.
+            assert cut_off.governor.state().interval_ns > limits.ceiling_interval_ns
+            book.is_down = False
+            await clock.sleep_until(clock.monotonic_ns() + 2 * SECOND_NS)
+            assert book.saved_at_ns[-1] >= heard_ns
+
+    simulated(main)
+
+
+def test_a_store_that_answers_releases_the_gate_at_once() -> None:
+    async def main(clock: SimClock) -> None:
+        limits = Limits(SECOND_NS // 100)
+        async with gate(clock, limits, book=warm(clock, limits), says=one_by_one([GOOD] * 50 + [PRESSED])) as pressed:
+            await pressed.send_many(51)
+            heard_ns = clock.monotonic_ns()
+            await pressed.send()
+            assert pressed.left_at_ns[-1] - heard_ns < HOLD_FOR_STORE_NS // 2
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("after_ns", [0, 1, SECOND_NS // 2, SECOND_NS, SECOND_NS + 1])
+def test_the_gate_can_be_closed_at_any_moment_also_while_something_is_being_learned(after_ns: int) -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, FOUR_PER_S, says=always(Answer(429, retry_after="600"))) as pressed:
+            await pressed.send()
+            if after_ns:
+                await clock.sleep_until(clock.monotonic_ns() + after_ns)
+        assert pressed.governor.state().not_before_in_ns > 0
+
+    simulated(main)
+
+
+def test_what_was_learned_is_stored_at_the_end_of_a_run() -> None:
+    async def main(clock: SimClock) -> None:
+        book = Book(clock)
+        async with gate(clock, FOUR_PER_S, book=book) as run:
+            await run.send_many(20)
+            learned = run.governor.state().interval_ns
+        stored = cast("dict[str, dict[str, float]]", book.record)
+        assert stored["pace"]["rate_per_s"] == pytest.approx(SECOND_NS / learned)
+
+    simulated(main)
