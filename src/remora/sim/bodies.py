@@ -47,6 +47,11 @@ def _kids_twice(fields: Fields) -> None:
         fields["kids"] = fields["kids"][:-1] + b"," + fields["kids"][1:]
 
 
+def _parts_as_number(fields: Fields) -> None:
+    if "parts" in fields:
+        fields["parts"] = fields["parts"][1:-1].split(b",")[0] or b"0"
+
+
 def _control_characters(fields: Fields) -> None:
     fields["text"] = b'"a\\u0000b\\u0001c"'
 
@@ -71,7 +76,7 @@ def _unknown_type(fields: Fields) -> None:
     fields["type"] = b'"riddle"'
 
 
-def _text_is_a_number(fields: Fields) -> None:
+def _author_is_a_number(fields: Fields) -> None:
     fields["by"] = b"17"
 
 
@@ -80,13 +85,14 @@ ODDITIES: Final[tuple[Callable[[Fields], None], ...]] = (
     _kids_as_object,
     _kids_with_null,
     _kids_twice,
+    _parts_as_number,
     _control_characters,
     _lone_surrogate,
     _no_time,
     _future_time,
     _unknown_field,
     _unknown_type,
-    _text_is_a_number,
+    _author_is_a_number,
 )
 
 

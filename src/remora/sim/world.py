@@ -141,7 +141,8 @@ class World:
             "created": b"%d" % (self.settings.start_ns // SECOND_NS - _DAY_S * (1_000 + number % 3_000)),
             "id": b'"%b"' % name.encode(),
             "karma": b"%d" % (1 + 3 * len(submitted) + number % 1_000),
-            "submitted": ids(submitted),
+            # A list of one sometimes comes without its brackets.
+            "submitted": b"%d" % submitted[0] if len(submitted) == 1 else ids(submitted),
         }
         return render(fields)
 
