@@ -8,15 +8,13 @@ from hypothesis import strategies as st
 from remora.core.coverage import Coverage, IdRange
 from remora.core.discovery import Kind
 from remora.core.gap import GapState
+from remora.core.health import Severity, reasons_against_health, severity
 from remora.core.readout import (
     BEAT_NS,
     BEATS_BEFORE_UNKNOWN,
-    Severity,
     cover,
     iso,
     read_out,
-    reasons_against_health,
-    severity,
 )
 from remora.core.reasons import GapReason
 from remora.core.snapshot import (
@@ -29,6 +27,7 @@ from remora.core.snapshot import (
     LoopFacts,
     RateFacts,
     Role,
+    RunFacts,
     Snapshot,
     SourceFacts,
     StreamFacts,
@@ -279,6 +278,27 @@ def test_a_listed_source_counts_what_its_list_showed() -> None:
     status = seen(of=LedgerFacts(kind="listed", owed_details=7))
     assert isinstance(status.coverage, CoveredList)
     assert status.answers.complete.reason == "7 pending"
+
+
+@pytest.mark.parametrize(
+    "runs, answer, reason",
+    [
+        ((), YesNo.UNKNOWN, "no run has walked the whole list yet"),
+        ((("max_fetches", 5),), YesNo.UNKNOWN, "no run has walked the whole list yet"),
+        ((("max_fetches", 5), ("complete", 40)), YesNo.YES, "last walked 40 s ago"),
+        ((("complete", 400),), YesNo.NO, "last walked 400 s ago"),
+    ],
+)
+def test_a_list_is_as_fresh_as_the_last_walk_that_saw_all_of_it(
+    runs: tuple[tuple[str, int], ...], answer: YesNo, reason: str
+) -> None:
+    told = tuple(
+        RunFacts(run_id=number, started_at_ns=1, ended_at_ns=NOW_NS - ago_s * SECOND_NS, stopped_by=by)
+        for number, (by, ago_s) in enumerate(runs)
+    )
+    fresh = seen(of=LedgerFacts(kind="listed", owed_details=0, runs=told, every_ns=100 * SECOND_NS)).answers.fresh
+    assert fresh.answer is answer
+    assert reason in fresh.reason
 
 
 # -- health --------------------------------------------------------------------------------------------------------------

@@ -3,11 +3,13 @@
 from typing import Final
 
 from remora.core.snapshot import LoopFacts, RateFacts, Role, SourceFacts
-from remora.core.status import Answer, Covered, CoveredList, Fresh, Stream, Unknown, YesNo
+from remora.core.status import Answer, Covered, CoveredList, Fresh, FreshList, Stream, Unknown, YesNo
 from remora.core.units import SECOND_NS
 
 # The newest id is asked for every 15 s: four missed questions are too many.
 NEWEST_ID_STALE_S: Final = 60.0
+# A run that took long or was held back may miss its turn once, not more.
+RUNS_MISSED: Final = 3
 STREAM_SILENT_S: Final = 60.0
 # Falling behind on new items, and a reader that cannot keep up.
 LAG_TOO_FAR: Final = 50_000
@@ -26,10 +28,21 @@ def is_complete(coverage: Covered | CoveredList | Unknown) -> Answer:
     return Answer(YesNo.NO, ", ".join(open_counts)) if open_counts else Answer(YesNo.YES, _whole(coverage))
 
 
-def is_fresh(fresh: Fresh | Unknown, stream: Stream | Unknown, facts: SourceFacts | None, role: Role | None) -> Answer:
+def is_fresh(
+    fresh: Fresh | FreshList | Unknown, stream: Stream | Unknown, facts: SourceFacts | None, role: Role | None
+) -> Answer:
     """Whether changes at the source reach the copy."""
-    if isinstance(fresh, Unknown):
-        return Answer(YesNo.UNKNOWN, fresh.reason)
+    match fresh:
+        case Unknown(reason=reason):
+            return Answer(YesNo.UNKNOWN, reason)
+        case FreshList(age_s=age_s, every_s=every_s):
+            late = every_s is not None and age_s > RUNS_MISSED * every_s
+            return Answer(YesNo.NO if late else YesNo.YES, f"the whole list was last walked {age_s:,.0f} s ago")
+        case Fresh():
+            return _is_fresh_now(fresh, stream, facts, role)
+
+
+def _is_fresh_now(fresh: Fresh, stream: Stream | Unknown, facts: SourceFacts | None, role: Role | None) -> Answer:
     if role is Role.CATCH_UP:
         return Answer(YesNo.UNKNOWN, "only a catch-up runs; nobody watches for changes")
     if fresh.age_s > NEWEST_ID_STALE_S:

@@ -6,7 +6,6 @@ rate of a runtime that ended is never called current. What the ledger knows stay
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from enum import IntEnum
 from typing import Final
 
 from remora.core.answers import LAG_TOO_FAR, is_complete, is_fresh, is_polite, is_working
@@ -14,6 +13,7 @@ from remora.core.coverage import Coverage, IdRange
 from remora.core.discovery import Kind
 from remora.core.gap import GapState
 from remora.core.reasons import GapFamily
+from remora.core.run import StoppedBy
 from remora.core.snapshot import Beat, GapTally, LedgerFacts, Role, SourceFacts
 from remora.core.status import (
     Answer,
@@ -21,6 +21,7 @@ from remora.core.status import (
     Covered,
     CoveredList,
     Fresh,
+    FreshList,
     Gaps,
     Inbox,
     LastBackoff,
@@ -43,15 +44,6 @@ BEATS_BEFORE_UNKNOWN: Final = 3
 ROLE_ORDER: Final = (Role.SERVICE, Role.RUN, Role.CATCH_UP)
 OPEN_STATES: Final = (GapState.OWED, GapState.LEASED)
 NEVER_STARTED: Final = "no runtime has worked on this source yet"
-
-
-class Severity(IntEnum):
-    """The exit code of a check."""
-
-    OK = 0
-    WARNING = 1
-    CRITICAL = 2
-    UNKNOWN = 3
 
 
 def read_out(beats: Sequence[Beat], ledgers: Mapping[str, LedgerFacts], *, now_ns: int) -> Status:
@@ -86,46 +78,6 @@ def iso(at_ns: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ns % SECOND_NS // MILLISECOND_NS:03d}Z"
 
 
-def answers_of(status: SourceStatus) -> Mapping[str, Answer]:
-    """The four answers by their question."""
-    answers = status.answers
-    return {
-        "complete": answers.complete,
-        "fresh": answers.fresh,
-        "polite": answers.polite,
-        "working": answers.working,
-    }
-
-
-def reasons_against_health(status: Status) -> tuple[str, ...]:
-    """Why the service should not be called healthy; empty when it works for every source."""
-    if not status.sources:
-        return ("no source is configured",)
-    return tuple(
-        f"{name}: {word}: {answer.reason}"
-        for name, source in status.sources.items()
-        for word, answer in (("not working", source.answers.working), ("not fresh", source.answers.fresh))
-        if answer.answer is YesNo.NO or (answer.answer is YesNo.UNKNOWN and word == "not working")
-    )
-
-
-def severity(status: Status) -> Severity:
-    """What monitoring should hear. Critical outweighs unknown, unknown outweighs a warning."""
-    found = {level for source in status.sources.values() for level in _severities(source.answers)}
-    order = (Severity.CRITICAL, Severity.UNKNOWN, Severity.WARNING, Severity.OK)
-    return next((level for level in order if level in found), Severity.UNKNOWN)
-
-
-def _severities(answers: Answers) -> Iterable[Severity]:
-    if answers.working.answer is YesNo.UNKNOWN:
-        yield Severity.UNKNOWN
-    if YesNo.NO in {answers.working.answer, answers.fresh.answer}:
-        yield Severity.CRITICAL
-    if YesNo.NO in {answers.complete.answer, answers.polite.answer}:
-        yield Severity.WARNING
-    yield Severity.OK
-
-
 # -- one source --------------------------------------------------------------------------------------------------------
 
 
@@ -136,7 +88,9 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
     facts = alive.snapshot.sources[name] if alive else None
     silence = None if alive else _silence(last, name)
     coverage = _coverage(ledger, facts)
-    fresh, stream = _fresh(facts, silence, coverage, now_ns), _stream(facts, silence, now_ns)
+    listed = ledger.owed_details is not None
+    fresh = _fresh_list(ledger, now_ns) if listed else _fresh(facts, silence, coverage, now_ns)
+    stream = _stream(facts, silence, now_ns)
     return SourceStatus(
         kind=ledger.kind,
         state=_state(alive, last),
@@ -158,6 +112,8 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         gaps=tuple(_gaps(tally) for tally in ledger.gaps),
         loops={loop: Loop(f.alive, f.restarts, f.last_error) for loop, f in (facts.loops if facts else {}).items()},
         workers_alive=facts.workers_alive if facts else None,
+        next_run_at=_iso(facts.next_run_at_ns) if facts else None,
+        why_not_now=facts.why_not_now if facts else None,
         runs=tuple(
             Run(run.run_id, iso(run.started_at_ns), _iso(run.ended_at_ns), run.stopped_by, run.counts)
             for run in ledger.runs
@@ -305,6 +261,16 @@ def _fresh(
         age_s=_seconds(max(0, now_ns - facts.newest_id_at_ns)),
         lag=coverage.lag if isinstance(coverage, Covered) else None,
     )
+
+
+def _fresh_list(ledger: LedgerFacts, now_ns: int) -> FreshList | Unknown:
+    """A list is as fresh as the last walk over it that saw everything; the ledger knows, whoever runs."""
+    ends_ns = [run.ended_at_ns for run in ledger.runs if run.stopped_by == StoppedBy.COMPLETE and run.ended_at_ns]
+    if not ends_ns:
+        return Unknown("no run has walked the whole list yet")
+    walked_ns = max(ends_ns)
+    age_s = _seconds(max(0, now_ns - walked_ns))
+    return FreshList(walked_at=iso(walked_ns), age_s=age_s, every_s=_optional_seconds(ledger.every_ns))
 
 
 def _stream(facts: SourceFacts | None, silence: Unknown | None, now_ns: int) -> Stream | Unknown:

@@ -116,6 +116,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     workers_alive: int | None = None  # update workers; None where there are none to be alive
     doing: str | None = None  # one short word: catching up, watching, walking the list
     next_run_at_ns: int | None = None
+    why_not_now: str | None = None
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,4 +171,5 @@ class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     inbox_depth: int | None = None
     owed_details: int | None = None  # listed sources: found in the list, detail not yet asked for
     runs: tuple[RunFacts, ...] = ()
+    every_ns: int | None = None  # how often a run is meant to begin
     ceiling_interval_ns: int | None = None

@@ -110,6 +110,15 @@ class Fresh(msgspec.Struct, frozen=True, kw_only=True):
     lag: int | None
 
 
+class FreshList(msgspec.Struct, frozen=True, kw_only=True):
+    """When a run last walked the whole list."""
+
+    known: bool = True
+    walked_at: str
+    age_s: float
+    every_s: float | None
+
+
 class Stream(msgspec.Struct, frozen=True, kw_only=True):
     """The stream of changes. Ages are None for what never happened."""
 
@@ -182,13 +191,15 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     answers: Answers
     rate: Rate | Unknown
     coverage: Covered | CoveredList | Unknown
-    fresh: Fresh | Unknown
+    fresh: Fresh | FreshList | Unknown
     stream: Stream | Unknown
     inbox: Inbox | Unknown
     rescan: Rescan | Unknown
     gaps: tuple[Gaps, ...]
     loops: dict[str, Loop]
     workers_alive: int | None
+    next_run_at: str | None
+    why_not_now: str | None
     runs: tuple[Run, ...]
 
 

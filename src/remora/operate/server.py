@@ -16,7 +16,7 @@ from aiohttp import web
 
 from remora.contracts import Clock
 from remora.core.errors import ConfigurationError, RemoraError, StoreError
-from remora.core.readout import reasons_against_health
+from remora.core.health import reasons_against_health
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
 from remora.operate.feed import StatusFeed

@@ -46,6 +46,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
                 gaps=gaps,
                 owed_details=await store.count_owed_details(name),
                 runs=await _runs(store, name),
+                every_ns=source.every_ns,
                 ceiling_interval_ns=source.ceiling_interval_ns,
             )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from remora.core.readout import answers_of
+from remora.core.health import answers_of
 from remora.core.status import (
     Covered,
     CoveredList,
@@ -50,6 +50,10 @@ def _source(name: str, source: SourceStatus) -> Iterator[str]:
     for gaps in source.gaps:
         following = f", next attempt {gaps.next_attempt_at}" if gaps.next_attempt_at else ""
         yield _line("gaps", f"{gaps.count:,} {gaps.state} ({gaps.reason}), oldest {gaps.oldest_at}{following}")
+    if source.next_run_at is not None:
+        yield _line(
+            "next run", f"{source.next_run_at}: {source.why_not_now}" if source.why_not_now else source.next_run_at
+        )
     for run in source.runs[:1]:
         ended = f"ended {run.ended_at} by {run.stopped_by}" if run.ended_at else "still open"
         yield _line("last run", f"{run.run_id}, started {run.started_at}, {ended}")

@@ -53,7 +53,7 @@ def status(*, name: str | None, check: bool, watch: bool, as_json: bool, **commo
     found = run(_read_status(settings, only))
     _print_status(found, as_json=as_json)
     if check:
-        from remora.core.readout import severity
+        from remora.core.health import severity
 
         sys.exit(severity(found))
 

@@ -46,10 +46,18 @@ function facts(source) {
   const rows = [["collection rate", rateText(pace)]];
   if (pace.known && pace.last_backoff) {
     const back = pace.last_backoff;
-    rows.push(["last back-off", `${clock(back.at)}: ${back.reason}, ${rate(back.from_per_second)} to ${rate(back.to_per_second)}`]);
+    rows.push(["last back-off", `${clock(back.at)}: ${back.reason.replace("_", " ")}, ${rate(back.from_per_second)} to ${rate(back.to_per_second)}`]);
   } else if (pace.known) rows.push(["last back-off", "none since the start"]);
   if (coverage.known && coverage.frontier !== undefined) {
     rows.push(["frontier", `${number(coverage.frontier)}, ${number(coverage.lag)} behind the newest id ${number(coverage.max_id)}`]);
+  }
+  if (source.kind === "listed") {
+    rows.push(["list", fresh.known ? `walked to its end ${ago(fresh.age_s)}` : `unknown: ${fresh.reason}`]);
+    for (const run of source.runs.slice(0, 1)) {
+      rows.push(["last run", `${clock(run.started_at)}, ${run.ended_at ? `stopped by ${run.stopped_by.replace("_", " ")}` : "still open"}`]);
+    }
+    if (source.next_run_at) rows.push(["next run", `${clock(source.next_run_at)}${source.why_not_now ? `: ${source.why_not_now}` : ""}`]);
+    return rows;
   }
   rows.push(["newest id", fresh.known ? `heard of ${ago(fresh.age_s)}` : `unknown: ${fresh.reason}`]);
   rows.push(["stream", stream.known
