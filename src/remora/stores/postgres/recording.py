@@ -117,7 +117,10 @@ class Recorder:
                 case Kind.DOCUMENT:
                     rows = await _held_documents(connection, batch, source, named)
                     await _probe_gaps(connection, batch, source, kind, named)
-                case Kind.PAGE | Kind.NEWEST:
+                case Kind.PAGE:  # a page is never kept, but what a run leaves of a list is owed as one gap
+                    rows = ()
+                    await _probe_gaps(connection, batch, source, kind, named)
+                case Kind.NEWEST:
                     raise AssertionError(f"a {kind} is never recorded")
             for name, row in rows:
                 batch.held[name] = self._held(name, row, latest_ns)
@@ -182,7 +185,8 @@ def _judge(batch: _Batch, source: str, observation: Observation, *, again: bool)
     decision = decide(observation, gap_key=key, held=batch.held.get(name), gap=gap)
     if decision.gap is not None:
         batch.moved_gaps.append((source, *gap_to_row(decision.gap)))
-    if isinstance(observation.verdict, Found) and decision.outcome is not Outcome.STALE:
+    is_kept = decision.outcome is not Outcome.STALE and discovery.kind is not Kind.PAGE
+    if isinstance(observation.verdict, Found) and is_kept:
         _store(batch, source, observation, decision)
         batch.departures.append((discovery.kind, _recent_key(name), observation.started_at_ns))
     elif discovery.kind is Kind.DOCUMENT and name not in batch.documents:
@@ -199,11 +203,11 @@ def _outcome_if_counted(gap: Gap, observation: Observation) -> Outcome | None:
 
 def _store(batch: _Batch, source: str, observation: Observation, decision: Decision) -> None:
     assert isinstance(observation.verdict, Found)
-    assert decision.held is not None, "what was found is held"
     match observation.verdict.thing:
         case Item() as item if decision.outcome in _WRITTEN:
             _store_item(batch, item, observation, decision)
         case User() as user if decision.outcome in _WRITTEN:
+            assert decision.held is not None, "what was found is held"
             values = {
                 "name": dump_key(observation.discovery.key),
                 "now": milliseconds(observation.now_ns),

@@ -1,0 +1,99 @@
+"""Which tables make up a whole mirror, and how do their rows travel? As plain tuples, the key first, in its order.
+
+Values are None, integers, floats, text and bytes, the same for every store; flags are 0 or 1, moments milliseconds.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from remora.contracts import Json
+from remora.stores.shared import INTEGER_MIN
+
+Row = tuple[Any, ...]
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: its columns, and the key below every key."""
+
+    name: str
+    columns: tuple[str, ...]
+    below_first: Key
+
+    def key(self, row: Row) -> Key:
+        """The columns that tell rows apart and give their order."""
+        return row[: len(self.below_first)]
+
+
+_NUMBERED: Final[Key] = (INTEGER_MIN,)
+
+
+def _columns(names: str) -> tuple[str, ...]:
+    return tuple(names.split())
+
+
+# In this order a copy that breaks off is of most use: the items first, what is owed and learned last.
+TABLES: Final[tuple[Table, ...]] = (
+    Table(
+        "items",
+        _columns(
+            "id type by time parent score descendants dead deleted first_seen_at last_fetched_at changed_at revision "
+            "hash content_hash body"
+        ),
+        _NUMBERED,
+    ),
+    Table("revisions", _columns("item_id revision last_fetched_at changed_at body"), (INTEGER_MIN, INTEGER_MIN)),
+    Table("users", _columns("name first_seen_at last_fetched_at changed_at hash body"), ("",)),
+    Table(
+        "documents",
+        _columns(
+            "source key fingerprint listed_mark listed_rank listed_at owed updated_at fetched_at hash body",
+        ),
+        ("", ""),
+    ),
+    Table("changes", _columns("seq source kind key change changed_at"), _NUMBERED),
+    Table(
+        "segments",
+        _columns("segment_id source kind state first_id last_id cursor fence created_at moved_at"),
+        _NUMBERED,
+    ),
+    Table("coverage", _columns("source first_id last_id"), ("", INTEGER_MIN)),
+    Table(
+        "gaps",
+        _columns(
+            "source kind key state reason attempts looks was_young not_before_at first_seen_at last_seen_at served_turn"
+        ),
+        ("", "", ""),
+    ),
+    Table("inbox", _columns("ticket source kind key announced_at"), _NUMBERED),
+    Table("pace", _columns("source record"), ("",)),
+    Table("notes", _columns("source name value"), ("", "")),
+    Table("cursors", _columns("source watermark walking_from seen_down_to position moved_at"), ("",)),
+    Table("runs", _columns("run_id source started_at ended_at stopped_by counts"), _NUMBERED),
+)
+
+
+class Portable(Protocol):
+    """A store whose whole content can leave and arrive."""
+
+    async def open(self) -> None:
+        """Connect."""
+
+    async def close(self) -> None:
+        """Let go."""
+
+    async def export_rows(self, table: Table, *, after: Key, limit: int) -> list[Row]:
+        """The next rows beyond a key. Leases are left out: what is claimed is pending, what is leased is owed."""
+
+    async def import_rows(self, table: Table, rows: list[Row]) -> None:
+        """Write rows, in one transaction, whether they were written before or not."""
+
+    async def finish_import(self) -> None:
+        """All rows are here: numbers that are handed out from now on lie beyond the imported ones."""
+
+    async def note(self, source: str, name: str) -> Json:
+        """How far an earlier copy came."""
+
+    async def keep_note(self, source: str, name: str, value: Json) -> None:
+        """How far this copy is."""
