@@ -311,9 +311,6 @@ class ListLedger(Protocol):
     async def walk_state(self, source: str) -> WalkState:
         """Where the walk stands."""
 
-    async def finish_walk(self, source: str, state: WalkState, *, now_ns: int) -> None:
-        """The walk saw everything down to the watermark (or the end of the list)."""
-
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Entries whose detail is owed and that have no gap of their own, newest mark first."""
 

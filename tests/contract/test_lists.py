@@ -208,15 +208,11 @@ async def test_the_same_key_of_two_sources_is_two_documents(store: Store) -> Non
     assert (await store.walk_state("other"), await store.walk_state(ARCHIVE)) == (WalkState(), WALKING)
 
 
-async def test_a_finished_walk_leaves_its_newest_mark_as_the_watermark(store: Store) -> None:
+async def test_the_last_page_finishes_the_walk_in_the_same_step(store: Store) -> None:
     await page(store, ("a", "9"))
-    await store.finish_walk(ARCHIVE, WALKING, now_ns=at(1))
+    assert await page(store, ("b", "5"), state=WalkState(watermark="9")) == 1
     assert await store.walk_state(ARCHIVE) == WalkState(watermark="9")
-
-
-async def test_a_finished_walk_that_saw_nothing_keeps_the_watermark(store: Store) -> None:
-    await store.finish_walk(ARCHIVE, WalkState(watermark="4", position="0"), now_ns=at(1))
-    assert await store.walk_state(ARCHIVE) == WalkState(watermark="4")
+    assert await owed(store) == ["a", "b"]
 
 
 async def test_runs_are_kept_with_why_they_ended_newest_first(store: Store) -> None:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from remora.contracts import Observation, Outcome
 from remora.core import gap as gaps
-from remora.core import list_walk, marks
+from remora.core import marks
 from remora.core.coverage import Coverage, IdRange
 from remora.core.discovery import Discovery, FromGap, Kind, fingerprint
 from remora.core.gap import Gap, GapEvent, GapState
@@ -22,7 +22,6 @@ CLOCK_SLACK_NS: Final = MINUTE_NS
 RECENT_FETCHES_MAX: Final = 20_000
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
-# A page is never kept, but what a run leaves of a list is owed as one gap.
 
 _OUTCOME_OF_GAP: Final = {
     GapState.OWED: Outcome.OWED,
@@ -54,7 +53,8 @@ def gap_key(source: str, discovery: Discovery) -> str:
     kind = discovery.kind
     if kind is Kind.DOCUMENT:
         return fingerprint(source, discovery.key)
-    assert kind is Kind.ITEM or kind is Kind.USER, f"a {kind} is never recorded"
+    # A page is never kept, but what a run leaves of a list is owed as one gap.
+    assert kind is not Kind.NEWEST, f"a {kind} is never recorded"
     return discovery.key
 
 
@@ -71,6 +71,8 @@ def decide(observation: Observation, *, gap_key: str, held: Held | None, gap: Ga
         return Decision(_OUTCOME_OF_GAP[moved.state], held, gap=moved)
     if gap is not None and gap.state is GapState.SETTLED and moved is not None and moved.state is GapState.SETTLED:
         moved = None  # settled stays settled: no row changes
+    if kind is Kind.PAGE:
+        return Decision(Outcome.UNCHANGED, gap=moved)
     return _found(_checked(verdict.thing, kind), observation.started_at_ns, held, moved)
 
 

@@ -20,7 +20,7 @@ from remora.stores.postgres.values import (
     milliseconds,
     run_from_row,
 )
-from remora.stores.shared import finished_walk, newest_of_each
+from remora.stores.shared import newest_of_each
 
 
 class PostgresLists(PostgresPart):
@@ -53,10 +53,6 @@ class PostgresLists(PostgresPart):
         """Where the walk stands."""
         row = await self._row("walk_state", {"source": source})
         return WalkState(*map(load_mark, row)) if row else WalkState()
-
-    async def finish_walk(self, source: str, state: WalkState, *, now_ns: int) -> None:
-        """Only the watermark is left."""
-        await self._change("move_walk", _walk_values(source, finished_walk(state), milliseconds(now_ns)))
 
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Entries whose detail is owed and that have no gap of their own, newest mark first."""

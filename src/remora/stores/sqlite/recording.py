@@ -90,8 +90,10 @@ class _Batch:
                 items.setdefault(source, []).append(discovery.key)
             elif discovery.kind is Kind.USER:
                 users.setdefault(source, []).append(discovery.key)
-            else:
+            elif discovery.kind is Kind.DOCUMENT:
                 self._probe_document(source, discovery)
+            else:  # what a run leaves of a list: never kept, but owed
+                self._probe_gaps(source, discovery.kind, [gap_key(source, discovery)])
         for source, keys in items.items():
             self._probe_items(json.dumps([int(key) for key in keys]))
             self._probe_gaps(source, Kind.ITEM, keys)
@@ -146,7 +148,8 @@ class _Batch:
         decision = decide(observation, gap_key=owed_key, held=held, gap=gap)
         if decision.gap is not None:
             self._move_gap(source, gap_name, decision.gap)
-        if isinstance(observation.verdict, Found) and decision.outcome is not Outcome.STALE:
+        is_kept = decision.outcome is not Outcome.STALE and kind is not Kind.PAGE
+        if isinstance(observation.verdict, Found) and is_kept:
             assert decision.held is not None, "what was found is held"
             self._store(source, observation, observation.verdict.thing, decision, decision.held)
             self._held[name] = decision.held
@@ -284,5 +287,7 @@ def _name(source: str, kind: Kind, key: str) -> str:
             return f"user\0{key}"
         case Kind.DOCUMENT:
             return f"document\0{source}\0{key}"
-        case Kind.PAGE | Kind.NEWEST:
+        case Kind.PAGE:
+            return f"page\0{source}\0{key}"
+        case Kind.NEWEST:
             raise AssertionError(f"a {kind} is never recorded")
