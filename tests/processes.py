@@ -1,0 +1,128 @@
+"""How do tests run the real thing? `remora` and its simulated provider as processes of their own, on loopback."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+START_S = 30.0
+
+
+class SimulatedProvider:
+    """A simulated Hacker News in another process, and what its own log says."""
+
+    def __init__(self, process: subprocess.Popen[str], origin: str, url: str) -> None:
+        self._process = process
+        self.origin = origin
+        self.url = url
+
+    def arrivals(self) -> tuple[list[int], list[str]]:
+        """When every request arrived (monotonic), and for which path."""
+        log = json.loads(self._get("/_sim/arrivals"))
+        return log["times_ns"], log["paths"]
+
+    def arrived(self) -> int:
+        """How many requests arrived so far."""
+        count: int = json.loads(self._get("/_sim/world"))["arrivals"]
+        return count
+
+    def dump(self, last_id: int | None = None) -> list[tuple[int, bytes]]:
+        """The world's own truth."""
+        query = "" if last_id is None else f"?last={last_id}"
+        bodies = self._get(f"/_sim/dump{query}").splitlines()
+        return [(int(json.loads(body)["id"]), body) for body in bodies]
+
+    def set_faults(self, faults: dict[str, Any]) -> None:
+        """Let these things go wrong from now on."""
+        self._post("/_sim/faults", json.dumps(faults).encode())
+
+    def heal(self, key: str | None = None) -> None:
+        """Let nothing go wrong any more, or not with this key."""
+        self._post("/_sim/heal" + ("" if key is None else f"?key={key}"), b"")
+
+    def _get(self, path: str) -> bytes:
+        with urlopen(self.origin + path, timeout=30) as answer:
+            body: bytes = answer.read()
+            return body
+
+    def _post(self, path: str, body: bytes) -> None:
+        with urlopen(Request(self.origin + path, data=body, method="POST"), timeout=30) as answer:
+            answer.read()
+
+
+@contextmanager
+def simulated_provider(*, items: int, faults: Path | None = None, speed: float = 0.0) -> Iterator[SimulatedProvider]:
+    """A provider whose time stands still unless told otherwise: its dump is then the whole truth."""
+    words = [sys.executable, "-m", "remora.sim.server", "--until-eof", "--items", str(items), "--speed", str(speed)]
+    words += [] if faults is None else ["--faults", str(faults)]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        yield SimulatedProvider(process, said["origin"], said["url"])
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(timeout=10)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+class Remora:
+    """`remora` in one folder, with one mirror of one provider."""
+
+    def __init__(self, folder: Path, provider: SimulatedProvider, *, ceiling: str, timeout: str = "2s") -> None:
+        self.folder = folder
+        config = f'[sources.hackernews]\nurl = "{provider.url}"\nceiling = "{ceiling}"\ntimeout = "{timeout}"\n'
+        (folder / "remora.toml").write_text(config, encoding="utf-8")
+
+    def __call__(self, *words: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "remora", *words],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start a command; the caller ends it."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "remora", *words],
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def bodies(self) -> list[tuple[int, bytes]]:
+        """What the mirror gives back, by id."""
+        exported = self("export", "--format", "ndjson")
+        assert exported.returncode == 0, exported.stderr
+        lines = exported.stdout.encode("utf-8", "surrogatepass").splitlines()
+        return [(int(json.loads(line)["id"]), line) for line in lines]
+
+    def gaps(self) -> list[dict[str, Any]]:
+        """What is owed."""
+        listed = self("gaps", "--json")
+        assert listed.returncode == 0, listed.stderr
+        rows: list[dict[str, Any]] = json.loads(listed.stdout)
+        return rows
+
+    def coverage(self) -> dict[str, Any]:
+        """The coverage section of the status."""
+        status = self("status", "--json")
+        section: dict[str, Any] = json.loads(status.stdout)["sources"]["hackernews"]["coverage"]
+        return section
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    """End it as a power cut would."""
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=10)
