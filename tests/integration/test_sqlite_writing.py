@@ -55,9 +55,8 @@ async def test_a_poison_observation_fails_alone_and_its_batch_mates_are_stored(p
 async def test_our_own_mistake_is_raised_as_what_it_is_and_the_writer_goes_on(path: Path) -> None:
     store = SqliteStore(path)
     await store.open()
-    page = replace(Discovery.newest(), kind=Kind.PAGE)
     with pytest.raises(AssertionError):
-        await store.record(SOURCE, Observation(page, Found(story(1)), at(1), at(1)))
+        await store.record(SOURCE, Observation(Discovery.newest(), Found(story(1)), at(1), at(1)))
     assert await record(store, 1, story(1), at_s=1) is Outcome.NEW
     await store.close()
 
