@@ -12,6 +12,8 @@ from remora.core.errors import ConfigurationError
 from remora.core.reasons import GapReason
 from remora.core.snapshot import SourceFacts
 from remora.core.status import Covered, Rate, Status
+from remora.loops.archive_run import RunOptions
+from remora.loops.archive_schedule import ArchiveSchedule
 from remora.loops.rescan import RescanSettings
 from remora.loops.service import NumberedService, ServiceSettings
 from remora.operate.config import Settings, SourceKind, SourceSettings
@@ -19,7 +21,7 @@ from remora.operate.feed import StatusFeed
 from remora.operate.metrics import Metrics
 from remora.operate.progress import Progress, ProgressView
 from remora.operate.recent import RecentMeter
-from remora.operate.runtime import Numbered, open_numbered, rate_facts
+from remora.operate.runtime import ListedRuntime, Numbered, open_listed, open_numbered, rate_facts
 from remora.operate.server import ConsoleServer
 from remora.operate.status import read_status
 
@@ -84,7 +86,10 @@ class Service:
                 )
                 return self._numbered(runtime)
             case SourceKind.LISTED:
-                raise NotImplementedError
+                listed = await opened.enter_async_context(
+                    open_listed(name, source, store=self._store, clock=self._clock, meter=self._meter)
+                )
+                return self._listed(listed)
 
     def _numbered(self, runtime: Numbered) -> Run:
         source = runtime.settings
@@ -120,6 +125,30 @@ class Service:
 
         self._facts[runtime.name] = facts
         return service.run
+
+    def _listed(self, runtime: ListedRuntime) -> Run:
+        source = runtime.settings
+        schedule = ArchiveSchedule(
+            runtime.name,
+            runtime.collector,
+            self._store,
+            runtime.governor,
+            clock=self._clock,
+            owner=self._owner,
+            every_ns=source.every_ns,
+            options=RunOptions(max_wall_ns=source.max_wall_ns, max_fetches=source.max_fetches),
+        )
+
+        def facts() -> SourceFacts:
+            state = schedule.state()
+            return SourceFacts(
+                rate=rate_facts(runtime.governor.state(), source, self._meter, runtime.name, self._clock),
+                doing=state.doing,
+                next_run_at_ns=state.next_run_at_ns,
+            )
+
+        self._facts[runtime.name] = facts
+        return schedule.run
 
     async def _read_status(self) -> Status:
         return await read_status(self._store, self._settings, now_ns=self._clock.wall_ns())
