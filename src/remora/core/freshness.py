@@ -36,10 +36,14 @@ def is_zombie(*, last_byte_ns: int, now_ns: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LastEvent:
-    """When the stream last told of a change, and the newest id known at that moment."""
+    """When the stream last told of a change, the newest id known at that moment, and when the stream last lived.
+
+    A keep-alive after the last event says that there was nothing to tell: quiet hours are not blind hours.
+    """
 
     at_ns: int
     newest_id: int | None
+    heard_at_ns: int
 
 
 def is_deaf(last: LastEvent, *, newest_id: int | None, now_ns: int) -> bool:
@@ -51,14 +55,14 @@ def is_deaf(last: LastEvent, *, newest_id: int | None, now_ns: int) -> bool:
 
 def last_event_to_json(last: LastEvent) -> dict[str, int | None]:
     """The durable form."""
-    return {"at_ns": last.at_ns, "newest_id": last.newest_id}
+    return {"at_ns": last.at_ns, "newest_id": last.newest_id, "heard_at_ns": last.heard_at_ns}
 
 
 def last_event_from_json(note: object) -> LastEvent | None:
     """What was kept, or None where nothing was or it cannot be read."""
     match note:
-        case {"at_ns": int(at_ns), "newest_id": int() | None as newest_id} if at_ns > 0:
-            return LastEvent(at_ns, newest_id)
+        case {"at_ns": int(at_ns), "newest_id": int() | None as newest_id, "heard_at_ns": int(heard_at_ns)}:
+            return LastEvent(at_ns, newest_id, heard_at_ns)
         case _:
             return None
 
@@ -87,12 +91,12 @@ class BlindWindow:
 
 
 def blind_window(since: LastEvent, *, newest_id: int, now_ns: int, blind_for_ns: int = 0) -> BlindWindow:
-    """What must be repaired after a reconnect. The window begins at the last event, not at the last connect.
+    """What must be repaired after a reconnect. The ids begin at the last event, not at the last connect.
 
     `blind_for_ns` is what the monotonic clock says, where it knows: the wall clock may have been stepped meanwhile.
     """
-    wall_ns = now_ns - since.at_ns
-    # A last event in the future was written before the clock stepped back: how long we were blind is unknown.
+    wall_ns = now_ns - since.heard_at_ns
+    # A moment in the future was written before the clock stepped back: how long we were blind is unknown.
     rescan = wall_ns < 0 or max(wall_ns, blind_for_ns) > LONG_BLIND_NS
     if since.newest_id is None or newest_id <= since.newest_id:
         return BlindWindow(Repair.NOTHING, None, rescan)

@@ -72,6 +72,7 @@ class Live:
         self._news = asyncio.Event()
         self._look_now = asyncio.Event()
         self.newest_at_ns: int | None = None  # when the source last told
+        self.owed_at_ns: int | None = None  # when a new id last could not be read yet (monotonic)
 
     async def run(self) -> None:
         """Collect what is new, for ever."""
@@ -227,6 +228,8 @@ class Live:
 
     async def _collect(self, item_id: int) -> Outcome:
         outcome = await self._collector.collect(Discovery.item(item_id, via=Lane.LIVE))
+        if outcome is Outcome.OWED:
+            self.owed_at_ns = self._clock.monotonic_ns()
         self._recorded.add(item_id)
         await self._cover()
         return outcome

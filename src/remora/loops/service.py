@@ -13,6 +13,7 @@ from remora.core.coverage import IdRange
 from remora.core.freshness import UpdateAges
 from remora.core.segment import SegmentKind
 from remora.core.snapshot import InboxFacts, LoopFacts, RescanFacts, StreamFacts
+from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.governor import Governor, GovernorState
 from remora.loops.ages import AgeBook
 from remora.loops.catch_up import SegmentWorker, plan_missing
@@ -24,6 +25,11 @@ from remora.loops.supervisor import Run, Supervisor
 from remora.loops.updates import Updates
 
 WALK_WIDTH: Final = 32
+WALK_IDLE_NS: Final = 5 * SECOND_NS
+# What was owed a moment ago is asked for again within seconds; what has been owed for longer can wait a little.
+RECOVER_IDLE_NS: Final = SECOND_NS
+RECOVER_IDLE_LONG_NS: Final = 5 * SECOND_NS
+RECENTLY_OWED_NS: Final = MINUTE_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +128,12 @@ class NumberedService:
         )
 
     def _loops(self) -> Mapping[str, Run]:
-        recover = Recover(
-            self._source,
-            self._collector,
-            self._store,
-            clock=self._clock,
-            owner=self._owner,
-            width=self._settings.walk_width,
-        )
         loops: dict[str, Run] = {
             "updates": self._updates.run,
             "inbox": self._inbox.run,
             "live": self._live.run,
-            "recover": recover.run,
-            "repair": self._walker(SegmentKind.BLIND_WINDOW).run,
+            "recover": self._recover,
+            "repair": self._repair,
             "update_ages": self._keep_ages,
         }
         if self._rescan is not None:
@@ -144,8 +142,29 @@ class NumberedService:
             loops["catch_up"] = self._catch_up
         return loops
 
-    def _walker(self, *kinds: SegmentKind) -> SegmentWorker:
-        return SegmentWorker(
+    async def _recover(self) -> None:
+        """What is owed, soon after it became so and then as it falls due."""
+        recover = Recover(
+            self._source,
+            self._collector,
+            self._store,
+            clock=self._clock,
+            owner=self._owner,
+            width=self._settings.walk_width,
+        )
+        while True:
+            if not await recover.run_once():
+                now_ns = self._clock.monotonic_ns()
+                owed_at_ns = self._live.owed_at_ns
+                recently = owed_at_ns is not None and now_ns - owed_at_ns < RECENTLY_OWED_NS
+                await self._clock.sleep_until(now_ns + (RECOVER_IDLE_NS if recently else RECOVER_IDLE_LONG_NS))
+
+    async def _repair(self) -> None:
+        """The ids of blind windows that were too many for the inbox."""
+        await self._walk(SegmentKind.BLIND_WINDOW)
+
+    async def _walk(self, *kinds: SegmentKind) -> None:
+        worker = SegmentWorker(
             self._source,
             self._collector,
             self._store,
@@ -154,6 +173,9 @@ class NumberedService:
             kinds=kinds,
             width=self._settings.walk_width,
         )
+        while True:
+            if await worker.run_once() is None:
+                await self._clock.sleep_until(self._clock.monotonic_ns() + WALK_IDLE_NS)
 
     def _make_rescan(self, settings: RescanSettings | None) -> Rescan | None:
         if settings is None:
@@ -183,4 +205,4 @@ class NumberedService:
         if history_end >= self._settings.first_id:
             wanted = IdRange(self._settings.first_id, history_end)
             await plan_missing(self._source, self._store, wanted, now_ns=self._clock.wall_ns())
-        await self._walker(SegmentKind.REPLAY, SegmentKind.CATCH_UP).run()
+        await self._walk(SegmentKind.REPLAY, SegmentKind.CATCH_UP)

@@ -45,12 +45,14 @@ class Stream:
         *,
         clock: Clock,
         on_open: Callable[[], None] | None = None,
+        on_heard: Callable[[], None] | None = None,
     ) -> None:
         self._name = name
         self._connect = connect
         self._hear = hear
         self._clock = clock
         self._on_open = on_open
+        self._on_heard = on_heard  # called when everything that came has been dealt with
         self._failures = 0
         self._opened = 0
         self._asked_to_wait_ns = 0  # by the provider, before the next connect
@@ -104,6 +106,8 @@ class Stream:
                 events += await self._hear(interpret(event))
                 if events >= EVENTS_THAT_PROVE_A_STREAM:
                     self._failures = 0
+            if self._on_heard is not None:
+                self._on_heard()
 
 
 @asynccontextmanager

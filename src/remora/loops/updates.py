@@ -6,6 +6,7 @@ from it across restarts too, and it moves on only when everything before it is r
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
@@ -68,9 +69,11 @@ class Updates:
         self._clock = clock
         self._want_rescan = want_rescan
         self._look_for_new = look_for_new
-        self._stream = Stream("updates", source.updates, self._hear, clock=clock, on_open=self._on_open)
+        self._stream = Stream(
+            "updates", source.updates, self._hear, clock=clock, on_open=self._on_open, on_heard=self._on_heard
+        )
         self._last: LastEvent | None = None
-        self._last_monotonic_ns: int | None = None
+        self._heard_monotonic_ns: int | None = None
         # The last event before the earliest window that is not repaired yet. The durable note stands still there.
         self._blind_since: LastEvent | None = None
         self._blind_for_ns = 0
@@ -109,7 +112,8 @@ class Updates:
             return
         self._kept = self._last = last_event_from_json(await self._store.note(self._source, LAST_EVENT_NOTE))
         if self._last is None:
-            self._last = LastEvent(self._clock.wall_ns(), self._collector.newest_id)
+            now_ns = self._clock.wall_ns()
+            self._last = LastEvent(now_ns, self._collector.newest_id, heard_at_ns=now_ns)
             await self.keep()
 
     async def keep(self) -> None:
@@ -125,9 +129,14 @@ class Updates:
         """A connection is open: what happened since the last event was not told."""
         if self._blind_since is None:
             self._blind_since = self._last
-        if self._last_monotonic_ns is not None:
-            self._blind_for_ns = max(self._blind_for_ns, self._clock.monotonic_ns() - self._last_monotonic_ns)
+        if self._heard_monotonic_ns is not None:
+            self._blind_for_ns = max(self._blind_for_ns, self._clock.monotonic_ns() - self._heard_monotonic_ns)
         self._opened.set()
+
+    def _on_heard(self) -> None:
+        assert self._last is not None, "the loop listens before it was opened"
+        self._last = replace(self._last, heard_at_ns=self._clock.wall_ns())
+        self._heard_monotonic_ns = self._clock.monotonic_ns()
 
     async def _hear(self, signal: StreamSignal) -> bool:
         match signal:
@@ -153,8 +162,8 @@ class Updates:
             return False
         await self._inbox.announce(keys)
         newest_id = self._collector.newest_id
-        self._last = LastEvent(self._clock.wall_ns(), newest_id)
-        self._last_monotonic_ns = self._clock.monotonic_ns()
+        now_ns = self._clock.wall_ns()
+        self._last = LastEvent(now_ns, newest_id, heard_at_ns=now_ns)
         if item_ids and (newest_id is None or max(item_ids) > newest_id):
             self._look_for_new()  # not believed, only asked about: a wrong number must not declare ids missing
         return True
@@ -162,6 +171,8 @@ class Updates:
     def _check_hearing(self) -> None:
         newest_id = self._collector.newest_id
         if self._last is not None and is_deaf(self._last, newest_id=newest_id, now_ns=self._clock.wall_ns()):
+            # What it sent since the last event proves nothing any more.
+            self._last = replace(self._last, heard_at_ns=self._last.at_ns)
             raise Reconnect("deaf")
 
     # ── what the stream could not tell ──────────────────────────────────────────────────────────────────────────────

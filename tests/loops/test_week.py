@@ -1,0 +1,191 @@
+"""Does the mirror equal the world after a bad week? Drops, zombies, an outage, a flood, faults, restarts and kills."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from remora.contracts import StreamBroken
+from remora.core.coverage import IdRange
+from remora.core.gap import GapState
+from remora.core.pacing import bunch_for
+from remora.loops.inbox import MEMORY_MAX
+from remora.loops.recover import Recover
+from remora.loops.rescan import Rescan, RescanSettings
+from remora.loops.service import NumberedService, ServiceSettings
+from remora.sim.checks import Difference, worst_window
+from remora.sim.clock import SimClock
+from remora.sim.crash import Crashed, Generation
+from remora.sim.faults import Faults, Flood, Outage, StreamFaults, every_kind
+from remora.sim.transport import SimTransport
+from remora.sim.world import WorldSettings
+from tests.loops.rig import DAY_NS, HOUR_NS, MINUTE_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
+
+WEEK_NS = 7 * DAY_NS
+RESTARTS = 50
+CEILING_NS = SECOND_NS // 10
+# Everything the service may have under way at once: live, workers, walkers, gaps, loops and timers. Far above normal.
+TASKS_MAX = 400
+FATES_NS = 14 * DAY_NS  # items of this world change for longer than three days, so the window is wider
+SETTINGS = ServiceSettings(rescan=RescanSettings(window_ns=FATES_NS))
+
+
+@dataclass(slots=True)
+class Log:
+    """What was seen during the week."""
+
+    frontiers: list[int] = field(default_factory=list)
+    in_memory: list[int] = field(default_factory=list)
+    tasks: list[int] = field(default_factory=list)
+    stream_ends: Counter[str] = field(default_factory=Counter)
+    kills: int = 0
+    stops_ns: list[int] = field(default_factory=list)
+    service: NumberedService | None = None
+
+
+class ListedEnds(SimTransport):
+    """A transport that remembers why streams ended."""
+
+    ends: Counter[str]
+
+    async def stream(self, url: str) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in super().stream(url):
+                yield chunk
+        except StreamBroken as broken:
+            self.ends[broken.reason] += 1
+            raise
+
+
+async def watch(rig: Rig, log: Log) -> None:
+    """Look at what must hold at every moment."""
+    while True:
+        await rig.clock.sleep_until(rig.clock.monotonic_ns() + 10 * MINUTE_NS)
+        log.frontiers.append((await rig.store.coverage(NAME)).frontier(first_id=1))
+        log.tasks.append(len(asyncio.all_tasks()))
+        if log.service is not None:
+            log.in_memory.append(log.service.state().inbox_in_memory)
+
+
+async def one_life(rig: Rig, log: Log, settings: ServiceSettings, *, until_ns: int, kill: bool, number: int) -> None:
+    """A daemon from its start to its end: asked to stop, or killed."""
+    life = Generation()
+    transport = ListedEnds(rig.provider, rig.clock, silence_ns=55 * SECOND_NS)
+    transport.ends = log.stream_ends
+
+    async def main() -> None:
+        async with rig.process(settings=settings, life=life, transport=transport, owner=f"life-{number}") as process:
+            log.service = process.service
+            running = asyncio.get_running_loop().create_task(process.service.run())
+            await process.clock.sleep_until(until_ns)
+            assert not running.done(), f"the service ended by itself: {running}"
+            asked_ns = rig.clock.monotonic_ns()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            log.stops_ns.append(rig.clock.monotonic_ns() - asked_ns)
+
+    if not kill:
+        await life.live(main())
+        return
+    asyncio.get_running_loop().call_later((until_ns - rig.clock.monotonic_ns()) / SECOND_NS - 0.5, life.crash)
+    with pytest.raises(Crashed):
+        await life.live(main())
+    log.kills += 1
+
+
+async def live_through(rig: Rig, log: Log, settings: ServiceSettings, *, seed: int, for_ns: int) -> None:
+    """Many lives, one after another; after some the daemon stays down for a while."""
+    chance = Random(seed)
+    ends = sorted(chance.randrange(HOUR_NS, for_ns) for _ in range(RESTARTS))
+    watching = asyncio.get_running_loop().create_task(watch(rig, log))
+    for number, end_ns in enumerate((*ends, for_ns)):
+        until_ns = max(end_ns, rig.clock.monotonic_ns() + 5 * SECOND_NS)
+        await one_life(rig, log, settings, until_ns=until_ns, kill=number % 2 == 1, number=number)
+        if number % 5 == 0:
+            await rig.clock.sleep_until(rig.clock.monotonic_ns() + chance.randrange(MINUTE_NS, 20 * MINUTE_NS))
+    watching.cancel()
+
+
+async def settle(rig: Rig, process: Process, *, rescan: bool) -> int:
+    """The provider is well again: collect what is owed, and look at everything young once more. Returns since when."""
+    rig.provider.heal()
+    running = asyncio.get_running_loop().create_task(process.service.run())
+    await rig.clock.sleep_until(rig.clock.monotonic_ns() + HOUR_NS)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    since_ns = rig.clock.true_ns()
+    if rescan:
+        again = Rescan(
+            NAME,
+            process.collector,
+            rig.store,
+            clock=rig.clock,
+            settings=RescanSettings(window_ns=FATES_NS),
+            ages=lambda: process.service.state().update_ages,
+            owner="last",
+            width=32,
+        )
+        await again.want()
+        assert await again.run_once() is not None
+    await rig.store.replay_gaps(NAME, now_ns=rig.clock.wall_ns())
+    recover = Recover(NAME, process.collector, rig.store, clock=rig.clock, owner="last", width=32)
+    while await recover.run_once():
+        pass
+    return since_ns
+
+
+async def lasting_differences(rig: Rig, since_ns: int) -> list[Difference]:
+    """Where the mirror differs from what has been true since a moment; what moved after it may not be fetched yet."""
+    now_ns = rig.clock.true_ns()
+
+    def moved(item_id: int) -> bool:
+        return rig.world.body(item_id, since_ns) != rig.world.body(item_id, now_ns)
+
+    return [difference for difference in await rig.differences() if not moved(difference.item_id)]
+
+
+def assert_all_is_well(rig: Rig, log: Log) -> None:
+    assert all(before <= after for before, after in pairwise(log.frontiers)), "the frontier went back"
+    worst = worst_window(rig.provider.arrivals.times_ns, rig.ceiling_ns, bunch_for(rig.ceiling_ns))
+    assert worst.excess <= 0, worst
+    assert max(log.in_memory) <= MEMORY_MAX
+    assert max(log.tasks) <= TASKS_MAX
+    assert max(log.stops_ns) <= 10 * SECOND_NS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_after_a_bad_week_and_one_rescan_the_mirror_equals_the_world() -> None:
+    faults = Faults(
+        seed=7,
+        rates=every_kind(0.02).rates,
+        slow_s=0.5,
+        outages=(Outage(3 * 86_400, 3 * 86_400 + 7_200),),
+        stream=StreamFaults(
+            drops_per_hour=1.4,
+            zombies_per_hour=0.03,
+            floods=(Flood(5 * 86_400, 5 * 86_400 + 600, ids_per_second=200),),
+        ),
+    )
+
+    async def main(clock: SimClock) -> None:
+        world = WorldSettings(items=300, new_per_day=120)
+        rig = Rig.make(clock, world=world, faults=faults, ceiling_ns=CEILING_NS)
+        log = Log()
+        await live_through(rig, log, SETTINGS, seed=1, for_ns=WEEK_NS)
+        async with rig.process(settings=SETTINGS, owner="last") as process:
+            since_ns = await settle(rig, process, rescan=True)
+        assert await lasting_differences(rig, since_ns) == []
+        (covered,) = (await rig.store.coverage(NAME)).ranges
+        assert covered == IdRange(1, process.collector.newest_id or 0)
+        assert log.stream_ends["closed"] >= 200, log.stream_ends
+        assert log.stream_ends["silent"] >= 2, log.stream_ends
+        assert log.kills == RESTARTS // 2
+        assert await rig.store.gaps(NAME, state=GapState.DEAD) == []
+        assert_all_is_well(rig, log)
+
+    in_virtual_time(main, seed=3)
