@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from remora.contracts import Outcome, RunRecord, Store, WalkState
+from remora.contracts import Json, Outcome, RunRecord, Store, WalkState
 from remora.core.coverage import IdRange
 from remora.core.discovery import Kind
 from remora.core.errors import ConfigurationError, StoreError, StoreForeign
@@ -130,35 +130,67 @@ async def test_a_mirror_moves_from_sqlite_to_postgresql_and_back(postgres_url: s
             await check_arrived(store)
 
 
-class BreaksOff:
-    """A target that is lost after some pages."""
+class Through:
+    """A store behind another one, to be disturbed in one respect."""
 
-    def __init__(self, target: Portable, pages: int) -> None:
-        self._target = target
-        self._pages = pages
-        self.open, self.close = target.open, target.close
-        self.export_rows, self.finish_import = target.export_rows, target.finish_import
-        self.note, self.keep_note = target.note, target.keep_note
+    def __init__(self, store: Portable) -> None:
+        self._store = store
+
+    async def open(self) -> None:
+        await self._store.open()
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    async def export_rows(self, table: Table, *, after: Key, limit: int) -> list[Row]:
+        return await self._store.export_rows(table, after=after, limit=limit)
 
     async def import_rows(self, table: Table, rows: list[Row]) -> None:
-        self._pages -= 1
-        if self._pages < 0:
+        await self._store.import_rows(table, rows)
+
+    async def finish_import(self) -> None:
+        await self._store.finish_import()
+
+    async def note(self, source: str, name: str) -> Json:
+        return await self._store.note(source, name)
+
+    async def keep_note(self, source: str, name: str, value: Json) -> None:
+        await self._store.keep_note(source, name, value)
+
+
+class LostAfterOnePage(Through):
+    """A target that can be reached for one page only."""
+
+    pages = 1
+
+    async def import_rows(self, table: Table, rows: list[Row]) -> None:
+        self.pages -= 1
+        if self.pages < 0:
             raise ConnectionError("gone")
-        await self._target.import_rows(table, rows)
+        await super().import_rows(table, rows)
 
 
-class Counts:
-    """A source that counts which pages are asked for."""
+class Counted(Through):
+    """A source that remembers which pages were asked for."""
 
-    def __init__(self, source: Portable) -> None:
-        self._source = source
+    def __init__(self, store: Portable) -> None:
+        super().__init__(store)
         self.asked: list[tuple[str, Key]] = []
-        self.open, self.close, self.finish_import = source.open, source.close, source.finish_import
-        self.note, self.keep_note, self.import_rows = source.note, source.keep_note, source.import_rows
 
     async def export_rows(self, table: Table, *, after: Key, limit: int) -> list[Row]:
         self.asked.append((table.name, after))
-        return await self._source.export_rows(table, after=after, limit=limit)
+        return await super().export_rows(table, after=after, limit=limit)
+
+
+class Damaged(Through):
+    """A target whose items somebody changes before they are compared."""
+
+    url = ""
+
+    async def finish_import(self) -> None:
+        await super().finish_import()
+        with psycopg.connect(self.url, autocommit=True) as somebody:
+            somebody.execute("UPDATE items SET body = 'x'")
 
 
 async def test_a_copy_that_broke_off_goes_on_where_it_was(postgres_url: str, tmp_path: Path) -> None:
@@ -167,9 +199,9 @@ async def test_a_copy_that_broke_off_goes_on_where_it_was(postgres_url: str, tmp
         await fill(store)
     async with both(first, postgres_url) as (source, target):
         with pytest.raises(ConnectionError):
-            await copy_store(source, BreaksOff(target, pages=1))
+            await copy_store(source, LostAfterOnePage(target))
     async with both(first, postgres_url) as (source, target):
-        counted = Counts(source)
+        counted = Counted(source)
         await copy_store(counted, target)
         assert counted.asked[0] == ("items", (2_000,))
     async with opened(postgres_url) as store:
@@ -191,16 +223,11 @@ async def test_a_difference_is_found_by_the_contents_not_only_by_the_counts(post
     async with opened(first) as store:
         await record(store, 1, story(1), at_s=0)
 
-    class Damages(BreaksOff):
-        async def finish_import(self) -> None:
-            with psycopg.connect(postgres_url, autocommit=True) as somebody:
-                somebody.execute("UPDATE items SET body = 'x'")
-
     async with both(first, postgres_url) as (source, target):
-        damaging = Damages(target, pages=99)
-        damaging.finish_import = Damages.finish_import.__get__(damaging)
+        damaged = Damaged(target)
+        damaged.url = postgres_url
         with pytest.raises(StoreError, match="items differ: 1 rows in the source, 1 in the target"):
-            await copy_store(source, damaging)
+            await copy_store(source, damaged)
 
 
 def test_a_store_in_memory_cannot_be_copied() -> None:
