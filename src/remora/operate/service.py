@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from remora.contracts import Clock, Store
-from remora.core.errors import ConfigurationError
+from remora.core.errors import ConfigurationError, StoreError
 from remora.core.reasons import GapReason
 from remora.core.snapshot import SourceFacts
 from remora.core.status import Covered, Rate, Status
@@ -145,6 +145,7 @@ class Service:
                 rate=rate_facts(runtime.governor.state(), source, self._meter, runtime.name, self._clock),
                 doing=state.doing,
                 next_run_at_ns=state.next_run_at_ns,
+                why_not_now=state.why_not_now,
             )
 
         self._facts[runtime.name] = facts
@@ -167,7 +168,10 @@ class Service:
         """Keep the terminal's view of every source up to date."""
         while True:
             await asyncio.sleep(SHOW_EVERY_S)
-            status = await self._feed.latest()
+            try:
+                status = await self._feed.latest()
+            except StoreError:
+                continue  # whoever writes says so; a view is no reason to end
             for name, source in status.sources.items():
                 if isinstance(source.coverage, Covered):
                     self._view.show(self._progress(name, source.coverage, source.rate))
