@@ -29,11 +29,6 @@ def back_off_ns(failures: int) -> int:
     return 0 if failures == 0 else min(BACK_OFF_MAX_NS, BACK_OFF_FIRST_NS << doublings)
 
 
-def is_zombie(*, last_byte_ns: int, now_ns: int) -> bool:
-    """Whether the stream has been without a byte for too long (monotonic times)."""
-    return now_ns - last_byte_ns >= SILENT_NS
-
-
 @dataclass(frozen=True, slots=True)
 class LastEvent:
     """When the stream last told of a change, the newest id known at that moment, and when the stream last lived.
