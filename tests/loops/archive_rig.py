@@ -40,6 +40,7 @@ class SmallArchive:
         self._limiter = limiter(limit or Limit())
         self.hook: Hook = lambda _path: None
         self.spoiled: dict[str, Response] = {}
+        self.unreadable: set[str] = set()  # entries that stand in the list without their key
         self.asked: list[str] = []  # "page 95" or "detail c7", in the order they came
         self.departures_ns: list[int] = []
         self.ticks: Callable[[], int] = lambda: 0
@@ -98,21 +99,21 @@ class SmallArchive:
         match path:
             case "/list":
                 start = int(query["offset"])
-                return ok(_lines(listing[start : start + size]))
+                return ok(self._lines(listing[start : start + size]))
             case "/pages":
                 start = (int(query["page"]) - 1) * size
-                return ok(_lines(listing[start : start + size]))
+                return ok(self._lines(listing[start : start + size]))
             case "/cursor":
                 below = int(query.get("cursor", self._clock + 1))
                 rest = [(key, mark) for key, mark in listing if mark < below]
                 lines = rest[:size]
-                return ok(_lines(lines, next_cursor=lines[-1][1] if len(rest) > size else None))
+                return ok(self._lines(lines, next_cursor=lines[-1][1] if len(rest) > size else None))
             case _:
                 return NOT_FOUND
 
-
-def _lines(lines: Sequence[tuple[str, int]], **more: object) -> bytes:
-    return json.dumps({"items": [{"id": key, "update_time": mark} for key, mark in lines], **more}).encode()
+    def _lines(self, lines: Sequence[tuple[str, int]], **more: object) -> bytes:
+        shown = [{"id": None if key in self.unreadable else key, "update_time": mark} for key, mark in lines]
+        return json.dumps({"items": shown, **more}).encode()
 
 
 PAGINGS = {

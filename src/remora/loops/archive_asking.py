@@ -63,8 +63,9 @@ class Asker:
                 return asked
             if self._waits_in_a_row >= WAITS_IN_A_ROW_MAX:
                 return stop_for_pressure(wait_ns=self._providers_wait_ns())
-            if self._is_to_be_waited_out(asked.verdict):
+            if isinstance(asked.verdict, Pressure):
                 continue
+            # A fault may be this one thing's own: it is tried again a few times, and then its neighbours have their turn.
             if troubles >= len(TROUBLE_DELAYS_NS):
                 return asked
             if self._counts.retries >= RETRIES_LEAST + self._counts.requests // RETRIES_ONE_IN:
@@ -83,7 +84,7 @@ class Asker:
         for _ in range(asked.requests):
             self.budget = self.budget.after_fetch()
         self._counts.requests += asked.requests
-        if self._is_to_be_waited_out(asked.verdict):
+        if self._is_wait(asked.verdict):
             self._waits_in_a_row += 1
             self._counts.waits += 1
         elif not isinstance(asked.verdict, Trouble):
@@ -112,8 +113,8 @@ class Asker:
         usual_ns = max(COOL_DOWN_NS, self._governor.state().ceiling_interval_ns)
         return wait_ns if wait_ns >= usual_ns else 0
 
-    def _is_to_be_waited_out(self, verdict: Verdict) -> bool:
-        """Pressure always; a fault while the circuit is open, because then it is the provider's, not this item's."""
+    def _is_wait(self, verdict: Verdict) -> bool:
+        """Pressure always is; a fault is while the circuit is open, because then the next request is a probe."""
         return isinstance(verdict, Pressure) or (isinstance(verdict, Trouble) and self._is_circuit_open())
 
     def _is_circuit_open(self) -> bool:

@@ -27,6 +27,7 @@ from remora.loops.archive_walk import ListWalk
 
 log = structlog.get_logger()
 
+WALKS_PER_RUN_MAX: Final = 2
 DETAILS_AT_ONCE: Final = 100
 GAP_LEASE_NS: Final = 30 * MINUTE_NS
 
@@ -88,7 +89,7 @@ class ArchiveRun:
             owed=left.owed,
             dead=left.dead,
             walk_waits_s=round(wait_ns / SECOND_NS, 3),
-            **counts,
+            counts=counts,
         )
         return RunSummary(stopped_by, self.counts, left.owed, left.not_before_ns, because, left.dead)
 
@@ -100,13 +101,22 @@ class ArchiveRun:
             return Stop(StoppedBy.COOL_DOWN, cooling.reason, wait_ns)
         if self._options.recover_only:
             return await self._details() or Stop(StoppedBy.RECOVER_ONLY)
-        self.phase = Phase.WALK
-        walk = ListWalk(self._source, self._store, self._asker, clock=self._clock, counts=self.counts)
-        walk_stop = await walk.run()
+        walk_stop = await self._walk()
         # A list that cannot be read ends the walk, not the run: what is owed already can still be collected.
         if walk_stop is not None and (walk_stop.is_ours or walk_stop.by is StoppedBy.UPSTREAM_PRESSURE):
             return walk_stop
         return await self._details() or walk_stop
+
+    async def _walk(self) -> Stop | None:
+        """The rest of an interrupted walk, if there is one, and then what has come above it since."""
+        self.phase = Phase.WALK
+        for _ in range(WALKS_PER_RUN_MAX):
+            walk = ListWalk(self._source, self._store, self._asker, clock=self._clock, counts=self.counts)
+            if (stop := await walk.run()) is not None:
+                return stop
+            if not walk.was_resumed:
+                break
+        return None
 
     # ── recovery ────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -51,6 +51,7 @@ class ListWalk:
         self._asker = asker
         self._clock = clock
         self._counts = counts
+        self.was_resumed = False  # its top was read by an earlier run: what came since stands above it
         self._state = WalkState()
         self._position = FIRST
         self._is_resuming = False
@@ -84,7 +85,7 @@ class ListWalk:
         kept = await self._store.note(self._source, FULL_WALK_NOTE)
         is_full = full_walk_is_due(kept if isinstance(kept, int) else None, now_ns=self._clock.wall_ns())
         self._state = begun(await self._store.walk_state(self._source), is_full=is_full)
-        self._is_resuming = self._state.is_under_way
+        self._is_resuming = self.was_resumed = self._state.is_under_way
         self._position = self._state.position or FIRST
 
     async def _page(self) -> Page | Stop:

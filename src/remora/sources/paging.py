@@ -19,7 +19,7 @@ from remora.sources.json_path import NOT_THERE, as_key, find
 
 FIRST: Final = ""  # the position of the first page
 POSITION_MAX: Final = 10**12
-# One entry in this many is read twice. A list that loses more than that between two pages is read again from further up.
+# One entry in this many is read twice, and one more: so that the loss of a single one never costs a step back.
 OVERLAP_EVERY: Final = 20
 _OVERLAPPED: Final = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")  # entries to skip, less the ones to see again
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
@@ -121,7 +121,7 @@ def _next_offset(settings: ListSettings, position: str, page: object, listed: in
         return None
     if listed <= shared:
         return str(offset)  # nothing but what was seen: the list seems to end here, and an empty page will say so
-    overlap = min(-(-listed // OVERLAP_EVERY), listed - 1)
+    overlap = min(-(-listed // OVERLAP_EVERY) + 1, listed - 1)
     return f"{offset}-{overlap}" if overlap else str(offset)
 
 
