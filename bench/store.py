@@ -86,7 +86,7 @@ def bare(path: Path, wanted: Sequence[tuple[object, ...]]) -> float:
     began = perf_counter()
     for batch in in_batches(wanted):
         connection.execute("BEGIN IMMEDIATE")
-        connection.executemany(queries()["write_item"], batch)
+        connection.executemany(queries()["write_items"], batch)
         connection.execute("COMMIT")
     took_s = perf_counter() - began
     connection.close()

@@ -23,7 +23,9 @@ from remora.core.segment import SegmentKind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.stores.sqlite import InPlace, SqliteStore
-from tests.contract.answers import SOURCE, at, record, story
+from remora.stores.sqlite.database import connect_writer
+from remora.stores.sqlite.recording import Recorder
+from tests.contract.answers import SOURCE, TIMEOUT, at, observed, record, story
 
 KILLS = 5
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -205,3 +207,17 @@ async def test_a_key_that_is_no_number_is_refused_alone(path: Path) -> None:
     assert isinstance(results[0], ValueError)
     assert results[1] is Outcome.NEW
     await store.close()
+
+
+async def test_a_batch_needs_few_statements_so_that_a_busy_event_loop_cannot_hold_it_up(path: Path) -> None:
+    connection = connect_writer(path)
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    answers = [(SOURCE, observed(item_id, Found(story(item_id)), started_s=1)) for item_id in range(500)]
+    failures = [(SOURCE, observed(item_id, TIMEOUT, started_s=1)) for item_id in range(500, 600)]
+    connection.execute("BEGIN IMMEDIATE")
+    outcomes = Recorder().record(connection, [*answers, *failures])
+    connection.execute("COMMIT")
+    connection.close()
+    assert outcomes == [Outcome.NEW] * 500 + [Outcome.OWED] * 100
+    assert len(statements) < 20

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from remora.contracts import InboxEntry, Json
 from remora.core.discovery import Kind
 from remora.core.units import MILLISECOND_NS
+from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.rows import json_from_text, text_from_json
 from remora.stores.sqlite.session import SqlitePart
@@ -18,7 +19,7 @@ class SqliteNotes(SqlitePart):
         rows = [(source, kind.value, key, now_ns // MILLISECOND_NS) for kind, key in keys]
 
         def work(connection: Connection) -> int:
-            connection.executemany(self._sql["announce"], rows)
+            write_rows(connection, "announce", rows)
             depth: int = connection.execute(self._sql["inbox_depth"], {"source": source}).fetchone()[0]
             return depth
 

@@ -1,8 +1,10 @@
 -- Every statement the SQLite store runs, by name. Parameters are named; times are milliseconds.
+-- What is written in bulk has its row of values on a line of its own: `many_rows` repeats that line.
 
 -- name: held_items
--- What must be known of stored items to judge new observations of them.
-SELECT id, hash, content_hash, revision, last_fetched_at FROM items WHERE id IN (SELECT value FROM json_each(:ids));
+-- What must be known of stored items to judge new observations of them, all in one row.
+SELECT json_group_array(json_array(id, hex(hash), hex(content_hash), revision, last_fetched_at))
+FROM items WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: held_users
 -- The same for profiles; they have no revisions.
@@ -12,17 +14,18 @@ SELECT name, hash, last_fetched_at FROM users WHERE name IN (SELECT value FROM j
 -- The same for one document, with what its list said last.
 SELECT hash, fetched_at, listed_mark, listed_at FROM documents WHERE source = :source AND key = :key;
 
--- name: keep_revision
--- What is stored now becomes an earlier revision; run before the item is overwritten.
+-- name: keep_revisions
+-- What is stored now becomes an earlier revision; run before the items are overwritten.
 INSERT INTO revisions (item_id, revision, last_fetched_at, changed_at, body)
-SELECT id, revision, last_fetched_at, changed_at, body FROM items WHERE id = ?;
+SELECT id, revision, last_fetched_at, changed_at, body FROM items WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: write_item
--- A new item, or the new body of one that is held.
+-- name: write_items
+-- New items, and new bodies of those that are held.
 INSERT INTO items (
   id, type, "by", time, parent, score, descendants, dead, deleted,
   first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
+) VALUES
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
 ON CONFLICT (id) DO UPDATE SET
   type = excluded.type, "by" = excluded."by", time = excluded.time, parent = excluded.parent, score = excluded.score,
   descendants = excluded.descendants, dead = excluded.dead, deleted = excluded.deleted,
@@ -99,11 +102,12 @@ FROM gaps WHERE source = :source AND kind = :kind AND key IN (SELECT value FROM 
 -- The latest turn in which gaps were served.
 SELECT coalesce(max(served_turn), 0) FROM gaps WHERE source = :source AND state <> 'settled';
 
--- name: write_gap
--- A gap after one more answer; its lease, if any, has ended.
+-- name: write_gaps
+-- Gaps after one more answer; their leases, if any, have ended.
 INSERT INTO gaps (
   source, kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at, served_turn
-) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+) VALUES
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (source, kind, key) DO UPDATE SET
   state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, looks = excluded.looks,
   was_young = excluded.was_young, not_before_at = excluded.not_before_at, first_seen_at = excluded.first_seen_at,
@@ -157,12 +161,17 @@ WHERE source = :source AND state IN ('owed', 'dead', 'absent')
 AND reason = coalesce(:reason, reason) AND key = coalesce(:key, key);
 
 -- name: announce
--- A key waits; one that waits already gets a new ticket.
-INSERT OR REPLACE INTO inbox (source, kind, key, announced_at) VALUES (?, ?, ?, ?);
+-- Keys wait; one that waits already gets a new ticket.
+INSERT OR REPLACE INTO inbox (source, kind, key, announced_at) VALUES
+(?, ?, ?, ?);
 
 -- name: remove_from_inbox
--- The entry an answer belongs to, unless it was announced again meanwhile.
-DELETE FROM inbox WHERE ticket = ? AND source = ? AND kind = ? AND key = ?;
+-- The entries some answers belong to, unless they were announced again meanwhile.
+DELETE FROM inbox WHERE ticket IN (
+  SELECT i.ticket FROM json_each(:answered) AS a JOIN inbox AS i
+  ON i.ticket = json_extract(a.value, '$[0]') AND i.source = json_extract(a.value, '$[1]')
+  AND i.kind = json_extract(a.value, '$[2]') AND i.key = json_extract(a.value, '$[3]')
+);
 
 -- name: waiting
 -- The oldest tickets beyond one.
@@ -176,10 +185,10 @@ SELECT count(*) FROM inbox WHERE source = :source;
 -- What segments of one kind still have to walk.
 SELECT cursor + 1, last_id FROM segments WHERE source = :source AND kind = :kind AND state <> 'done';
 
--- name: add_segment
--- A pending segment.
-INSERT INTO segments (source, kind, state, first_id, last_id, cursor, created_at, moved_at)
-VALUES (:source, :kind, 'pending', :first_id, :last_id, :first_id - 1, :now, :now);
+-- name: add_segments
+-- Pending segments.
+INSERT INTO segments (source, kind, state, first_id, last_id, cursor, created_at, moved_at) VALUES
+(?, ?, 'pending', ?, ?, ?, ?, ?);
 
 -- name: claim
 -- One free segment of a kind, newest ids first, for one owner.

@@ -23,6 +23,7 @@ from remora.stores.shared import (
     gap_key,
     is_still_owed,
 )
+from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.rows import gap_from_row, gap_to_row
 from remora.stores.sqlite.statements import queries
@@ -72,7 +73,7 @@ class _Batch:
         self._gaps: dict[tuple[str, str], Gap] = {}
         self._turns: dict[str, int] = {}
         self._items: dict[int, tuple[object, ...]] = {}
-        self._kept: list[tuple[int]] = []
+        self._kept: list[int] = []
         self._changes: list[tuple[str, str, str, str]] = []
         self._now = 0
         self._moved_gaps: dict[tuple[str, str], tuple[object, ...]] = {}
@@ -102,11 +103,11 @@ class _Batch:
             self._probe_gaps(source, Kind.USER, keys)
 
     def _probe_items(self, ids: str) -> None:
-        for item_id, body_hash, content_hash, revision, fetched in self._connection.execute(
-            self._sql["held_items"], {"ids": ids}
-        ):
+        (held,) = self._connection.execute(self._sql["held_items"], {"ids": ids}).fetchone()
+        for item_id, body_hash, content_hash, revision, fetched in json.loads(held):
             name = str(item_id)
-            self._held[name] = Held(body_hash, content_hash, revision, self._departed_ns(Kind.ITEM, name, fetched))
+            departed_ns = self._departed_ns(Kind.ITEM, name, fetched)
+            self._held[name] = Held(bytes.fromhex(body_hash), bytes.fromhex(content_hash), revision, departed_ns)
 
     def _probe_users(self, names: Sequence[str]) -> None:
         for key, body_hash, fetched in self._connection.execute(self._sql["held_users"], {"names": json.dumps(names)}):
@@ -190,7 +191,7 @@ class _Batch:
         if decision.keeps_earlier:
             if item.item_id in self._items:
                 self._write_items()  # what becomes an earlier revision must stand in the table first
-            self._kept.append((item.item_id,))
+            self._kept.append(item.item_id)
         now = observation.now_ns // MILLISECOND_NS
         self._items[item.item_id] = (
             item.item_id,
@@ -256,9 +257,9 @@ class _Batch:
         self._write_items()
         self._write_changes()
         if self._moved_gaps:
-            self._connection.executemany(self._sql["write_gap"], self._moved_gaps.values())
+            write_rows(self._connection, "write_gaps", list(self._moved_gaps.values()))
         if self._answered:
-            self._connection.executemany(self._sql["remove_from_inbox"], self._answered)
+            self._connection.execute(self._sql["remove_from_inbox"], {"answered": json.dumps(self._answered)})
 
     def _write_changes(self) -> None:
         keys: dict[tuple[str, str, str], list[str]] = {}
@@ -270,11 +271,11 @@ class _Batch:
 
     def _write_items(self) -> None:
         if self._kept:
-            self._connection.executemany(self._sql["keep_revision"], self._kept)
+            self._connection.execute(self._sql["keep_revisions"], {"ids": json.dumps(self._kept)})
             self._kept.clear()
         if self._items:
             # In the order of the table, so that neighbours share pages.
-            self._connection.executemany(self._sql["write_item"], [self._items[key] for key in sorted(self._items)])
+            write_rows(self._connection, "write_items", [self._items[key] for key in sorted(self._items)])
             self._items.clear()
 
 

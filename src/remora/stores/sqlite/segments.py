@@ -6,6 +6,7 @@ from remora.core.coverage import Coverage, IdRange
 from remora.core.segment import Segment, SegmentKind
 from remora.core.units import MILLISECOND_NS
 from remora.stores.shared import adds_coverage, unplanned
+from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart
 
@@ -17,16 +18,11 @@ class SqliteSegments(SqlitePart):
         """Add what no unfinished segment of this kind still has to walk; returns how many segments were added."""
 
         def work(connection: Connection) -> int:
-            rows = connection.execute(self._sql["unfinished_segments"], {"source": source, "kind": kind.value})
-            added = unplanned(pieces, [IdRange(first, last) for first, last in rows])
+            left = connection.execute(self._sql["unfinished_segments"], {"source": source, "kind": kind.value})
+            added = unplanned(pieces, [IdRange(first, last) for first, last in left])
             now = now_ns // MILLISECOND_NS
-            connection.executemany(
-                self._sql["add_segment"],
-                [
-                    {"source": source, "kind": kind.value, "first_id": ids.start, "last_id": ids.end, "now": now}
-                    for ids in added
-                ],
-            )
+            rows = [(source, kind.value, ids.start, ids.end, ids.start - 1, now, now) for ids in added]
+            write_rows(connection, "add_segments", rows)
             return len(added)
 
         return await self._write(work)

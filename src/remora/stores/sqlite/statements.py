@@ -7,6 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+_ROW_OF_VALUES: Final = re.compile(r"^(\(\?, .*\));?$", re.MULTILINE)
 _NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
@@ -23,6 +24,14 @@ def queries() -> Mapping[str, str]:
     """Every statement by its name."""
     _, *named = _NAME.split((files(__package__) / "queries.sql").read_text("utf-8"))
     return {name: text.strip() for name, text in zip(named[::2], named[1::2], strict=True)}
+
+
+@cache
+def many_rows(name: str, rows: int) -> str:
+    """The statement of this name for several rows at once: its row of values stands on a line of its own."""
+    text = queries()[name]
+    (row,) = _ROW_OF_VALUES.findall(text)
+    return text.replace(row, ",\n".join([row] * rows))
 
 
 @cache
