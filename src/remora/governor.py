@@ -7,9 +7,10 @@ what is spaced is what leaves, however long a connection took to open.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Final
 
 import structlog
@@ -110,6 +111,27 @@ class GovernedPermit:
         return await self._governor.depart(self)
 
 
+class Admission:
+    """`async with governor.admit(lane) as permit`; a class of its own because it runs for every request."""
+
+    __slots__ = ("_governor", "_lane", "_permit")
+
+    def __init__(self, governor: "Governor", lane: Lane) -> None:
+        self._governor = governor
+        self._lane = lane
+        self._permit: GovernedPermit | None = None
+
+    async def __aenter__(self) -> GovernedPermit:
+        self._permit = await self._governor.turn(self._lane)
+        return self._permit
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._permit is not None, "left without having entered"
+        self._governor.give_back(self._permit)
+
+
 class Governor:
     """One source's gate."""
 
@@ -156,14 +178,9 @@ class Governor:
                 waiter.turn.cancel()
         await self._learner.close()
 
-    @asynccontextmanager
-    async def admit(self, lane: Lane) -> AsyncIterator[GovernedPermit]:
+    def admit(self, lane: Lane) -> "Admission":
         """Wait for this request's turn. The permit is held until its answer was learned from, or it is given up."""
-        permit = await self._turn(lane)
-        try:
-            yield permit
-        finally:
-            self._give_back(permit)
+        return Admission(self, lane)
 
     async def depart(self, permit: GovernedPermit) -> int:
         """The moment the request leaves. Between the last check and the return nothing else can run."""
@@ -218,7 +235,8 @@ class Governor:
 
     # ── turns ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _turn(self, lane: Lane) -> GovernedPermit:
+    async def turn(self, lane: Lane) -> GovernedPermit:
+        """Stand in line; use `admit`, which also gives the permit back."""
         turn: asyncio.Future[GovernedPermit] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(self._clock.monotonic_ns() + self._jitter_ns(), turn)
         self._waiting[lane].append(waiter)
@@ -231,7 +249,7 @@ class Governor:
             if waiter in self._waiting[lane]:
                 self._waiting[lane].remove(waiter)
             elif turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._give_back(turn.result())
+                self.give_back(turn.result())
             raise
 
     def _jitter_ns(self) -> int:
@@ -239,7 +257,8 @@ class Governor:
         high_ns = max(low_ns, min(self._limits.jitter_max_ns, self._limits.ceiling_interval_ns))
         return low_ns + int(self._chance() * (high_ns - low_ns))
 
-    def _give_back(self, permit: GovernedPermit) -> None:
+    def give_back(self, permit: GovernedPermit) -> None:
+        """The request is over; its place is free."""
         assert not permit.was_given_back, "a permit was given back twice"
         permit.was_given_back = True
         if permit.is_probe and not permit.was_heard:

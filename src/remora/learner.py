@@ -114,6 +114,12 @@ class Learner:
     def hold(self, *, is_probe: bool) -> Hold | None:
         """What the lessons say against sending right now, apart from the pace: the longest of all reasons to wait."""
         now_ns = self._clock.monotonic_ns()
+        if (
+            self.circuit.state is CircuitState.CLOSED
+            and self._cuts == self._cuts_saved
+            and self.not_before_ns <= now_ns >= self.pace.quiet_until_ns
+        ):
+            return None  # as nearly always
         circuit_wait_ns = 0 if is_probe else self.circuit.wait_ns(now_ns=now_ns)
         store_until_ns = self._cut_at_ns + HOLD_FOR_STORE_NS if self._cuts > self._cuts_saved else 0
         until_ns, limited_by = max(

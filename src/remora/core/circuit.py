@@ -11,6 +11,7 @@ ANSWERS_BEFORE_OPENING: Final = 6
 BAD_SHARE_TO_OPEN: Final = 0.5
 COOL_DOWN_NS: Final = 10 * SECOND_NS
 COOL_DOWN_MAX_NS: Final = 120 * SECOND_NS
+_ALL_GOOD: Final = (False,) * RECENT_ANSWERS
 
 
 class CircuitState(StrEnum):
@@ -70,6 +71,8 @@ def after(circuit: Circuit, event: CircuitEvent, *, now_ns: int) -> Circuit:
 
 
 def _judge(circuit: Circuit, *, bad: bool, now_ns: int) -> Circuit:
+    if not bad and circuit.recent_bad == _ALL_GOOD:
+        return circuit
     recent = (*circuit.recent_bad, bad)[-RECENT_ANSWERS:]
     enough = len(recent) >= ANSWERS_BEFORE_OPENING
     if bad and enough and sum(recent) >= BAD_SHARE_TO_OPEN * len(recent):
@@ -78,4 +81,4 @@ def _judge(circuit: Circuit, *, bad: bool, now_ns: int) -> Circuit:
             cool_down_ns=circuit.cool_down_ns,
             open_until_ns=now_ns + circuit.cool_down_ns,
         )
-    return replace(circuit, recent_bad=recent)
+    return Circuit(circuit.state, recent, circuit.cool_down_ns, circuit.open_until_ns)

@@ -9,15 +9,17 @@ A request gets its turn a little before it may leave, so that it stands ready wh
 the turn to the wire costs no rate. Only the departure is exact.
 """
 
-from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil
-from typing import Final
+from typing import Final, NamedTuple
 
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 BUNCH_NS: Final = 10 * MILLISECOND_NS
 # From a turn to a ready connection takes well under a millisecond, and a coarse timer is about one late.
 TURN_LEAD_NS: Final = 3 * MILLISECOND_NS
+# The pace changes far more rarely than requests leave; what follows from an interval is computed once.
+REMEMBERED_INTERVALS: Final = 64
 
 
 def bunch_for(interval_ns: int) -> int:
@@ -31,8 +33,7 @@ def interval_for(rate_per_s: float) -> int:
     return max(1, ceil(SECOND_NS / rate_per_s))
 
 
-@dataclass(frozen=True, slots=True)
-class Pacer:
+class Pacer(NamedTuple):
     """The two schedules. `*_next_ns` is the theoretical time of the next departure if all were evenly spaced."""
 
     ceiling_interval_ns: int
@@ -66,7 +67,7 @@ class Pacer:
             return self
         lead_ns = self.pace_next_ns - self.last_departure_ns
         scaled_ns = min(-(-lead_ns * interval_ns // self.interval_ns), bunch_for(interval_ns) * interval_ns)
-        return replace(self, interval_ns=interval_ns, pace_next_ns=self.last_departure_ns + scaled_ns)
+        return self._replace(interval_ns=interval_ns, pace_next_ns=self.last_departure_ns + scaled_ns)
 
     def no_earlier_than(self, other: "Pacer") -> "Pacer":
         """The later of two pacers of the same source in every respect."""
@@ -116,11 +117,13 @@ def new_pacer(*, ceiling_interval_ns: int, interval_ns: int, now_ns: int, idle_n
     )
 
 
+@lru_cache(REMEMBERED_INTERVALS)
 def _tolerance_ns(interval_ns: int) -> int:
     return (bunch_for(interval_ns) - 1) * interval_ns
 
 
+@lru_cache(REMEMBERED_INTERVALS)
 def _turn_lead_ns(interval_ns: int) -> int:
-    """Half a bunch where there are bunches: the other half is for what happens between the turn and the departure."""
+    """Most of a bunch where there are bunches; the rest is for what happens between the turn and the departure."""
     tolerance_ns = _tolerance_ns(interval_ns)
-    return tolerance_ns // 2 if tolerance_ns else min(TURN_LEAD_NS, interval_ns // 2)
+    return tolerance_ns * 3 // 4 if tolerance_ns else min(TURN_LEAD_NS, interval_ns // 2)

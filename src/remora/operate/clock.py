@@ -2,30 +2,41 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Final
 
-from remora.core.units import SECOND_NS
+from remora.core.units import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 
 # One sleep is never longer: a machine that was suspended looks at its clocks again soon after it wakes.
-SLEEP_MAX_S: Final = 60.0
+SLEEP_MAX_NS: Final = 60 * SECOND_NS
+# An event loop's timer is up to a millisecond off, so only whole milliseconds are slept; asyncio wakes this much later.
+WAKE_LATE_NS: Final = 150 * MICROSECOND_NS
 
 
 class SystemClock:
     """Implements `contracts.Clock` on the system's clocks."""
 
-    def __init__(self) -> None:
-        self._latest_wall_ns = 0
+    def __init__(self, *, system_wall_ns: Callable[[], int] = time.time_ns) -> None:
+        self._system_wall_ns = system_wall_ns
+        self._wall_ahead_ns = system_wall_ns() - time.monotonic_ns()
 
     def monotonic_ns(self) -> int:
         """Never goes back, knows nothing of dates."""
         return time.monotonic_ns()
 
     def wall_ns(self) -> int:
-        """Nanoseconds since 1970; stands still while the system clock is set back."""
-        self._latest_wall_ns = max(self._latest_wall_ns, time.time_ns())
-        return self._latest_wall_ns
+        """Nanoseconds since 1970. When the system clock is set back, this one runs on: waits and leases still end."""
+        # The wall is read first: being interrupted between the two must not push the wall forward for good.
+        wall_ns = self._system_wall_ns()
+        monotonic_ns = time.monotonic_ns()
+        self._wall_ahead_ns = max(self._wall_ahead_ns, wall_ns - monotonic_ns)
+        return monotonic_ns + self._wall_ahead_ns
 
     async def sleep_until(self, monotonic_ns: int) -> None:
-        """Return at or after this moment. Timers lie, so the clock is read again after every sleep."""
-        while (left_ns := monotonic_ns - time.monotonic_ns()) > 0:  # noqa: ASYNC110 - time is what is waited for
-            await asyncio.sleep(min(left_ns / SECOND_NS, SLEEP_MAX_S))
+        """Return at or after this moment, and within a few microseconds of it if the loop has nothing else to do.
+
+        Whole milliseconds are slept; for what is left of the last one the loop goes round without waiting.
+        """
+        while (left_ns := monotonic_ns - time.monotonic_ns()) > 0:
+            whole_ms = (min(left_ns, SLEEP_MAX_NS) - WAKE_LATE_NS) // MILLISECOND_NS
+            await asyncio.sleep(max(0, whole_ms) / 1_000)
