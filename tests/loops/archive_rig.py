@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -200,7 +201,7 @@ class ArchiveRig:
 
 
 @asynccontextmanager
-async def sqlite_store(path: str) -> AsyncIterator[Store]:
+async def sqlite_store(path: Path) -> AsyncIterator[Store]:
     """A store in a file, without threads."""
     store = SqliteStore(path, offload=InPlace)
     await store.open()

@@ -19,6 +19,7 @@ from remora.core.verdict import Pressure, Trouble, Verdict
 from remora.governor import Governor
 
 TROUBLE_DELAYS_NS: Final = (200 * MILLISECOND_NS, 500 * MILLISECOND_NS, 1_000 * MILLISECOND_NS)
+PRESSED_IN_A_ROW: Final = 2
 # A run may repeat this many requests after faults, and one in ten of a long one.
 RETRIES_LEAST: Final = 100
 RETRIES_ONE_IN: Final = 10
@@ -39,8 +40,8 @@ class Asker:
 
     @property
     def is_pressed(self) -> bool:
-        """Whether the provider asks for less right now, so that asking for something else makes no sense."""
-        return self._waits_in_a_row >= WAITS_IN_A_ROW_MAX or (self._waits_in_a_row > 0 and self._is_circuit_open())
+        """Whether the provider asks for less right now, so that what can wait should wait. One refusal may be a stray."""
+        return self._waits_in_a_row >= PRESSED_IN_A_ROW or (self._waits_in_a_row > 0 and self._is_circuit_open())
 
     def cap(self) -> Stop | None:
         """Whether the budget is used up, or would be before the gate lets the next request leave."""
