@@ -47,9 +47,14 @@ SELECT current_schema();
 -- ── recording ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: held_items
--- What must be known of stored items to judge new observations of them. One text of ids is quicker made than a list.
-SELECT id, hash, content_hash, revision, last_fetched_at FROM items
-WHERE id = ANY (string_to_array(%(ids)s, ',')::bigint[]);
+-- What must be known of items and their gaps to judge new observations. One text of ids is quicker made than a list.
+SELECT
+  asked.id, i.hash, i.content_hash, i.revision, i.last_fetched_at,
+  g.kind, g.key, g.state, g.reason, g.attempts, g.looks, g.was_young, g.not_before_at, g.first_seen_at, g.last_seen_at
+FROM unnest(string_to_array(%(ids)s, ',')) AS asked (id)
+LEFT JOIN items AS i ON i.id = asked.id::bigint
+LEFT JOIN gaps AS g ON g.source = %(source)s AND g.kind = 'item' AND g.key = asked.id COLLATE "C"
+WHERE i.id IS NOT NULL OR g.key IS NOT NULL;
 
 -- name: held_users
 -- The same for profiles; they have no revisions.
@@ -65,17 +70,23 @@ WHERE source = %(source)s AND key = ANY (%(keys)s::text[]);
 SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
 WHERE source = %(source)s AND kind = %(kind)s AND key = ANY (%(keys)s::text[]);
 
--- name: held_item_gaps
--- The same for items, whose keys are numbers.
-SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
-WHERE source = %(source)s AND kind = 'item' AND key = ANY (string_to_array(%(ids)s, ','));
-
 -- name: copy_items
 -- New items, as fast as they can be taken.
 COPY items (
   id, type, "by", time, parent, score, descendants, dead, deleted,
   first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
 ) FROM STDIN (FORMAT BINARY);
+
+-- name: add_item
+-- One new item: for a few, this is quicker than a copy.
+INSERT INTO items (
+  id, type, "by", time, parent, score, descendants, dead, deleted,
+  first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
+) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b, %b, %b);
+
+-- name: add_change
+-- One line of the change feed.
+INSERT INTO changes (source, kind, key, change, changed_at) VALUES (%s, %s, %s, %s, %s);
 
 -- name: copy_changes
 -- Lines of the change feed.

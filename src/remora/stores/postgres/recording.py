@@ -12,7 +12,7 @@ from typing import Any, Final
 from remora.contracts import Observation, Outcome
 from remora.core.discovery import FromInbox, Kind, fingerprint
 from remora.core.gap import Gap, GapState, owed_reason
-from remora.core.item import Document, Item, User
+from remora.core.item import Document, Item, Thing, User
 from remora.core.units import MILLISECOND_NS
 from remora.core.verdict import Found
 from remora.stores.postgres.connections import Connection, Row
@@ -31,8 +31,6 @@ from remora.stores.shared import (
 )
 
 Job = tuple[str, Observation]  # source and observation
-Name = tuple[str, Kind, str]  # source, kind and key
-_WRITTEN: Final = frozenset({Outcome.NEW, Outcome.CHANGED})
 _ITEM_TYPES: Final = (
     *("int8", "text", "text", "int8", "int8", "int8", "int8", "bool", "bool"),
     *("int8", "int8", "int8", "int4", "bytea", "bytea", "bytea"),
@@ -44,6 +42,9 @@ _CHANGED_COLUMNS: Final = (
     *("last_fetched_at", "changed_at", "revision", "hash", "content_hash", "body"),
 )
 _FIRST_SEEN: Final = 9
+_GAP_AT: Final = 5  # where the gap's columns begin in `held_items`
+# A copy needs several round trips, a statement one: so many rows are written quicker one by one.
+FEW_ROWS: Final = 3
 _GAP_COLUMNS: Final = (
     *("source", "kind", "key", "state", "reason", "attempts", "looks", "was_young"),
     *("not_before_at", "first_seen_at", "last_seen_at"),
@@ -63,9 +64,9 @@ class _DocumentRow:
 class _Batch:
     """What is held of everything in the batch, and what will be written."""
 
-    held: dict[Name, Held] = field(default_factory=dict)
-    gaps: dict[Name, Gap] = field(default_factory=dict)
-    documents: dict[Name, _DocumentRow] = field(default_factory=dict)
+    held: dict[str, Held] = field(default_factory=dict)
+    gaps: dict[tuple[str, str], Gap] = field(default_factory=dict)  # by source and name
+    documents: dict[str, _DocumentRow] = field(default_factory=dict)
     new_items: list[Row] = field(default_factory=list)
     changed_items: list[Row] = field(default_factory=list)
     kept_ids: list[int] = field(default_factory=list)
@@ -76,11 +77,17 @@ class _Batch:
     departures: list[tuple[Kind, str, int]] = field(default_factory=list)
 
 
-def name_of(job: Job) -> Name:
-    """What an observation is about. Items and users have no source of their own."""
+def name_of(job: Job) -> str:
+    """What an observation is about: an id, or kind and key where that could be mistaken."""
     source, observation = job
     discovery = observation.discovery
-    return (source if discovery.kind is Kind.DOCUMENT else "", discovery.kind, discovery.key)
+    # Plain texts and not pairs: this runs for every item, and hashing an enumeration is slow.
+    return discovery.key if discovery.kind is Kind.ITEM else _name(source, discovery.kind, discovery.key)
+
+
+def _name(source: str, kind: Kind, key: str) -> str:
+    """Users have no source of their own."""
+    return f"{kind}\0{'' if kind is Kind.USER else source}\0{key}"
 
 
 class Recorder:
@@ -101,64 +108,65 @@ class Recorder:
         return outcomes
 
     async def _probe(self, connection: Connection, batch: _Batch, jobs: Sequence[Job]) -> None:
-        keys: dict[tuple[str, Kind], list[str]] = {}
+        keys: dict[str, list[str]] = {}
+        others: dict[tuple[str, Kind], list[str]] = {}
         latest_ns = 0
         for source, observation in jobs:
-            keys.setdefault((source, observation.discovery.kind), []).append(observation.discovery.key)
+            discovery = observation.discovery
+            if discovery.kind is Kind.ITEM:
+                keys.setdefault(source, []).append(discovery.key)
+            else:
+                others.setdefault((source, discovery.kind), []).append(discovery.key)
             latest_ns = max(latest_ns, observation.now_ns)
-        for (source, kind), named in keys.items():
-            rows: Iterable[tuple[Name, Row]]
+        for source, named in keys.items():
+            self._hold(batch, Kind.ITEM, await _held_items(connection, batch, source, named), latest_ns)
+        for (source, kind), named in others.items():
+            await _probe_gaps(connection, batch, source, kind, named)
             match kind:
-                case Kind.ITEM:
-                    rows = await _held_items(connection, batch, source, named)
                 case Kind.USER:
-                    rows = await _held_users(connection, named)
-                    await _probe_gaps(connection, batch, source, kind, named)
+                    self._hold(batch, kind, await _held_users(connection, named), latest_ns)
                 case Kind.DOCUMENT:
-                    rows = await _held_documents(connection, batch, source, named)
-                    await _probe_gaps(connection, batch, source, kind, named)
-                case Kind.PAGE:  # a page is never kept, but what a run leaves of a list is owed as one gap
-                    rows = ()
-                    await _probe_gaps(connection, batch, source, kind, named)
-                case Kind.NEWEST:
-                    raise AssertionError(f"a {kind} is never recorded")
-            for name, row in rows:
-                batch.held[name] = self._held(name, row, latest_ns)
+                    self._hold(batch, kind, await _held_documents(connection, batch, source, named), latest_ns)
+                case Kind.PAGE:
+                    continue  # a page is never kept, but what a run leaves of a list may be owed as a gap
+                case Kind.ITEM | Kind.NEWEST:
+                    raise AssertionError(f"a {kind} is never recorded here")
 
-    def _held(self, name: Name, row: Row, latest_ns: int) -> Held:
-        """Ours is exact and knows of unchanged bodies; the row's may be newer, from another process."""
-        body_hash, content_hash, revision, fetched = row
-        fetched_ns = fetched * MILLISECOND_NS
-        departed_ns = self._recent.of(name[1], _recent_key(name))
-        if departed_ns is not None and not departed_ns + MILLISECOND_NS <= fetched_ns <= latest_ns + CLOCK_SLACK_NS:
-            fetched_ns = departed_ns
-        return Held(body_hash, content_hash, revision, fetched_ns)
+    def _hold(self, batch: _Batch, kind: Kind, found: Iterable[tuple[str, Row]], latest_ns: int) -> None:
+        """When it was fetched: ours is exact and knows of unchanged bodies; the row's may be newer, from elsewhere."""
+        for name, (body_hash, content_hash, revision, fetched) in found:
+            fetched_ns = fetched * MILLISECOND_NS
+            departed_ns = self._recent.of(kind, name)
+            if departed_ns is not None and not departed_ns + MILLISECOND_NS <= fetched_ns <= latest_ns + CLOCK_SLACK_NS:
+                fetched_ns = departed_ns
+            batch.held[name] = Held(body_hash, content_hash, revision, fetched_ns)
 
 
-async def _held_items(
-    connection: Connection, batch: _Batch, source: str, keys: list[str]
-) -> Iterable[tuple[Name, Row]]:
+async def _held_items(connection: Connection, batch: _Batch, source: str, keys: list[str]) -> Iterable[tuple[str, Row]]:
     values = {"source": source, "ids": ",".join(keys)}
-    for row in await (await connection.execute(SQL["held_item_gaps"], values, binary=True)).fetchall():
-        batch.gaps[source, Kind.ITEM, row[1]] = gap_from_row(row)
-    found = await (await connection.execute(SQL["held_items"], values, binary=True)).fetchall()
-    return ((("", Kind.ITEM, str(row[0])), row[1:]) for row in found)
+    held: list[tuple[str, Row]] = []
+    for row in await (await connection.execute(SQL["held_items"], values, binary=True)).fetchall():
+        if row[1] is not None:
+            held.append((row[0], row[1:_GAP_AT]))
+        if row[_GAP_AT] is not None:
+            batch.gaps[source, row[0]] = gap_from_row(row[_GAP_AT:])
+    return held
 
 
-async def _held_users(connection: Connection, keys: list[str]) -> Iterable[tuple[Name, Row]]:
+async def _held_users(connection: Connection, keys: list[str]) -> Iterable[tuple[str, Row]]:
     values = {"names": [dump_key(key) for key in keys]}
     found = await (await connection.execute(SQL["held_users"], values, binary=True)).fetchall()
-    return ((("", Kind.USER, load_key(name)), (body_hash, b"", 1, fetched)) for name, body_hash, fetched in found)
+    return ((_name("", Kind.USER, load_key(key)), (body_hash, b"", 1, fetched)) for key, body_hash, fetched in found)
 
 
 async def _held_documents(
     connection: Connection, batch: _Batch, source: str, keys: list[str]
-) -> Iterable[tuple[Name, Row]]:
+) -> Iterable[tuple[str, Row]]:
     values = {"source": source, "keys": [dump_key(key) for key in keys]}
-    held: list[tuple[Name, Row]] = []
+    held: list[tuple[str, Row]] = []
     for row in await (await connection.execute(SQL["held_documents"], values, binary=True)).fetchall():
         key, body_hash, fetched, listed_mark, listed_at, owed, updated_at = row
-        name = (source, Kind.DOCUMENT, load_key(key))
+        name = _name(source, Kind.DOCUMENT, load_key(key))
         batch.documents[name] = _DocumentRow(listed_mark, listed_at, owed, updated_at)
         if body_hash is not None:
             held.append((name, (body_hash, b"", 1, fetched)))
@@ -170,26 +178,28 @@ async def _probe_gaps(connection: Connection, batch: _Batch, source: str, kind: 
     values = {"source": source, "kind": kind.value, "keys": named}
     for row in await (await connection.execute(SQL["held_gaps"], values, binary=True)).fetchall():
         gap = gap_from_row(row)
-        batch.gaps[source, kind, gap.key] = gap
+        batch.gaps[source, _name(source, kind, gap.key)] = gap
 
 
 def _judge(batch: _Batch, source: str, observation: Observation, *, again: bool) -> Outcome:
     discovery = observation.discovery
-    name = name_of((source, observation))
-    key = gap_key(source, discovery)
-    gap = batch.gaps.get((source, discovery.kind, key))
+    kind = discovery.kind
+    name = gap_name = owed_key = discovery.key
+    if kind is not Kind.ITEM:
+        owed_key = gap_key(source, discovery)
+        name, gap_name = _name(source, kind, discovery.key), _name(source, kind, owed_key)
+    gap = batch.gaps.get((source, gap_name))
     if isinstance(discovery.origin, FromInbox):
-        batch.answered.append((source, discovery.kind.value, dump_key(discovery.key), discovery.origin.ticket))
+        batch.answered.append((source, kind.value, dump_key(discovery.key), discovery.origin.ticket))
     if again and gap is not None and (outcome := _outcome_if_counted(gap, observation)) is not None:
         return outcome
-    decision = decide(observation, gap_key=key, held=batch.held.get(name), gap=gap)
+    decision = decide(observation, gap_key=owed_key, held=batch.held.get(name), gap=gap)
     if decision.gap is not None:
         batch.moved_gaps.append((source, *gap_to_row(decision.gap)))
-    is_kept = decision.outcome is not Outcome.STALE and discovery.kind is not Kind.PAGE
-    if isinstance(observation.verdict, Found) and is_kept:
-        _store(batch, source, observation, decision)
-        batch.departures.append((discovery.kind, _recent_key(name), observation.started_at_ns))
-    elif discovery.kind is Kind.DOCUMENT and name not in batch.documents:
+    if isinstance(observation.verdict, Found) and decision.outcome is not Outcome.STALE:
+        _store(batch, source, observation, observation.verdict.thing, decision)
+        batch.departures.append((kind, name, observation.started_at_ns))
+    elif kind is Kind.DOCUMENT and name not in batch.documents:
         batch.single.append(("ensure_document", _document_values(source, discovery.key)))
     return decision.outcome
 
@@ -201,29 +211,31 @@ def _outcome_if_counted(gap: Gap, observation: Observation) -> Outcome | None:
     return _OUTCOME_OF_GAP.get(gap.state) if counted and not isinstance(observation.verdict, Found) else None
 
 
-def _store(batch: _Batch, source: str, observation: Observation, decision: Decision) -> None:
-    assert isinstance(observation.verdict, Found)
-    match observation.verdict.thing:
-        case Item() as item if decision.outcome in _WRITTEN:
-            _store_item(batch, item, observation, decision)
-        case User() as user if decision.outcome in _WRITTEN:
-            assert decision.held is not None, "what was found is held"
-            values = {
-                "name": dump_key(observation.discovery.key),
-                "now": milliseconds(observation.now_ns),
-                "fetched": milliseconds(observation.started_at_ns),
-                "hash": decision.held.hash,
-                "body": user.body,
-            }
-            batch.single.append(("write_user", values))
-        case Document() as document:
-            _store_document(batch, source, document, observation, decision)
-        case _:
-            return  # unchanged: no row changes
-    if decision.outcome in _WRITTEN:
+def _store(batch: _Batch, source: str, observation: Observation, thing: Thing, decision: Decision) -> None:
+    is_written = decision.outcome is not Outcome.UNCHANGED
+    if isinstance(thing, Item) and is_written:
+        _store_item(batch, thing, observation, decision)
+    elif isinstance(thing, User) and is_written:
+        _store_user(batch, thing, observation, decision)
+    elif isinstance(thing, Document):
+        _store_document(batch, source, thing, observation, decision)
+    if is_written:
         kind, key = observation.discovery.kind, observation.discovery.key
-        changed_at = milliseconds(observation.now_ns)
-        batch.changes.append((source, kind.value, dump_key(key), decision.outcome.value, changed_at))
+        change = "new" if decision.outcome is Outcome.NEW else "changed"
+        named = ("item", key) if kind is Kind.ITEM else (kind.value, dump_key(key))
+        batch.changes.append((source, *named, change, observation.now_ns // MILLISECOND_NS))
+
+
+def _store_user(batch: _Batch, user: User, observation: Observation, decision: Decision) -> None:
+    assert decision.held is not None, "what was found is held"
+    values = {
+        "name": dump_key(observation.discovery.key),
+        "now": milliseconds(observation.now_ns),
+        "fetched": milliseconds(observation.started_at_ns),
+        "hash": decision.held.hash,
+        "body": user.body,
+    }
+    batch.single.append(("write_user", values))
 
 
 def _store_item(batch: _Batch, item: Item, observation: Observation, decision: Decision) -> None:
@@ -261,7 +273,7 @@ def _store_document(
 ) -> None:
     assert decision.held is not None
     key = observation.discovery.key
-    row = batch.documents.get((source, Kind.DOCUMENT, key), _DocumentRow(None, None, owed=True, updated_at=None))
+    row = batch.documents.get(_name(source, Kind.DOCUMENT, key), _DocumentRow(None, None, owed=True, updated_at=None))
     owed = is_still_owed(
         listed_mark=row.listed_mark,
         listed_ns=None if row.listed_at is None else row.listed_at * MILLISECOND_NS,
@@ -286,15 +298,22 @@ async def _write(connection: Connection, batch: _Batch) -> None:
     if batch.changed_items:
         columns = zip(*sorted(batch.changed_items, key=_first), strict=True)
         await connection.execute(SQL["change_items"], dict(zip(_CHANGED_COLUMNS, map(list, columns), strict=True)))
-    if batch.new_items:
-        await _copy(connection, "copy_items", _ITEM_TYPES, sorted(batch.new_items, key=_first))
+    new_items = sorted(batch.new_items, key=_first)
+    if len(new_items) > FEW_ROWS:
+        await _copy(connection, "copy_items", _ITEM_TYPES, new_items)
+    else:
+        for row in new_items:
+            await connection.execute(SQL["add_item"], row)
     for name, values in batch.single:
         await connection.execute(SQL[name], values)
     if batch.moved_gaps:
         gaps = zip(*sorted(batch.moved_gaps, key=lambda row: row[:3]), strict=True)
         await connection.execute(SQL["write_gaps"], dict(zip(_GAP_COLUMNS, map(list, gaps), strict=True)))
-    if batch.changes:
+    if len(batch.changes) > FEW_ROWS:
         await _copy(connection, "copy_changes", _CHANGE_TYPES, batch.changes)
+    else:
+        for row in batch.changes:
+            await connection.execute(SQL["add_change"], row)
     if batch.answered:
         entries = zip(*sorted(batch.answered), strict=True)
         names = ("source", "kind", "key", "ticket")
@@ -310,11 +329,6 @@ async def _copy(connection: Connection, statement: str, types: Sequence[str], ro
 
 def _document_values(source: str, key: str) -> dict[str, object]:
     return {"source": source, "key": dump_key(key), "fingerprint": fingerprint(source, key)}
-
-
-def _recent_key(name: Name) -> str:
-    source, _, key = name
-    return f"{source}\0{key}" if source else key
 
 
 def _first(row: Row) -> Any:

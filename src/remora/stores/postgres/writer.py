@@ -13,7 +13,7 @@ from remora.contracts import Observation, Outcome
 from remora.core.errors import StoreError, StoreUnavailable
 from remora.stores.postgres.connections import Connection, Pool
 from remora.stores.postgres.faults import BadRow
-from remora.stores.postgres.recording import Job, Name, Recorder, name_of
+from remora.stores.postgres.recording import Job, Recorder, name_of
 
 # As many as one transaction can take without making the first caller wait noticeably for the last.
 BATCH_MAX: Final = 1_000
@@ -25,7 +25,7 @@ QUEUE_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    name: Name
+    name: str
     job: Job
     done: "asyncio.Future[Outcome]"
 
@@ -96,7 +96,7 @@ class _Lane:
 
     def _take(self) -> list[_Waiting]:
         """The oldest observations, each key once: the next look at the same key is judged by what this one left."""
-        batch: dict[Name, _Waiting] = {}
+        batch: dict[str, _Waiting] = {}
         later: list[_Waiting] = []
         while self._queue and len(batch) < BATCH_MAX:
             waiting = self._queue.popleft()
