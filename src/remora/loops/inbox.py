@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -33,8 +34,9 @@ LOOK_EVERY_NS: Final = 10 * SECOND_NS
 # Now and then the store is read from the beginning: for keys whose worker failed, and for announcements by others.
 SWEEP_EVERY_NS: Final = MINUTE_NS
 WORKERS: Final = 8
-# A worker that fails this often without one success between is dead.
+# A worker that fails with this many keys, one after another, is dead. The same poison key kills nobody twice.
 FAILURES_BEFORE_DEAD: Final = 5
+POISON_MAX: Final = 1_000
 # Profiles come after items, but not never: every so many turns one of them goes first.
 USER_EVERY_TURNS: Final = 16
 
@@ -90,6 +92,14 @@ class Line:
         del self._in_flight[entry.kind, entry.key]
 
 
+@dataclass(slots=True)
+class _Worker:
+    """What one worker is at, and with how many keys in a row it failed."""
+
+    key: Key | None = None
+    failures: int = 0
+
+
 class InboxWorkers:
     """The inbox of one source and those who drain it."""
 
@@ -101,6 +111,7 @@ class InboxWorkers:
         *,
         clock: Clock,
         workers: int = WORKERS,
+        spill_max: int = SPILL_MAX,
         on_changed: Callable[[int], Awaitable[None]] | None = None,
     ) -> None:
         self._source = source
@@ -108,8 +119,10 @@ class InboxWorkers:
         self._store = store
         self._clock = clock
         self._workers = workers
+        self._spill_max = spill_max
         self._on_changed = on_changed
         self._line = Line()
+        self._poison: set[Key] = set()  # keys that made a worker fail
         self._read_up_to = 0
         self._swept_at_ns = clock.monotonic_ns()
         self._announced = asyncio.Event()
@@ -127,7 +140,7 @@ class InboxWorkers:
         """Returns when all keys are durable and the inbox is not overfull. Waits out a store that is down."""
         for start in range(0, len(keys), ANNOUNCE_MAX):
             await self._announce(keys[start : start + ANNOUNCE_MAX])
-        while self.depth is not None and self.depth >= SPILL_MAX:
+        while self.depth is not None and self.depth >= self._spill_max:
             await self._clock.sleep_until(self._clock.monotonic_ns() + SECOND_NS)
             self.depth = await until_it_works(
                 lambda: self._store.inbox_depth(self._source), clock=self._clock, what="inbox"
@@ -194,37 +207,39 @@ class InboxWorkers:
     # ── workers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _keep_worker(self, number: int) -> str:
-        """Run one worker, restarting it after a rest; returns what killed it once it fails again and again."""
-        failures = 0
-
-        def succeeded() -> None:
-            nonlocal failures
-            failures = 0
-
+        """Run one worker, restarting it after a rest; returns what killed it once it fails with key after key."""
+        worker = _Worker()
         while True:
             self.alive += 1
             try:
-                await self._work(succeeded)
+                await self._work(worker)
             except Exception as error:  # noqa: BLE001 - one poison key must not end its neighbours; counted, and bounded
-                failures += 1
                 cause = type(error).__name__
-                log.warning("worker_failed", source=self._source, worker=number, error=cause, failures=failures)
-                if failures >= FAILURES_BEFORE_DEAD and not is_retryable(error):
+                self._count_failure(worker)
+                log.warning("worker_failed", source=self._source, worker=number, error=cause, failures=worker.failures)
+                if worker.failures >= FAILURES_BEFORE_DEAD and not is_retryable(error):
                     return cause
             finally:
                 self.alive -= 1
             self.restarts += 1
-            await self._clock.sleep_until(self._clock.monotonic_ns() + restart_delay_ns(failures))
+            await self._clock.sleep_until(self._clock.monotonic_ns() + restart_delay_ns(max(1, worker.failures)))
 
-    async def _work(self, succeeded: Callable[[], None]) -> None:
+    def _count_failure(self, worker: "_Worker") -> None:
+        if worker.key not in self._poison:
+            worker.failures += 1
+        if worker.key is not None and len(self._poison) < POISON_MAX:
+            self._poison.add(worker.key)
+
+    async def _work(self, worker: "_Worker") -> None:
         while True:
             entry = self._line.take()
             if entry is None:
                 self._arrived.clear()
                 await self._arrived.wait()
                 continue
+            worker.key = (entry.kind, entry.key)
             await self._serve(entry)
-            succeeded()
+            worker.failures = 0
 
     async def _serve(self, entry: InboxEntry) -> Outcome:
         try:
