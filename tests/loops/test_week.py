@@ -20,7 +20,7 @@ from remora.loops.service import NumberedService, ServiceSettings
 from remora.sim.checks import Difference, worst_window
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
-from remora.sim.faults import Faults, Flood, Outage, StreamFaults, every_kind
+from remora.sim.faults import FaultKind, Faults, Flood, Outage, StreamFaults, every_kind
 from remora.sim.transport import SimTransport
 from remora.sim.world import WorldSettings
 from tests.loops.rig import DAY_NS, HOUR_NS, MINUTE_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
@@ -97,15 +97,17 @@ async def one_life(rig: Rig, log: Log, settings: ServiceSettings, *, until_ns: i
     log.kills += 1
 
 
-async def live_through(rig: Rig, log: Log, settings: ServiceSettings, *, seed: int, for_ns: int) -> None:
+async def live_through(
+    rig: Rig, log: Log, settings: ServiceSettings, *, restarts: int, for_ns: int, stay_down: bool
+) -> None:
     """Many lives, one after another; after some the daemon stays down for a while."""
-    chance = Random(seed)
-    ends = sorted(chance.randrange(HOUR_NS, for_ns) for _ in range(RESTARTS))
+    chance = Random(1)
+    ends = sorted(chance.randrange(HOUR_NS, for_ns) for _ in range(restarts))
     watching = asyncio.get_running_loop().create_task(watch(rig, log))
     for number, end_ns in enumerate((*ends, for_ns)):
         until_ns = max(end_ns, rig.clock.monotonic_ns() + 5 * SECOND_NS)
         await one_life(rig, log, settings, until_ns=until_ns, kill=number % 2 == 1, number=number)
-        if number % 5 == 0:
+        if stay_down and number % 5 == 0:
             await rig.clock.sleep_until(rig.clock.monotonic_ns() + chance.randrange(MINUTE_NS, 20 * MINUTE_NS))
     watching.cancel()
 
@@ -115,9 +117,10 @@ async def settle(rig: Rig, process: Process, *, rescan: bool) -> int:
     rig.provider.heal()
     running = asyncio.get_running_loop().create_task(process.service.run())
     await rig.clock.sleep_until(rig.clock.monotonic_ns() + HOUR_NS)
+    since_ns = rig.clock.true_ns()
+    await rig.clock.sleep_until(rig.clock.monotonic_ns() + MINUTE_NS)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    since_ns = rig.clock.true_ns()
     if rescan:
         again = Rescan(
             NAME,
@@ -176,7 +179,7 @@ def test_after_a_bad_week_and_one_rescan_the_mirror_equals_the_world() -> None:
         world = WorldSettings(items=300, new_per_day=120)
         rig = Rig.make(clock, world=world, faults=faults, ceiling_ns=CEILING_NS)
         log = Log()
-        await live_through(rig, log, SETTINGS, seed=1, for_ns=WEEK_NS)
+        await live_through(rig, log, SETTINGS, restarts=RESTARTS, for_ns=WEEK_NS, stay_down=True)
         async with rig.process(settings=SETTINGS, owner="last") as process:
             since_ns = await settle(rig, process, rescan=True)
         assert await lasting_differences(rig, since_ns) == []
@@ -189,3 +192,34 @@ def test_after_a_bad_week_and_one_rescan_the_mirror_equals_the_world() -> None:
         assert_all_is_well(rig, log)
 
     in_virtual_time(main, seed=3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_without_the_rescan_the_mirror_equals_the_world_where_no_event_was_lost() -> None:
+    """The backstop hides the bugs of what it backs up: here the stream, the inbox and the repair stand alone.
+
+    Every change is announced, and the list that opens each connection reaches back for minutes, so drops, silent
+    streams and quick restarts lose no event.
+    """
+    no_backstop = ServiceSettings(rescan=None)
+    honest = [kind for kind in FaultKind if kind is not FaultKind.STALE]  # a stale body is true, of another moment
+    faults = Faults(
+        seed=11,
+        rates=dict.fromkeys(honest, 0.02 / len(honest)),
+        slow_s=0.5,
+        stream=StreamFaults(drops_per_hour=3, zombies_per_hour=0.2, cancels_per_hour=0.5, missed_share=0.0),
+    )
+
+    async def main(clock: SimClock) -> None:
+        world = WorldSettings(items=400, new_per_day=240)
+        rig = Rig.make(clock, world=world, faults=faults, ceiling_ns=CEILING_NS)
+        log = Log()
+        await live_through(rig, log, no_backstop, restarts=14, for_ns=2 * DAY_NS, stay_down=False)
+        async with rig.process(settings=no_backstop, owner="last") as process:
+            since_ns = await settle(rig, process, rescan=False)
+        assert await lasting_differences(rig, since_ns) == []
+        assert log.stream_ends["closed"] >= 150, log.stream_ends
+        assert_all_is_well(rig, log)
+
+    in_virtual_time(main, seed=5)
