@@ -20,6 +20,8 @@ log = structlog.get_logger()
 
 GAPS_AT_ONCE: Final = 100
 GAP_LEASE_NS: Final = 5 * MINUTE_NS
+# What is left of a lease when the last request under it is begun: it may have to wait for its turn at the gate.
+LEASE_LEFT_NS: Final = MINUTE_NS
 IDLE_NS: Final = SECOND_NS
 
 
@@ -52,14 +54,14 @@ class Recover:
             now_ns=self._clock.wall_ns(),
             without=without,
         )
-        served_until_ns = self._clock.monotonic_ns() + GAP_LEASE_NS
+        begin_until_ns = self._clock.monotonic_ns() + GAP_LEASE_NS - LEASE_LEFT_NS
         outcomes: Counter[Outcome] = Counter()
         places = asyncio.Semaphore(self._width)
         try:
             async with asyncio.TaskGroup() as group:
                 for gap in gaps:
                     await places.acquire()
-                    if self._clock.monotonic_ns() >= served_until_ns:
+                    if self._clock.monotonic_ns() >= begin_until_ns:
                         break  # a slow source: what is left is anybody's again, and first in line
                     group.create_task(self._serve(gap, outcomes)).add_done_callback(lambda _: places.release())
         except asyncio.CancelledError:
