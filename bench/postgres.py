@@ -28,7 +28,10 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.operate.clock import SystemClock
 from remora.stores.postgres import PostgresStore, SharedGate
+from remora.stores.postgres.connections import Connection, Pool, connect
 from remora.stores.postgres.gate import WINDOW_NS
+from remora.stores.postgres.recording import ITEM_TYPES, Job, Recorder
+from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.writer import BATCH_MAX, LANES
 from tests import postgres_server
 from tools import services
@@ -127,6 +130,52 @@ async def upserts(store: PostgresStore, server: Server) -> None:
     await measured("new items in any order", len(shuffled), server, lambda: record_all(store, shuffled))
 
 
+async def prepared_batches(url: str, server: Server) -> None:
+    """The whole upsert path (probe, judge, write, change feed) without callers that each wait for one item."""
+    pool = Pool(url, size=LANES, isolation=psycopg.IsolationLevel.REPEATABLE_READ)
+    jobs = [(SOURCE, observation(n, look=0)) for n in range(3_000_000, 3_000_000 + ITEMS)]
+    batches = iter([jobs[start : start + BATCH_MAX] for start in range(0, len(jobs), BATCH_MAX)])
+
+    async def lane() -> None:
+        recorder = Recorder()
+        for batch in batches:
+
+            async def work(connection: Connection, batch: Sequence[Job] = batch) -> object:
+                return await recorder.record(connection, batch, again=False)
+
+            await pool.run(work)
+
+    async def all_lanes() -> None:
+        await asyncio.gather(*(lane() for _ in range(LANES)))
+
+    await measured("new items, prepared batches", ITEMS, server, all_lanes)
+    await pool.close()
+
+
+async def bare_copy(url: str, server: Server) -> None:
+    """What the driver and the server can do at most: the same rows, known to be new, no ledger, no change feed."""
+    rows = [row_of(observation(n, look=0)) for n in range(2_000_000, 2_000_000 + ITEMS)]
+    connection = await connect(url)
+
+    async def copy_all() -> None:
+        for start in range(0, len(rows), BATCH_MAX):
+            async with connection.transaction(), connection.cursor() as cursor, cursor.copy(SQL["copy_items"]) as copy:
+                copy.set_types(ITEM_TYPES)
+                for row in rows[start : start + BATCH_MAX]:
+                    await copy.write_row(row)
+
+    await measured("baseline: bare binary COPY", ITEMS, server, copy_all)
+    await connection.close()
+
+
+def row_of(answer: Observation) -> tuple[object, ...]:
+    assert isinstance(answer.verdict, Found)
+    assert isinstance(answer.verdict.thing, Item)
+    item = answer.verdict.thing
+    envelope = (item.item_id, item.type, item.by, item.time, item.parent, None, None, False, False, 1, 1, 1, 1)
+    return (*envelope, bytes(16), bytes(16), item.body)
+
+
 async def lone_records(store: PostgresStore, server: Server) -> None:
     answers = [observation(1_000_000 + n, look=0) for n in range(500)]
 
@@ -203,6 +252,8 @@ async def main() -> None:
         store = PostgresStore(url)
         await store.open()
         print("| what | per second | our CPU, µs each | server's CPU, µs each |\n|---|---|---|---|")
+        await bare_copy(url, server)
+        await prepared_batches(url, server)
         await upserts(store, server)
         await lone_records(store, server)
         for claimants in (1, 8, 32):

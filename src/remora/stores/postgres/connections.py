@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
+from psycopg.types.string import BytesBinaryDumper
 
 from remora.core.errors import ConfigurationError, StoreError, StoreUnavailable
 from remora.stores.postgres.faults import Conflict, ConnectionLost, explained
@@ -54,6 +55,8 @@ async def connect(url: str, *, settings: Mapping[str, str] | None = None) -> Con
         connection = await psycopg.AsyncConnection.connect(
             url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S, application_name="remora"
         )
+    # The driver's own choice for bytes in a copy unpacks each value in Python.
+    connection.adapters.register_dumper(bytes, BytesBinaryDumper)
     limits = {
         "statement_timeout": str(STATEMENT_TIMEOUT_MS),
         "lock_timeout": str(LOCK_TIMEOUT_MS),

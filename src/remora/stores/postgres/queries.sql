@@ -84,13 +84,10 @@ INSERT INTO items (
   first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
 ) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b, %b, %b);
 
--- name: add_change
--- One line of the change feed.
-INSERT INTO changes (source, kind, key, change, changed_at) VALUES (%s, %s, %s, %s, %s);
-
--- name: copy_changes
--- Lines of the change feed.
-COPY changes (source, kind, key, change, changed_at) FROM STDIN (FORMAT BINARY);
+-- name: add_changes
+-- Lines of the change feed for some keys, in their order; keys have no line breaks.
+INSERT INTO changes (source, kind, key, change, changed_at)
+SELECT %(source)s, %(kind)s, key, %(change)s, %(changed_at)s FROM unnest(string_to_array(%(keys)s, E'\n')) AS n (key);
 
 -- name: keep_revisions
 -- What is stored now becomes an earlier revision; run before the items are overwritten.

@@ -31,11 +31,10 @@ from remora.stores.shared import (
 )
 
 Job = tuple[str, Observation]  # source and observation
-_ITEM_TYPES: Final = (
+ITEM_TYPES: Final = (
     *("int8", "text", "text", "int8", "int8", "int8", "int8", "bool", "bool"),
     *("int8", "int8", "int8", "int4", "bytea", "bytea", "bytea"),
 )
-_CHANGE_TYPES: Final = ("text", "text", "text", "text", "int8")
 # As in `change_items`: everything but the moment an item was first seen.
 _CHANGED_COLUMNS: Final = (
     *("id", "type", "by", "time", "parent", "score", "descendants", "dead", "deleted"),
@@ -70,7 +69,8 @@ class _Batch:
     new_items: list[Row] = field(default_factory=list)
     changed_items: list[Row] = field(default_factory=list)
     kept_ids: list[int] = field(default_factory=list)
-    changes: list[Row] = field(default_factory=list)
+    changes: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)  # keys by source, kind and change
+    changed_at: int = 0
     moved_gaps: list[Row] = field(default_factory=list)
     answered: list[Row] = field(default_factory=list)
     single: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)  # statements for users and documents
@@ -118,6 +118,7 @@ class Recorder:
             else:
                 others.setdefault((source, discovery.kind), []).append(discovery.key)
             latest_ns = max(latest_ns, observation.now_ns)
+        batch.changed_at = milliseconds(latest_ns)
         for source, named in keys.items():
             self._hold(batch, Kind.ITEM, await _held_items(connection, batch, source, named), latest_ns)
         for (source, kind), named in others.items():
@@ -223,7 +224,7 @@ def _store(batch: _Batch, source: str, observation: Observation, thing: Thing, d
         kind, key = observation.discovery.kind, observation.discovery.key
         change = "new" if decision.outcome is Outcome.NEW else "changed"
         named = ("item", key) if kind is Kind.ITEM else (kind.value, dump_key(key))
-        batch.changes.append((source, *named, change, observation.now_ns // MILLISECOND_NS))
+        batch.changes.setdefault((source, named[0], change), []).append(named[1])
 
 
 def _store_user(batch: _Batch, user: User, observation: Observation, decision: Decision) -> None:
@@ -300,7 +301,7 @@ async def _write(connection: Connection, batch: _Batch) -> None:
         await connection.execute(SQL["change_items"], dict(zip(_CHANGED_COLUMNS, map(list, columns), strict=True)))
     new_items = sorted(batch.new_items, key=_first)
     if len(new_items) > FEW_ROWS:
-        await _copy(connection, "copy_items", _ITEM_TYPES, new_items)
+        await _copy_items(connection, new_items)
     else:
         for row in new_items:
             await connection.execute(SQL["add_item"], row)
@@ -309,20 +310,18 @@ async def _write(connection: Connection, batch: _Batch) -> None:
     if batch.moved_gaps:
         gaps = zip(*sorted(batch.moved_gaps, key=lambda row: row[:3]), strict=True)
         await connection.execute(SQL["write_gaps"], dict(zip(_GAP_COLUMNS, map(list, gaps), strict=True)))
-    if len(batch.changes) > FEW_ROWS:
-        await _copy(connection, "copy_changes", _CHANGE_TYPES, batch.changes)
-    else:
-        for row in batch.changes:
-            await connection.execute(SQL["add_change"], row)
+    for (source, kind, change), keys in batch.changes.items():
+        named = {"source": source, "kind": kind, "change": change, "changed_at": batch.changed_at}
+        await connection.execute(SQL["add_changes"], {**named, "keys": "\n".join(keys)})
     if batch.answered:
         entries = zip(*sorted(batch.answered), strict=True)
         names = ("source", "kind", "key", "ticket")
         await connection.execute(SQL["remove_from_inbox"], dict(zip(names, map(list, entries), strict=True)))
 
 
-async def _copy(connection: Connection, statement: str, types: Sequence[str], rows: Iterable[Row]) -> None:
-    async with connection.cursor() as cursor, cursor.copy(SQL[statement]) as copy:
-        copy.set_types(types)
+async def _copy_items(connection: Connection, rows: Iterable[Row]) -> None:
+    async with connection.cursor() as cursor, cursor.copy(SQL["copy_items"]) as copy:
+        copy.set_types(ITEM_TYPES)
         for row in rows:
             await copy.write_row(row)
 

@@ -15,8 +15,9 @@ from remora.core.reasons import GapReason
 from remora.core.units import MILLISECOND_NS
 from remora.stores.postgres.connections import Row
 
-_NEEDS_ESCAPE: Final = re.compile("[\0\\\\\ud800-\udfff]")
-_ESCAPED: Final = re.compile(r"\\(0|\\|u[0-9a-f]{4})")
+# The line break is escaped because some statements take many keys as the lines of one text.
+_NEEDS_ESCAPE: Final = re.compile("[\0\n\\\\\ud800-\udfff]")
+_ESCAPED: Final = re.compile(r"\\(0|n|\\|u[0-9a-f]{4})")
 
 
 def milliseconds(moment_ns: int) -> int:
@@ -64,6 +65,8 @@ def _escape(found: re.Match[str]) -> str:
     match found[0]:
         case "\0":
             return "\\0"
+        case "\n":
+            return "\\n"
         case "\\":
             return "\\\\"
         case half:
@@ -74,6 +77,8 @@ def _unescape(found: re.Match[str]) -> str:
     match found[1]:
         case "0":
             return "\0"
+        case "n":
+            return "\n"
         case "\\":
             return "\\"
         case code:

@@ -6,8 +6,7 @@ There is no timer: a lone write is committed at once, and under load the batches
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from remora.contracts import Observation, Outcome
 from remora.core.errors import StoreError, StoreUnavailable
@@ -23,8 +22,7 @@ LANES: Final = 2
 QUEUE_MAX: Final = 100_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(NamedTuple):
     name: str
     job: Job
     done: "asyncio.Future[Outcome]"
