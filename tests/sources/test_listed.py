@@ -228,6 +228,7 @@ def test_keys_and_marks_are_read_as_they_came() -> None:
                 Entry("e", "Infinity"),
             ),
             next_position="106-2",
+            resume_at="106-2",
         )
     )
 
@@ -235,7 +236,7 @@ def test_keys_and_marks_are_read_as_they_came() -> None:
 def test_entries_without_a_usable_key_are_counted_and_the_others_are_kept() -> None:
     lines = [{"id": "a"}, {}, {"id": None}, {"id": ""}, {"id": True}, {"id": [1]}, "text", None, {"id": "x" * 600}]
     decoded = source().decode(page_at(""), json.dumps({"items": lines}).encode())
-    assert decoded == Readable(Page((Entry("a", None),), next_position="9-2", unreadable=8))
+    assert decoded == Readable(Page((Entry("a", None),), next_position="9-2", unreadable=8, resume_at="9-2"))
 
 
 @pytest.mark.parametrize(

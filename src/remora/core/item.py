@@ -64,6 +64,7 @@ class Page:
     next_position: str | None  # None: this was the last page
     unreadable: int = 0  # entries without a usable key; such a page never moves the cursor past itself
     shared: int = 0  # how many entries the page before showed already, unless the list moved meanwhile
+    resume_at: str | None = None  # where an interrupted walk may go on; None: it must read this page once more
 
 
 Thing = Item | User | Document | Newest | Page

@@ -27,7 +27,7 @@ class WalkState:
         None  # the newest mark this walk has met: the next watermark, once it has seen everything
     )
     seen_down_to: str | None = None  # the oldest mark this walk has recorded
-    position: str | None = None  # the page recorded last; None: no walk is under way
+    position: str | None = None  # the page to go on with; None: no walk is under way
 
     @property
     def is_under_way(self) -> bool:
@@ -48,12 +48,12 @@ def begun(state: WalkState, *, is_full: bool) -> WalkState:
 
 
 def fits_on(state: WalkState, page: Page) -> bool:
-    """Whether a page read again after an interruption joins what was seen, or entries may lie unseen between them.
+    """Whether the first page after an interruption joins what was seen, or entries may lie unseen between them.
 
-    The interrupted walk's last page is read once more: entries that vanished above it shift what it shows, and a page
-    that shows nothing known any more may have skipped something.
+    It shows something known: it is the last page once more, or it overlaps with it. Entries that vanished above it shift
+    what it shows, and a page that shows nothing known any more may have skipped something. A cursor needs no such proof.
     """
-    if state.seen_down_to is None:
+    if state.seen_down_to is None or (page.resume_at is not None and not page.shared):
         return True
     return any(entry.updated_at is None or not is_newer(state.seen_down_to, entry.updated_at) for entry in page.entries)
 
@@ -75,7 +75,12 @@ def after_page(state: WalkState, page: Page, position: str) -> WalkState:
     oldest = state.seen_down_to
     for mark in marks:
         oldest = mark if oldest is None or is_newer(oldest, mark) else oldest
-    return replace(state, walking_from=newest(state.walking_from, *marks), seen_down_to=oldest, position=position)
+    return replace(
+        state,
+        walking_from=newest(state.walking_from, *marks),
+        seen_down_to=oldest,
+        position=position if page.resume_at is None else page.resume_at,
+    )
 
 
 def is_at_end(state: WalkState, page: Page) -> bool:

@@ -124,7 +124,12 @@ class ArchiveRun:
         """Ask once more for what is owed and due. Pressure ends the recovery, not the run; only our own budget does."""
         served: set[str] = set()
         try:
-            while (gap := await self._lease_one(without)) is not None:
+            while True:
+                # Before the lease: a gap that is leased and then not asked for would lose its place in the line.
+                if (stop := self._asker.cap()) is not None:
+                    return stop
+                if (gap := await self._lease_one(without)) is None:
+                    return None
                 if gap.kind is not Kind.DOCUMENT:
                     continue  # the backlog: the walk and the details are what serves it
                 if gap.key in served:
@@ -135,12 +140,11 @@ class ArchiveRun:
                 if self._asker.is_pressed:
                     log.info("recovery_stopped", source=self._source, reason=str(GapReason.UPSTREAM_PRESSURE))
                     return None
-            return None
         finally:
             await self._store.release_gaps(self._source, owner=self._owner)
 
     async def _lease_one(self, without: Sequence[GapReason]) -> Gap | None:
-        """One at a time: a gap that was leased but not asked for would lose its place in the line."""
+        """One at a time, for the same reason."""
         leased = await self._store.lease_gaps(
             self._source,
             owner=self._owner,

@@ -144,10 +144,11 @@ class ListWalk:
         is_last = is_at_end(self._state, page)
         self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_last)
         now_ns = self._clock.wall_ns()
+        if page.next_position is None and self._is_whole:
+            # Before the page: cut off between the two, the walk that is under way goes on to its end all the same.
+            await self._store.keep_note(self._source, FULL_WALK_NOTE, now_ns)
         self._counts.listed += await self._store.record_page(self._source, page.entries, self._state, now_ns=now_ns)
         self._remember(page)
-        if page.next_position is None and self._is_whole:
-            await self._store.keep_note(self._source, FULL_WALK_NOTE, now_ns)
         return is_last
 
     def _remember(self, page: Page) -> None:

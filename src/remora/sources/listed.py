@@ -19,6 +19,7 @@ from remora.sources.paging import (
     check_path,
     next_position,
     page_url,
+    resume_position,
     shared_with_last,
 )
 from remora.sources.secret import Secret
@@ -125,8 +126,15 @@ class Listed:
             following = next_position(self._list, position, value, listed=len(lines), link=link, url=url)
         except NoNextPage as odd:
             return WrongShape(str(odd))
-        shared = shared_with_last(self._list, position)
-        return Readable(Page(entries, following, unreadable=len(lines) - len(entries), shared=shared))
+        return Readable(
+            Page(
+                entries,
+                following,
+                unreadable=len(lines) - len(entries),
+                shared=shared_with_last(self._list, position),
+                resume_at=resume_position(self._list, position, following),
+            )
+        )
 
     def _entry(self, line: object) -> Entry | None:
         key = as_key(find(line, self._list.key))

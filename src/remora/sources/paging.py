@@ -96,6 +96,21 @@ def shared_with_last(settings: ListSettings, position: str) -> int:
     return _offset(position)[1] if settings.paging is Paging.OFFSET else 0
 
 
+def resume_position(settings: ListSettings, position: str, following: str | None) -> str | None:
+    """Where a walk that ends after this page may go on later without reading it again; None where it must.
+
+    An overlapping page proves by itself that it joins, and a cursor stays where it is when entries come and go.
+    """
+    match settings.paging:
+        case Paging.OFFSET:
+            onward = position if following is None else following
+            return onward if _OVERLAPPED.fullmatch(onward) else None
+        case Paging.CURSOR | Paging.LINK:
+            return position if following is None else following
+        case Paging.PAGE:
+            return None
+
+
 def next_position(
     settings: ListSettings, position: str, page: object, *, listed: int, link: str, url: str
 ) -> str | None:
@@ -120,7 +135,7 @@ def _next_offset(settings: ListSettings, position: str, page: object, listed: in
     if not listed or (isinstance(total, int) and not isinstance(total, bool) and offset >= total):
         return None
     if listed <= shared:
-        return str(offset)  # nothing but what was seen: the list seems to end here, and an empty page will say so
+        return f"{offset}-0"  # nothing but what was seen: the list seems to end here, and an empty page will say so
     overlap = min(-(-listed // OVERLAP_EVERY) + 1, listed - 1)
     return f"{offset}-{overlap}" if overlap else str(offset)
 
