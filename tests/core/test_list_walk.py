@@ -4,7 +4,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.core.item import Entry, Page
-from remora.core.list_walk import WalkState, after_page, finished, fits_on, is_at_end, restarted
+from remora.core.list_walk import (
+    FULL_WALK_EVERY_NS,
+    WalkState,
+    after_page,
+    begun,
+    finished,
+    fits_on,
+    full_walk_is_due,
+    is_at_end,
+    joins,
+    restarted,
+)
+from remora.core.units import HOUR_NS
 
 marks = st.integers(0, 50).map(str)
 entries = st.builds(Entry, key=st.text("abcdef", min_size=1, max_size=3), updated_at=st.none() | marks)
@@ -82,3 +94,49 @@ def test_everything_recorded_lies_between_the_newest_and_the_oldest_mark_of_the_
         seen += [int(entry.updated_at) for entry in one.entries if entry.updated_at is not None]
     assert state.walking_from == (str(max(seen)) if seen else None)
     assert state.seen_down_to == (str(min(seen)) if seen else None)
+
+
+def keyed(*keys: str, shared: int = 1, unreadable: int = 0, resume_at: str | None = None) -> Page:
+    entries = tuple(Entry(key, str(50 - number)) for number, key in enumerate(keys))
+    return Page(entries, "next", unreadable=unreadable, shared=shared, resume_at=resume_at)
+
+
+def test_a_page_joins_when_it_shows_an_entry_of_the_pages_before_it() -> None:
+    assert joins(keyed("c", "d", "e"), {"a", "b", "c"})
+    assert not joins(keyed("d", "e"), {"a", "b", "c"})
+
+
+def test_an_empty_page_where_known_entries_should_stand_does_not_join() -> None:
+    assert not joins(keyed(), {"a"})
+
+
+def test_pages_that_cannot_overlap_or_are_not_trusted_anyway_are_taken_as_they_come() -> None:
+    assert joins(keyed("x", shared=0), {"a"})
+    assert joins(keyed("x", unreadable=1), {"a"})
+
+
+def test_a_walk_goes_on_where_its_page_says_or_at_the_page_itself() -> None:
+    assert after_page(WalkState(), keyed("a", resume_at="95-5"), "0").position == "95-5"
+    assert after_page(WalkState(), keyed("a"), "0").position == "0"
+
+
+def test_after_an_interruption_a_cursor_needs_no_proof_and_an_overlapping_page_gives_one() -> None:
+    state = after_page(WalkState(), page("12", "8"), "")
+    older = tuple(Entry("k", mark) for mark in ("7", "6"))
+    assert fits_on(state, Page(older, "next", shared=0, resume_at="next"))
+    assert not fits_on(state, Page(older, "next", shared=2, resume_at="next"))
+    assert not fits_on(state, Page(older, "next", shared=0, resume_at=None))
+
+
+def test_a_full_walk_is_due_at_first_after_a_week_and_when_the_clock_stepped_back() -> None:
+    assert full_walk_is_due(None, now_ns=0)
+    assert not full_walk_is_due(5, now_ns=FULL_WALK_EVERY_NS)
+    assert full_walk_is_due(5, now_ns=FULL_WALK_EVERY_NS + 5)
+    assert full_walk_is_due(2 * HOUR_NS, now_ns=HOUR_NS)
+
+
+def test_a_full_walk_forgets_the_watermark_but_not_a_walk_that_is_under_way() -> None:
+    assert begun(WalkState(watermark="9"), is_full=True) == WalkState()
+    assert begun(WalkState(watermark="9"), is_full=False) == WalkState(watermark="9")
+    under_way = WalkState(watermark="9", walking_from="12", seen_down_to="10", position="0")
+    assert begun(under_way, is_full=True) == under_way

@@ -15,10 +15,11 @@ from remora.contracts import Permit, Source
 from remora.core.discovery import Discovery, Kind
 from remora.core.errors import ConfigurationError
 from remora.core.item import Decoded, Document, Entry, Nothing, Page, Readable, Unreadable, WrongShape
+from remora.core.list_walk import joins
 from remora.core.priority import Lane
 from remora.core.verdict import NoReply, Reply
 from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging, Secret
-from remora.sources.paging import page_url
+from remora.sources.paging import next_position, page_url, shared_with_last
 from tests.sources.permits import Gate
 
 BASE = "https://archive.example/api"
@@ -113,6 +114,29 @@ async def test_pages_by_offset_share_some_entries_so_that_a_gap_between_them_sho
 def test_any_text_is_a_position_by_offset_and_never_a_negative_one(position: str) -> None:
     url = page_url(ListSettings(), BASE, position)
     assert int(query(url)["offset"]) >= 0
+
+
+@given(st.integers(1, 60), st.integers(1, 12), st.data())
+def test_pages_by_offset_that_join_skip_nothing_whatever_vanishes_between_them(
+    entries: int, size: int, data: st.DataObject
+) -> None:
+    settings, position, seen = ListSettings(page_size=size), "", set[str]()
+    listing = [f"c{number}" for number in range(entries)]
+    for _ in range(4 * entries + 4):
+        offset = int(query(page_url(settings, BASE, position))["offset"])
+        shown = listing[offset : offset + size]
+        page = Page(tuple(Entry(key, None) for key in shown), "", shared=shared_with_last(settings, position))
+        if not joins(page, seen):
+            return  # the walk steps back
+        seen.update(shown)
+        following = next_position(settings, position, {}, listed=len(shown), link="", url="")
+        if following is None:
+            break
+        position = following
+        if size > 1 and listing:  # single entries cannot overlap
+            lost = data.draw(st.sets(st.sampled_from(listing), max_size=3))
+            listing = [key for key in listing if key not in lost]
+    assert set(listing) <= seen
 
 
 async def test_a_page_of_one_entry_goes_on_to_the_next() -> None:
