@@ -4,12 +4,13 @@ A record holds plain numbers and a wall time. It is restored only while fresh, n
 and never faster than the ceiling. What cannot be trusted is answered by a cold start and the reason for it.
 """
 
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from enum import StrEnum
 from math import isfinite
 from typing import Final
 
-from remora.core.rate_law import (
+from remora.core.pace import Pace, cold_start
+from remora.core.rate_constants import (
     ACCOUNT_LEAST,
     ACCOUNT_MOST,
     EDGES_KEPT,
@@ -17,9 +18,8 @@ from remora.core.rate_law import (
     STRAY_MOST,
     TROUBLE_LEAST,
     TROUBLE_MOST,
+    TROUBLE_RATIO,
     WAIT_MOST_NS,
-    Pace,
-    cold_start,
 )
 from remora.core.units import HOUR_NS, SECOND_NS
 
@@ -32,6 +32,7 @@ CLOCK_SLACK_NS: Final = 2 * SECOND_NS
 # Nothing real is faster or slower than this; a number outside is damage.
 FASTEST_PER_S: Final = 1e9
 SLOWEST_PER_S: Final = 1e-6
+LARGEST: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class PaceRecord:
     wait_ns: int
     quiet_until_wall_ns: int  # 0 = not waiting
     learned_at_wall_ns: int
+    outage_ns: int = 0  # how long the provider shut us out the last time
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ def to_record(pace: Pace, *, now_ns: int, now_wall_ns: int) -> PaceRecord:
         wait_ns=pace.wait_ns,
         quiet_until_wall_ns=now_wall_ns + pace.quiet_until_ns - now_ns if pace.quiet_until_ns > now_ns else 0,
         learned_at_wall_ns=now_wall_ns - max(0, now_ns - pace.learned_at_ns),
+        outage_ns=pace.outage_ns,
     )
 
 
@@ -101,8 +104,11 @@ def record_from_json(data: object) -> PaceRecord | Damaged | None:
     edges = data.get("edges_per_s")
     if not isinstance(edges, list | tuple):
         return Damaged("edges_per_s is not a list")
-    names = [field.name for field in fields(PaceRecord) if field.name != "edges_per_s"]
-    numbers = {name: _number(data.get(name)) for name in names}
+    # A record of an older version lacks what has a default here.
+    names = {field.name: field.default for field in fields(PaceRecord) if field.name != "edges_per_s"}
+    numbers = {
+        name: _number(data.get(name, None if default is MISSING else default)) for name, default in names.items()
+    }
     known = {name: value for name, value in numbers.items() if value is not None}
     kept = [edge for edge in map(_number, edges) if edge is not None]
     if len(known) < len(numbers) or len(kept) < len(edges):
@@ -117,6 +123,7 @@ def record_from_json(data: object) -> PaceRecord | Damaged | None:
         wait_ns=int(known["wait_ns"]),
         quiet_until_wall_ns=int(known["quiet_until_wall_ns"]),
         learned_at_wall_ns=int(known["learned_at_wall_ns"]),
+        outage_ns=int(known["outage_ns"]),
     )
     reason = damage(record)
     return record if reason is None else Damaged(reason)
@@ -133,7 +140,7 @@ def damage(record: PaceRecord) -> str | None:
         return "the account is not finite"
     if not all(isfinite(share) and 0 <= share <= 1 for share in (record.stray_share, record.trouble_share)):
         return "a share is not between 0 and 1"
-    if record.streak < 0 or not 0 <= record.wait_ns <= WAIT_MOST_NS:
+    if record.streak < 0 or record.outage_ns < 0 or not 0 <= record.wait_ns <= WAIT_MOST_NS:
         return "a wait is not a possible wait"
     if record.learned_at_wall_ns < 0 or record.quiet_until_wall_ns < 0:
         return "a time before 1970"
@@ -174,15 +181,18 @@ def _warm(record: PaceRecord, cold: Pace, *, now_ns: int, now_wall_ns: int) -> P
         edges_per_s=record.edges_per_s,
         account=min(ACCOUNT_MOST, max(ACCOUNT_LEAST, record.account)),
         stray_share=min(STRAY_MOST, max(STRAY_LEAST, record.stray_share)),
-        trouble_share=min(TROUBLE_MOST, max(TROUBLE_LEAST, record.trouble_share)),
+        trouble_share=min(TROUBLE_MOST / TROUBLE_RATIO, max(TROUBLE_LEAST, record.trouble_share)),
         streak=record.streak if record.edges_per_s else 0,
         streak_began_at_ns=now_ns,
+        last_refused_at_ns=now_ns,
+        last_cut_at_ns=now_ns,
+        outage_ns=record.outage_ns,
         wait_ns=record.wait_ns,
         quiet_until_ns=now_ns + quiet_left_ns if quiet_left_ns > 0 else 0,
     )
 
 
 def _number(value: object) -> float | int | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value
+    return value if -LARGEST <= value <= LARGEST else None

@@ -1,0 +1,107 @@
+"""What is a pace: the learned rate, and all that the law must remember to keep it?"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
+
+from remora.core.rate_constants import ACCOUNT_MOST, COLD_START_PER_S, STRAY_LEAST, TROUBLE_LEAST
+from remora.core.units import SECOND_NS
+
+
+class Answer(StrEnum):
+    """What one request's answer says about the rate."""
+
+    GOOD = "good"
+    REFUSED = "refused"
+    TROUBLED = "troubled"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One request was answered; times are monotonic."""
+
+    answer: Answer
+    departed_at_ns: int
+    answered_at_ns: int
+    pace_bound: bool  # the pace, not idleness, latency or the in-flight bound, held departures back
+    asked_to_wait_ns: int = 0  # a refusal's Retry-After, which whoever sends keeps; 0 = it did not say
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The learned rate and what the law remembers. Only the first line matters to who asks how fast to go."""
+
+    ceiling_interval_ns: int
+    rate_per_s: float  # never above the ceiling
+    learned_at_ns: int
+    octave_per_s: float  # the rate at which the present octave of discovery began
+    quiet_until_ns: int = 0  # nothing leaves before this; 0 = no such wait
+    last_cut_at_ns: int = -1
+
+    # The edge, and what probing it may still cost.
+    edges_per_s: tuple[float, ...] = ()  # rates that were refused: the present edge, then the next higher one
+    below_per_s: float = 0.0  # the edge that a probe had passed when it was refused; 0 = none
+    account: float = ACCOUNT_MOST  # refusals that probing may still cost
+
+    # The present streak of refusals, and the last time the provider shut us out.
+    streak: int = 0  # refusals in a row that counted
+    streak_began_at_ns: int = 0
+    last_refused_at_ns: int = 0
+    provisional: bool = False  # the edge was set by this streak; none was known before
+    probed: bool = False  # it began by probing the edge
+    wait_ns: int = 0  # length of the present wait; 0 = not waiting
+    asked_ns: int = 0  # the wait the provider asked for with the last refusal; 0 = it did not say
+    outage_ns: int = 0  # how long the provider shut us out the last time
+
+    # Evidence, in answers.
+    clean: int = 0  # good answers since the last refusal that counted
+    chain_good: int = 0  # good answers since the refusal from which the accepted rate is measured
+    chain_ns: float = -1.0  # the time they took, idleness left out; negative before the first refusal
+    evidence: float = 0.0  # log-likelihood that the edge lies below the present rate
+    stray_share: float = STRAY_LEAST
+    trouble_share: float = TROUBLE_LEAST
+    trouble_evidence: float = 0.0
+    latency_ns: float = 0.0
+    baseline_ns: float = 0.0
+
+    @property
+    def interval_ns(self) -> int:
+        """Time between departures, never shorter than the ceiling's."""
+        return max(self.ceiling_interval_ns, ceil(SECOND_NS / self.rate_per_s))
+
+    @property
+    def ceiling_per_s(self) -> float:
+        return SECOND_NS / self.ceiling_interval_ns
+
+
+def cold_start(*, ceiling_interval_ns: int, now_ns: int) -> Pace:
+    """The pace when nothing is known: 1 request/s, or the ceiling if slower."""
+    assert ceiling_interval_ns > 0, f"a ceiling interval of {ceiling_interval_ns} ns"
+    rate = min(COLD_START_PER_S, SECOND_NS / ceiling_interval_ns)
+    return Pace(ceiling_interval_ns, rate, learned_at_ns=now_ns, octave_per_s=rate)
+
+
+class ChangeKind(StrEnum):
+    """How a pace changed."""
+
+    SPED_UP = "sped_up"
+    BACKED_OFF = "backed_off"
+    QUIETED = "quieted"
+
+
+@dataclass(frozen=True, slots=True)
+class PaceChange:
+    kind: ChangeKind
+    from_per_s: float
+    to_per_s: float
+
+
+def describe(before: Pace, after: Pace) -> PaceChange | None:
+    """What an operator should hear of a change of pace; none if there was none."""
+    if after.quiet_until_ns > before.quiet_until_ns:
+        return PaceChange(ChangeKind.QUIETED, before.rate_per_s, after.rate_per_s)
+    if after.rate_per_s < before.rate_per_s:
+        return PaceChange(ChangeKind.BACKED_OFF, before.rate_per_s, after.rate_per_s)
+    if after.rate_per_s > before.rate_per_s:
+        return PaceChange(ChangeKind.SPED_UP, before.rate_per_s, after.rate_per_s)
+    return None
