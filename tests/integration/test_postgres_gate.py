@@ -194,3 +194,14 @@ def test_four_stalling_processes_never_break_a_ceiling_of_four_hundred_a_second(
     assert earliest_by_ns(sent, FAST_NS) == 0
     assert len({event.worker for event in fleet.events("sent")}) == 5
     assert len(sent) >= 0.3 * (sent[-1] - sent[0]) / FAST_NS
+
+
+async def test_whoever_waits_too_long_for_a_turn_is_told_to_come_again(gate: SharedGate, url: str) -> None:
+    impatient = SharedGate(url, clock=SystemClock(), lock_timeout_ms=50)
+    async with (
+        gate.hold(SOURCE, ceiling_interval_ns=SLOW_NS),
+        impatient.hold(SOURCE, ceiling_interval_ns=SLOW_NS) as turn,
+    ):
+        assert turn.plan.count == 0
+        assert not turn.is_fresh(now_ns=time.monotonic_ns())
+    await impatient.close()

@@ -19,6 +19,10 @@ class Conflict(StoreUnavailable):
     """Two transactions met on the same rows; the same work succeeds when it is done again."""
 
 
+class LockTimeout(StoreUnavailable):
+    """Somebody held a lock for longer than we wait."""
+
+
 class BadRow(StoreError):
     """The server refuses a value; the rows beside it are not at fault."""
 
@@ -27,6 +31,8 @@ CONFLICTS: Final = frozenset({"40001", "40P01", "23505"})
 # Data the server cannot take: class 22 (wrong data), class 54 (too large) and broken checks.
 BAD_ROW_PREFIXES: Final = ("22", "54", "23514", "23502")
 CONNECTION_PREFIXES: Final = ("08", "57P")
+
+LOCK_NOT_FREE: Final = "55P03"
 
 # What the operator can do, by SQLSTATE. All of these may pass by themselves.
 PASSING: Final[dict[str, tuple[str, str]]] = {
@@ -43,7 +49,7 @@ PASSING: Final[dict[str, tuple[str, str]]] = {
         "PostgreSQL has no free connection",
         "raise max_connections, or run fewer processes: each needs about 8 connections",
     ),
-    "55P03": (
+    LOCK_NOT_FREE: (
         "a lock was not free in time",
         "look in pg_stat_activity for a session that holds a transaction open on Remora's tables",
     ),
@@ -100,7 +106,8 @@ def explained(error: psycopg.Error, *, connected: bool) -> StoreError:
     what = f"{type(error).__name__}, {code or 'no code'}"
     if code in PASSING:
         message, hint = PASSING[code]
-        return StoreUnavailable(f"{message} ({what})", hint=hint)
+        kind = LockTimeout if code == LOCK_NOT_FREE else StoreUnavailable
+        return kind(f"{message} ({what})", hint=hint)
     if code in LASTING:
         message, hint = LASTING[code]
         return StoreError(f"{message} ({what})", hint=hint)

@@ -3,9 +3,10 @@
 One row per source holds the end of the last planned window (`next_ns`). A plan is committed before anything leaves, so
 a process killed at any moment has at worst spent its window, never doubled it. Two schemes stand on it:
 
-- `reserve`, from 200 requests per second: a window of at most 5 ms with as many departures as fit at the interval F.
-  Windows never overlap, so a time T holds at most T / F departures and two windows' worth: the 10 ms that
-  `core.pacing` allows as a bunch. What is late is forfeited, nothing is carried over.
+- `reserve`, for ceilings from 200 requests per second: a window of at most 5 ms with as many departures as fit at the
+  interval F; at a pace so slow that none fits, one departure in as long as it takes. Windows never overlap, so a time T
+  holds at most T / F departures and two windows' worth: the 10 ms that `core.pacing` allows as a bunch. What is late is
+  forfeited, nothing is carried over.
 - `hold`, below: a row lock is held over the wait and the send. It keeps every gap even when processes stall, because
   whoever is slow keeps all others waiting, until the server ends the session of a holder that is dead or frozen.
 
@@ -14,94 +15,48 @@ late and ends early by what the round trip leaves uncertain. Wall clocks of two 
 """
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from importlib.resources import files
 from typing import Final
 
 import psycopg
 
 from remora.contracts import Clock, Json
-from remora.core.pacing import BUNCH_NS, bunch_for
-from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from remora.core.pacing import bunch_for
+from remora.core.units import MINUTE_NS
+from remora.fleet import SharedPace as SharedPace
 from remora.stores.postgres.connections import Connection, Pool, Row
-from remora.stores.postgres.statements import SQL
+from remora.stores.postgres.faults import LockTimeout
+from remora.stores.postgres.statements import SQL, parse
 from remora.stores.postgres.values import dump_json, load_json
+from remora.stores.slots import AHEAD_AT_MOST_NS, LATE_AT_MOST_NS, OPEN_AT_MOST_NS
+from remora.stores.slots import WINDOW_NS as WINDOW_NS
+from remora.stores.slots import Reservation as Reservation
+from remora.stores.slots import Turn as Turn
+from remora.stores.slots import is_strict as is_strict
 
-# Two windows may meet inside one bunch, so each is half of it.
-WINDOW_NS: Final = BUNCH_NS // 2
-# How late a request may leave in its turn; planned for in advance, given back when it left in time.
-LATE_AT_MOST_NS: Final = 10 * MILLISECOND_NS
-# The row is not locked over longer waits than this; they are slept before it is taken.
-HOLD_AT_MOST_NS: Final = SECOND_NS
+GATE: Final = parse(files(__package__).joinpath("gate.sql").read_text("utf-8"))
+
 # After this idle time inside a turn the server ends the session: its process is dead, frozen or lost.
 TURN_IDLE_TIMEOUT_MS: Final = 3_000
-# In the queue for a turn; whoever waits longer is told so instead of waiting for ever.
+# In the queue for a turn; whoever waits longer comes again, so that nobody waits for ever.
 TURN_LOCK_TIMEOUT_MS: Final = 25_000
 # A plan further ahead than this (and two intervals) was made by a database clock that has since stepped back.
 HORIZON_NS: Final = MINUTE_NS
 CONNECTIONS_AT_MOST: Final = 4
 
 
-@dataclass(frozen=True, slots=True)
-class SharedPace:
-    """What all processes know about the provider. `version` grows with every change."""
-
-    record: Json = None
-    version: int = 0
-    interval_ns: int = 0  # 0: nothing learned, only the ceiling binds
-    not_before_in_ns: int = 0  # 0: the provider asked for no wait
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """`count` departures between two moments (monotonic). 0: nothing may leave, ask again at `starts_at_ns`."""
-
-    count: int
-    starts_at_ns: int
-    expires_at_ns: int
-    interval_ns: int  # the one that was planned with: the slowest of ceiling, own pace and shared pace
-    pace: SharedPace
-    next_ns: int  # the end of the plan on the database's clock; names the plan when it is given back
-
-
-@dataclass(slots=True)
-class Turn:
-    """The only right to send in all processes, until it expires. Say `departed` when the request has left."""
-
-    plan: Reservation
-    departed_at_ns: int | None = None
-
-    @property
-    def pace(self) -> SharedPace:
-        """What all processes know about the provider."""
-        return self.plan.pace
-
-    def is_fresh(self, *, now_ns: int) -> bool:
-        """Whether the request may leave now; to be asked right before it is written. Never when `count` is 0."""
-        return self.plan.count > 0 and self.plan.starts_at_ns <= now_ns <= self.plan.expires_at_ns
-
-    def departed(self, *, now_ns: int) -> None:
-        """The request has left."""
-        assert self.departed_at_ns is None, "a turn is for one request"
-        self.departed_at_ns = now_ns
-
-
-def is_strict(interval_ns: int) -> bool:
-    """Whether an interval is kept by turns (`hold`) rather than by windows (`reserve`)."""
-    return bunch_for(interval_ns) < 2
-
-
 class SharedGate:
     """The gate of all processes that share a database. Safe to use from many tasks."""
 
-    def __init__(self, url: str, *, clock: Clock) -> None:
+    def __init__(self, url: str, *, clock: Clock, lock_timeout_ms: int = TURN_LOCK_TIMEOUT_MS) -> None:
         self._clock = clock
         self._plans = Pool(url, size=CONNECTIONS_AT_MOST)
         self._turns = Pool(
             url,
             size=CONNECTIONS_AT_MOST,
             settings={
-                "lock_timeout": str(TURN_LOCK_TIMEOUT_MS),
+                "lock_timeout": str(lock_timeout_ms),
                 "idle_in_transaction_session_timeout": str(TURN_IDLE_TIMEOUT_MS),
                 # What a turn gives back at its end may be lost; what was planned is durable before anything leaves.
                 "synchronous_commit": "off",
@@ -118,7 +73,7 @@ class SharedGate:
         """A window with up to `want` departures. `interval_ns` is the pace this process would keep by itself."""
         assert want > 0, f"a reservation of {want} departures"
         await self._make_known(source, ceiling_interval_ns)
-        return await self._plan(source, max(ceiling_interval_ns, interval_ns), want)
+        return await self._plan(source, max(ceiling_interval_ns, interval_ns), want=want, late_ns=None)
 
     @asynccontextmanager
     async def hold(self, source: str, *, ceiling_interval_ns: int, interval_ns: int = 0) -> AsyncIterator[Turn]:
@@ -129,9 +84,12 @@ class SharedGate:
         """
         await self._make_known(source, ceiling_interval_ns)
         await self._sleep_off(source)
-        async with self._turns.connection() as connection:
-            await connection.execute("BEGIN")
-            await connection.execute(SQL["lock"], {"name": _turn_name(source)})
+        async with AsyncExitStack() as stack:
+            try:
+                connection = await stack.enter_async_context(self._alone(source))
+            except LockTimeout:  # many processes wait for turns: come again
+                yield Turn(self._no_plan())
+                return
             turn = await self._take_turn(connection, source, max(ceiling_interval_ns, interval_ns))
             try:
                 yield turn
@@ -163,11 +121,26 @@ class SharedGate:
             "seen_version": seen_version,
         }
 
+        # All that may still leave is planned at most so far ahead; behind it there is room at the new pace.
+        lead_ns = AHEAD_AT_MOST_NS + OPEN_AT_MOST_NS + interval_ns
+
         async def work(connection: Connection) -> Row:
-            return _only(await (await connection.execute(SQL["share_pace"], parameters)).fetchone())
+            shared = _only(await (await connection.execute(SQL["share_pace"], parameters)).fetchone())
+            if shared[-1]:
+                await connection.execute(GATE["hurry"], {"source": source, "lead_ns": lead_ns})
+            return shared
 
         record_text, version, kept_interval_ns, not_before_left_ns, was_taken = await self._plans.run(work)
         return was_taken, SharedPace(load_json(record_text), version, kept_interval_ns, not_before_left_ns)
+
+    async def look(self, source: str) -> SharedPace:
+        """What all processes know by now, and for how long all of them have been idle."""
+
+        async def work(connection: Connection) -> Row:
+            return _only(await (await connection.execute(GATE["look"], {"source": source})).fetchone())
+
+        record, version, interval_ns, not_before_in_ns, idle_ns = await self._plans.run(work)
+        return SharedPace(load_json(record), version, interval_ns, not_before_in_ns, idle_ns)
 
     async def _make_known(self, source: str, ceiling_interval_ns: int) -> None:
         if source in self._known:
@@ -181,28 +154,39 @@ class SharedGate:
         await self._plans.run(work)
         self._known.add(source)
 
-    async def _plan(self, source: str, interval_ns: int, want: int) -> Reservation:
+    async def _plan(self, source: str, interval_ns: int, *, want: int, late_ns: int | None) -> Reservation:
         parameters = {
             "source": source,
             "interval_ns": interval_ns,
             "want": want,
             "window_ns": WINDOW_NS,
-            "late_ns": LATE_AT_MOST_NS,
+            "late_ns": late_ns,
+            "open_ns": OPEN_AT_MOST_NS,
+            "ahead_ns": AHEAD_AT_MOST_NS,
             "horizon_ns": HORIZON_NS,
         }
 
         async def work(connection: Connection) -> Reservation:
             asked_at_ns = self._clock.monotonic_ns()
-            row = await (await connection.execute(SQL["plan_departures"], parameters)).fetchone()
+            row = await (await connection.execute(GATE["plan"], parameters)).fetchone()
             return _reservation(_only(row), asked_at_ns=asked_at_ns, answered_at_ns=self._clock.monotonic_ns())
 
         return await self._plans.run(work)
 
+    @asynccontextmanager
+    async def _alone(self, source: str) -> AsyncIterator[Connection]:
+        """The row lock, held until the connection's transaction ends."""
+        async with self._turns.connection() as connection:
+            await connection.execute("BEGIN")
+            await connection.execute(SQL["lock"], {"name": _turn_name(source)})
+            yield connection
+
+    def _no_plan(self) -> Reservation:
+        now_ns = self._clock.monotonic_ns()
+        return Reservation(0, now_ns, now_ns, 0, SharedPace(), 0)
+
     async def _take_turn(self, connection: Connection, source: str, interval_ns: int) -> Turn:
-        turn = Turn(await self._plan(source, interval_ns, 1))
-        if turn.plan.count and turn.plan.starts_at_ns - self._clock.monotonic_ns() > HOLD_AT_MOST_NS:
-            await self._give_back(connection, source, turn)
-            return Turn(replace(turn.plan, count=0))
+        turn = Turn(await self._plan(source, interval_ns, want=1, late_ns=LATE_AT_MOST_NS))
         if turn.plan.count:
             await self._clock.sleep_until(turn.plan.starts_at_ns)
             # Only a session that still lives holds the lock: a process that was frozen learns here that it lost it.
@@ -218,8 +202,10 @@ class SharedGate:
             return int(_only(row)[0])
 
         wait_ns = await self._plans.run(work)
-        if wait_ns > HOLD_AT_MOST_NS:
-            await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns - HOLD_AT_MOST_NS // 2)
+        if wait_ns > AHEAD_AT_MOST_NS:
+            # Not for longer than a second at once: a pace that rises brings the next departure closer.
+            nap_ns = min(wait_ns - AHEAD_AT_MOST_NS // 2, AHEAD_AT_MOST_NS)
+            await self._clock.sleep_until(self._clock.monotonic_ns() + nap_ns)
 
     async def _give_back(self, connection: Connection, source: str, turn: Turn) -> None:
         """Replace what was planned on the safe side by what happened, unless somebody has planned on top of it."""
@@ -255,4 +241,5 @@ def _reservation(row: Row, *, asked_at_ns: int, answered_at_ns: int) -> Reservat
         interval_ns=interval_ns,
         pace=SharedPace(load_json(record), version, paced_ns, max(0, not_before_ns - now_ns)),
         next_ns=next_ns,
+        binds=start_ns > now_ns,
     )

@@ -1,5 +1,7 @@
 -- Every statement the PostgreSQL store runs, by name. Parameters are named; times are milliseconds unless they say _ns.
 -- %(now)s is NULL in service: then the database's own clock judges leases. A simulation passes its own time.
+-- Where a moment is compared with an indexed column it is statement_timestamp(): an index cannot be searched for a
+-- value that changes while it is searched.
 
 -- ── sessions and schema ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -38,7 +40,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};
 
 -- name: grant_sequences
 -- The service's role may draw numbers.
-GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role};
+GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA {schema} TO {role};
 
 -- name: current_schema
 -- Where our tables are.
@@ -221,7 +223,7 @@ UPDATE segments SET state = 'pending', owner = NULL
 WHERE segment_id IN (
   SELECT segment_id FROM segments
   WHERE source = %(source)s AND state = 'claimed'
-  AND lease_until <= coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+  AND lease_until <= coalesce(%(now)s::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint)
   FOR UPDATE SKIP LOCKED
 );
 
@@ -302,7 +304,7 @@ UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0
 WHERE (source, kind, key) IN (
   SELECT source, kind, key FROM gaps
   WHERE source = %(source)s AND state = 'leased'
-  AND lease_until <= coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+  AND lease_until <= coalesce(%(now)s::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint)
   FOR UPDATE SKIP LOCKED
 );
 

@@ -21,6 +21,9 @@ LANES: Final = 2
 # Callers wait for their own write, so only a runaway caller comes near this.
 QUEUE_MAX: Final = 100_000
 
+# What one bad value can raise while it is judged or written; its batch mates are written all the same.
+POISON: Final = (BadRow, ValueError, OverflowError, LookupError, TypeError, AssertionError)
+
 
 class _Waiting(NamedTuple):
     name: str
@@ -105,8 +108,8 @@ class _Lane:
         self._queue.extendleft(reversed(later))
         return list(batch.values())
 
-    async def _write(self, jobs: Sequence[Job]) -> list[Outcome | StoreError]:
-        """All in one transaction; when the server refuses a value in it, each in its own."""
+    async def _write(self, jobs: Sequence[Job]) -> list[Outcome | Exception]:
+        """All in one transaction; when one of them is poison, each in its own."""
         tries = 0
 
         async def work(connection: Connection) -> list[Outcome]:
@@ -116,7 +119,7 @@ class _Lane:
 
         try:
             return list(await self._pool.run(work))
-        except BadRow as error:
+        except POISON as error:
             if len(jobs) == 1:
                 return [error]
             return [result for job in jobs for result in await self._write([job])]
@@ -132,11 +135,11 @@ def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
             )
 
 
-def _resolve(batch: Sequence[_Waiting], results: Sequence[Outcome | StoreError]) -> None:
+def _resolve(batch: Sequence[_Waiting], results: Sequence[Outcome | Exception]) -> None:
     for waiting, result in zip(batch, results, strict=True):
         if waiting.done.done():
             continue
-        if isinstance(result, StoreError):
+        if isinstance(result, Exception):
             waiting.done.set_exception(result)
         else:
             waiting.done.set_result(result)

@@ -1,0 +1,73 @@
+"""Do the statements that run most often find their rows by an index, however large the tables are?"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from remora.stores.postgres import migrate
+from remora.stores.postgres.statements import SQL
+
+pytestmark = pytest.mark.postgres
+
+SEGMENT = {"source": "s", "kind": "catch_up", "owner": "o", "lease": 1, "now": None}
+HOT: dict[str, dict[str, Any]] = {
+    "held_items": {"source": "s", "ids": ",".join(map(str, range(5, 500, 5)))},
+    "claim": SEGMENT,
+    "reap_segments": SEGMENT,
+    "advance": {**SEGMENT, "segment_id": 5, "fence": 1, "cursor": 7, "covers": True},
+    "held_gaps": {"source": "s", "kind": "item", "keys": ["7", "8"]},
+    "reap_gaps": {"source": "s", "now": None},
+    "waiting": {"source": "s", "after": 10, "limit": 100},
+    "bodies": {"first": 100, "last": 200, "limit": 50},
+    "block": {"last": 500, "limit": 15},
+    "cover": {"source": "s", "first_id": 70, "last_id": 71},
+    "remove_from_inbox": {"source": ["s"], "kind": ["item"], "key": ["7"], "ticket": [7]},
+}
+
+
+@pytest.fixture
+async def reader(postgres_url: str) -> Any:
+    await migrate(postgres_url)
+    return _filled(postgres_url)
+
+
+def _filled(url: str) -> "psycopg.Connection[Any]":
+    connection = psycopg.connect(url, autocommit=True)
+    connection.execute(
+        "INSERT INTO items SELECT n, 'story', 'ada', n, n, 1, 1, false, false, 1, 1, 1, 1, 'h', 'c', repeat('x', 200)::bytea "
+        "FROM generate_series(1, 20000) AS n"
+    )
+    connection.execute(
+        "INSERT INTO segments (source, kind, state, first_id, last_id, cursor, lease_until, created_at, moved_at) "
+        "SELECT 's', 'catch_up', (ARRAY['done', 'pending', 'claimed'])[1 + n % 3], n, n, n, 9000000000000, 1, 1 "
+        "FROM generate_series(1, 20000) AS n"
+    )
+    connection.execute(
+        "INSERT INTO gaps SELECT 's', 'item', n::text, (ARRAY['settled', 'owed'])[1 + n % 2], 'timeout', 1, 1, false, 1, 1, 1, n "
+        "FROM generate_series(1, 20000) AS n"
+    )
+    connection.execute(
+        "INSERT INTO inbox (source, kind, key, announced_at) SELECT 's', 'item', n, 1 FROM generate_series(1, 5000) AS n"
+    )
+    connection.execute("INSERT INTO coverage SELECT 's', 2 * n, 2 * n FROM generate_series(1, 20000) AS n")
+    connection.execute("ANALYZE")
+    return connection
+
+
+def _scans(plan: dict[str, Any]) -> Iterator[str]:
+    if plan["Node Type"] == "Seq Scan":
+        yield plan["Relation Name"]
+    for part in plan.get("Plans", ()):
+        yield from _scans(part)
+
+
+def test_no_hot_statement_reads_a_whole_table(reader: "psycopg.Connection[Any]") -> None:
+    found: dict[str, list[str]] = {}
+    for name, values in HOT.items():
+        row = reader.execute(b"EXPLAIN (FORMAT JSON) " + SQL[name], values).fetchone()
+        assert row is not None
+        found[name] = list(_scans(row[0][0]["Plan"]))
+    reader.close()
+    assert {name: tables for name, tables in found.items() if tables} == {}
