@@ -24,8 +24,10 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     stopped_by: str
+    because: str  # one sentence with the bound that governed
     counts: dict[str, int]
     owed: int
+    dead: int
     next_in_s: float | None  # how long the walk waits after pressure; None: nothing holds the next run
     seconds: float
 
@@ -56,8 +58,10 @@ async def run_listed(
     return RunReport(
         source=runtime.name,
         stopped_by=summary.stopped_by,
+        because=summary.because,
         counts=summary.counts.as_mapping(),
         owed=summary.owed,
+        dead=summary.dead,
         next_in_s=None if not_before_ns is None else round(max(0, not_before_ns - clock.wall_ns()) / SECOND_NS, 1),
         seconds=round((clock.monotonic_ns() - started_ns) / SECOND_NS, 3),
     )
