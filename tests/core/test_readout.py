@@ -286,7 +286,7 @@ def test_a_listed_source_counts_what_its_list_showed() -> None:
         ((), YesNo.UNKNOWN, "no run has walked the whole list yet"),
         ((("max_fetches", 5),), YesNo.UNKNOWN, "no run has walked the whole list yet"),
         ((("max_fetches", 5), ("complete", 40)), YesNo.YES, "last walked 40 s ago"),
-        ((("complete", 400),), YesNo.NO, "last walked 400 s ago"),
+        ((("complete", 400),), YesNo.NO, "last walked 6 min ago"),
     ],
 )
 def test_a_list_is_as_fresh_as_the_last_walk_that_saw_all_of_it(

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from remora.core.snapshot import LoopFacts, RateFacts, Role, SourceFacts
+from remora.core.snapshot import LimitedBy, LoopFacts, RateFacts, Role, SourceFacts
 from remora.core.status import Answer, Covered, CoveredList, Fresh, FreshList, Stream, Unknown, YesNo
 from remora.core.units import SECOND_NS
 
@@ -37,7 +37,7 @@ def is_fresh(
             return Answer(YesNo.UNKNOWN, reason)
         case FreshList(age_s=age_s, every_s=every_s):
             late = every_s is not None and age_s > RUNS_MISSED * every_s
-            return Answer(YesNo.NO if late else YesNo.YES, f"the whole list was last walked {age_s:,.0f} s ago")
+            return Answer(YesNo.NO if late else YesNo.YES, f"the whole list was last walked {ago(age_s)}")
         case Fresh():
             return _is_fresh_now(fresh, stream, facts, role)
 
@@ -46,12 +46,12 @@ def _is_fresh_now(fresh: Fresh, stream: Stream | Unknown, facts: SourceFacts | N
     if role is Role.CATCH_UP:
         return Answer(YesNo.UNKNOWN, "only a catch-up runs; nobody watches for changes")
     if fresh.age_s > NEWEST_ID_STALE_S:
-        return Answer(YesNo.NO, f"the newest id was last heard of {fresh.age_s:,.0f} s ago")
+        return Answer(YesNo.NO, f"the newest id was last heard of {ago(fresh.age_s)}")
     if isinstance(stream, Stream) and (why := _broken(stream)):
         return Answer(YesNo.NO, why)
     if facts is not None and facts.inbox is not None and facts.inbox.depth > INBOX_TOO_DEEP:
         return Answer(YesNo.NO, f"{facts.inbox.depth:,} changed items wait in the inbox")
-    return Answer(YesNo.YES, f"the newest id was heard of {fresh.age_s:,.0f} s ago")
+    return Answer(YesNo.YES, f"the newest id was heard of {ago(fresh.age_s)}")
 
 
 def is_polite(rate: RateFacts | None, *, silence: str | None) -> Answer:
@@ -73,6 +73,27 @@ def is_polite(rate: RateFacts | None, *, silence: str | None) -> Answer:
     return Answer(YesNo.YES, f"never faster than the ceiling of {ceiling:,.4g}/s")
 
 
+def what_limits(limited_by: LimitedBy) -> str:
+    """What holds the rate where it is, as a sentence. One for each of the closed set."""
+    match limited_by:
+        case LimitedBy.CEILING:
+            return "At the ceiling: as fast as its owner allows, and never faster."
+        case LimitedBy.PACE:
+            return "The learned pace holds it: faster than this, the provider would refuse."
+        case LimitedBy.RETRY_AFTER:
+            return "The provider asked for a pause. Nothing leaves until it is over."
+        case LimitedBy.CIRCUIT:
+            return "The circuit is open: the provider is in trouble, and is left alone before one careful probe."
+        case LimitedBy.NO_WORK:
+            return "Nothing waits: everything there is to ask for was asked for."
+        case LimitedBy.IN_FLIGHT:
+            return "Answers are slow: as many requests are under way as are allowed."
+        case LimitedBy.STORE:
+            return "The store is slow or away. Nothing more is asked for before it has taken what came."
+        case LimitedBy.BUDGET:
+            return "The budget of this run is used up."
+
+
 def is_working(facts: SourceFacts | None, *, silence: str | None, ended: bool) -> Answer:
     """Whether a runtime is alive and all its loops are."""
     if facts is None:
@@ -83,6 +104,20 @@ def is_working(facts: SourceFacts | None, *, silence: str | None, ended: bool) -
     if facts.workers_alive == 0:
         return Answer(YesNo.NO, "no update worker is alive")
     return Answer(YesNo.YES, facts.doing or "all loops are running")
+
+
+def ago(age_s: float) -> str:
+    """How long ago, as a person would say it."""
+    return f"{span(age_s)} ago"
+
+
+def span(seconds: float) -> str:
+    """A span in its largest fitting unit: exact enough to judge by, short enough to read at a glance."""
+    whole = int(seconds)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if whole >= 2 * size:
+            return f"{whole // size:,} {unit}"
+    return f"{whole} s"
 
 
 def _whole(coverage: Covered | CoveredList) -> str:
@@ -98,7 +133,7 @@ def _broken(stream: Stream) -> str | None:
     if not stream.connected:
         return "the stream of changes is not connected"
     if stream.last_byte_age_s is not None and stream.last_byte_age_s > STREAM_SILENT_S:
-        return f"the stream of changes has been silent for {stream.last_byte_age_s:,.0f} s"
+        return f"the stream of changes has been silent for {span(stream.last_byte_age_s)}"
     return None
 
 

@@ -8,14 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from remora.core.answers import LAG_TOO_FAR, is_complete, is_fresh, is_polite, is_working
+from remora.core.answers import LAG_TOO_FAR, is_complete, is_fresh, is_polite, is_working, what_limits
 from remora.core.coverage import Coverage, IdRange
 from remora.core.discovery import Kind
+from remora.core.freshness import AGE_BOUNDS_S
 from remora.core.gap import GapState
 from remora.core.reasons import GapFamily
 from remora.core.run import StoppedBy
 from remora.core.snapshot import Beat, GapTally, LedgerFacts, Role, SourceFacts
 from remora.core.status import (
+    AgeBucket,
     Answer,
     Answers,
     Covered,
@@ -29,6 +31,7 @@ from remora.core.status import (
     Rate,
     Rescan,
     Run,
+    RunBudget,
     Runtime,
     SourceStatus,
     Status,
@@ -43,6 +46,8 @@ BEATS_BEFORE_UNKNOWN: Final = 3
 # The service sees everything, a run or a catch-up only its own part.
 ROLE_ORDER: Final = (Role.SERVICE, Role.RUN, Role.CATCH_UP)
 OPEN_STATES: Final = (GapState.OWED, GapState.LEASED)
+# Ages are counted in steps of a quarter; three steps are about a doubling, which is fine enough to look at.
+AGES_PER_BUCKET: Final = 3
 NEVER_STARTED: Final = "no runtime has worked on this source yet"
 
 
@@ -118,6 +123,8 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
             Run(run.run_id, iso(run.started_at_ns), _iso(run.ended_at_ns), run.stopped_by, run.counts)
             for run in ledger.runs
         ),
+        budget=RunBudget(_optional_seconds(ledger.max_wall_ns), ledger.max_fetches) if listed else None,
+        ceiling_per_second=SECOND_NS / ledger.ceiling_interval_ns if ledger.ceiling_interval_ns else None,
     )
 
 
@@ -170,10 +177,15 @@ def _rate(facts: SourceFacts | None, silence: Unknown | None, alive: Beat | None
         ceiling_per_second=SECOND_NS / rate.ceiling_interval_ns,
         edge_per_second=rate.edge_per_second,
         recent_per_second=rate.recent_per_second,
+        recent_window_s=_optional_seconds(rate.recent_window_ns),
+        recent_requests=rate.recent_requests,
+        recent_refused=rate.recent_refused,
         limited_by=rate.limited_by,
+        limit=what_limits(rate.limited_by),
         circuit=rate.circuit,
         retry_after_until=_iso(rate.not_before_ns),
         in_flight=rate.in_flight,
+        in_flight_bound=rate.in_flight_bound,
         waiting=rate.waiting,
         last_backoff=None
         if back_off is None
@@ -312,7 +324,16 @@ def _rescan(facts: SourceFacts | None, silence: Unknown | None, now_ns: int) -> 
         window_s=_optional_seconds(rescan.window_ns),
         suggested_window_s=_optional_seconds(rescan.suggested_window_ns),
         every_s=_optional_seconds(rescan.every_ns),
+        update_ages=None if facts.update_ages is None else _age_buckets(facts.update_ages),
     )
+
+
+def _age_buckets(counts: Sequence[int]) -> tuple[AgeBucket, ...]:
+    """The histogram of update ages, coarse enough to be looked at; nothing is left out."""
+    bounds = [*AGE_BOUNDS_S[AGES_PER_BUCKET - 1 :: AGES_PER_BUCKET]]
+    groups = [sum(counts[at : at + AGES_PER_BUCKET]) for at in range(0, len(bounds) * AGES_PER_BUCKET, AGES_PER_BUCKET)]
+    beyond = sum(counts[len(bounds) * AGES_PER_BUCKET :])
+    return (*(AgeBucket(*pair) for pair in zip(bounds, groups, strict=True)), AgeBucket(None, beyond))
 
 
 def _gaps(tally: GapTally) -> Gaps:

@@ -114,6 +114,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     newest_id_at_ns: int | None = None  # when the source last told us its newest id
     loops: dict[str, LoopFacts] = {}
     workers_alive: int | None = None  # update workers; None where there are none to be alive
+    update_ages: tuple[int, ...] | None = None  # the counts of `core.freshness.UpdateAges`
     doing: str | None = None  # one short word: catching up, watching, walking the list
     next_run_at_ns: int | None = None
     why_not_now: str | None = None
@@ -172,4 +173,6 @@ class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     owed_details: int | None = None  # listed sources: found in the list, detail not yet asked for
     runs: tuple[RunFacts, ...] = ()
     every_ns: int | None = None  # how often a run is meant to begin
+    max_wall_ns: int | None = None  # what a run may spend; None: no bound
+    max_fetches: int | None = None
     ceiling_interval_ns: int | None = None

@@ -64,10 +64,15 @@ class Rate(msgspec.Struct, frozen=True, kw_only=True):
     ceiling_per_second: float
     edge_per_second: float | None
     recent_per_second: float | None
+    recent_window_s: float | None = None
+    recent_requests: int | None = None  # answered in that window
+    recent_refused: int | None = None
     limited_by: LimitedBy
+    limit: str = ""  # the same as a sentence
     circuit: str
     retry_after_until: str | None
     in_flight: int
+    in_flight_bound: int | None = None
     waiting: int
     last_backoff: LastBackoff | None
     as_of: str
@@ -139,6 +144,13 @@ class Inbox(msgspec.Struct, frozen=True):
     known: bool = True
 
 
+class AgeBucket(msgspec.Struct, frozen=True):
+    """How many changes were of items up to this old; None: older than every bound."""
+
+    up_to_s: int | None
+    count: int
+
+
 class Rescan(msgspec.Struct, frozen=True, kw_only=True):
     """The rescan, and whether it finds anything."""
 
@@ -151,6 +163,7 @@ class Rescan(msgspec.Struct, frozen=True, kw_only=True):
     window_s: float | None
     suggested_window_s: float | None
     every_s: float | None
+    update_ages: tuple[AgeBucket, ...] | None = None  # None: nobody has counted
 
 
 class Gaps(msgspec.Struct, frozen=True):
@@ -182,6 +195,13 @@ class Run(msgspec.Struct, frozen=True):
     counts: dict[str, int]
 
 
+class RunBudget(msgspec.Struct, frozen=True):
+    """What one run may spend; None: no bound."""
+
+    max_wall_s: float | None
+    max_fetches: int | None
+
+
 class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Everything about one source."""
 
@@ -201,6 +221,8 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     next_run_at: str | None
     why_not_now: str | None
     runs: tuple[Run, ...]
+    budget: RunBudget | None = None  # listed sources only
+    ceiling_per_second: float | None = None  # the owner's number, known whoever runs
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):

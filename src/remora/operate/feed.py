@@ -10,6 +10,7 @@ from remora.contracts import Clock
 from remora.core.errors import StoreError
 from remora.core.status import Status
 from remora.core.units import SECOND_NS
+from remora.operate.history import RateHistory
 from remora.operate.metrics import Metrics
 
 READ_EVERY_NS: Final = SECOND_NS
@@ -18,12 +19,13 @@ ReadStatus = Callable[[], Awaitable[Status]]
 
 
 class StatusFeed:
-    """The latest status, read again when it is older than a second. Every reading also sets the gauges."""
+    """The latest status, read again when it is older than a second. Every reading also sets the gauges and the chart."""
 
     def __init__(self, read: ReadStatus, metrics: Metrics, *, clock: Clock) -> None:
         self._read = read
         self._metrics = metrics
         self._clock = clock
+        self.history = RateHistory()
         self._reading = asyncio.Lock()
         self._latest: Status | None = None
         self._read_at_ns = 0
@@ -36,6 +38,7 @@ class StatusFeed:
                 self._read_at_ns = self._clock.monotonic_ns()
                 for name, source in self._latest.sources.items():
                     self._metrics.take(name, source)
+                self.history.take(self._latest)
             return self._latest
 
     async def as_json(self) -> bytes:

@@ -5,7 +5,7 @@ foreign page can send. Names of foreign hosts are refused, so that no page can r
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from remora.core.errors import ConfigurationError, RemoraError, StoreError
 from remora.core.health import reasons_against_health
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
+from remora.operate.arrivals import Arrival, Arrivals
 from remora.operate.feed import StatusFeed
 from remora.operate.metrics import Metrics
 
@@ -35,6 +36,10 @@ FILES: Final = {
     "/": ("index.html", "text/html"),
     "/console.css": ("console.css", "text/css"),
     "/console.js": ("console.js", "text/javascript"),
+    "/charts.js": ("charts.js", "text/javascript"),
+    "/panels.js": ("panels.js", "text/javascript"),
+    "/theme.js": ("theme.js", "text/javascript"),
+    "/words.js": ("words.js", "text/javascript"),
 }
 HEADERS: Final = {
     "Content-Security-Policy": (
@@ -63,11 +68,19 @@ class ConsoleServer:
     """The HTTP side of a runtime."""
 
     def __init__(
-        self, feed: StatusFeed, metrics: Metrics, replay: Replay, *, address: tuple[str, int], clock: Clock
+        self,
+        feed: StatusFeed,
+        metrics: Metrics,
+        replay: Replay,
+        *,
+        address: tuple[str, int],
+        clock: Clock,
+        arrivals: Arrivals | None = None,
     ) -> None:
         self._feed = feed
         self._metrics = metrics
         self._replay = replay
+        self._arrivals = arrivals
         self._host, self._port = address
         self._clock = clock
         self._viewers = 0
@@ -110,6 +123,7 @@ class ConsoleServer:
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._scrape)
         app.router.add_get("/api/status", self._status)
+        app.router.add_get("/api/history", self._history)
         app.router.add_get("/api/events", self._events)
         app.router.add_post("/api/gaps/replay", self._replay_gaps)
         return app
@@ -162,8 +176,11 @@ class ConsoleServer:
     async def _status(self, request: web.Request) -> web.StreamResponse:
         return _json(await self._feed.latest())
 
+    async def _history(self, request: web.Request) -> web.StreamResponse:
+        return _json({"schema": 1, "sources": self._feed.history.all()})
+
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """The status once a second, as server-sent events, until the viewer or the service goes."""
+        """The status once a second and new items as they come, until the viewer or the service goes."""
         if self._viewers >= VIEWERS_MAX:
             return _error(503, f"{VIEWERS_MAX} viewers are connected already", "close another one")
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
@@ -171,14 +188,27 @@ class ConsoleServer:
         try:
             await response.prepare(request)
             await response.write(b"retry: 1000\n\n")
+            told: Mapping[str, tuple[Arrival, ...]] | None = None
             while not self._closing.is_set():
                 await response.write(b"event: status\ndata: " + await self._feed.as_json() + b"\n\n")
+                newest = await self._newest_items()
+                if newest is not None and newest != told:
+                    told = newest
+                    await response.write(b"event: items\ndata: " + msgspec.json.encode(newest) + b"\n\n")
                 await self._next_event()
         except ConnectionError:
             return response  # the viewer went away
         finally:
             self._viewers -= 1
         return response
+
+    async def _newest_items(self) -> Mapping[str, tuple[Arrival, ...]] | None:
+        if self._arrivals is None:
+            return None
+        try:
+            return await self._arrivals.latest(await self._feed.latest())
+        except StoreError:
+            return None  # the status that was just sent says so
 
     async def _next_event(self) -> None:
         sleeping = asyncio.ensure_future(self._clock.sleep_until(self._clock.monotonic_ns() + EVENT_EVERY_NS))

@@ -16,6 +16,7 @@ from remora.loops.archive_run import RunOptions
 from remora.loops.archive_schedule import ArchiveSchedule
 from remora.loops.rescan import RescanSettings
 from remora.loops.service import NumberedService, ServiceSettings
+from remora.operate.arrivals import Arrivals
 from remora.operate.config import Settings, SourceKind, SourceSettings
 from remora.operate.feed import StatusFeed
 from remora.operate.metrics import Metrics
@@ -63,14 +64,22 @@ class Service:
         """Until cancelled, or until a source fails for good: then its error is raised."""
         async with AsyncExitStack() as opened:
             console = ConsoleServer(
-                self._feed, self._metrics, self._replay, address=self._settings.console.address, clock=self._clock
+                self._feed,
+                self._metrics,
+                self._replay,
+                address=self._settings.console.address,
+                clock=self._clock,
+                arrivals=Arrivals(self._store, clock=self._clock),
             )
+            history = self._feed.history
+            await history.open(self._store, self._settings.sources, now_ns=self._clock.wall_ns())
             await console.open()
             opened.push_async_callback(console.close)
             runs = [await self._open(name, source, opened) for name, source in self._settings.sources.items()]
             self._view.say(f"the console is at {console.url}; Ctrl-C ends the service")
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._show(), name="view")
+                group.create_task(history.run(self._store, clock=self._clock), name="rate_history")
                 for run in runs:
                     group.create_task(_awaited(run))
 
@@ -120,6 +129,7 @@ class Service:
                 newest_id_at_ns=state.newest_id_at_ns,
                 loops=dict(state.loops),
                 workers_alive=state.workers_alive,
+                update_ages=state.update_ages.counts,
                 doing="watching",
             )
 

@@ -47,6 +47,8 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
                 owed_details=await store.count_owed_details(name),
                 runs=await _runs(store, name),
                 every_ns=source.every_ns,
+                max_wall_ns=source.max_wall_ns,
+                max_fetches=source.max_fetches,
                 ceiling_interval_ns=source.ceiling_interval_ns,
             )
 

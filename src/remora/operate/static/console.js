@@ -1,163 +1,192 @@
 // How does the page stay true? It shows what the last event said, and says so when there was none for three beats.
-"use strict";
+import { drawCard, makeCard } from "./panels.js";
+import { clock, element, number, plain, say, seconds, span, sync, when } from "./words.js";
 
 const BEATS_BEFORE_UNKNOWN = 3;
-const PLACES = ["settled", "owed", "absent", "dead", "pending"];
-let heardAt = 0;
+const HISTORY_EVERY_MS = 10_000;
+const RECONNECT_MS = 2_000;
+const page = { status: null, heardAt: 0, items: {}, histories: {}, lost: false, said: new Map(), events: null };
 
-const number = (value) => value.toLocaleString("en");
-const rate = (perSecond) => {
-  for (const [period, unit] of [[1, "s"], [60, "min"], [3600, "h"]]) {
-    if (perSecond * period >= 1) return `${number(+(perSecond * period).toPrecision(3))}/${unit}`;
-  }
-  return `${number(+(perSecond * 86400).toPrecision(3))}/day`;
-};
-const span = (seconds) => {
-  if (seconds < 1) return "under 1 s";
-  for (const [size, unit] of [[86400, "d"], [3600, "h"], [60, "min"]]) {
-    if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
-  }
-  return `${Math.floor(seconds)} s`;
-};
-const ago = (seconds) => (seconds === null || seconds === undefined ? "never" : `${span(seconds)} ago`);
-const clock = (iso) => (iso ? new Date(iso).toLocaleString() : "never");
+const part = (id) => document.getElementById(id);
+const historyOf = (name) => (page.histories[name] ??= { points: [], backoffs: [] });
 
-function element(name, text, className) {
-  const made = document.createElement(name);
-  if (text !== undefined) made.textContent = text;
-  if (className) made.className = className;
-  return made;
+function announce(text) {
+  part("announcement").textContent = text;
 }
 
-function rateText(value) {
-  if (!value.known) {
-    const past = value.was === null ? "" : ` (it was ${rate(value.was)})`;
-    return `unknown: ${value.reason}${past}`;
-  }
-  const parts = [`${rate(value.per_second)} allowed`, `ceiling ${rate(value.ceiling_per_second)}`];
-  if (value.recent_per_second !== null) parts.push(`${rate(value.recent_per_second)} leaving`);
-  if (value.edge_per_second !== null) parts.push(`learned edge ${rate(value.edge_per_second)}`);
-  parts.push(`limited by ${value.limited_by.replace("_", " ")}`);
-  return parts.join(", ");
-}
+// -- what is old is not now ---------------------------------------------------------------------------------------------
 
-function facts(source) {
-  const { rate: pace, coverage, fresh, stream, inbox, rescan } = source;
-  const rows = [["collection rate", rateText(pace)]];
-  if (pace.known && pace.last_backoff) {
-    const back = pace.last_backoff;
-    rows.push(["last back-off", `${clock(back.at)}: ${back.reason.replace("_", " ")}, ${rate(back.from_per_second)} to ${rate(back.to_per_second)}`]);
-  } else if (pace.known) rows.push(["last back-off", "none since the start"]);
-  if (coverage.known && coverage.frontier !== undefined) {
-    rows.push(["frontier", `${number(coverage.frontier)}, ${number(coverage.lag)} behind the newest id ${number(coverage.max_id)}`]);
-  }
-  if (source.kind === "listed") {
-    rows.push(["list", fresh.known ? `walked to its end ${ago(fresh.age_s)}` : `unknown: ${fresh.reason}`]);
-    for (const run of source.runs.slice(0, 1)) {
-      rows.push(["last run", `${clock(run.started_at)}, ${run.ended_at ? `stopped by ${run.stopped_by.replace("_", " ")}` : "still open"}`]);
-    }
-    if (source.next_run_at) rows.push(["next run", `${clock(source.next_run_at)}${source.why_not_now ? `: ${source.why_not_now}` : ""}`]);
-    return rows;
-  }
-  rows.push(["newest id", fresh.known ? `heard of ${ago(fresh.age_s)}` : `unknown: ${fresh.reason}`]);
-  rows.push(["stream", stream.known
-    ? `${stream.connected ? "connected" : "not connected"}, last byte ${ago(stream.last_byte_age_s)}, last event ${ago(stream.last_event_age_s)}`
-    : `unknown: ${stream.reason}`]);
-  if (inbox.known) rows.push(["inbox", `${number(inbox.depth)} waiting`]);
-  if (rescan.known) rows.push(["rescan", `${rescan.running ? "running" : `last finished ${ago(rescan.age_s)}`}, ${number(rescan.changed)} of ${number(rescan.processed)} had changed`]);
-  return rows;
-}
-
-function coverageBar(card, coverage) {
-  const bar = card.querySelector(".bar");
-  const legend = card.querySelector(".legend");
-  bar.replaceChildren();
-  if (!coverage.known) {
-    legend.textContent = `coverage unknown: ${coverage.reason}`;
-    return;
-  }
-  const counted = PLACES.filter((place) => coverage[place] !== undefined);
-  const words = counted.map((place) => `${number(coverage[place])} ${place}`).join(", ");
-  const total = counted.reduce((sum, place) => sum + coverage[place], 0);
-  bar.setAttribute("aria-label", words);
-  for (const place of counted) {
-    const part = element("span", undefined, place);
-    part.style.flexGrow = total ? coverage[place] / total : 0;
-    bar.append(part);
-  }
-  legend.textContent = words;
-}
-
-function drawSource(card, name, source) {
-  card.querySelector("h2").textContent = name;
-  card.querySelector(".doing").textContent = source.doing || source.state.replace("_", " ");
-  card.querySelector(".answers").replaceChildren(...Object.entries(source.answers).map(([question, { answer, reason }]) => {
-    const item = element("li", undefined, answer);
-    const title = element("strong", `${question}? `);
-    title.append(element("b", answer));
-    item.append(title, element("span", reason));
-    return item;
-  }));
-  coverageBar(card, source.coverage);
-  card.querySelector(".facts").replaceChildren(...facts(source).flatMap(([label, text]) => [element("dt", label), element("dd", text)]));
-  const table = card.querySelector(".gaps");
-  table.hidden = source.gaps.length === 0;
-  table.tBodies[0].replaceChildren(...source.gaps.map((gaps) => {
-    const row = element("tr");
-    for (const text of [gaps.state, gaps.reason, number(gaps.count), clock(gaps.oldest_at), gaps.next_attempt_at ? clock(gaps.next_attempt_at) : "none"]) {
-      row.append(element("td", text));
-    }
-    return row;
-  }));
-  card.querySelector(".replay").hidden = !source.gaps.some((gaps) => gaps.state === "dead");
-}
-
-async function replay(name) {
-  if (!window.confirm(`Ask ${name} again for everything that is owed, dead letters too? Every request waits for its turn.`)) return;
-  const answer = await fetch("/api/gaps/replay", {
-    method: "POST",
-    headers: { "X-Remora": "1", "Content-Type": "application/json" },
-    body: JSON.stringify({ source: name, all: true }),
+// The last status as it reads when nobody answers any more: what only a live service knows is unknown.
+function aged(status, reason, sinceIso) {
+  const unknown = (was) => ({ known: false, reason, since: sinceIso, was });
+  const sources = Object.entries(status.sources).map(([name, source]) => {
+    const answers = Object.fromEntries(Object.entries(source.answers).map(([question, { answer }]) => [
+      question, { answer: "unknown", reason: answer === "unknown" ? reason : `${reason}; before that the answer was ${answer}` },
+    ]));
+    const was = source.rate.known ? source.rate.per_second : source.rate.was;
+    return [name, { ...source, answers, state: "not heard of", doing: null, rate: unknown(was), stream: unknown(null), inbox: unknown(null), rescan: unknown(null), fresh: unknown(null), loops: {}, workers_alive: null }];
   });
-  const told = await answer.json();
-  document.getElementById("connection").textContent = answer.ok ? `${number(told.replayed)} gaps are due now` : told.error;
+  return { ...status, sources: Object.fromEntries(sources) };
 }
 
-function draw(status) {
-  const main = document.getElementById("sources");
-  if (!status.sources) {
-    main.replaceChildren(element("p", `Nothing is known: ${status.reason}`, "note"));
-    return;
-  }
-  const names = Object.keys(status.sources);
-  for (const card of [...main.children]) {
-    if (!names.includes(card.dataset.name)) card.remove();
-  }
-  for (const name of names) {
-    let card = [...main.children].find((child) => child.dataset.name === name);
+function verdict(sources) {
+  const answers = Object.values(sources).flatMap((source) => Object.entries(source.answers));
+  const named = (word) => [...new Set(answers.filter(([, { answer }]) => answer === word).map(([question]) => question))];
+  const [no, unknown] = [named("no"), named("unknown")];
+  if (!answers.length) return ["unknown", "No source is configured."];
+  if (no.length) return ["no", `Not ${no.join(", not ")}${unknown.length ? `; ${unknown.join(", ")} unknown` : ""}.`];
+  if (unknown.length) return ["unknown", `Unknown: ${unknown.join(", ")}.`];
+  return ["yes", "Complete, fresh, polite and working."];
+}
+
+// -- drawing ----------------------------------------------------------------------------------------------------------
+
+function draw() {
+  const now = Date.now() / 1000;
+  const silent = (Date.now() - page.heardAt) / 1000;
+  const storeAway = page.status && page.status.reason;
+  const lost = page.heardAt === 0 ? false : silent > BEATS_BEFORE_UNKNOWN || Boolean(storeAway);
+  showConnection(lost, silent, storeAway);
+  if (!page.last) return;
+  // The service's clock counts; between its beats ours carries it on.
+  const at = seconds(page.last.as_of) + (lost ? now - page.lastAt : 0);
+  const reason = storeAway ? `the service says: ${storeAway}` : "the service does not answer";
+  const status = lost ? aged(page.last, reason, page.last.as_of) : page.last;
+  const cards = part("sources");
+  const entries = Object.entries(status.sources);
+  for (const card of cards.querySelectorAll(".source")) if (!(card.dataset.name in status.sources)) card.remove();
+  for (const [name, source] of entries) {
+    let card = [...cards.querySelectorAll(".source")].find((each) => each.dataset.name === name);
     if (!card) {
-      card = document.getElementById("source").content.firstElementChild.cloneNode(true);
-      card.dataset.name = name;
-      card.querySelector(".replay").addEventListener("click", () => replay(name));
-      main.append(card);
+      card = makeCard(name, (why) => askAgain(name, why));
+      cards.append(card);
     }
-    drawSource(card, name, status.sources[name]);
+    drawCard(card, source, { now: at, history: historyOf(name), items: page.items[name] ?? [], old: lost });
+  }
+  const [word, sentence] = verdict(status.sources);
+  say(part("verdict"), sentence);
+  document.body.dataset.verdict = word;
+  document.title = `${{ yes: "✓", no: "✕", unknown: "?" }[word]} Remora`;
+  drawRuntimes(status.runtimes, at);
+  tellChanges(status.sources);
+}
+
+function showConnection(lost, silent, storeAway) {
+  const line = part("connection");
+  document.body.classList.toggle("lost", lost);
+  line.dataset.state = page.heardAt === 0 ? "connecting" : lost ? "lost" : "live";
+  say(line, page.heardAt === 0 ? "connecting" : lost ? "not live" : "live");
+  const banner = part("lost");
+  banner.hidden = !lost;
+  if (lost) {
+    const since = clock(page.lastAt ?? page.heardAt / 1000);
+    const why = storeAway ? `The store does not answer: ${storeAway}.` : `The service has not answered for ${span(silent)}.`;
+    say(banner, `${why} What you see is from ${since}; nothing is known about now. This page tries again by itself.`);
+  }
+  if (lost !== page.lost) announce(lost ? "Connection lost. Everything shown is old." : "Connected again.");
+  page.lost = lost;
+}
+
+function drawRuntimes(runtimes, now) {
+  sync(part("runtimes"), runtimes.map((runtime, index) => [`${runtime.role} ${runtime.pid} ${index}`, runtime]), () => element("li"), (item, runtime) => {
+    const version = runtime.version ? ` ${runtime.version}` : "";
+    const end = runtime.ended_at ? `ended ${when(runtime.ended_at, now)}${runtime.ended_because ? `: ${runtime.ended_because}` : ""}` : runtime.alive ? `running since ${when(runtime.started_at, now)}` : `last heard of ${when(runtime.last_beat_at, now)}`;
+    say(item, `${plain(runtime.role)}${version}, ${end}`);
+  });
+}
+
+// Only changes are said aloud, never the numbers that move every second.
+function tellChanges(sources) {
+  const changes = [];
+  for (const [name, source] of Object.entries(sources)) {
+    for (const [question, { answer, reason }] of Object.entries(source.answers)) {
+      const key = `${name} ${question}`;
+      if (page.said.has(key) && page.said.get(key) !== answer && !page.lost) changes.push(`${name}, ${question}: ${answer}. ${reason}`);
+      if (!page.lost) page.said.set(key, answer);
+    }
+  }
+  if (changes.length) announce(changes.join(". "));
+}
+
+// -- asking again for dead letters --------------------------------------------------------------------------------------
+
+function askAgain(name, why) {
+  const dialog = part("confirm");
+  const same = page.last.sources[name].gaps.filter((gap) => gap.reason === why);
+  const count = (state) => same.filter((gap) => gap.state === state).reduce((sum, gap) => sum + gap.count, 0);
+  const total = same.reduce((sum, gap) => sum + gap.count, 0);
+  const more = total - count("dead");
+  say(part("confirm-text"), `${name} is asked again for ${number(count("dead"))} dead ${count("dead") === 1 ? "letter" : "letters"} (${plain(why)})${more ? ` and for ${number(more)} others owed or absent for the same reason` : ""}. Every request waits for its turn; nothing goes faster.`);
+  dialog.returnValue = "no";
+  dialog.addEventListener("close", () => {
+    if (dialog.returnValue === "yes") replay(name, why);
+  }, { once: true });
+  dialog.showModal();
+}
+
+async function replay(name, why) {
+  const card = [...document.querySelectorAll(".source")].find((each) => each.dataset.name === name);
+  const result = card.querySelector(".gaps .result");
+  let told;
+  try {
+    const answer = await fetch("/api/gaps/replay", {
+      method: "POST",
+      headers: { "X-Remora": "1", "Content-Type": "application/json" },
+      body: JSON.stringify({ source: name, reason: why }),
+    });
+    const reply = await answer.json();
+    told = answer.ok ? `${number(reply.replayed)} ${reply.replayed === 1 ? "is" : "are"} due now (${plain(why)}).` : `Not done: ${reply.error}. ${reply.hint}`;
+  } catch {
+    told = "Not done: the service does not answer.";
+  }
+  result.hidden = false;
+  say(result, told);
+  announce(told);
+}
+
+// -- what the service says ----------------------------------------------------------------------------------------------
+
+function heard(status) {
+  page.heardAt = Date.now();
+  page.status = status;
+  if (status.sources) {
+    page.last = status;
+    page.lastAt = Date.now() / 1000;
+    for (const [name, { rate: pace }] of Object.entries(status.sources)) {
+      if (pace.known) historyOf(name).points.push({ at: seconds(status.as_of), span: 1, allowed: pace.per_second, leaving: pace.recent_per_second });
+    }
+  }
+  draw();
+}
+
+async function readHistory() {
+  try {
+    const answer = await fetch("/api/history");
+    if (!answer.ok) return;
+    const found = await answer.json();
+    for (const [name, { points, backoffs }] of Object.entries(found.sources)) {
+      const history = historyOf(name);
+      history.points = points.map(([at, width, allowed, leaving]) => ({ at, span: width, allowed, leaving }));
+      history.backoffs = backoffs.map(([at, reason, from, to]) => ({ at, reason, from, to }));
+    }
+  } catch {
+    return; // the banner says that nobody answers; the chart keeps what it has
   }
 }
 
-function watchSilence() {
-  const silentFor = (Date.now() - heardAt) / 1000;
-  const lost = heardAt > 0 && silentFor > BEATS_BEFORE_UNKNOWN;
-  document.body.classList.toggle("lost", lost);
-  const line = document.getElementById("connection");
-  line.classList.toggle("lost", lost);
-  if (lost) line.textContent = `unknown since ${new Date(heardAt).toLocaleTimeString()}: the service does not answer; what you see is old`;
+function listen() {
+  page.events = new EventSource("/api/events");
+  page.events.addEventListener("open", readHistory);
+  page.events.addEventListener("status", (event) => heard(JSON.parse(event.data)));
+  page.events.addEventListener("items", (event) => { page.items = JSON.parse(event.data); });
+  page.events.addEventListener("error", () => {
+    // A browser gives up for good after some refusals; we do not.
+    if (page.events.readyState !== EventSource.CLOSED) return;
+    setTimeout(listen, RECONNECT_MS);
+  });
 }
 
-const events = new EventSource("/api/events");
-events.addEventListener("status", (event) => {
-  heardAt = Date.now();
-  document.getElementById("connection").textContent = `live, as of ${new Date(heardAt).toLocaleTimeString()}`;
-  draw(JSON.parse(event.data));
-});
-setInterval(watchSilence, 1000);
+listen();
+setInterval(() => { if (Date.now() - page.heardAt > BEATS_BEFORE_UNKNOWN * 1000) draw(); }, 1000);
+setInterval(() => { if (!page.lost) readHistory(); }, HISTORY_EVERY_MS);
+new ResizeObserver(() => { for (const card of document.querySelectorAll(".source")) card.view.redraw?.(); }).observe(part("sources"));

@@ -1,0 +1,285 @@
+// What does the operator see of one source? Each panel is brought up to date from a status; unknown is shown as unknown.
+import { PLACES, describeRate, drawAges, drawCoverage, drawRate, readAt, windowOf } from "./charts.js";
+import { ago, clock, element, facts, human, moment, number, plain, rate, say, seconds, share, span, stopped, sync, when } from "./words.js";
+
+const QUESTIONS = { complete: "Complete?", fresh: "Fresh?", polite: "Polite?", working: "Working?" };
+const SYMBOLS = { yes: "✓", no: "✕", unknown: "?" };
+const STATES = ["dead", "owed", "leased", "absent"];
+let cards = 0;
+
+export function makeCard(name, onReplay) {
+  const card = document.getElementById("source").content.firstElementChild.cloneNode(true);
+  const title = card.querySelector("h2");
+  title.id = `source-${++cards}`;
+  title.textContent = name;
+  card.setAttribute("aria-labelledby", title.id);
+  card.dataset.name = name;
+  card.view = { range: null, onReplay, drawn: null };
+  for (const button of card.querySelectorAll(".ranges button")) {
+    button.addEventListener("click", () => {
+      card.view.range = Number(button.dataset.range);
+      if (card.view.redraw) card.view.redraw();
+    });
+  }
+  const chart = card.querySelector(".chart");
+  const readout = card.querySelector(".readout");
+  chart.addEventListener("pointermove", (event) => say(readout, readAt(card.view.drawn, event.clientX, chart.getBoundingClientRect())));
+  chart.addEventListener("pointerleave", () => say(readout, ""));
+  return card;
+}
+
+export function drawCard(card, source, { now, history, items, old }) {
+  const listed = source.kind === "listed";
+  say(card.querySelector(".doing"), [plain(source.state), source.doing].filter(Boolean).join(", "));
+  drawAnswers(card.querySelector(".answers"), source.answers, now);
+  drawRatePanel(card, source, history, now);
+  drawCoveragePanel(card.querySelector(".coverage"), source, old);
+  for (const [name, shown] of [[".live", !listed], [".rescan", !listed], [".runs", listed], [".items", !listed]]) card.querySelector(name).hidden = !shown;
+  card.classList.toggle("listed", listed);
+  if (listed) drawRuns(card.querySelector(".runs"), source, now);
+  else {
+    drawStream(card.querySelector(".stream"), source, now);
+    drawMachine(card.querySelector(".machine"), source);
+    drawRescan(card.querySelector(".rescan"), source, now);
+    drawItems(card.querySelector(".items ol"), items, now);
+  }
+  drawGaps(card, source, now, old);
+}
+
+function drawAnswers(list, answers, now) {
+  sync(list, Object.keys(QUESTIONS).map((question) => [question, { question, ...answers[question] }]), ({ question }) => {
+    const item = element("li");
+    const word = element("p", undefined, "answer");
+    word.append(element("span", "", "symbol"), element("b"));
+    word.firstElementChild.setAttribute("aria-hidden", "true");
+    item.append(element("h3", QUESTIONS[question]), word, element("p", "", "reason"));
+    return item;
+  }, (item, { answer, reason }) => {
+    item.className = answer;
+    say(item.querySelector(".symbol"), SYMBOLS[answer]);
+    say(item.querySelector("b"), answer[0].toUpperCase() + answer.slice(1));
+    say(item.querySelector(".reason"), reason[0].toUpperCase() + human(reason, now).slice(1));
+  });
+}
+
+// -- collection rate --------------------------------------------------------------------------------------------------
+
+function drawRatePanel(card, source, history, now) {
+  const pace = source.rate;
+  const panel = card.querySelector(".rate");
+  panel.classList.toggle("unknown", !pace.known);
+  if (pace.known) drawKnownRate(panel, pace, now);
+  else drawUnknownRate(panel, pace, source.ceiling_per_second, now);
+  const ceiling = source.ceiling_per_second;
+  card.view.redraw = () => {
+    const { from, to, range } = windowOf(history, card.view.range, now);
+    const drawn = drawRate(panel.querySelector(".chart"), { ...history, ceiling, edge: pace.known ? pace.edge_per_second : null, from, to });
+    card.view.drawn = drawn;
+    const words = describeRate(drawn, ceiling);
+    panel.querySelector(".chart").setAttribute("aria-label", `Collection rate. ${words}`);
+    say(panel.querySelector("figcaption"), words);
+    for (const button of panel.querySelectorAll(".ranges button")) button.setAttribute("aria-pressed", String(Number(button.dataset.range) === range));
+    drawMarks(panel.querySelector(".marks"), drawn.marks, now);
+  };
+  card.view.redraw();
+}
+
+function drawKnownRate(panel, pace, now) {
+  const until = pace.retry_after_until ? ` It ends at ${when(pace.retry_after_until, now)}.` : "";
+  say(panel.querySelector(".limit"), pace.limit + until);
+  say(panel.querySelector(".pace"), rate(pace.per_second));
+  say(panel.querySelector(".pace-note"), `is the pace, one request each ${interval(pace.interval_s)}`);
+  const lately = pace.recent_window_s ? `over the last ${span(pace.recent_window_s)}` : "";
+  const rows = [
+    ["leaving", pace.recent_per_second === null ? "unknown until a second has passed" : `${rate(pace.recent_per_second)} ${lately}`],
+    ["ceiling", rate(pace.ceiling_per_second)],
+    ["learned edge", pace.edge_per_second === null ? "none met" : rate(pace.edge_per_second)],
+    ["refused", pace.recent_requests === null || pace.recent_requests === undefined ? "unknown" : `${number(pace.recent_refused)} of ${number(pace.recent_requests)} answers ${lately}`],
+    ["under way", `${number(pace.in_flight)}${pace.in_flight_bound ? ` of at most ${number(pace.in_flight_bound)}` : ""}, ${number(pace.waiting)} waiting for their turn`],
+    ["circuit", plain(pace.circuit)],
+  ];
+  facts(panel.querySelector(".rate-facts"), rows);
+  const back = pace.last_backoff;
+  say(panel.querySelector(".backoff"), back
+    ? `Last backed off at ${when(back.at, now)} for ${plain(back.reason)}: from ${rate(back.from_per_second)} to ${rate(back.to_per_second)}.`
+    : "It has not backed off yet.");
+}
+
+function drawUnknownRate(panel, pace, ceiling, now) {
+  say(panel.querySelector(".limit"), `Not known: ${human(pace.reason, now)}.`);
+  say(panel.querySelector(".pace"), "Unknown");
+  const age = pace.since ? ` ${ago(now - seconds(pace.since))}` : "";
+  say(panel.querySelector(".pace-note"), pace.was === null ? "" : `it was ${rate(pace.was)}${age}`);
+  facts(panel.querySelector(".rate-facts"), [["ceiling", ceiling === null ? "unknown" : rate(ceiling)]]);
+  say(panel.querySelector(".backoff"), "");
+}
+
+function drawMarks(details, marks, now) {
+  details.hidden = marks.length === 0;
+  say(details.firstElementChild, marks.length === 1 ? "1 back-off in this chart" : `${number(marks.length)} back-offs in this chart`);
+  const latest = marks.slice(-20).reverse();
+  sync(details.lastElementChild, latest.map((mark) => [String(mark.at), mark]), () => element("li"), (item, mark) => {
+    say(item, `${moment(mark.at, now)}: ${plain(mark.reason)}, ${rate(mark.from)} to ${rate(mark.to)}`);
+  });
+}
+
+function interval(intervalS) {
+  if (intervalS < 0.1) return `${+(intervalS * 1000).toPrecision(3)} ms`;
+  return intervalS < 120 ? `${+intervalS.toPrecision(3)} s` : span(intervalS);
+}
+
+// -- coverage ---------------------------------------------------------------------------------------------------------
+
+function drawCoveragePanel(panel, source, old) {
+  const coverage = source.coverage;
+  const bar = panel.querySelector(".bar");
+  const legend = panel.querySelector(".legend");
+  bar.toggleAttribute("hidden", !coverage.known || coverage.settled === undefined);
+  if (!coverage.known) {
+    say(panel.querySelector(".sum"), `Unknown: ${coverage.reason}.`);
+    legend.replaceChildren();
+    return;
+  }
+  const total = drawCoverage(bar, coverage);
+  const places = PLACES.filter((place) => coverage[place] !== undefined);
+  const words = places.map((place) => `${number(coverage[place])} ${place}`).join(", ");
+  bar.setAttribute("aria-label", words);
+  say(panel.querySelector(".sum"), (old ? "As it was: " : "") + sumOf(coverage, total));
+  sync(legend, places.map((place) => [place, place]), (place) => {
+    const row = element("div", undefined, place);
+    row.append(element("dt", place), element("dd"));
+    return row;
+  }, (row, place) => {
+    const part = coverage.settled === undefined ? "" : `, ${share(coverage[place], total)}`;
+    const awaited = place === "owed" && coverage.awaited ? `, ${number(coverage.awaited)} not there yet` : "";
+    say(row.lastElementChild, `${number(coverage[place])}${part}${awaited}`);
+  });
+}
+
+function sumOf(coverage, total) {
+  if (coverage.settled === undefined) return "What the list showed and is not here yet:";
+  const behind = coverage.lag === 0 ? "which is the newest" : `${number(coverage.lag)} behind the newest id ${number(coverage.max_id)}`;
+  return `${number(total)} ids, from ${number(coverage.first_id)} to ${number(coverage.max_id)}. Frontier ${number(coverage.frontier)}, ${behind}.`;
+}
+
+// -- stream, machine, rescan ------------------------------------------------------------------------------------------
+
+function drawStream(panel, { stream, fresh }, now) {
+  const newest = fresh.known ? `${fresh.newest_id === null ? "unknown" : number(fresh.newest_id)}, heard of ${ago(fresh.age_s)}` : `unknown: ${human(fresh.reason, now)}`;
+  panel.classList.toggle("unknown", !stream.known);
+  if (!stream.known) {
+    facts(panel.querySelector("dl"), [["stream", `unknown: ${human(stream.reason, now)}`], ["newest id", newest]]);
+    return;
+  }
+  facts(panel.querySelector("dl"), [
+    ["stream", stream.connected ? "connected" : "not connected"],
+    ["last byte", stream.last_byte_at ? ago(stream.last_byte_age_s) : "never"],
+    ["last change", stream.last_event_at ? ago(stream.last_event_age_s) : "never"],
+    ["reconnects", `${number(stream.reconnects)} since the start`],
+    ["newest id", newest],
+  ]);
+}
+
+function drawMachine(panel, { inbox, loops, workers_alive: workers }) {
+  const rows = [["inbox", inbox.known ? `${number(inbox.depth)} waiting${inbox.bound ? `, bound ${number(inbox.bound)}` : ""}` : `unknown: ${inbox.reason}`]];
+  rows.push(["update workers", workers === null ? "unknown" : `${number(workers)} alive`]);
+  const names = Object.keys(loops);
+  const dead = names.filter((name) => !loops[name].alive);
+  rows.push(["loops", names.length === 0 ? "unknown" : dead.length === 0 ? `all ${names.length} running` : `not running: ${dead.map(plain).join(", ")}`]);
+  const again = names.filter((name) => loops[name].restarts > 0);
+  if (names.length) rows.push(["restarts", again.length ? again.map((name) => `${plain(name)} ${number(loops[name].restarts)}${loops[name].last_error ? ` (${loops[name].last_error})` : ""}`).join(", ") : "none since the start"]);
+  facts(panel.querySelector("dl"), rows);
+}
+
+function drawRescan(panel, { rescan }, now) {
+  panel.classList.toggle("unknown", !rescan.known);
+  const figure = panel.querySelector("figure");
+  if (!rescan.known) {
+    facts(panel.querySelector("dl"), [["rescan", `unknown: ${human(rescan.reason, now)}`]]);
+    figure.hidden = true;
+    return;
+  }
+  facts(panel.querySelector("dl"), [
+    ["rescan", rescan.running ? "running now" : rescan.last_success_at ? `last finished ${ago(rescan.age_s)}` : "none finished yet"],
+    ["it found", rescan.processed ? `${number(rescan.changed)} changed of ${number(rescan.processed)} read since the start (${share(rescan.changed, rescan.processed)})` : "nothing was read again since the start"],
+    ["window", `${rescan.window_s === null ? "unknown" : span(rescan.window_s)}, ${rescan.suggested_window_s === null ? "too few changes seen to suggest one" : `suggested ${span(rescan.suggested_window_s)}`}`],
+  ]);
+  const buckets = rescan.update_ages;
+  const total = (buckets || []).reduce((sum, bucket) => sum + bucket.count, 0);
+  figure.hidden = total === 0;
+  if (total === 0) return;
+  const words = `How old items were when the stream told of a change: ${number(total)} changes.`;
+  say(figure.querySelector("figcaption"), words);
+  const svg = figure.querySelector("svg");
+  svg.setAttribute("aria-label", words);
+  drawAges(svg, { buckets, windowS: rescan.window_s, suggestedS: rescan.suggested_window_s });
+}
+
+// -- runs of listed sources -------------------------------------------------------------------------------------------
+
+function drawRuns(panel, source, now) {
+  const { budget, fresh, runs } = source;
+  const bounds = [budget?.max_wall_s && `${span(budget.max_wall_s)}`, budget?.max_fetches && `${number(budget.max_fetches)} requests`].filter(Boolean);
+  const walked = fresh.known ? `The whole list was last walked ${ago(fresh.age_s)}.` : `Unknown when the list was walked whole: ${fresh.reason}.`;
+  const next = source.next_run_at ? ` The next run begins at ${when(source.next_run_at, now)}${source.why_not_now ? `: ${source.why_not_now}` : ""}.` : "";
+  say(panel.querySelector(".note"), `${walked} A run may spend ${bounds.length ? bounds.join(" and ") : "as much as it needs"}.${next}`);
+  sync(panel.querySelector("tbody"), runs.map((run) => [String(run.run_id), run]), () => {
+    const row = element("tr");
+    for (const className of ["", "", "right", "right", "right", ""]) row.append(element("td", "", className));
+    return row;
+  }, (row, run) => {
+    const took = run.ended_at ? span(seconds(run.ended_at) - seconds(run.started_at)) : "still open";
+    const counts = run.counts;
+    const texts = [moment(seconds(run.started_at), now), took, number(counts.requests ?? 0), number(counts.new ?? 0), number(counts.waits ?? 0), run.stopped_by ? stopped(run.stopped_by) : run.ended_at ? "unknown" : ""];
+    texts.forEach((text, index) => say(row.children[index], text));
+  });
+}
+
+// -- gaps -------------------------------------------------------------------------------------------------------------
+
+function drawGaps(card, source, now, old) {
+  const panel = card.querySelector(".gaps");
+  const gaps = [...source.gaps].sort((one, other) => STATES.indexOf(one.state) - STATES.indexOf(other.state) || other.count - one.count);
+  const dead = gaps.filter((gap) => gap.state === "dead").reduce((sum, gap) => sum + gap.count, 0);
+  panel.querySelector(".scroll").hidden = gaps.length === 0;
+  const note = gaps.length === 0 ? "Nothing is owed." : dead === 0 ? "No dead letters." : `${number(dead)} dead ${dead === 1 ? "letter" : "letters"}: given up on for now, tried again slowly by themselves.`;
+  say(panel.querySelector(".note"), (old ? "As it was: " : "") + note);
+  sync(panel.querySelector("tbody"), gaps.map((gap) => [`${gap.kind} ${gap.state} ${gap.reason}`, gap]), (gap) => {
+    const row = element("tr", undefined, gap.state);
+    for (const className of ["", "", "right", "", "", "right"]) row.append(element("td", "", className));
+    if (gap.state === "dead") {
+      const button = element("button", "Ask again");
+      button.type = "button";
+      button.setAttribute("aria-label", `Ask again for dead letters: ${plain(gap.reason)}`);
+      button.addEventListener("click", () => card.view.onReplay(row.gap.reason));
+      row.lastElementChild.append(button);
+    }
+    return row;
+  }, (row, gap) => {
+    row.gap = gap;
+    const next = gap.next_attempt_at === null ? "none" : seconds(gap.next_attempt_at) <= now ? "due now" : `in ${span(seconds(gap.next_attempt_at) - now)}`;
+    const texts = [gap.kind === "item" || gap.kind === "document" ? gap.state : `${gap.state} ${plain(gap.kind)}`, plain(gap.reason), number(gap.count), ago(now - seconds(gap.oldest_at)), next];
+    texts.forEach((text, index) => say(row.children[index], text));
+    row.children[3].title = moment(seconds(gap.oldest_at), now);
+    if (gap.next_attempt_at) row.children[4].title = moment(seconds(gap.next_attempt_at), now);
+    const button = row.querySelector("button");
+    if (button) button.disabled = old;
+  });
+}
+
+// -- items ------------------------------------------------------------------------------------------------------------
+
+function drawItems(list, items, now) {
+  if (!items.length) {
+    sync(list, [["none", "No item is here yet."]], (text) => element("li", text, "note"), () => {});
+    return;
+  }
+  sync(list, items.map((item) => [String(item.id), item]), (item) => {
+    const row = element("li", undefined, "item");
+    const head = element("p", undefined, "head");
+    head.append(element("span", item.type ?? "item", "type"), element("span", item.by ?? "nobody", "by"), element("span", "", "age"));
+    row.append(head, element("p", item.text ?? (item.state ? `[${item.state}]` : "no text"), "text"));
+    row.title = `id ${item.id}${item.time_s ? `, written ${clock(item.time_s)}` : ""}`;
+    return row;
+  }, (row, item) => say(row.querySelector(".age"), item.seen_s === null ? "" : ago(now - item.seen_s)));
+}

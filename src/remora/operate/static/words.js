@@ -1,0 +1,109 @@
+// How do numbers, spans and reasons read? The same words everywhere; what is not known is called unknown.
+
+export const number = (value) => value.toLocaleString("en-US");
+
+export function rate(perSecond) {
+  for (const [period, unit] of [[1, "s"], [60, "min"], [3600, "h"]]) {
+    if (perSecond * period >= 1) return `${number(+(perSecond * period).toPrecision(3))}/${unit}`;
+  }
+  return perSecond > 0 ? `${number(+(perSecond * 86400).toPrecision(3))}/day` : "0/s";
+}
+
+export function share(part, whole) {
+  if (whole === 0) return "0 %";
+  const percent = (100 * part) / whole;
+  if (percent > 99.99 && part < whole) return "99.99 %"; // never rounded up to everything
+  if (percent < 0.01 && part > 0) return "under 0.01 %";
+  return `${+percent.toFixed(2)} %`;
+}
+
+export function span(seconds) {
+  if (seconds < 1) return "under 1 s";
+  if (seconds < 120) return `${Math.floor(seconds)} s`;
+  if (seconds < 7200) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 172800) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / 86400)} d`;
+}
+
+export const ago = (seconds) => (seconds === null || seconds === undefined ? "never" : `${span(Math.max(0, seconds))} ago`);
+export const plain = (word) => word.replaceAll("_", " ");
+export const seconds = (iso) => Date.parse(iso) / 1000;
+
+const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const SHORT = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+
+export const clock = (atSeconds) => CLOCK.format(atSeconds * 1000);
+export const shortClock = (atSeconds) => SHORT.format(atSeconds * 1000);
+
+// The time of day while that is clear, with the date once it is not.
+export function moment(atSeconds, nowSeconds) {
+  return Math.abs(nowSeconds - atSeconds) < 43200 ? clock(atSeconds) : DAY.format(atSeconds * 1000);
+}
+
+export function when(iso, nowSeconds) {
+  if (!iso) return "never";
+  const at = seconds(iso);
+  const far = Math.abs(nowSeconds - at);
+  const relative = at > nowSeconds ? `in ${span(far)}` : ago(far);
+  return `${moment(at, nowSeconds)} (${relative})`;
+}
+
+// Reasons name moments in the way of machines; a reader gets the time of day.
+export function human(reason, nowSeconds) {
+  return reason.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (iso) => moment(seconds(iso), nowSeconds));
+}
+
+const STOPPED = {
+  complete: "complete: everything listed was asked for",
+  recover_only: "only what was owed was asked for, as wished",
+  cool_down: "an earlier run met pressure; the walk waits",
+  max_wall_clock: "its time was used up",
+  max_fetches: "its requests were used up",
+  retry_budget: "too many repeats after faults",
+  upstream_pressure: "the provider kept asking for less",
+  list_refused: "the provider refuses the list",
+  list_unreadable: "a part of the list cannot be read",
+  list_trouble: "the list does not answer",
+};
+export const stopped = (word) => STOPPED[word] || plain(word);
+
+// -- elements ---------------------------------------------------------------------------------------------------------
+
+export function element(name, text, className) {
+  const made = document.createElement(name);
+  if (text !== undefined && text !== null) made.textContent = text;
+  if (className) made.className = className;
+  return made;
+}
+
+// Text is written only when it differs: what does not change is not touched, and a selection survives.
+export function say(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+// One child per key, in order, made once and then only brought up to date: focus stays where it is.
+export function sync(parent, entries, make, update) {
+  const present = new Map([...parent.children].map((child) => [child.dataset.key, child]));
+  let before = parent.firstElementChild;
+  for (const [key, value] of entries) {
+    let child = present.get(key);
+    if (!child) {
+      child = make(value);
+      child.dataset.key = key;
+    }
+    present.delete(key);
+    if (child === before) before = before.nextElementSibling;
+    else parent.insertBefore(child, before);
+    update(child, value);
+  }
+  for (const child of present.values()) child.remove();
+}
+
+export function facts(list, rows) {
+  sync(list, rows.map(([label, text]) => [label, [label, text]]), ([label]) => {
+    const row = element("div");
+    row.append(element("dt", label), element("dd"));
+    return row;
+  }, (row, [, text]) => say(row.lastElementChild, text));
+}
