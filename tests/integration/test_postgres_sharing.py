@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import psycopg
 import pytest
 
-from remora.contracts import Outcome
+from remora.contracts import Observation, Outcome
 from remora.core.coverage import IdRange
-from remora.core.discovery import Kind
+from remora.core.discovery import Discovery, Kind
 from remora.core.errors import StoreError, StoreForeign
 from remora.core.item import Item
 from remora.core.segment import SegmentKind
@@ -157,6 +157,16 @@ async def test_a_value_the_server_refuses_does_not_take_its_neighbours_with_it(p
         assert [result for result in results if result is Outcome.NEW] == [Outcome.NEW] * 4
         assert [type(result) for result in results if isinstance(result, BaseException)] != []
         assert all(isinstance(result, StoreError | Outcome) for result in results)
+
+
+async def test_our_own_mistake_is_told_to_whoever_made_it_and_to_nobody_else(postgres_url: str) -> None:
+    async with opened(postgres_url) as store:
+        mistaken = Observation(Discovery.newest(), Found(story(3)), at(0), at(0))
+        answers = [observed(1, Found(story(1)), started_s=0), mistaken, observed(2, Found(story(2)), started_s=0)]
+        results = await asyncio.gather(*(store.record(SOURCE, answer) for answer in answers), return_exceptions=True)
+        assert results[0] is Outcome.NEW
+        assert isinstance(results[1], AssertionError)
+        assert results[2] is Outcome.NEW
 
 
 async def test_six_processes_that_open_an_empty_database_at_once_migrate_it_once(postgres_url: str) -> None:
