@@ -45,6 +45,9 @@ class Permit(Protocol):
         waits in the gate again, so that what leaves the wire is spaced, not only what was allowed.
         """
 
+    def sent(self) -> None:
+        """The request is on the wire. A request that never got there says so by giving its permit back."""
+
 
 class Transport(Protocol):
     """One HTTP exchange."""

@@ -10,52 +10,33 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final
 
 import structlog
 
 from remora.contracts import Clock, Meter, PaceBook
 from remora.core.circuit import CircuitEvent, CircuitState
-from remora.core.errors import ConfigurationError
-from remora.core.pace_record import DEFAULT_STALE_AFTER_NS, Restore
+from remora.core.errors import StoreError
+from remora.core.limits import JITTER_NS as JITTER_NS
+from remora.core.limits import Limits as Limits
+from remora.core.pace_record import Restore
 from remora.core.pacing import Pacer, bunch_for, new_pacer
 from remora.core.priority import ORDER, Lane, Turns, choose
 from remora.core.snapshot import LimitedBy
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
+from remora.fleet import CommonGate, Slot
 from remora.learner import BackOff, Hold, Learner, Sent
+from remora.permit import Admission
+from remora.permit import GovernedPermit as GovernedPermit
 
 log = structlog.get_logger()
 
-# Noise that keeps independent mirrors from falling into step; never longer than the ceiling's interval.
-JITTER_NS: Final = 20 * MILLISECOND_NS
 # Where requests leave in bunches, turns are handed out this often: waking for each of them would cost more than sending.
 WAKE_EVERY_NS: Final = MILLISECOND_NS
+# How long a request waits before it asks a shared store again that did not answer.
+STORE_AGAIN_NS: Final = SECOND_NS
 PACING: Final = frozenset({LimitedBy.CEILING, LimitedBy.PACE})
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The owner's ceiling, and what may only make it slower."""
-
-    ceiling_interval_ns: int
-    in_flight: int = 1
-    jitter_min_ns: int = 0
-    jitter_max_ns: int = JITTER_NS
-    stale_after_ns: int = DEFAULT_STALE_AFTER_NS
-
-    def __post_init__(self) -> None:
-        if self.ceiling_interval_ns < 1:
-            raise ConfigurationError("the ceiling is not a rate", hint='write the most you will send, like "240/min"')
-        if self.jitter_min_ns > self.ceiling_interval_ns:
-            raise ConfigurationError(
-                f"jitter_min is {self.jitter_min_ns / MILLISECOND_NS:g} ms, longer than the ceiling's interval of "
-                f"{self.ceiling_interval_ns / MILLISECOND_NS:g} ms, so the ceiling could never be reached",
-                hint="leave jitter_min out, or lower the ceiling if you want fewer requests",
-            )
-        if self.in_flight < 1:
-            raise ConfigurationError(f"in_flight is {self.in_flight}", hint="write 1 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,67 +63,27 @@ class _Waiter:
     turn: asyncio.Future["GovernedPermit"]
 
 
-class GovernedPermit:
-    """The right to send one request; see `contracts.Permit`."""
-
-    __slots__ = (
-        "_governor",
-        "departed_at_ns",
-        "departed_wall_ns",
-        "is_probe",
-        "lane",
-        "pace_bound",
-        "was_given_back",
-        "was_heard",
-    )
-
-    def __init__(self, governor: "Governor", lane: Lane, *, pace_bound: bool) -> None:
-        self._governor = governor
-        self.lane = lane
-        self.pace_bound = pace_bound
-        self.is_probe = False
-        self.was_heard = False
-        self.was_given_back = False
-        self.departed_at_ns: int | None = None
-        self.departed_wall_ns: int | None = None
-
-    async def depart(self) -> int:
-        """Fix the moment of departure; waits again only if the world changed since the permit was given."""
-        return await self._governor.depart(self)
-
-
-class Admission:
-    """`async with governor.admit(lane) as permit`; a class of its own because it runs for every request."""
-
-    __slots__ = ("_governor", "_lane", "_permit")
-
-    def __init__(self, governor: "Governor", lane: Lane) -> None:
-        self._governor = governor
-        self._lane = lane
-        self._permit: GovernedPermit | None = None
-
-    async def __aenter__(self) -> GovernedPermit:
-        self._permit = await self._governor.turn(self._lane)
-        return self._permit
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._permit is not None, "left without having entered"
-        self._governor.give_back(self._permit)
-
-
 class Governor:
     """One source's gate."""
 
     def __init__(
-        self, source: str, limits: Limits, *, clock: Clock, book: PaceBook, meter: Meter, chance: Callable[[], float]
+        self,
+        source: str,
+        limits: Limits,
+        *,
+        clock: Clock,
+        book: PaceBook,
+        meter: Meter,
+        chance: Callable[[], float],
+        common: CommonGate | None = None,
     ) -> None:
+        """`common` is the gate of all processes that share the store; without one this process is alone."""
         self._source = source
         self._limits = limits
         self._clock = clock
         self._meter = meter
         self._chance = chance
+        self._common = common
         self._learner = Learner(
             source,
             ceiling_interval_ns=limits.ceiling_interval_ns,
@@ -151,6 +92,7 @@ class Governor:
             book=book,
             meter=meter,
             on_change=self._on_change,
+            common=common,
         )
         # `_departed` holds what left; `_granted` runs ahead of it by the permits that are still on their way out.
         self._departed: Pacer = self._new_pacer()
@@ -158,6 +100,8 @@ class Governor:
         self._turns = Turns()
         self._waiting: dict[Lane, deque[_Waiter]] = {lane: deque() for lane in ORDER}
         self._in_flight = 0
+        self._leaving = 0  # got their turn and have not left yet
+        self._store_is_silent = False
         self._unhindered_since_ns = clock.monotonic_ns()
         self._departures = 0
         self._changed = asyncio.Event()
@@ -178,26 +122,60 @@ class Governor:
                 waiter.turn.cancel()
         await self._learner.close()
 
-    def admit(self, lane: Lane) -> "Admission":
+    def admit(self, lane: Lane) -> Admission:
         """Wait for this request's turn. The permit is held until its answer was learned from, or it is given up."""
         return Admission(self, lane)
 
     async def depart(self, permit: GovernedPermit) -> int:
         """The moment the request leaves. Between the last check and the return nothing else can run."""
-        while (hold := self._hold(self._departed.earliest_ns(), is_probe=permit.is_probe)) is not None:
-            await self._wait(hold)
+        slot, now_ns = await self._until_free(permit)
         assert permit.departed_at_ns is None, "a permit is for one request"
         assert not permit.was_given_back, "a permit that was given back"
         if self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
             self._make_probe(permit)  # it was still connecting when the circuit opened, and is now the first to leave
-        now_ns = self._clock.monotonic_ns()
         self._departed = self._departed.departed(now_ns=now_ns)  # asserts the ceiling
         self._granted = self._granted.no_earlier_than(self._departed)
         self._departures += 1
+        self._leaving -= 1
+        if slot is not None:
+            permit.use(slot, now_ns=now_ns)
+            self._changed.set()
         self._learner.departed(now_ns=now_ns)
         permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
         self._meter.departed(self._source, permit.lane)
         return now_ns
+
+    async def _until_free(self, permit: GovernedPermit) -> tuple[Slot | None, int]:
+        """Until nothing holds the request back, here or in any other process, and the moment at which that was so."""
+        slot: Slot | None = None
+        while True:
+            hold = self._hold(self._departed.earliest_ns(), is_probe=permit.is_probe)
+            now_ns = self._clock.monotonic_ns()
+            if hold is None and (self._common is None or (slot is not None and slot.is_fresh(now_ns=now_ns))):
+                return slot, now_ns
+            if slot is not None:
+                slot.end()
+                slot = None
+            if hold is not None:
+                await self._wait(hold)
+            elif self._common is not None:
+                slot = await self._ask_for_slot(self._common)
+
+    async def _ask_for_slot(self, common: CommonGate) -> Slot | None:
+        """None: the store did not answer, and a moment has passed."""
+        try:
+            slot = await common.slot(interval_ns=self._learner.pace.interval_ns)
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            if not self._store_is_silent:
+                log.warning("gate_waits_for_store", source=self._source, why=error.message)
+            self._store_is_silent = True
+            await self._clock.sleep_until(self._clock.monotonic_ns() + STORE_AGAIN_NS)
+            return None
+        self._store_is_silent = False
+        self._learner.adopt(slot.pace)
+        return slot
 
     def learn(self, permit: GovernedPermit, reply: Reply | NoReply, verdict: Verdict, *, again: bool = False) -> None:
         """Hear what an answer says about the rate and about the provider as a whole.
@@ -261,6 +239,9 @@ class Governor:
         """The request is over; its place is free."""
         assert not permit.was_given_back, "a permit was given back twice"
         permit.was_given_back = True
+        if permit.departed_at_ns is None:
+            self._leaving -= 1
+        permit.sent()
         if permit.is_probe and not permit.was_heard:
             self._learner.move_circuit(CircuitEvent.PROBE_LOST)
         if self._in_flight >= self._limits.in_flight:
@@ -306,6 +287,7 @@ class Governor:
             self._make_probe(permit)
         self._granted = self._granted.took_turn(now_ns=now_ns)
         self._in_flight += 1
+        self._leaving += 1
         assert self._in_flight <= self._limits.in_flight, "more requests in flight than the owner allows"
         waiter.turn.set_result(permit)
 
@@ -324,6 +306,8 @@ class Governor:
     def _hold_for_turn(self, lanes: list[Lane]) -> Hold | None:
         if self._in_flight >= self._limits.in_flight:
             return Hold(LimitedBy.IN_FLIGHT, None)
+        if self._common is not None and self._leaving >= self._leaving_at_most():
+            return Hold(LimitedBy.STORE if self._store_is_silent else self._pacing_limit(), None)
         ready_at_ns = min(self._waiting[lane][0].ready_at_ns for lane in lanes)
         return self._hold(max(self._granted.turn_ns(), ready_at_ns), is_probe=False)
 
@@ -334,12 +318,18 @@ class Governor:
             return hold
         return Hold(self._pacing_limit(), paced_until_ns) if paced_until_ns > self._clock.monotonic_ns() else None
 
+    def _leaving_at_most(self) -> int:
+        """Enough stand ready to fill the next window; more would only take turns from lanes that come first."""
+        return 2 * bunch_for(self._learner.pace.interval_ns) - 1
+
     def _pacing_limit(self) -> LimitedBy:
-        at_ceiling = self._granted.interval_ns <= self._limits.ceiling_interval_ns
+        at_ceiling = self._learner.pace.interval_ns <= self._limits.ceiling_interval_ns
         return LimitedBy.CEILING if at_ceiling else LimitedBy.PACE
 
     def _limited_by(self) -> LimitedBy:
         lanes = [lane for lane in ORDER if self._waiting[lane]]
+        if self._store_is_silent and self._leaving:
+            return LimitedBy.STORE
         if not lanes:
             return LimitedBy.IN_FLIGHT if self._in_flight >= self._limits.in_flight else LimitedBy.NO_WORK
         hold = self._hold_for_turn(lanes)
@@ -357,7 +347,7 @@ class Governor:
                 await self._changed.wait()
 
     def _on_change(self) -> None:
-        interval_ns = self._learner.pace.interval_ns
+        interval_ns = self._own_interval_ns()
         self._departed = self._departed.at_interval(interval_ns)
         self._granted = self._granted.at_interval(interval_ns)
         self._changed.set()
@@ -365,7 +355,11 @@ class Governor:
     def _new_pacer(self) -> Pacer:
         return new_pacer(
             ceiling_interval_ns=self._limits.ceiling_interval_ns,
-            interval_ns=self._learner.pace.interval_ns,
+            interval_ns=self._own_interval_ns(),
             now_ns=self._clock.monotonic_ns(),
             idle_ns=self._learner.idle_ns,
         )
+
+    def _own_interval_ns(self) -> int:
+        """The pace is kept by the common gate, where there is one; the ceiling by both."""
+        return self._learner.pace.interval_ns if self._common is None else self._limits.ceiling_interval_ns

@@ -4,23 +4,33 @@ Nothing here waits for anything: the learner hears every answer at once, also wh
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeGuard, cast
+from typing import Final, cast
 
 import structlog
 
 from remora.contracts import Clock, Json, Meter, PaceBook
 from remora.core import circuit as circuits
 from remora.core.circuit import Circuit, CircuitEvent, CircuitState
+from remora.core.common_pace import COMMON, UNSHARED_MAX, from_common, heard_on_top, to_common
 from remora.core.errors import StoreError
-from remora.core.pace_record import Restore, record_from_json, record_to_json, restore, to_record
+from remora.core.pace_record import (
+    LEAST_STALE_AFTER_NS,
+    Restore,
+    record_from_json,
+    record_to_json,
+    restore,
+    since_saved_ns,
+    to_record,
+    wait_ns_of,
+)
 from remora.core.rate_law import Answer, Answered, ChangeKind, Pace, PaceChange, after, cold_start, describe
 from remora.core.snapshot import LimitedBy
 from remora.core.units import SECOND_NS
 from remora.core.verdict import (
-    RETRY_AFTER_MAX_NS,
     Deferred,
     Found,
     Malformed,
@@ -33,6 +43,7 @@ from remora.core.verdict import (
     Trouble,
     Verdict,
 )
+from remora.fleet import CommonGate, SharedPace
 
 log = structlog.get_logger()
 
@@ -44,6 +55,7 @@ HOLD_FOR_STORE_NS: Final = SECOND_NS
 EVENT_EVERY_NS: Final = SECOND_NS // 2
 # Why the pace went down when no answer of this process asked for it.
 REMEMBERED: Final = "remembered"
+TOLD: Final = "another_process"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +98,7 @@ class Learner:
         book: PaceBook,
         meter: Meter,
         on_change: Callable[[], None],
+        common: CommonGate | None = None,
     ) -> None:
         self._source = source
         self._ceiling_interval_ns = ceiling_interval_ns
@@ -94,6 +107,9 @@ class Learner:
         self._book = book
         self._meter = meter
         self._on_change = on_change
+        self._common = common
+        self._version = 0  # of what all processes know, as far as this one has heard
+        self._unshared: deque[Answered] = deque(maxlen=UNSHARED_MAX)
         now_ns = clock.monotonic_ns()
         self.pace: Pace = cold_start(ceiling_interval_ns=ceiling_interval_ns, now_ns=now_ns)
         self.restored = Restore.COLD_NONE
@@ -144,8 +160,11 @@ class Learner:
         departed_at_ns = sent.departed_at_ns
         if answer is None or departed_at_ns is None or (again and answer is not Answer.GOOD):
             return
-        event = Answered(answer, departed_at_ns, reply.answered_at_ns, sent.pace_bound)
+        asked_ns = verdict.retry_after_ns or 0 if isinstance(verdict, Pressure) else 0
+        event = Answered(answer, departed_at_ns, reply.answered_at_ns, sent.pace_bound, asked_to_wait_ns=asked_ns)
         before, self.pace = self.pace, after(self.pace, event)
+        if self._common is not None:
+            self._unshared.append(event)
         change = describe(before, self.pace)
         if change is not None:
             self._follow(change, verdict)
@@ -153,7 +172,7 @@ class Learner:
     def departed(self, *, now_ns: int) -> None:
         """A request left. Where departures are rare, each is stored: the next process counts its wait from the last."""
         self._departed_at_ns = now_ns
-        if self.pace.interval_ns >= SAVE_EVERY_S * SECOND_NS:
+        if self._common is None and self.pace.interval_ns >= SAVE_EVERY_S * SECOND_NS:
             self._unsaved.set()
 
     def _wait_until(self, not_before_ns: int) -> None:
@@ -231,9 +250,40 @@ class Learner:
             log.info("circuit_changed", source=self._source, state=str(self.circuit.state), was=str(before.state))
             self._on_change()
 
+    def adopt(self, shared: SharedPace) -> None:
+        """Take over what all processes know, if it is news, and add to it what only this one has heard."""
+        now_ns = self._clock.monotonic_ns()
+        if shared.version <= self._version:
+            return
+        self._version = shared.version
+        common = self._common_pace(shared)
+        if common is None:
+            return  # another version of this program wrote it; its interval binds in the gate all the same
+        before, self.pace = self.pace, heard_on_top(common, self.pace, self._unshared)
+        if shared.not_before_in_ns and not common.quiet_until_ns:
+            self.not_before_ns = max(self.not_before_ns, now_ns + shared.not_before_in_ns)
+        change = describe(before, self.pace)
+        if change is not None:
+            if change.kind is not ChangeKind.SPED_UP and self.pace.streak:
+                self.last_back_off = BackOff(self._clock.wall_ns(), TOLD, change.from_per_s, change.to_per_s)
+            self._meter.pace_changed(self._source, interval_ns=self.pace.interval_ns, backed_off_because=None)
+            self._tell(change)
+        self._on_change()
+
     async def open(self) -> None:
         """Take up the stored lessons, if they can be trusted, and keep them stored from now on."""
-        stored = await self._book.load_pace(self._source)
+        shared = None if self._common is None else await self._common.look()
+        stored = await self._book.load_pace(self._source) if shared is None else shared.record
+        self._take_up(stored)
+        if shared is not None:
+            self._take_up_common(shared)
+        distrusted = self.restored in {Restore.COLD_DAMAGED, Restore.COLD_FUTURE}
+        (log.warning if distrusted else log.info)(
+            "pace_restored", source=self._source, how=str(self.restored), rate_per_s=round(self.pace.rate_per_s, 4)
+        )
+        self._keeper = asyncio.get_running_loop().create_task(self._keep(), name=f"pace:{self._source}")
+
+    def _take_up(self, stored: Json) -> None:
         now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
         fields = stored if isinstance(stored, dict) else {}
         restored = restore(
@@ -244,14 +294,31 @@ class Learner:
             stale_after_ns=self._stale_after_ns,
         )
         self.pace, self.restored = restored.pace, restored.how
-        since_saved_ns = _since_saved_ns(fields, wall_ns)
-        self.not_before_ns = now_ns + max(0, _wait_ns(fields, "not_before_in_ns") - since_saved_ns)
-        self.idle_ns = _wait_ns(fields, "idle_ns") + since_saved_ns
-        distrusted = restored.how in {Restore.COLD_DAMAGED, Restore.COLD_FUTURE}
-        (log.warning if distrusted else log.info)(
-            "pace_restored", source=self._source, how=str(restored.how), rate_per_s=round(self.pace.rate_per_s, 4)
+        age_ns = since_saved_ns(fields, wall_ns)
+        self.not_before_ns = now_ns + max(0, wait_ns_of(fields, "not_before_in_ns") - age_ns)
+        self.idle_ns = wait_ns_of(fields, "idle_ns") + age_ns
+
+    def _take_up_common(self, shared: SharedPace) -> None:
+        """How old it is, the shared store knows better than any wall clock: nobody learns while nothing leaves."""
+        now_ns = self._clock.monotonic_ns()
+        self._version = shared.version
+        self.not_before_ns = now_ns + shared.not_before_in_ns
+        common = self._common_pace(shared)
+        if common is None or shared.idle_ns is None:
+            return
+        if shared.idle_ns <= max(self._stale_after_ns, LEAST_STALE_AFTER_NS):
+            self.pace, self.restored = common, Restore.WARM
+        else:
+            cold = cold_start(ceiling_interval_ns=self._ceiling_interval_ns, now_ns=now_ns)
+            self.pace, self.restored = cold, Restore.COLD_STALE
+
+    def _common_pace(self, shared: SharedPace) -> Pace | None:
+        return from_common(
+            shared.record,
+            quiet_in_ns=shared.not_before_in_ns,
+            ceiling_interval_ns=self._ceiling_interval_ns,
+            now_ns=self._clock.monotonic_ns(),
         )
-        self._keeper = asyncio.get_running_loop().create_task(self._keep(), name=f"pace:{self._source}")
 
     async def close(self) -> None:
         """Store what was learned and let go."""
@@ -262,7 +329,8 @@ class Learner:
             if not keeper.cancelled() and (error := keeper.exception()) is not None:
                 raise error  # our own mistake ended it
         self._tell_now()
-        await self._save()
+        if self._common is None or self._unshared:
+            await self._save()
 
     async def _keep(self) -> None:
         while True:
@@ -286,7 +354,12 @@ class Learner:
             "saved_at_wall_ns": wall_ns,
         }
         try:
-            await self._book.save_pace(self._source, record)
+            if self._common is None:
+                await self._book.save_pace(self._source, record)
+            elif not await self._share(self._common, record):
+                self._unsaved.set()
+                self._urgent.set()
+                return
         except StoreError as error:
             # The discipline holds without the store; what was learned is stored once it answers again.
             log.warning("pace_not_stored", source=self._source, why=error.message)
@@ -294,6 +367,24 @@ class Learner:
             return
         self._cuts_saved = cuts
         self._on_change()
+
+    async def _share(self, common: CommonGate, record: dict[str, Json]) -> bool:
+        """Tell all processes. False: another one told them something newer first, and ours now stands on top of it."""
+        now_ns, told = self._clock.monotonic_ns(), len(self._unshared)
+        wait_ns = max(self.not_before_ns, self.pace.quiet_until_ns) - now_ns
+        was_taken, stands = await common.share(
+            {**record, COMMON: cast("Json", to_common(self.pace, now_ns=now_ns))},
+            interval_ns=self.pace.interval_ns,
+            not_before_in_ns=max(0, wait_ns),
+            seen_version=self._version,
+        )
+        if not was_taken:
+            self.adopt(stands)
+            return False
+        self._version = max(self._version, stands.version)
+        for _ in range(min(told, len(self._unshared))):
+            self._unshared.popleft()
+        return True
 
 
 def _answer(verdict: Verdict) -> Answer | None:
@@ -307,18 +398,3 @@ def _answer(verdict: Verdict) -> Answer | None:
             return Answer.TROUBLED
         case Refused() | Deferred():
             return None
-
-
-def _wait_ns(fields: Mapping[str, object], name: str) -> int:
-    value = fields.get(name)
-    return min(max(0, value), RETRY_AFTER_MAX_NS) if _is_whole(value) else 0
-
-
-def _since_saved_ns(fields: Mapping[str, object], now_wall_ns: int) -> int:
-    """How long ago the record was stored. Not at all, if the clock stepped back: waits are then served in full."""
-    saved_at_ns = fields.get("saved_at_wall_ns")
-    return max(0, now_wall_ns - saved_at_ns) if _is_whole(saved_at_ns) else 0
-
-
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -52,3 +52,6 @@ class CountedPermit:
         assert not self.used, "one permit, two departures"
         self.used = True
         return await self._gate.pass_one()
+
+    def sent(self) -> None:
+        assert self.used, "on the wire without a departure"

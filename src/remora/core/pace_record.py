@@ -4,10 +4,11 @@ A record holds plain numbers and a wall time. It is restored only while fresh, n
 and never faster than the ceiling. What cannot be trusted is answered by a cold start and the reason for it.
 """
 
+from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from enum import StrEnum
 from math import isfinite
-from typing import Final
+from typing import Final, TypeGuard
 
 from remora.core.pace import Pace, cold_start
 from remora.core.rate_constants import (
@@ -22,6 +23,7 @@ from remora.core.rate_constants import (
     WAIT_MOST_NS,
 )
 from remora.core.units import HOUR_NS, SECOND_NS
+from remora.core.verdict import RETRY_AFTER_MAX_NS
 
 DEFAULT_STALE_AFTER_NS: Final = 6 * HOUR_NS
 LEAST_STALE_AFTER_NS: Final = HOUR_NS
@@ -196,3 +198,19 @@ def _number(value: object) -> float | int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if -LARGEST <= value <= LARGEST else None
+
+
+def wait_ns_of(fields: Mapping[str, object], name: str) -> int:
+    """A wait as it was stored beside a pace; none where it cannot be read."""
+    value = fields.get(name)
+    return min(max(0, value), RETRY_AFTER_MAX_NS) if _is_whole(value) else 0
+
+
+def since_saved_ns(fields: Mapping[str, object], now_wall_ns: int) -> int:
+    """How long ago the record was stored. Not at all, if the clock stepped back: waits are then served in full."""
+    saved_at_ns = fields.get("saved_at_wall_ns")
+    return max(0, now_wall_ns - saved_at_ns) if _is_whole(saved_at_ns) else 0
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)

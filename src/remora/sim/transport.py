@@ -48,6 +48,7 @@ class SimTransport:
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         departed_ns = await permit.depart()
+        permit.sent()
         self.wire_sends += 1
         if self._wire_sent is not None:
             self._wire_sent()
@@ -114,6 +115,9 @@ class FreePermit:
     async def depart(self) -> int:
         await asyncio.sleep(0)
         return self._clock.monotonic_ns()
+
+    def sent(self) -> None:
+        """There is no gate that waits for it."""
 
 
 def _target(url: str) -> str:

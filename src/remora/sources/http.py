@@ -73,7 +73,7 @@ class _Request(aiohttp.ClientRequest):
             return await super().send(conn)
         await self.exchange.depart()
         response = await super().send(conn)
-        self.exchange.wire_sent()
+        self.exchange.sent()
         return response
 
 
@@ -87,7 +87,7 @@ class _Exchange:
         self._deadline = deadline
         self._total_s = total_s
         self._attempts = 0
-        self.wire_sent = wire_sent
+        self._wire_sent = wire_sent
         self.departed_at_ns: int | None = None
 
     async def __call__(
@@ -105,6 +105,11 @@ class _Exchange:
         self._deadline.reschedule(None)
         self.departed_at_ns = await self._permit.depart()
         self._deadline.reschedule(asyncio.get_running_loop().time() + self._total_s)
+
+    def sent(self) -> None:
+        """The request is written."""
+        self._permit.sent()
+        self._wire_sent()
 
 
 async def _ended_when_dropped(

@@ -1,0 +1,95 @@
+"""How does what one process heard become what all processes know? The whole pace travels, its moments as ages.
+
+No two machines agree on the time, so a record holds how long ago each moment was. A process that adds to a newer record
+hears its own answers again on top of it: the law then sees the answers of all processes, as if one had heard them.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from math import isfinite
+from typing import Any, Final, TypeGuard
+
+from remora.core.rate_law import Answered, Pace, after, cold_start
+from remora.core.units import HOUR_NS
+
+# A process that cannot share goes on learning, but remembers only its latest answers for the day it can.
+UNSHARED_MAX: Final = 4_096
+# How far a request travels is each process's own affair.
+OWN: Final = frozenset({"ceiling_interval_ns", "latency_ns", "baseline_ns"})
+MOMENTS: Final = frozenset({"learned_at_ns", "streak_began_at_ns", "last_refused_at_ns", "last_cut_at_ns"})
+WAITS: Final = frozenset({"quiet_until_ns"})
+# No moment that still matters lies further back.
+AGE_MOST_NS: Final = 24 * HOUR_NS
+
+# Under which name it stands in a record, beside what a single process would keep.
+COMMON: Final = "common"
+
+Plain = bool | int | float | list[float]
+
+
+def to_common(pace: Pace, *, now_ns: int) -> dict[str, Plain]:
+    """The pace as all processes may read it."""
+    common: dict[str, Plain] = {}
+    for name in _names():
+        value = getattr(pace, name)
+        if name in MOMENTS:
+            value = min(AGE_MOST_NS, max(0, now_ns - value))
+        elif name in WAITS:
+            value = max(0, value - now_ns)
+        elif isinstance(value, tuple):
+            value = list(value)
+        common[name] = value
+    return common
+
+
+def from_common(record: object, *, quiet_in_ns: int, ceiling_interval_ns: int, now_ns: int) -> Pace | None:
+    """The pace that a record holds, never above the ceiling; None when it cannot be read.
+
+    `quiet_in_ns` is what is left of the wait it asks for, if it asks for one, on the clock that all processes share.
+    """
+    data = record.get(COMMON) if isinstance(record, Mapping) else None
+    if not isinstance(data, Mapping):
+        return None
+    cold = cold_start(ceiling_interval_ns=ceiling_interval_ns, now_ns=now_ns)
+    known = {name: _like(getattr(cold, name), data.get(name)) for name in _names()}
+    if None in known.values():
+        return None
+    for name in MOMENTS:
+        known[name] = now_ns - max(0, known[name])
+    for name in WAITS:
+        known[name] = now_ns + quiet_in_ns if known[name] > 0 and quiet_in_ns else 0
+    pace = replace(cold, **known)
+    if pace.rate_per_s <= 0 or pace.octave_per_s <= 0 or min(pace.edges_per_s, default=1.0) <= 0:
+        return None
+    if pace.streak and not pace.edges_per_s:
+        return None
+    return replace(pace, rate_per_s=min(pace.rate_per_s, pace.ceiling_per_s))
+
+
+def heard_on_top(common: Pace, own: Pace, heard: Iterable[Answered]) -> Pace:
+    """The common pace once the answers that only this process heard are added."""
+    pace = replace(common, **{name: getattr(own, name) for name in OWN})
+    for answered in heard:
+        pace = after(pace, answered)
+    return pace
+
+
+def _names() -> list[str]:
+    return [field.name for field in fields(Pace) if field.name not in OWN]
+
+
+def _like(model: bool | float | tuple[float, ...], value: object) -> Any:  # noqa: FBT001 - a model, not a switch
+    """The value if it is of the same kind as the model, else None."""
+    match model:
+        case bool():
+            return value if isinstance(value, bool) else None
+        case int():
+            return value if isinstance(value, int) and not isinstance(value, bool) else None
+        case float():
+            return float(value) if _is_number(value) else None
+        case tuple():
+            return tuple(map(float, value)) if isinstance(value, list) and all(map(_is_number, value)) else None
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)

@@ -1,0 +1,54 @@
+-- What the shared gate asks of its one row per source. The database's clock is the only one.
+
+-- name: plan
+-- The next departures of a source, right behind the last plan; none while the provider's not-before or the plan is far off.
+WITH held AS MATERIALIZED (
+  SELECT next_ns FROM gates WHERE source = %(source)s FOR UPDATE
+), clock AS MATERIALIZED (
+  SELECT next_ns, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint AS now_ns FROM held
+), known AS MATERIALIZED (
+  SELECT
+    clock.next_ns, clock.now_ns, pace.record, coalesce(pace.version, 0) AS version,
+    coalesce(pace.interval_ns, 0) AS paced_ns, coalesce(pace.not_before_ns, 0) AS not_before_ns,
+    greatest(%(interval_ns)s::bigint, coalesce(pace.interval_ns, 0)) AS interval_ns
+  FROM clock LEFT JOIN pace ON pace.source = %(source)s
+), placed AS MATERIALIZED (
+  SELECT known.*, greatest(now_ns, least(next_ns, now_ns + %(horizon_ns)s + 2 * interval_ns)) AS start_ns
+  FROM known
+), fitting AS MATERIALIZED (
+  SELECT placed.*, CASE
+    WHEN not_before_ns > now_ns OR start_ns > now_ns + %(ahead_ns)s THEN 0
+    ELSE least(%(want)s::bigint, greatest(1, %(window_ns)s / interval_ns))
+  END AS granted
+  FROM placed
+), terms AS MATERIALIZED (
+  SELECT fitting.*, CASE
+    WHEN granted = 0 THEN least(next_ns, start_ns)
+    ELSE start_ns + coalesce(%(late_ns)s::bigint + interval_ns, granted * interval_ns)
+  END AS planned_ns
+  FROM fitting
+)
+UPDATE gates SET next_ns = planned_ns FROM terms WHERE gates.source = %(source)s
+RETURNING
+  granted::int, now_ns,
+  CASE WHEN granted > 0 THEN start_ns ELSE greatest(not_before_ns, start_ns - %(ahead_ns)s / 2) END,
+  start_ns + coalesce(%(late_ns)s::bigint, least(granted * interval_ns, %(open_ns)s)),
+  planned_ns, interval_ns, record, version, paced_ns, not_before_ns;
+
+-- name: look
+-- What all processes know, and how long ago the last plan ended.
+WITH clock AS MATERIALIZED (
+  SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint AS now_ns
+)
+SELECT
+  pace.record, coalesce(pace.version, 0), coalesce(pace.interval_ns, 0),
+  greatest(0, coalesce(pace.not_before_ns, 0) - now_ns), greatest(0, now_ns - gates.next_ns)
+FROM clock
+LEFT JOIN pace ON pace.source = %(source)s
+LEFT JOIN gates ON gates.source = %(source)s;
+
+-- name: hurry
+-- A faster pace: what was planned at a slower one comes earlier, but stays behind everything that may still leave.
+UPDATE gates SET next_ns = (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(lead_ns)s::bigint
+WHERE source = %(source)s
+  AND next_ns > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(lead_ns)s::bigint;
