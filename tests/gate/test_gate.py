@@ -144,6 +144,22 @@ def test_a_jitter_floor_that_exceeds_the_learned_interval_is_a_defect() -> None:
     assert Limits(ceiling_interval_ns=1).jitter_min_ns == 0
 
 
+def test_additive_increase_floors_at_the_rate_ceiling() -> None:
+    """Additive increase floors at the rate ceiling."""
+
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, FOUR_PER_S) as eager:
+            intervals_ns = []
+            for _ in range(400):
+                await eager.send()
+                intervals_ns.append(eager.governor.state().interval_ns)
+            assert intervals_ns == sorted(intervals_ns, reverse=True)
+            assert min(intervals_ns) == FOUR_PER_S.ceiling_interval_ns
+            assert worst_excess_ns(eager.left_at_ns, FOUR_PER_S.ceiling_interval_ns) == 0
+
+    simulated(main)
+
+
 def test_concurrency_is_a_frozen_ceiling_not_a_controller() -> None:
     """Concurrency is a frozen ceiling, not a controller."""
 
