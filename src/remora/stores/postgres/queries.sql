@@ -491,42 +491,6 @@ SELECT greatest(0, least(
   next_ns - (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint, %(horizon_ns)s::bigint
 )) FROM gates WHERE source = %(source)s;
 
--- name: plan_departures
--- The next window of a source, right behind the last one; nothing while the provider's not-before lies ahead.
-WITH clock AS MATERIALIZED (
-  SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint AS now_ns
-), known AS MATERIALIZED (
-  SELECT
-    clock.now_ns, pace.record, coalesce(pace.version, 0) AS version, coalesce(pace.interval_ns, 0) AS paced_ns,
-    coalesce(pace.not_before_ns, 0) AS not_before_ns,
-    greatest(%(interval_ns)s::bigint, coalesce(pace.interval_ns, 0)) AS interval_ns
-  FROM clock LEFT JOIN pace ON pace.source = %(source)s
-), fitting AS MATERIALIZED (
-  SELECT known.*,
-    CASE WHEN not_before_ns > now_ns THEN 0 ELSE least(%(want)s::bigint, greatest(1, %(window_ns)s / interval_ns)) END
-      AS granted
-  FROM known
-), terms AS MATERIALIZED (
-  SELECT fitting.*,
-    CASE WHEN interval_ns > %(window_ns)s THEN %(late_ns)s::bigint ELSE granted * interval_ns END AS open_ns,
-    CASE
-      WHEN granted = 0 THEN 0
-      WHEN interval_ns > %(window_ns)s THEN %(late_ns)s + interval_ns
-      ELSE granted * interval_ns
-    END AS taken_ns
-  FROM fitting
-)
-UPDATE gates SET next_ns = CASE
-  WHEN granted = 0 THEN next_ns
-  ELSE greatest(now_ns, least(next_ns, now_ns + %(horizon_ns)s + 2 * interval_ns)) + taken_ns
-END
-FROM terms WHERE gates.source = %(source)s
-RETURNING
-  granted::int, now_ns,
-  CASE WHEN granted = 0 THEN not_before_ns ELSE next_ns - taken_ns END,
-  CASE WHEN granted = 0 THEN not_before_ns ELSE next_ns - taken_ns + open_ns END,
-  next_ns, interval_ns, record, version, paced_ns, not_before_ns;
-
 -- name: still_there
 -- Nothing; it fails when the session has been ended.
 SELECT 1;
