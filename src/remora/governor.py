@@ -36,6 +36,10 @@ log = structlog.get_logger()
 WAKE_EVERY_NS: Final = MILLISECOND_NS
 # How long a request waits before it asks a shared store again that did not answer.
 STORE_AGAIN_NS: Final = SECOND_NS
+# A longer wait listens for what may shorten it: the pace may be back long before a slot of a slow one. Its last part is
+# slept without listening, to the exact moment.
+LISTEN_FROM_NS: Final = 100 * MILLISECOND_NS
+SLEEP_LAST_NS: Final = 50 * MILLISECOND_NS
 PACING: Final = frozenset({LimitedBy.CEILING, LimitedBy.PACE})
 
 
@@ -294,6 +298,9 @@ class Governor:
     async def _wait_for_turn(self, until_ns: int) -> None:
         """A turn comes ahead of its departure, so a coarse timer will do; where requests leave in bunches, a rare one."""
         left_ns = until_ns - self._clock.monotonic_ns()
+        if left_ns > LISTEN_FROM_NS:
+            await self._until_changed(left_ns - SLEEP_LAST_NS)
+            return
         least_ns = WAKE_EVERY_NS if bunch_for(self._granted.interval_ns) > 1 else 0
         await asyncio.sleep(max(left_ns, least_ns) / SECOND_NS)
 
@@ -336,14 +343,22 @@ class Governor:
         return self._pacing_limit() if hold is None else hold.limited_by
 
     async def _wait(self, hold: Hold) -> None:
-        """Until the hold ends. What may end early (a free place, a probe's answer, a stored back-off) is listened for."""
-        if hold.until_ns is not None and hold.limited_by is not LimitedBy.STORE:
-            await self._clock.sleep_until(hold.until_ns)
+        """Until the hold ends. What may end early (a free place, a probe's answer, a better pace) is listened for."""
+        if hold.until_ns is None:
+            await self._until_changed(None)
             return
+        left_ns = hold.until_ns - self._clock.monotonic_ns()
+        if hold.limited_by is LimitedBy.STORE:
+            await self._until_changed(max(0, left_ns))
+        elif left_ns > LISTEN_FROM_NS:
+            await self._until_changed(left_ns - SLEEP_LAST_NS)
+        else:
+            await self._clock.sleep_until(hold.until_ns)
+
+    async def _until_changed(self, at_most_ns: int | None) -> None:
         self._changed.clear()
-        left_s = None if hold.until_ns is None else max(0, hold.until_ns - self._clock.monotonic_ns()) / SECOND_NS
         with suppress(TimeoutError):
-            async with asyncio.timeout(left_s):
+            async with asyncio.timeout(None if at_most_ns is None else at_most_ns / SECOND_NS):
                 await self._changed.wait()
 
     def _on_change(self) -> None:

@@ -12,7 +12,20 @@ from remora.core.priority import ORDER, Lane
 from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.governor import JITTER_NS, Limits
 from remora.sim.clock import SimClock
-from tests.gate.rig import BROKEN, GOOD, PRESSED, REFUSED, Answer, Gate, Says, gate, simulated, warm, worst_excess_ns
+from tests.gate.rig import (
+    BROKEN,
+    GOOD,
+    PRESSED,
+    REFUSED,
+    Answer,
+    Gate,
+    Says,
+    always,
+    gate,
+    simulated,
+    warm,
+    worst_excess_ns,
+)
 
 FOUR_PER_S = Limits(ceiling_interval_ns=SECOND_NS // 4)
 ceilings = st.one_of(
@@ -251,6 +264,27 @@ def test_closing_the_gate_cancels_whoever_still_waits() -> None:
             waiting = asyncio.ensure_future(closing.send())
             await clock.sleep_until(SECOND_NS)
         assert (await asyncio.gather(waiting, return_exceptions=True))[0].__class__ is asyncio.CancelledError
+
+    simulated(main)
+
+
+def test_a_pace_that_recovers_wakes_whoever_sleeps_for_the_slow_one() -> None:
+    async def main(clock: SimClock) -> None:
+        limits = Limits(SECOND_NS // 50, in_flight=8)
+        book = warm(clock, limits)
+        async with gate(clock, limits, says=always(PRESSED), book=book) as pressed:
+            await pressed.send_until(2 * HOUR_NS, workers=20)
+            assert pressed.governor.state().interval_ns >= 10 * MINUTE_NS
+        # The next process knows the pace, but of no circuit: the pace alone holds its requests back.
+        async with gate(clock, limits, book=book) as recovering:
+            working = asyncio.ensure_future(recovering.send_until(clock.monotonic_ns() + HOUR_NS, workers=20))
+            while not recovering.departures:
+                await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+            # The first good answer frees the others: nobody sleeps on until the slot of the slow pace.
+            await clock.sleep_until(recovering.left_at_ns[0] + 30 * SECOND_NS)
+            assert len(recovering.departures) >= 20
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
 
     simulated(main)
 
