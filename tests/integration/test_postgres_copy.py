@@ -114,6 +114,7 @@ async def check_arrived(store: Store) -> None:
     assert await store.start_run(ARCHIVE, now_ns=at(0)) > 1
 
 
+@pytest.mark.slow
 async def test_a_mirror_moves_from_sqlite_to_postgresql_and_back(postgres_url: str, tmp_path: Path) -> None:
     first, last = f"sqlite:///{tmp_path}/first.db", f"sqlite:///{tmp_path}/last.db"
     async with opened(first) as store:
@@ -193,6 +194,7 @@ class Damaged(Through):
             somebody.execute("UPDATE items SET body = 'x'")
 
 
+@pytest.mark.slow
 async def test_a_copy_that_broke_off_goes_on_where_it_was(postgres_url: str, tmp_path: Path) -> None:
     first = f"sqlite:///{tmp_path}/first.db"
     async with opened(first) as store:

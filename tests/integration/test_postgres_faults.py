@@ -191,6 +191,7 @@ async def test_a_lock_that_is_not_free_in_time_is_named(store: PostgresStore, po
     await pool.close()
 
 
+@pytest.mark.slow
 async def test_when_all_connections_are_busy_callers_wait_and_are_told_in_the_end(postgres_url: str) -> None:
     pool = Pool(postgres_url, size=2, acquire_timeout_s=0.1)
 

@@ -103,6 +103,7 @@ async def test_a_turn_in_which_nothing_left_is_given_back(gate: SharedGate) -> N
     assert time.monotonic_ns() - started_ns < 1_000 * MILLISECOND_NS
 
 
+@pytest.mark.slow
 async def test_long_intervals_are_slept_off_without_holding_the_row(gate: SharedGate, url: str) -> None:
     interval_ns = 3 * SECOND_NS
     async with asyncio.timeout(20):

@@ -63,6 +63,7 @@ def _scans(plan: dict[str, Any]) -> Iterator[str]:
         yield from _scans(part)
 
 
+@pytest.mark.slow
 def test_no_hot_statement_reads_a_whole_table(reader: "psycopg.Connection[Any]") -> None:
     found: dict[str, list[str]] = {}
     for name, values in HOT.items():

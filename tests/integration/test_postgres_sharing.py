@@ -42,6 +42,7 @@ async def several(url: str, count: int) -> AsyncIterator[list[PostgresStore]]:
         yield [await stack.enter_async_context(opened(url)) for _ in range(count)]
 
 
+@pytest.mark.slow
 async def test_a_thousand_segments_and_32_claimants_give_each_segment_exactly_one_owner(postgres_url: str) -> None:
     owners: Counter[int] = Counter()
 
