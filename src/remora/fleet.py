@@ -18,6 +18,8 @@ class SharedPace:
     version: int = 0
     interval_ns: int = 0  # 0: nothing learned, only the ceiling binds
     not_before_in_ns: int = 0  # 0: the provider asked for no wait
+    ahead_ns: int = 0  # how far the clock that all processes share is ahead of our monotonic one
+    age_ns: int = 0  # since it was shared
     idle_ns: int | None = None  # since the last departure of any process; None: not asked, or never
 
 

@@ -315,6 +315,7 @@ class Learner:
     def _common_pace(self, shared: SharedPace) -> Pace | None:
         return from_common(
             shared.record,
+            age_ns=shared.age_ns,
             quiet_in_ns=shared.not_before_in_ns,
             ceiling_interval_ns=self._ceiling_interval_ns,
             now_ns=self._clock.monotonic_ns(),

@@ -42,10 +42,10 @@ def to_common(pace: Pace, *, now_ns: int) -> dict[str, Plain]:
     return common
 
 
-def from_common(record: object, *, quiet_in_ns: int, ceiling_interval_ns: int, now_ns: int) -> Pace | None:
+def from_common(record: object, *, age_ns: int, quiet_in_ns: int, ceiling_interval_ns: int, now_ns: int) -> Pace | None:
     """The pace that a record holds, never above the ceiling; None when it cannot be read.
 
-    `quiet_in_ns` is what is left of the wait it asks for, if it asks for one, on the clock that all processes share.
+    `age_ns` is how long ago it was shared, `quiet_in_ns` what is left of the wait it asks for, if it asks for one.
     """
     data = record.get(COMMON) if isinstance(record, Mapping) else None
     if not isinstance(data, Mapping):
@@ -55,7 +55,7 @@ def from_common(record: object, *, quiet_in_ns: int, ceiling_interval_ns: int, n
     if None in known.values():
         return None
     for name in MOMENTS:
-        known[name] = now_ns - max(0, known[name])
+        known[name] = now_ns - max(0, known[name]) - age_ns
     for name in WAITS:
         known[name] = now_ns + quiet_in_ns if known[name] > 0 and quiet_in_ns else 0
     pace = replace(cold, **known)

@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Final
 
-from remora.contracts import Store
+from remora.contracts import Clock, Store
 from remora.core.errors import ConfigurationError
+from remora.fleet import Fleet
 
-__all__ = ["open_store"]
+__all__ = ["open_fleet", "open_store"]
 
 _SQLITE: Final = "sqlite:///"
+_SHARED: Final = ("postgresql://", "postgres://")
 _HINT: Final = "write sqlite:///remora.db for a file, or postgresql://user@host/database"
 
 
@@ -26,6 +28,15 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
             return _postgres(url)
         case _:
             raise ConfigurationError(f"there is no store for addresses like {scheme}://{rest and '…'}", hint=_HINT)
+
+
+def open_fleet(url: str, *, owner: str, clock: Clock) -> Fleet | None:
+    """What processes share that share this store; None where a store belongs to one process at a time."""
+    if not url.startswith(_SHARED):
+        return None
+    from remora.stores.postgres.fleet import PostgresFleet  # noqa: PLC0415
+
+    return PostgresFleet(url, owner=owner, clock=clock)
 
 
 def _sqlite(url: str, *, read_only: bool) -> Store:

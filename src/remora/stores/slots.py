@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from remora.contracts import Clock, Json
@@ -29,6 +29,8 @@ OPEN_AT_MOST_NS: Final = 100 * MILLISECOND_NS
 TURNS_FROM_NS: Final = 100 * MILLISECOND_NS
 # From its departure to the wire a request takes well under a millisecond; a process that needs longer has stalled.
 TURN_AT_MOST_S: Final = 1.0
+# Where a record says when it was shared, on the clock that all processes share.
+SHARED_AT: Final = "shared_at_ns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ class Slots:
         self._clock = clock
         self._interval_ns = ceiling_interval_ns
         self._version = 0
+        self._ahead_ns = 0
         self._ask_at_ns = 0
         self._waiting: deque[asyncio.Future[PlannedSlot]] = deque()
         self._planner: asyncio.Task[None] | None = None
@@ -162,17 +165,19 @@ class Slots:
         """Tell all processes what this one learned on top of a version."""
         was_taken, stands = await self._plans.share(
             self._source,
-            record=record,
+            record={**record, SHARED_AT: self._clock.monotonic_ns() + self._ahead_ns},
             interval_ns=interval_ns,
             not_before_in_ns=not_before_in_ns,
             seen_version=seen_version,
         )
-        self._version = max(self._version, stands.version)
-        return was_taken, stands
+        if was_taken:
+            self._version = max(self._version, stands.version)
+            return True, stands
+        return False, await self.look()
 
     async def look(self) -> SharedPace:
         """What all processes know by now."""
-        return await self._plans.look(self._source)
+        return self._dated(await self._plans.look(self._source))
 
     async def _plan(self) -> None:
         """Plan while anybody waits. What goes wrong is told to everybody who does."""
@@ -198,18 +203,20 @@ class Slots:
             interval_ns=self._interval_ns,
         )
         if window.count == 0:
-            self._come_again(window)
+            self._come_again(replace(window, pace=self._dated(window.pace)))
             return
+        dated = replace(window, pace=self._dated(window.pace))
         await self._clock.sleep_until(window.starts_at_ns)
         for _ in range(window.count):
             if (waiter := self._next()) is None:
                 return  # what nobody uses is forfeited
-            waiter.set_result(PlannedSlot(Turn(window)))
+            waiter.set_result(PlannedSlot(Turn(dated)))
 
     async def _use_a_turn(self) -> None:
         async with self._plans.hold(
             self._source, ceiling_interval_ns=self._ceiling_interval_ns, interval_ns=self._interval_ns
         ) as turn:
+            turn.plan = replace(turn.plan, pace=self._dated(turn.plan.pace))
             if turn.plan.count == 0:
                 self._come_again(turn.plan)
             elif turn.is_fresh(now_ns=self._clock.monotonic_ns()) and (waiter := self._next()) is not None:
@@ -228,6 +235,14 @@ class Slots:
             self._version = plan.pace.version
             while (waiter := self._next()) is not None:
                 waiter.set_result(PlannedSlot(Turn(plan)))
+
+    def _dated(self, pace: SharedPace) -> SharedPace:
+        """What all know, and how old it is."""
+        self._ahead_ns = pace.ahead_ns
+        shared_at_ns = pace.record.get(SHARED_AT) if isinstance(pace.record, dict) else None
+        now_ns = self._clock.monotonic_ns() + pace.ahead_ns
+        age_ns = now_ns - shared_at_ns if isinstance(shared_at_ns, int) else 0
+        return replace(pace, age_ns=max(0, age_ns))
 
     def _anybody_waits(self) -> bool:
         while self._waiting and self._waiting[0].done():

@@ -136,11 +136,19 @@ class SharedGate:
     async def look(self, source: str) -> SharedPace:
         """What all processes know by now, and for how long all of them have been idle."""
 
-        async def work(connection: Connection) -> Row:
-            return _only(await (await connection.execute(GATE["look"], {"source": source})).fetchone())
+        async def work(connection: Connection) -> SharedPace:
+            row = _only(await (await connection.execute(GATE["look"], {"source": source})).fetchone())
+            record, version, interval_ns, not_before_in_ns, idle_ns, now_ns = row
+            return SharedPace(
+                load_json(record),
+                version,
+                interval_ns,
+                not_before_in_ns,
+                ahead_ns=now_ns - self._clock.monotonic_ns(),
+                idle_ns=idle_ns,
+            )
 
-        record, version, interval_ns, not_before_in_ns, idle_ns = await self._plans.run(work)
-        return SharedPace(load_json(record), version, interval_ns, not_before_in_ns, idle_ns)
+        return await self._plans.run(work)
 
     async def _make_known(self, source: str, ceiling_interval_ns: int) -> None:
         if source in self._known:
@@ -239,7 +247,9 @@ def _reservation(row: Row, *, asked_at_ns: int, answered_at_ns: int) -> Reservat
         starts_at_ns=answered_at_ns + start_ns - now_ns,
         expires_at_ns=asked_at_ns + expires_ns - now_ns,
         interval_ns=interval_ns,
-        pace=SharedPace(load_json(record), version, paced_ns, max(0, not_before_ns - now_ns)),
+        pace=SharedPace(
+            load_json(record), version, paced_ns, max(0, not_before_ns - now_ns), ahead_ns=now_ns - answered_at_ns
+        ),
         next_ns=next_ns,
         binds=start_ns > now_ns,
     )

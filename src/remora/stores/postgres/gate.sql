@@ -42,7 +42,7 @@ WITH clock AS MATERIALIZED (
 )
 SELECT
   pace.record, coalesce(pace.version, 0), coalesce(pace.interval_ns, 0),
-  greatest(0, coalesce(pace.not_before_ns, 0) - now_ns), greatest(0, now_ns - gates.next_ns)
+  greatest(0, coalesce(pace.not_before_ns, 0) - now_ns), greatest(0, now_ns - gates.next_ns), now_ns
 FROM clock
 LEFT JOIN pace ON pace.source = %(source)s
 LEFT JOIN gates ON gates.source = %(source)s;
