@@ -102,7 +102,9 @@ class EventStream:
     @property
     def wake_ns(self) -> int:
         """When there is something to do again."""
-        return min(self._news_ns, self._alive_ns, self._ends[0][0])
+        # A zombie outlives its own end: that moment is over and must not be waited for again and again.
+        ends_ns = self._ends[0][0] if self._ends[0][0] < self._silent_ns else _NEVER_NS
+        return min(self._news_ns, self._alive_ns, ends_ns)
 
     def take(self) -> bytes:
         """Everything that is due by now. A zombie gives nothing and does not end."""
