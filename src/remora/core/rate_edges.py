@@ -60,7 +60,8 @@ def refused(pace: Pace, event: Answered) -> Pace:
     if pace.chain_ns >= 0:
         pace = replace(pace, chain_ns=pace.chain_ns + pace.interval_ns)
     if event.departed_at_ns <= pace.last_cut_at_ns:
-        return replace(pace, account=_charged(pace.account, _meaning(pace.stray_share)))
+        # It left before the cut and counts for nothing but its price, if a probe was what we were paying for.
+        return replace(pace, account=_charged(pace.account, _meaning(pace.stray_share))) if pace.probed else pace
     if pace.streak:
         return _refused_in_a_row(pace, event)
     evidence = pace.evidence + log(DENSE_SHARE / pace.stray_share)
@@ -107,8 +108,9 @@ def _refused_densely(pace: Pace, event: Answered) -> Pace:
     rate, edges = pace.rate_per_s, pace.edges_per_s
     account = _charged(pace.account, _meaning(pace.stray_share))
     new_rate = max(rate / 2, min(rate * (1 - DIP), _believable(pace)))
-    changed = bool(edges) and not pace.probed and not pace.below_per_s and new_rate < edges[0] * (1 - 4 * DIP)
-    if changed:
+    known = pace.below_per_s or (edges[0] if edges else 0.0)
+    if new_rate < known * (1 - 4 * DIP):
+        # Well below an edge that was known to hold: the provider has changed.
         account = max(account, ACCOUNT_AFTER_A_CHANGE)
     pace = replace(pace, account=account, edges_per_s=remember(edges, new_rate / (1 - DIP)))
     return cut(pace, new_rate, event.answered_at_ns)
@@ -195,7 +197,7 @@ def _after_an_outage(pace: Pace, event: Answered) -> _Return:
     accepted = edge if pace.provisional or pace.chain_ns < 0 else _accepted(pace)
     settled = not pace.provisional and pace.probed and pace.clean >= CHAIN_GAP and accepted >= edge * 0.8
     budget = OUTAGE_BUDGET_UNSETTLED
-    if pace.below_per_s:
+    if 0 < pace.below_per_s < edge:
         edges = remember(edges, _between(pace, expensive=expensive))
         rate = edges[0] * (1 - DIP)
     elif settled:
@@ -238,7 +240,8 @@ def _accepted(pace: Pace) -> float:
 def _believable(pace: Pace) -> float:
     """The accepted rate, or the old edge where the difference is within what counting can tell."""
     accepted, below = _accepted(pace), pace.below_per_s
-    if not below or accepted * (1 - 1 / max(1, pace.chain_good)) > below:
+    error = accepted / max(1, pace.chain_good)
+    if not below or abs(accepted - below) > error:
         return accepted
     return sqrt(below * pace.rate_per_s) if pace.rate_per_s > FAR * below else below * (1 - DIP / 2)
 
