@@ -19,11 +19,13 @@ from remora.core.snapshot import (
     GapTally,
     LedgerFacts,
     LoopFacts,
+    RescanFacts,
     Role,
     Snapshot,
     SourceFacts,
     StreamFacts,
 )
+from remora.core.units import SECOND_NS
 from remora.core.verdict import Found, Pressure
 from remora.operate.metrics import Metrics
 
@@ -150,3 +152,38 @@ def test_the_scraper_gets_the_format_it_asks_for(metrics: Metrics) -> None:
     assert content_type.startswith("application/openmetrics-text")
     assert body.endswith(b"# EOF\n")
     assert metrics.scrape("")[1].startswith("text/plain")
+
+
+def test_the_four_answers_are_metrics_and_unknown_is_nan(metrics: Metrics) -> None:
+    assert math.isnan(value(metrics, "remora_answer", question="working") or 0)
+    facts = SourceFacts(loops={"live": LoopFacts(alive=False)})
+    beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS, sources={"hackernews": facts}))
+    ledger = LedgerFacts(kind="hackernews", coverage=Coverage((IdRange(1, 9),)), newest_id=9)
+    take(metrics, ledger, beat)
+    assert value(metrics, "remora_answer", question="complete") == 1
+    assert value(metrics, "remora_answer", question="working") == 0
+    assert math.isnan(value(metrics, "remora_answer", question="polite") or 0)
+
+
+def test_a_listed_source_has_no_series_about_streams_and_ids(metrics: Metrics) -> None:
+    take(metrics, LedgerFacts(kind="listed", owed_details=3))
+    take(metrics, LedgerFacts(kind="listed", owed_details=3))
+    assert value(metrics, "remora_stream_connected") is None
+    assert value(metrics, "remora_frontier_id") is None
+    assert value(metrics, "remora_dead_letters") == 0
+
+
+def test_a_runtime_that_falls_silent_turns_its_gauges_unknown(metrics: Metrics) -> None:
+    rescan = RescanFacts(last_success_at_ns=NOW_NS)
+    facts = SourceFacts(stream=StreamFacts(connected=True, last_byte_at_ns=NOW_NS), rescan=rescan, workers_alive=8)
+    snapshot = Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS, sources={"hackernews": facts})
+    names = (
+        "remora_stream_connected",
+        "remora_stream_last_byte_timestamp_seconds",
+        "remora_update_workers_alive",
+        "remora_rescan_last_success_timestamp_seconds",
+    )
+    take(metrics, LedgerFacts(kind="hackernews"), Beat(NOW_NS, snapshot))
+    assert not [name for name in names if math.isnan(value(metrics, name) or math.nan)]
+    take(metrics, LedgerFacts(kind="hackernews"), Beat(NOW_NS - 60 * SECOND_NS, snapshot))
+    assert [name for name in names if math.isnan(value(metrics, name) or 0)] == list(names)

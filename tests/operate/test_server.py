@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,23 +10,28 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
+from prometheus_client.openmetrics import parser as openmetrics
 
 from remora.core.errors import ConfigurationError, StoreUnavailable
 from remora.core.reasons import GapReason
-from remora.core.snapshot import LoopFacts, Role, Snapshot, SourceFacts
+from remora.core.snapshot import LimitedBy, LoopFacts, RateFacts, Role, Snapshot, SourceFacts
 from remora.core.status import Status
+from remora.core.units import SECOND_NS
+from remora.operate.arrivals import Arrivals
 from remora.operate.clock import SystemClock
 from remora.operate.config import Flags, Settings
 from remora.operate.config_reader import load
 from remora.operate.feed import StatusFeed
 from remora.operate.heartbeat import Heart
 from remora.operate.metrics import Metrics
-from remora.operate.server import STATIC, ConsoleServer
+from remora.operate.server import FILES, STATIC, ConsoleServer
 from remora.operate.status import read_status
 from remora.stores.memory import MemoryStore
 from tests.operate.small_mirror import DEAD_ID, NEWEST_ID, SOURCE, fill
 
 OURS = {"X-Remora": "1"}
+OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
+PACE = LimitedBy.PACE
 
 
 class Console:
@@ -39,7 +45,12 @@ class Console:
         self.broken = False
         self.feed = StatusFeed(self._read, self.metrics, clock=self.clock)
         self.server = ConsoleServer(
-            self.feed, self.metrics, self._replay, address=settings.console.address, clock=self.clock
+            self.feed,
+            self.metrics,
+            self._replay,
+            address=settings.console.address,
+            clock=self.clock,
+            arrivals=Arrivals(self.store, clock=self.clock),
         )
 
     async def _read(self) -> Status:
@@ -50,9 +61,9 @@ class Console:
     async def _replay(self, source: str | None, reason: GapReason | None, key: str | None) -> int:
         return await self.store.replay_gaps(source or SOURCE, reason=reason, key=key, now_ns=self.clock.wall_ns())
 
-    async def beat(self) -> None:
+    async def beat(self, rate: RateFacts | None = None) -> None:
         facts = SourceFacts(
-            newest_id=NEWEST_ID, newest_id_at_ns=self.clock.wall_ns(), loops={"live": LoopFacts(alive=True)}
+            newest_id=NEWEST_ID, newest_id_at_ns=self.clock.wall_ns(), loops={"live": LoopFacts(alive=True)}, rate=rate
         )
         snapshot = Snapshot(role=Role.SERVICE, started_at_ns=self.clock.wall_ns(), sources={SOURCE: facts})
         await Heart("service", self.store, lambda: snapshot, clock=self.clock).run_once()
@@ -130,7 +141,7 @@ async def test_closing_lets_every_viewer_go_at_once(console: Console) -> None:
         assert reply.content.at_eof()
 
 
-@pytest.mark.parametrize("path", ["/", "/console.css", "/console.js"])
+@pytest.mark.parametrize("path", FILES)
 async def test_the_page_comes_whole_from_here_under_a_strict_policy(console: Console, path: str) -> None:
     async with visitor(console) as session, session.get(path) as reply:
         assert reply.status == 200
@@ -200,3 +211,34 @@ async def test_an_address_that_is_taken_is_the_owners_to_change(console: Console
 async def test_viewers_share_one_reading_a_second(console: Console) -> None:
     first = await console.feed.latest()
     assert await console.feed.latest() is first
+
+
+async def test_a_scrape_of_a_running_console_has_exactly_the_documented_metrics(console: Console) -> None:
+    await console.beat()
+    console.metrics.batch_stored(0.001)
+    async with visitor(console) as session, session.get("/metrics", headers=OPENMETRICS) as reply:
+        families = openmetrics.text_string_to_metric_families(await reply.text())  # type: ignore[no-untyped-call]
+        scraped = {family.name: family.type for family in families}
+    text = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text()
+    documented = dict(re.findall(r"^\| `(remora_\w+)` \| (\w+) \|", text, re.MULTILINE))
+    assert {name.removesuffix("_total"): kind for name, kind in documented.items()} == scraped
+
+
+async def test_the_chart_begins_where_the_service_began(console: Console) -> None:
+    await console.beat(
+        rate=RateFacts(interval_ns=SECOND_NS, ceiling_interval_ns=SECOND_NS, limited_by=PACE, circuit="closed")
+    )
+    console.feed.forget()
+    await console.feed.latest()
+    async with visitor(console) as session, session.get("/api/history") as reply:
+        history = (await reply.json())["sources"][SOURCE]
+    assert [point[1:] for point in history["points"]] == [[5, 1.0, None]]
+
+
+async def test_new_items_are_told_as_they_arrive(console: Console) -> None:
+    async with visitor(console) as session, session.get("/api/events") as reply:
+        lines = [(await reply.content.readline()).decode().rstrip() for _ in range(7)]
+    assert lines[5] == "event: items"
+    newest = json.loads(lines[6].removeprefix("data: "))[SOURCE]
+    assert [item["id"] for item in newest] == [10, 9, 8, 6, 5, 3, 2, 1]
+    assert newest[0]["text"] == "Café"

@@ -89,7 +89,7 @@ def what_limits(limited_by: LimitedBy) -> str:
         case LimitedBy.IN_FLIGHT:
             return "Answers are slow: as many requests are under way as are allowed."
         case LimitedBy.STORE:
-            return "The store is slow or away. Nothing more is asked for before it has taken what came."
+            return "It waits for the store, which must keep what was learned before more may leave."
         case LimitedBy.BUDGET:
             return "The budget of this run is used up."
 

@@ -12,12 +12,14 @@ from prometheus_client.exposition import choose_encoder
 from remora.contracts import Outcome
 from remora.core.circuit import CircuitState
 from remora.core.gap import GapState
+from remora.core.health import answers_of
 from remora.core.priority import Lane
-from remora.core.status import Covered, CoveredList, Gaps, Inbox, Rate, Rescan, SourceStatus, Stream, Unknown
+from remora.core.status import Covered, CoveredList, Gaps, Inbox, Rate, Rescan, SourceStatus, Stream, Unknown, YesNo
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 
 SOURCE: Final = ("source",)
+QUESTIONS: Final = ("complete", "fresh", "polite", "working")
 # From seconds to two months: how old an item is when its change is noticed decides how far a rescan must reach.
 AGE_BUCKETS_S: Final = (
     60, 600, 3_600, 6 * 3_600, 86_400, 2 * 86_400, 3 * 86_400, 5 * 86_400, 7 * 86_400, 14 * 86_400, 30 * 86_400,
@@ -55,6 +57,7 @@ class Metrics:
         self._make_gauges()
         self._make_counters()
         self._sources: set[str] = set()
+        self._listed: set[str] = set()
         self._counted: dict[tuple[Counter, tuple[str, ...]], int] = {}
         self._gap_labels: set[tuple[str, str, str]] = set()
 
@@ -79,6 +82,7 @@ class Metrics:
         self.pace_interval = self._gauge("remora_pace_interval_seconds", "The learned interval between departures")
         self.ceiling_interval = self._gauge("remora_ceiling_interval_seconds", "The interval of the owner's ceiling")
         self.circuit_state = self._gauge("remora_circuit_state", "1 for the state the circuit is in", "state")
+        self.answer = self._gauge("remora_answer", "1 for yes, 0 for no, to one of the four questions", "question")
 
     def _make_counters(self) -> None:
         self.stream_reconnects = self._counter("remora_stream_reconnects", "Times the stream was opened again")
@@ -104,17 +108,23 @@ class Metrics:
             registry=self.registry,
         )
 
+    @property
+    def _of_numbered(self) -> tuple[Gauge, ...]:
+        """What only a numbered source has. A listed one has no such series: nothing is unknown about it."""
+        return (
+            self.stream_connected, self.stream_last_event, self.stream_last_byte, self.update_workers_alive,
+            self.inbox_depth, self.source_max_id, self.frontier_id, self.catchup_progress, self.rescan_last_success,
+        )  # fmt: skip
+
     def watch(self, source: str, *, ceiling_interval_ns: int) -> None:
         """Begin to report a source: what is not known is NaN until somebody says it, counters start at 0."""
         if source in self._sources:
             return
         self._sources.add(source)
-        for gauge in (
-            self.stream_connected, self.stream_last_event, self.stream_last_byte, self.update_workers_alive,
-            self.inbox_depth, self.dead_letters, self.source_max_id, self.frontier_id, self.catchup_progress,
-            self.rescan_last_success, self.pace_interval,
-        ):  # fmt: skip
+        for gauge in (*self._of_numbered, self.dead_letters, self.pace_interval):
             gauge.labels(source).set(math.nan)
+        for question in QUESTIONS:
+            self.answer.labels(source, question).set(math.nan)
         for counter in (
             self.stream_reconnects, self.items_updated, self.rescan_processed, self.rescan_changed, self.wire_sends,
         ):  # fmt: skip
@@ -172,16 +182,15 @@ class Metrics:
     def take(self, source: str, status: SourceStatus) -> None:
         """Set every gauge from a readout; an unknown section becomes NaN."""
         self._take_rate(source, status.rate)
-        self._take_coverage(source, status.coverage)
-        self._take_stream(source, status.stream)
-        depth = status.inbox.depth if isinstance(status.inbox, Inbox) else None
-        self.inbox_depth.labels(source).set(_number(depth))
-        self.update_workers_alive.labels(source).set(_number(status.workers_alive))
+        self._take_gaps(source, status.gaps)
+        for question, answer in answers_of(status).items():
+            self.answer.labels(source, question).set(_yes_or_no(answer.answer))
         for loop, life in status.loops.items():
             self._catch_up_with(self.loop_restarts, (source, loop), life.restarts)
-        self._take_gaps(source, status.gaps)
-        if isinstance(status.rescan, Rescan):
-            self.rescan_last_success.labels(source).set(_timestamp(status.rescan.last_success_at))
+        if isinstance(status.coverage, CoveredList):
+            self._leave_out_numbered(source)
+        else:
+            self._take_numbered(source, status, status.coverage)
 
     def scrape(self, accept: str) -> tuple[bytes, str]:
         """All metrics in the format the scraper asked for, and its content type."""
@@ -193,7 +202,23 @@ class Metrics:
         self.pace_interval.labels(source).set(_number(known.interval_s if known else None))
         self.set_circuit(source, known.circuit if known else None)
 
-    def _take_coverage(self, source: str, coverage: Covered | CoveredList | Unknown) -> None:
+    def _leave_out_numbered(self, source: str) -> None:
+        if source not in self._listed:
+            self._listed.add(source)
+            for gauge in self._of_numbered:
+                gauge.labels(source)  # removing what was never there would be an error
+                gauge.remove(source)
+
+    def _take_numbered(self, source: str, status: SourceStatus, coverage: Covered | Unknown) -> None:
+        self._take_coverage(source, coverage)
+        self._take_stream(source, status.stream)
+        self.update_workers_alive.labels(source).set(_number(status.workers_alive))
+        depth = status.inbox.depth if isinstance(status.inbox, Inbox) else None
+        self.inbox_depth.labels(source).set(_number(depth))
+        finished = status.rescan.last_success_at if isinstance(status.rescan, Rescan) else None
+        self.rescan_last_success.labels(source).set(_timestamp(finished))
+
+    def _take_coverage(self, source: str, coverage: Covered | Unknown) -> None:
         covered = coverage if isinstance(coverage, Covered) else None
         self.source_max_id.labels(source).set(_number(covered.max_id if covered else None))
         self.frontier_id.labels(source).set(_number(covered.frontier if covered else None))
@@ -231,6 +256,16 @@ class Metrics:
 
     def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
         return Counter(name, help_text, (*SOURCE, *labels), registry=self.registry)
+
+
+def _yes_or_no(answer: YesNo) -> float:
+    match answer:
+        case YesNo.YES:
+            return 1.0
+        case YesNo.NO:
+            return 0.0
+        case YesNo.UNKNOWN:
+            return math.nan
 
 
 def _number(value: float | None) -> float:

@@ -43,7 +43,7 @@ function scaleOf(points, ceiling, edge) {
 
 export function windowOf(history, range, now) {
   const first = history.points.length ? history.points[0].at : now;
-  const wanted = range ?? (first >= now - 900 ? 900 : 3600);
+  const wanted = range ?? [300, 900].find((size) => first >= now - size) ?? 3600;
   return { from: now - wanted, to: now, range: wanted };
 }
 

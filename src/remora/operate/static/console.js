@@ -153,10 +153,20 @@ function heard(status) {
     page.last = status;
     page.lastAt = Date.now() / 1000;
     for (const [name, { rate: pace }] of Object.entries(status.sources)) {
-      if (pace.known) historyOf(name).points.push({ at: seconds(status.as_of), span: 1, allowed: pace.per_second, leaving: pace.recent_per_second });
+      if (pace.known) carryOn(historyOf(name), pace, seconds(status.as_of));
     }
   }
   draw();
+}
+
+// Between two readings of the history, what the events say is drawn at once.
+function carryOn(history, pace, at) {
+  history.points.push({ at, span: 1, allowed: pace.per_second, leaving: pace.recent_per_second });
+  const back = pace.last_backoff;
+  const last = history.backoffs[history.backoffs.length - 1];
+  if (back && (!last || last.at < seconds(back.at))) {
+    history.backoffs.push({ at: seconds(back.at), reason: back.reason, from: back.from_per_second, to: back.to_per_second });
+  }
 }
 
 async function readHistory() {
