@@ -44,7 +44,7 @@ from remora.core.units import MILLISECOND_NS, SECOND_NS
 BEAT_NS: Final = SECOND_NS
 BEATS_BEFORE_UNKNOWN: Final = 3
 # The service sees everything, a run or a catch-up only its own part.
-ROLE_ORDER: Final = (Role.SERVICE, Role.RUN, Role.CATCH_UP)
+ROLE_ORDER: Final = (Role.SERVICE, Role.RUN, Role.CATCH_UP, Role.WORKER)
 OPEN_STATES: Final = (GapState.OWED, GapState.LEASED)
 # Ages are counted in steps of a quarter; three steps are about a doubling, which is fine enough to look at.
 AGES_PER_BUCKET: Final = 3
@@ -88,6 +88,7 @@ def iso(at_ns: int) -> str:
 
 def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) -> SourceStatus:
     ours = [beat for beat in beats if name in beat.snapshot.sources]
+    ours.sort(key=lambda beat: beat.snapshot.sources[name].stands_by)
     alive = next((beat for beat in ours if is_alive(beat, now_ns=now_ns)), None)
     last = alive or max(ours, key=lambda beat: beat.at_ns, default=None)
     facts = alive.snapshot.sources[name] if alive else None

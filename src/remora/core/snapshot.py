@@ -22,6 +22,7 @@ class Role(StrEnum):
     SERVICE = "service"
     CATCH_UP = "catch_up"
     RUN = "run"
+    WORKER = "worker"
 
 
 class LimitedBy(StrEnum):
@@ -118,6 +119,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     doing: str | None = None  # one short word: catching up, watching, walking the list
     next_run_at_ns: int | None = None
     why_not_now: str | None = None
+    stands_by: bool = False  # another process does what one alone does, and knows more about it
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

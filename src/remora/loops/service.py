@@ -1,11 +1,16 @@
 """What keeps a numbered source fresh? All its loops, started together, stopped together, and what they say of themselves.
 
-The same composition runs in production and in the simulator: it knows contracts only, no sockets and no files.
+The same composition runs in production and in the simulator: it knows contracts only, no sockets and no files. Where
+several processes share a store, one of them watches the source (stream, inbox, new ids, rescan) and the others stand by
+for that; segments and gaps are worked off by all.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
+
+import structlog
 
 from remora.collect import Collector
 from remora.contracts import Clock, Store, StreamingSource
@@ -14,15 +19,19 @@ from remora.core.freshness import UpdateAges
 from remora.core.segment import SegmentKind
 from remora.core.snapshot import InboxFacts, LoopFacts, RescanFacts, StreamFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.fleet import Alone
 from remora.governor import Governor, GovernorState
 from remora.loops.ages import AgeBook
 from remora.loops.catch_up import SegmentWorker, plan_missing
 from remora.loops.inbox import MEMORY_MAX, WORKERS, InboxWorkers
 from remora.loops.live import Live
+from remora.loops.newest import follow_newest
 from remora.loops.recover import Recover
 from remora.loops.rescan import Rescan, RescanSettings
 from remora.loops.supervisor import Run, Supervisor
 from remora.loops.updates import Updates
+
+log = structlog.get_logger()
 
 WALK_WIDTH: Final = 32
 WALK_IDLE_NS: Final = 5 * SECOND_NS
@@ -60,6 +69,7 @@ class ServiceState:
     newest_id: int | None
     newest_id_at_ns: int | None
     loops: Mapping[str, LoopFacts]
+    stands_by: bool = False  # another process watches the source
 
 
 class NumberedService:
@@ -75,7 +85,10 @@ class NumberedService:
         clock: Clock,
         owner: str,
         settings: ServiceSettings | None = None,
+        alone: Alone | None = None,
     ) -> None:
+        """`alone` decides which of several processes watches the source; without it this process is the only one."""
+        self._streaming = source
         self._source = source.name
         self._store = store
         self._collector = collector
@@ -83,6 +96,18 @@ class NumberedService:
         self._clock = clock
         self._owner = owner
         self._settings = settings or ServiceSettings()
+        self._alone = alone
+        self._begin_anew()
+        self._watching: Supervisor | None = None
+        self._supervisor = Supervisor(self._loops(), clock=clock)
+
+    async def run(self) -> None:
+        """Until cancelled (leases are given back), or until a loop fails for good: then its error is raised."""
+        await self._supervisor.run()
+
+    def _begin_anew(self) -> None:
+        """All that watches the source, knowing nothing yet but what the store tells it."""
+        source, collector, store, clock = self._streaming, self._collector, self._store, self._clock
         self._ages = AgeBook(source.name, store, clock=clock)
         self._inbox = InboxWorkers(
             source.name,
@@ -104,11 +129,6 @@ class NumberedService:
             want_rescan=self._want_rescan,
             look_for_new=self._live.look_now,
         )
-        self._supervisor = Supervisor(self._loops(), clock=clock)
-
-    async def run(self) -> None:
-        """Until cancelled (leases are given back), or until a loop fails for good: then its error is raised."""
-        await self._supervisor.run()
 
     def state(self) -> ServiceState:
         """A readout; reading it changes nothing."""
@@ -124,23 +144,50 @@ class NumberedService:
             update_ages=self._ages.ages,
             newest_id=self._collector.newest_id,
             newest_id_at_ns=self._live.newest_at_ns,
-            loops=self._supervisor.state(),
+            loops={**self._supervisor.state(), **(self._watching.state() if self._watching else {})},
+            stands_by=self._alone is not None and self._watching is None,
         )
 
     def _loops(self) -> Mapping[str, Run]:
+        loops: dict[str, Run] = {"recover": self._recover, "repair": self._repair}
+        if self._settings.catch_up:
+            loops["catch_up"] = self._catch_up if self._alone is None else self._walk_history
+        if self._alone is None:
+            return {**self._watching_loops(), **loops}
+        return {**loops, "watch": self._watch, "newest_id": self._follow_newest}
+
+    def _watching_loops(self) -> Mapping[str, Run]:
+        """What exactly one process does."""
         loops: dict[str, Run] = {
             "updates": self._updates.run,
             "inbox": self._inbox.run,
             "live": self._live.run,
-            "recover": self._recover,
-            "repair": self._repair,
             "update_ages": self._keep_ages,
         }
         if self._rescan is not None:
             loops["rescan"] = self._rescan.run
-        if self._settings.catch_up:
-            loops["catch_up"] = self._catch_up
         return loops
+
+    async def _watch(self) -> None:
+        """Watch the source whenever this process is the one to do so."""
+        assert self._alone is not None, "nobody to ask who watches"
+        await self._alone.run(self._watch_alone)
+
+    async def _watch_alone(self) -> None:
+        log.info("watching", source=self._source)
+        self._begin_anew()
+        loops = dict(self._watching_loops())
+        if self._settings.catch_up:
+            loops["history"] = self._plan_for_all
+        self._watching = Supervisor(loops, clock=self._clock)
+        try:
+            await self._watching.run()
+        finally:
+            self._watching = None
+            log.info("standing_by", source=self._source)
+
+    async def _follow_newest(self) -> None:
+        await follow_newest(self._collector, self._store, self._source, clock=self._clock)
 
     async def _recover(self) -> None:
         """What is owed, soon after it became so and then as it falls due."""
@@ -201,8 +248,18 @@ class NumberedService:
 
     async def _catch_up(self) -> None:
         """History below the first live id, newest first, beside everything else."""
+        await self._plan_history()
+        await self._walk_history()
+
+    async def _walk_history(self) -> None:
+        await self._walk(SegmentKind.REPLAY, SegmentKind.CATCH_UP)
+
+    async def _plan_for_all(self) -> None:
+        await self._plan_history()
+        await asyncio.Event().wait()
+
+    async def _plan_history(self) -> None:
         history_end = await self._live.live_from() - 1
         if history_end >= self._settings.first_id:
             wanted = IdRange(self._settings.first_id, history_end)
             await plan_missing(self._source, self._store, wanted, now_ns=self._clock.wall_ns())
-        await self._walk(SegmentKind.REPLAY, SegmentKind.CATCH_UP)

@@ -1,46 +1,27 @@
-"""How do the parts come together? The composition root: the service, the back-fill and the bounded run."""
+"""How do the parts come together? The composition root: the service, its helper, the back-fill and the bounded run."""
 
 import asyncio
-import os
-import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 
 import structlog
 
-from remora import __version__
-from remora.contracts import Clock, Store
-from remora.core.errors import Exit, RemoraError
-from remora.core.snapshot import Role, Snapshot, SourceFacts
+from remora.core.errors import ConfigurationError, Exit
+from remora.core.snapshot import Role, SourceFacts
 from remora.core.units import SECOND_NS
 from remora.loops.archive_run import RunOptions
+from remora.loops.worker import Worker
 from remora.operate.back_fill import BackFill, CatchUpSummary, Wanted
-from remora.operate.clock import SystemClock
-from remora.operate.config import Settings
+from remora.operate.config import Settings, SourceKind, pick_source
 from remora.operate.demo import demo_provider
-from remora.operate.heartbeat import Heart
-from remora.operate.metrics import Metrics
+from remora.operate.ground import Ground, beating, open_ground
 from remora.operate.progress import ProgressView
-from remora.operate.recent import RecentMeter
 from remora.operate.runs import RunReport, run_listed
 from remora.operate.runtime import open_listed, open_numbered, rate_facts
 from remora.operate.service import Service
-from remora.stores import open_store
+from remora.stores import is_shared
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Ground:
-    """What every job stands on."""
-
-    settings: Settings
-    store: Store
-    clock: Clock
-    metrics: Metrics
-    meter: RecentMeter
-    owner: str  # who holds a lease: this process on this machine
 
 
 async def serve(settings: Settings, *, demo: bool, catchup: bool, view: ProgressView) -> Exit:
@@ -48,20 +29,54 @@ async def serve(settings: Settings, *, demo: bool, catchup: bool, view: Progress
     if demo:
         async with demo_provider(settings, view) as shown:
             return await serve(shown, demo=False, catchup=catchup, view=view)
-    async with _ground(settings) as ground:
-        service = Service(
-            settings,
-            ground.store,
-            clock=ground.clock,
-            metrics=ground.metrics,
-            meter=ground.meter,
-            owner=ground.owner,
-            view=view,
-            catch_up=catchup,
-        )
-        async with _beating(ground, Role.SERVICE, service.facts):
+    async with open_ground(settings) as ground:
+        service = Service(ground, view=view, catch_up=catchup)
+        async with beating(ground, Role.SERVICE, service.facts):
             await service.run()
     return Exit.DONE
+
+
+async def work(settings: Settings, *, only: str | None, view: ProgressView) -> None:
+    """Claim and fetch beside other processes, until cancelled or until a source fails for good."""
+    names = [name for name, source in settings.sources.items() if source.kind is SourceKind.HACKERNEWS]
+    if only is not None:
+        names = [pick_source(settings, only, SourceKind.HACKERNEWS)]
+    if not is_shared(settings.store.url):
+        raise ConfigurationError(
+            "a worker needs a store that several processes share, and this one belongs to one process",
+            hint="move the mirror with: remora store copy sqlite:///remora.db postgresql://user@host/database",
+        )
+    if not names:
+        raise ConfigurationError(
+            "no numbered source is configured", hint="a listed source is run by `remora up` or `remora run`"
+        )
+    async with open_ground(settings) as ground, AsyncExitStack() as opened:
+        helpers = {name: await _helper(ground, name, opened) for name in names}
+        view.say(f"working on {', '.join(names)} beside the others; Ctrl-C ends it")
+
+        def facts() -> Mapping[str, SourceFacts]:
+            return {name: told() for name, (_, told) in helpers.items()}
+
+        async with beating(ground, Role.WORKER, facts), asyncio.TaskGroup() as group:
+            for worker, _ in helpers.values():
+                group.create_task(worker.run())
+
+
+async def _helper(ground: Ground, name: str, opened: AsyncExitStack) -> tuple[Worker, Callable[[], SourceFacts]]:
+    configured = ground.settings.sources[name]
+    runtime = await opened.enter_async_context(
+        open_numbered(name, configured, store=ground.store, clock=ground.clock, meter=ground.meter, fleet=ground.fleet)
+    )
+    worker = Worker(
+        name, runtime.collector, ground.store, clock=ground.clock, owner=ground.owner, width=configured.in_flight
+    )
+
+    def facts() -> SourceFacts:
+        rate = rate_facts(runtime.governor.state(), configured, ground.meter, name, ground.clock)
+        loops, newest_id = dict(worker.state()), runtime.collector.newest_id
+        return SourceFacts(rate=rate, newest_id=newest_id, loops=loops, doing="helping", stands_by=True)
+
+    return worker, facts
 
 
 async def catch_up(
@@ -78,8 +93,10 @@ async def catch_up(
     wanted = Wanted(start_id, end_id, limit, replay)
     configured = settings.sources[source]
     async with (
-        _ground(settings) as ground,
-        open_numbered(source, configured, store=ground.store, clock=ground.clock, meter=ground.meter) as runtime,
+        open_ground(settings) as ground,
+        open_numbered(
+            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, fleet=ground.fleet
+        ) as runtime,
     ):
 
         def facts() -> Mapping[str, SourceFacts]:
@@ -87,7 +104,7 @@ async def catch_up(
             return {source: SourceFacts(rate=rate, newest_id=runtime.collector.newest_id, doing="catching up")}
 
         job = BackFill(runtime, ground.store, clock=ground.clock, meter=ground.meter, view=view, owner=ground.owner)
-        async with _beating(ground, Role.CATCH_UP, facts):
+        async with beating(ground, Role.CATCH_UP, facts):
             return await job.run(wanted)
 
 
@@ -110,60 +127,17 @@ async def run_archive(
         force=force,
     )
     async with (
-        _ground(settings) as ground,
-        open_listed(source, configured, store=ground.store, clock=ground.clock, meter=ground.meter) as runtime,
+        open_ground(settings) as ground,
+        open_listed(
+            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, fleet=ground.fleet
+        ) as runtime,
     ):
 
         def facts() -> Mapping[str, SourceFacts]:
             rate = rate_facts(runtime.governor.state(), configured, ground.meter, source, ground.clock)
             return {source: SourceFacts(rate=rate, doing="running")}
 
-        async with _beating(ground, Role.RUN, facts):
+        async with beating(ground, Role.RUN, facts):
             return await run_listed(
                 runtime, ground.store, options, clock=ground.clock, meter=ground.meter, view=view, owner=ground.owner
             )
-
-
-@asynccontextmanager
-async def _ground(settings: Settings) -> AsyncIterator[Ground]:
-    clock = SystemClock()
-    metrics = Metrics()
-    for name, source in settings.sources.items():
-        metrics.watch(name, ceiling_interval_ns=source.ceiling_interval_ns)
-    owner = f"{socket.gethostname()}:{os.getpid()}"
-    store = open_store(settings.store.url)
-    await store.open()
-    try:
-        yield Ground(settings, store, clock, metrics, RecentMeter(metrics, clock=clock), owner)
-    finally:
-        await store.close()
-
-
-@asynccontextmanager
-async def _beating(ground: Ground, role: Role, facts: Callable[[], Mapping[str, SourceFacts]]) -> AsyncIterator[None]:
-    """Beat while the block runs, and say at its end why it ended."""
-    started_at_ns = ground.clock.wall_ns()
-
-    def snapshot() -> Snapshot:
-        return Snapshot(
-            role=role, started_at_ns=started_at_ns, pid=os.getpid(), version=__version__, sources=dict(facts())
-        )
-
-    heart = Heart(f"{role}:{ground.owner}", ground.store, snapshot, clock=ground.clock)
-    beating = asyncio.get_running_loop().create_task(heart.run(), name="heart")
-    because = "done"
-    try:
-        yield
-    except asyncio.CancelledError:
-        because = "stopped on request"
-        raise
-    except Exception as error:
-        because = error.message if isinstance(error, RemoraError) else type(error).__name__
-        raise
-    finally:
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
-        try:
-            await heart.say_goodbye(because)
-        except RemoraError as error:
-            log.warning("heartbeat_missed", why=error.message)

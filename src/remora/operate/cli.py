@@ -7,9 +7,10 @@ import click
 
 from remora import __version__
 from remora.core.errors import RemoraError
-from remora.operate.commands.collecting import catchup, run, up
+from remora.operate.commands.collecting import catchup, run, up, worker
 from remora.operate.commands.reading import export, gaps, show, status
-from remora.operate.commands.setting_up import check, init, simulate, store
+from remora.operate.commands.setting_up import check, init, simulate
+from remora.operate.commands.storing import store
 
 
 class RemoraGroup(click.Group):
@@ -37,5 +38,5 @@ def main() -> None:
     """
 
 
-for command in (init, check, up, catchup, run, status, gaps, show, export, store, simulate):
+for command in (init, check, up, worker, catchup, run, status, gaps, show, export, store, simulate):
     main.add_command(command)

@@ -13,6 +13,7 @@ from remora.contracts import Clock, Meter, Store, StreamingSource
 from remora.core.errors import RemoraError
 from remora.core.snapshot import BackOffFacts, RateFacts
 from remora.core.units import SECOND_NS
+from remora.fleet import Fleet
 from remora.governor import Governor, GovernorState, Limits
 from remora.operate.config import SourceSettings
 from remora.operate.recent import RecentMeter
@@ -37,12 +38,12 @@ class Numbered:
 
 @asynccontextmanager
 async def open_numbered(
-    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, fleet: Fleet | None = None
 ) -> AsyncIterator[Numbered]:
     """Open a numbered source; on the way out the learned pace is stored and every connection let go."""
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         source = HackerNews(transport, settings.url, name=name)
-        async with open_governor(name, settings, store=store, clock=clock, meter=meter) as governor:
+        async with open_governor(name, settings, store=store, clock=clock, meter=meter, fleet=fleet) as governor:
             collector = Collector(source, store, governor, clock=clock, meter=meter)
             yield Numbered(name, settings, source, governor, collector)
 
@@ -59,7 +60,7 @@ class ListedRuntime:
 
 @asynccontextmanager
 async def open_listed(
-    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, fleet: Fleet | None = None
 ) -> AsyncIterator[ListedRuntime]:
     """Open a listed source. Its collector does not retry by itself: every request counts against the run's budget."""
     declared = ListedSettings(
@@ -71,17 +72,20 @@ async def open_listed(
     )
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         source = Listed(transport, declared, name=name)
-        async with open_governor(name, settings, store=store, clock=clock, meter=meter) as governor:
+        async with open_governor(name, settings, store=store, clock=clock, meter=meter, fleet=fleet) as governor:
             collector = Collector(source, store, governor, clock=clock, meter=meter, retry_delays_ns=())
             yield ListedRuntime(name, settings, governor, collector)
 
 
 @asynccontextmanager
 async def open_governor(
-    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, fleet: Fleet | None = None
 ) -> AsyncIterator[Governor]:
-    """A governor that takes up the stored pace and stores what it learned."""
-    governor = Governor(name, limits_of(settings), clock=clock, book=store, meter=meter, chance=random.random)
+    """A governor that takes up the stored pace and stores what it learned; in a fleet, all keep one gate together."""
+    common = None if fleet is None else fleet.common_gate(name, ceiling_interval_ns=settings.ceiling_interval_ns)
+    governor = Governor(
+        name, limits_of(settings), clock=clock, book=store, meter=meter, chance=random.random, common=common
+    )
     await governor.open()
     try:
         yield governor

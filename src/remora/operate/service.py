@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final
 
 import structlog
 
-from remora.contracts import Clock, Store
 from remora.core.errors import ConfigurationError, StoreError
 from remora.core.reasons import GapReason
 from remora.core.snapshot import SourceFacts
@@ -17,11 +17,10 @@ from remora.loops.archive_schedule import ArchiveSchedule
 from remora.loops.rescan import RescanSettings
 from remora.loops.service import NumberedService, ServiceSettings
 from remora.operate.arrivals import Arrivals
-from remora.operate.config import Settings, SourceKind, SourceSettings
+from remora.operate.config import SourceKind, SourceSettings
 from remora.operate.feed import StatusFeed
-from remora.operate.metrics import Metrics
+from remora.operate.ground import Ground
 from remora.operate.progress import Progress, ProgressView
-from remora.operate.recent import RecentMeter
 from remora.operate.runtime import ListedRuntime, Numbered, open_listed, open_numbered, rate_facts
 from remora.operate.server import ConsoleServer
 from remora.operate.status import read_status
@@ -34,31 +33,26 @@ Facts = Callable[[], SourceFacts]
 Run = Callable[[], Awaitable[None]]
 
 
+def run_name(source: str) -> str:
+    """Under which name one process at a time runs over a listed source."""
+    return f"run:{source}"
+
+
 class Service:
     """The whole service of one process."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        store: Store,
-        *,
-        clock: Clock,
-        metrics: Metrics,
-        meter: RecentMeter,
-        owner: str,
-        view: ProgressView,
-        catch_up: bool,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._clock = clock
-        self._metrics = metrics
-        self._meter = meter
-        self._owner = owner
+    def __init__(self, ground: Ground, *, view: ProgressView, catch_up: bool) -> None:
+        self._settings = ground.settings
+        self._store = ground.store
+        self._clock = ground.clock
+        self._metrics = ground.metrics
+        self._meter = ground.meter
+        self._owner = ground.owner
+        self._fleet = ground.fleet
         self._view = view
         self._catch_up = catch_up
         self._facts: dict[str, Facts] = {}
-        self._feed = StatusFeed(self._read_status, metrics, clock=clock)
+        self._feed = StatusFeed(self._read_status, ground.metrics, clock=ground.clock)
 
     async def run(self) -> None:
         """Until cancelled, or until a source fails for good: then its error is raised."""
@@ -91,12 +85,16 @@ class Service:
         match source.kind:
             case SourceKind.HACKERNEWS:
                 runtime = await opened.enter_async_context(
-                    open_numbered(name, source, store=self._store, clock=self._clock, meter=self._meter)
+                    open_numbered(
+                        name, source, store=self._store, clock=self._clock, meter=self._meter, fleet=self._fleet
+                    )
                 )
                 return self._numbered(runtime)
             case SourceKind.LISTED:
                 listed = await opened.enter_async_context(
-                    open_listed(name, source, store=self._store, clock=self._clock, meter=self._meter)
+                    open_listed(
+                        name, source, store=self._store, clock=self._clock, meter=self._meter, fleet=self._fleet
+                    )
                 )
                 return self._listed(listed)
 
@@ -116,12 +114,19 @@ class Service:
                 update_workers=source.workers,
                 walk_width=source.in_flight,
             ),
+            alone=None if self._fleet is None else self._fleet.alone(f"watch:{runtime.name}"),
         )
 
         def facts() -> SourceFacts:
             state = service.state()
+            rate = rate_facts(state.rate, source, self._meter, runtime.name, self._clock)
+            if state.stands_by:
+                loops = dict(state.loops)
+                return SourceFacts(
+                    rate=rate, newest_id=state.newest_id, loops=loops, doing="standing by", stands_by=True
+                )
             return SourceFacts(
-                rate=rate_facts(state.rate, source, self._meter, runtime.name, self._clock),
+                rate=rate,
                 stream=state.stream,
                 inbox=state.inbox,
                 rescan=state.rescan,
@@ -149,6 +154,8 @@ class Service:
             options=RunOptions(max_wall_ns=source.max_wall_ns, max_fetches=source.max_fetches),
         )
 
+        alone = None if self._fleet is None else self._fleet.alone(run_name(runtime.name))
+
         def facts() -> SourceFacts:
             state = schedule.state()
             return SourceFacts(
@@ -156,10 +163,11 @@ class Service:
                 doing=state.doing,
                 next_run_at_ns=state.next_run_at_ns,
                 why_not_now=state.why_not_now,
+                stands_by=alone is not None and not alone.holds(),
             )
 
         self._facts[runtime.name] = facts
-        return schedule.run
+        return schedule.run if alone is None else partial(alone.run, schedule.run)
 
     async def _read_status(self) -> Status:
         return await read_status(self._store, self._settings, now_ns=self._clock.wall_ns())

@@ -7,7 +7,7 @@ from remora.contracts import Clock, Store
 from remora.core.errors import ConfigurationError
 from remora.fleet import Fleet
 
-__all__ = ["open_fleet", "open_store"]
+__all__ = ["is_shared", "open_fleet", "open_store"]
 
 _SQLITE: Final = "sqlite:///"
 _SHARED: Final = ("postgresql://", "postgres://")
@@ -25,14 +25,19 @@ def open_store(url: str, *, read_only: bool = False) -> Store:
         case "memory" if not rest:
             return _memory()
         case "postgresql" | "postgres":
-            return _postgres(url)
+            return _postgres(url, read_only=read_only)
         case _:
             raise ConfigurationError(f"there is no store for addresses like {scheme}://{rest and '…'}", hint=_HINT)
 
 
+def is_shared(url: str) -> bool:
+    """Whether several processes may work on the store at this address."""
+    return url.startswith(_SHARED)
+
+
 def open_fleet(url: str, *, owner: str, clock: Clock) -> Fleet | None:
     """What processes share that share this store; None where a store belongs to one process at a time."""
-    if not url.startswith(_SHARED):
+    if not is_shared(url):
         return None
     from remora.stores.postgres.fleet import PostgresFleet  # noqa: PLC0415
 
@@ -56,11 +61,11 @@ def _memory() -> Store:
     return MemoryStore()
 
 
-def _postgres(url: str) -> Store:
+def _postgres(url: str, *, read_only: bool) -> Store:
     try:
         from remora.stores.postgres import PostgresStore  # noqa: PLC0415
     except ImportError as error:
         raise ConfigurationError(
             "the PostgreSQL driver is not installed", hint="install it with: pip install 'remora[postgres]'"
         ) from error
-    return PostgresStore(url)
+    return PostgresStore(url, read_only=read_only)

@@ -1,4 +1,4 @@
-"""Which commands fetch? The service, the one-shot back-fill and the bounded run; each ends cleanly when asked to."""
+"""Which commands fetch? The service, its helper, the one-shot back-fill and the bounded run; each ends cleanly when asked to."""
 
 # ruff: noqa: PLC0415
 
@@ -90,6 +90,24 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **com
     finally:
         view.close()
     sys.exit(Exit.DONE if ended.result is None else ended.result)
+
+
+@click.command()
+@source_options
+@verbose_option
+def worker(*, verbose: bool, **common: str | None) -> None:
+    """Help beside `remora up`: only claim and fetch. Needs a store that processes share. Ctrl-C ends it cleanly."""
+    settings = load_settings(**common)
+    from remora.operate.app import work
+    from remora.operate.logs import set_up_logs
+    from remora.operate.stopping import run_job
+
+    set_up_logs(settings, verbose=verbose or None)
+    view = view_for(as_json=False)
+    try:
+        run_job(work(settings, only=common.get("source"), view=view))
+    finally:
+        view.close()
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Which commands prepare and examine? The configuration, the preflight, the store, and a provider to try things on."""
+"""Which commands prepare and examine? The configuration, the preflight, and a provider to try things on."""
 
 # ruff: noqa: PLC0415
 
@@ -12,15 +12,12 @@ from remora.core.errors import ConfigurationError, Exit
 from remora.operate.commands.common import (
     as_json_option,
     load_settings,
-    opened_store,
     print_json,
     run,
     source_options,
-    store_options,
 )
 
 if TYPE_CHECKING:
-    from remora.operate.config import Settings
     from remora.sim.faults import Faults
     from remora.sim.world import WorldSettings
 
@@ -68,41 +65,6 @@ def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
             if finding.hint:
                 click.echo(f"{'':<30}{finding.hint}")
     sys.exit(Exit.FAILED if any(finding.verdict == "bad" for finding in findings) else Exit.DONE)
-
-
-@click.group()
-def store() -> None:
-    """Look after the store."""
-
-
-@store.command()
-@store_options
-def migrate(**common: str | None) -> None:
-    """Create the store, or bring its tables up to date. The service does it by itself when it starts."""
-    settings = load_settings(**common)
-    run(_open_once(settings))
-    click.echo("the store is up to date")
-
-
-async def _open_once(settings: "Settings") -> None:
-    async with opened_store(settings, read_only=False):
-        pass
-
-
-@store.command()
-@store_options
-@as_json_option
-def stats(*, as_json: bool, **common: str | None) -> None:
-    """How much the store holds."""
-    from remora.operate.preflight import store_stats
-
-    settings = load_settings(**common)
-    found = run(store_stats(settings))
-    if as_json:
-        print_json(found)
-        return
-    for name, value in found.items():
-        click.echo(f"{name:<28}{value if value is not None else 'unknown'}")
 
 
 @click.command()
