@@ -6,7 +6,7 @@ from remora.core.discovery import Kind, fingerprint
 from remora.core.gap import ATTEMPTS_BEFORE_DEAD, GapState
 from remora.core.pace_record import Restore
 from remora.core.reasons import GapReason
-from remora.core.run import StoppedBy
+from remora.core.run import REFUSED_IN_A_ROW_MAX, StoppedBy
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.loops.archive_backlog import BACKLOG_NOTE, COOL_DOWN_MAX_NS
 from remora.loops.archive_run import RunOptions
@@ -153,7 +153,7 @@ def test_the_rest_is_one_gap_with_a_content_watermark_and_never_an_offset() -> N
 def test_every_one_of_80_gaps_is_served_although_nothing_is_ever_recovered() -> None:
     async def main(clock: SimClock) -> None:
         rig = ArchiveRig(clock, SmallArchive(80))
-        rig.archive.spoiled = dict.fromkeys(rig.archive.truth(), Answer(401, b"{}"))
+        rig.archive.spoiled = dict.fromkeys(rig.archive.truth(), NOT_FOUND)
         assert (await rig.run()).owed == 80
         rig.archive.asked.clear()
         rig.archive.spoiled = {}
@@ -231,6 +231,45 @@ def test_429_and_5xx_never_make_an_item_dead(answer: Answer) -> None:
         assert [gap.state for gap in await rig.store.gaps(NAME) if gap.kind is Kind.DOCUMENT] == [GapState.OWED]
         rig.archive.spoiled = {}
         await rig.wait(13 * HOUR_NS)
+        await rig.run()
+        assert await rig.is_complete()
+
+    run(main)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_an_account_that_is_refused_stops_the_run_before_every_detail_has_been_asked_for(status: int) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ArchiveRig(clock, SmallArchive(60))
+        rig.archive.hook = lambda asked: Answer(status, b"{}") if asked.startswith("detail") else None
+        summary = await rig.run()
+        assert (summary.stopped_by, summary.owed) == (StoppedBy.REFUSED, 60)
+        assert "is the token still good?" in summary.because
+        assert rig.archive.requests("detail").total() == REFUSED_IN_A_ROW_MAX
+        for _ in range(3):
+            await rig.wait(HOUR_NS)
+            rig.archive.asked.clear()
+            await rig.run()
+            assert rig.archive.requests("detail").total() <= 2 * REFUSED_IN_A_ROW_MAX
+        rig.archive.hook = lambda _asked: None
+        await rig.wait(13 * HOUR_NS)
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+
+    run(main)
+
+
+def test_a_token_that_has_expired_costs_a_few_requests_and_no_gap_dies_of_it() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ArchiveRig(clock, SmallArchive(60))
+        await rig.run(RunOptions(max_fetches=5))
+        rig.archive.asked.clear()
+        rig.archive.hook = lambda _asked: Answer(401, b"{}")
+        for _ in range(5):
+            assert (await rig.run()).stopped_by is StoppedBy.LIST_REFUSED
+            await rig.wait(HOUR_NS)
+        assert len(rig.archive.asked) == 5, "one request for each run"
+        rig.archive.hook = lambda _asked: None
         await rig.run()
         assert await rig.is_complete()
 

@@ -12,6 +12,8 @@ from remora.core.units import MINUTE_NS, SECOND_NS
 
 # A provider that asks for less this often in a row, with every wait kept, is not going to relent within this run.
 WAITS_IN_A_ROW_MAX: Final = 8
+# So many details refused in a row, whatever the rate: the account is refused. The others must not be asked for it.
+REFUSED_IN_A_ROW_MAX: Final = 5
 PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is GapFamily.PRESSURE)
 
 
@@ -33,6 +35,7 @@ class StoppedBy(StrEnum):
     MAX_FETCHES = "max_fetches"
     RETRY_BUDGET = "retry_budget"
     UPSTREAM_PRESSURE = "upstream_pressure"
+    REFUSED = "refused"  # detail after detail: it is the account that is refused, not the details
     LIST_REFUSED = "list_refused"
     LIST_UNREADABLE = "list_unreadable"
     LIST_TROUBLE = "list_trouble"
@@ -47,7 +50,7 @@ class StoppedBy(StrEnum):
                 StoppedBy.MAX_WALL_CLOCK | StoppedBy.MAX_FETCHES | StoppedBy.RETRY_BUDGET | StoppedBy.UPSTREAM_PRESSURE
             ):
                 return Exit.BUDGET_USED
-            case StoppedBy.LIST_REFUSED | StoppedBy.LIST_UNREADABLE | StoppedBy.LIST_TROUBLE:
+            case StoppedBy.REFUSED | StoppedBy.LIST_REFUSED | StoppedBy.LIST_UNREADABLE | StoppedBy.LIST_TROUBLE:
                 return Exit.FAILED
 
 
@@ -140,8 +143,10 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
                 f"the provider asked for less {WAITS_IN_A_ROW_MAX} times in a row, every wait kept; "
                 f"used {_used(budget, now_ns=now_ns)}"
             )
+        case StoppedBy.REFUSED:
+            return f"the provider refused {REFUSED_IN_A_ROW_MAX} details in a row ({stop.reason}); is the token still good?"
         case StoppedBy.LIST_REFUSED:
-            return f"the provider refuses the list ({stop.reason})"
+            return f"the provider refuses the list ({stop.reason}); is the token still good?"
         case StoppedBy.LIST_UNREADABLE:
             return f"a part of the list cannot be read ({stop.reason}); the walk did not move past it"
         case StoppedBy.LIST_TROUBLE:

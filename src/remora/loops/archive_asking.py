@@ -13,9 +13,16 @@ from remora.core.budget import Budget
 from remora.core.circuit import COOL_DOWN_NS, CircuitState
 from remora.core.discovery import Discovery
 from remora.core.reasons import GapReason
-from remora.core.run import WAITS_IN_A_ROW_MAX, RunCounts, Stop, stop_for_cap, stop_for_pressure
+from remora.core.run import (
+    REFUSED_IN_A_ROW_MAX,
+    WAITS_IN_A_ROW_MAX,
+    RunCounts,
+    Stop,
+    stop_for_cap,
+    stop_for_pressure,
+)
 from remora.core.units import MILLISECOND_NS, SECOND_NS
-from remora.core.verdict import Pressure, Trouble, Verdict
+from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 from remora.governor import Governor
 
 TROUBLE_DELAYS_NS: Final = (200 * MILLISECOND_NS, 500 * MILLISECOND_NS, 1_000 * MILLISECOND_NS)
@@ -36,12 +43,18 @@ class Asker:
         self._clock = clock
         self._counts = counts
         self._waits_in_a_row = 0
+        self._refused_in_a_row = 0
         self.budget = budget
 
     @property
     def is_pressed(self) -> bool:
         """Whether the provider asks for less right now, so that what can wait should wait. One refusal may be a stray."""
         return self._waits_in_a_row >= PRESSED_IN_A_ROW or (self._waits_in_a_row > 0 and self._is_circuit_open())
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the provider refuses one thing after another: the account, not the things."""
+        return self._refused_in_a_row >= REFUSED_IN_A_ROW_MAX
 
     def cap(self) -> Stop | None:
         """Whether the budget is used up, or would be before the gate lets the next request leave."""
@@ -85,12 +98,21 @@ class Asker:
         for _ in range(asked.requests):
             self.budget = self.budget.after_fetch()
         self._counts.requests += asked.requests
-        if self._is_wait(asked.verdict):
-            self._waits_in_a_row += 1
-            self._counts.waits += 1
-        elif not isinstance(asked.verdict, Trouble):
-            self._waits_in_a_row = 0
+        self._count(asked.verdict)
         return asked
+
+    def _count(self, verdict: Verdict) -> None:
+        """What comes in a row: waits, which only an answer ends, and refusals, which only another answer ends."""
+        match verdict:
+            case Pressure() | Trouble():
+                if self._is_wait(verdict):
+                    self._waits_in_a_row += 1
+                    self._counts.waits += 1
+            case Refused():
+                self._waits_in_a_row = 0
+                self._refused_in_a_row += 1
+            case Found() | NotYet() | Missing() | Malformed() | Deferred():
+                self._waits_in_a_row = self._refused_in_a_row = 0
 
     async def _within_budget(self, discovery: Discovery) -> Asked | Stop:
         """A wait in the gate ends with the budget; a request that has left is let finish, its own timeout bounds it."""

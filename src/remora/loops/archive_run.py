@@ -20,6 +20,7 @@ from remora.core.priority import Lane
 from remora.core.reasons import GapReason
 from remora.core.run import PRESSURE, Phase, RunCounts, RunSummary, Stop, StoppedBy, in_words
 from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.verdict import Deferred, Refused
 from remora.governor import Governor
 from remora.loops.archive_asking import Asker
 from remora.loops.archive_backlog import Backlog
@@ -103,7 +104,7 @@ class ArchiveRun:
             return await self._details() or Stop(StoppedBy.RECOVER_ONLY)
         walk_stop = await self._walk()
         # A list that cannot be read ends the walk, not the run: what is owed already can still be collected.
-        if walk_stop is not None and (walk_stop.is_ours or walk_stop.by is StoppedBy.UPSTREAM_PRESSURE):
+        if walk_stop is not None and (walk_stop.is_ours or walk_stop.reason is GapReason.UNAUTHORIZED):
             return walk_stop
         return await self._details() or walk_stop
 
@@ -137,8 +138,8 @@ class ArchiveRun:
                 served.add(gap.key)
                 if (stop := await self._serve(gap)) is not None:
                     return stop
-                if self._asker.is_pressed:
-                    log.info("recovery_stopped", source=self._source, reason=str(GapReason.UPSTREAM_PRESSURE))
+                if self._asker.is_pressed or self._asker.is_refused:
+                    log.info("recovery_stopped", source=self._source, reason=str(gap.reason))
                     return None
         finally:
             await self._store.release_gaps(self._source, owner=self._owner)
@@ -176,10 +177,18 @@ class ArchiveRun:
                 discovery = Discovery(Kind.DOCUMENT, key, Lane.DETAIL)
                 asked = await self._asker.ask(discovery)
                 if isinstance(asked, Stop):
+                    await self._set_aside(discovery, asked)
                     return asked
                 if await self._record(discovery, asked) is Outcome.STALE:
                     stale.add(key)  # the clock stepped back: it stays owed, and this run has done what it can
+                if self._asker.is_refused and isinstance(asked.verdict, Refused):
+                    return Stop(StoppedBy.REFUSED, asked.verdict.reason)
         return None
+
+    async def _set_aside(self, discovery: Discovery, stop: Stop) -> None:
+        """A detail that was refused until the run stopped is owed on its own: the next run begins with its neighbours."""
+        if self._asker.is_pressed and stop.reason is not None:
+            await self._record(discovery, Asked(Deferred(stop.reason), self._clock.wall_ns(), 0))
 
     async def _owed(self, stale: set[str]) -> list[str]:
         owed = await self._store.owed_details(self._source, limit=DETAILS_AT_ONCE)

@@ -102,7 +102,7 @@ class ListWalk:
     def _may_start_over(self, stop: Stop) -> bool:
         """A position may be refused because it is too old, as cursors are after a while. The first page never is."""
         too_old = stop.by in {StoppedBy.LIST_REFUSED, StoppedBy.LIST_UNREADABLE} and self._position != FIRST
-        if not too_old or self._was_refused:
+        if not too_old or self._was_refused or stop.reason is GapReason.UNAUTHORIZED:
             return False
         self._was_refused = True
         self._start_over()
