@@ -103,6 +103,7 @@ class Governor:
         self._granted: Pacer = self._departed
         self._turns = Turns()
         self._waiting: dict[Lane, deque[_Waiter]] = {lane: deque() for lane in ORDER}
+        self._lines = tuple(self._waiting.items())
         self._in_flight = 0
         self._leaving = 0  # got their turn and have not left yet
         self._store_is_silent = False
@@ -153,8 +154,8 @@ class Governor:
         """Until nothing holds the request back, here or in any other process, and the moment at which that was so."""
         slot: Slot | None = None
         while True:
-            hold = self._hold(self._departed.earliest_ns(), is_probe=permit.is_probe)
             now_ns = self._clock.monotonic_ns()
+            hold = self._hold(self._departed.earliest_ns(), now_ns=now_ns, is_probe=permit.is_probe)
             if hold is None and (self._common is None or (slot is not None and slot.is_fresh(now_ns=now_ns))):
                 return slot, now_ns
             if slot is not None:
@@ -193,7 +194,7 @@ class Governor:
     def wait_ahead_ns(self) -> int:
         """How long a request that asked now would wait, as far as can be known. Changes nothing."""
         now_ns = self._clock.monotonic_ns()
-        hold = self._hold(self._granted.earliest_ns(), is_probe=False)
+        hold = self._hold(self._granted.earliest_ns(), now_ns=now_ns, is_probe=False)
         return 0 if hold is None or hold.until_ns is None else max(0, hold.until_ns - now_ns)
 
     def state(self) -> GovernorState:
@@ -273,10 +274,13 @@ class Governor:
             raise
 
     def _lanes_waiting(self) -> list[Lane]:
-        for line in self._waiting.values():
+        lanes = []
+        for lane, line in self._lines:
             while line and line[0].turn.done():  # cancelled a moment ago; it has not left the line itself yet
                 line.popleft()
-        return [lane for lane in ORDER if self._waiting[lane]]
+            if line:
+                lanes.append(lane)
+        return lanes
 
     def _give_turn(self, lanes: list[Lane]) -> None:
         now_ns = self._clock.monotonic_ns()
@@ -316,14 +320,15 @@ class Governor:
         if self._common is not None and self._leaving >= self._leaving_at_most():
             return Hold(LimitedBy.STORE if self._store_is_silent else self._pacing_limit(), None)
         ready_at_ns = min(self._waiting[lane][0].ready_at_ns for lane in lanes)
-        return self._hold(max(self._granted.turn_ns(), ready_at_ns), is_probe=False)
+        paced_until_ns = max(self._granted.turn_ns(), ready_at_ns)
+        return self._hold(paced_until_ns, now_ns=self._clock.monotonic_ns(), is_probe=False)
 
-    def _hold(self, paced_until_ns: int, *, is_probe: bool) -> Hold | None:
+    def _hold(self, paced_until_ns: int, *, now_ns: int, is_probe: bool) -> Hold | None:
         """The later of what the pacer and the lessons say: one wait, never a sum."""
-        hold = self._learner.hold(is_probe=is_probe)
+        hold = self._learner.hold(now_ns=now_ns, is_probe=is_probe)
         if hold is not None and (hold.until_ns is None or hold.until_ns >= paced_until_ns):
             return hold
-        return Hold(self._pacing_limit(), paced_until_ns) if paced_until_ns > self._clock.monotonic_ns() else None
+        return Hold(self._pacing_limit(), paced_until_ns) if paced_until_ns > now_ns else None
 
     def _leaving_at_most(self) -> int:
         """Enough stand ready to fill the next window; more would only take turns from lanes that come first."""

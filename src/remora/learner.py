@@ -127,9 +127,8 @@ class Learner:
         self._cut_at_ns = 0
         self._keeper: asyncio.Task[None] | None = None
 
-    def hold(self, *, is_probe: bool) -> Hold | None:
+    def hold(self, *, now_ns: int, is_probe: bool) -> Hold | None:
         """What the lessons say against sending right now, apart from the pace: the longest of all reasons to wait."""
-        now_ns = self._clock.monotonic_ns()
         if (
             self.circuit.state is CircuitState.CLOSED
             and self._cuts == self._cuts_saved
