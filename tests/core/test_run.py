@@ -62,9 +62,15 @@ def test_a_stop_is_ours_or_the_providers_and_never_both() -> None:
 def test_every_message_shows_the_bound_that_really_governs() -> None:
     assert "all 500 requests" in words(stop_for_cap(GapReason.MAX_FETCHES), fetches=500)
     assert "15 min 00 s are used up" in words(stop_for_cap(GapReason.MAX_WALL_CLOCK), spent_ns=15 * MINUTE_NS)
-    shut = stop_for_cap(GapReason.MAX_WALL_CLOCK, wait_ns=HOUR_NS)
+    shut = stop_for_cap(GapReason.MAX_WALL_CLOCK, wait_ns=HOUR_NS, held_ns=HOUR_NS)
     said = words(shut, spent_ns=5 * MINUTE_NS)
-    assert "wait 1 h 00 min, longer than the 10 min 00 s that are left of the run's 15 min 00 s" in said
+    assert (
+        "the provider asks to wait 1 h 00 min, longer than the 10 min 00 s that are left of the run's 15 min 00 s"
+        in said
+    )
+    spaced = stop_for_cap(GapReason.MAX_WALL_CLOCK, wait_ns=2 * SECOND_NS)
+    said = words(spaced, spent_ns=15 * MINUTE_NS - SECOND_NS)
+    assert "could leave in 2 s, longer than the 1 s that are left of the run's 15 min 00 s" in said
     assert "7 of 70 requests" in words(stop_for_cap(GapReason.RETRY_BUDGET), fetches=70)
     said = words(stop_for_pressure(wait_ns=0), spent_ns=136 * SECOND_NS, fetches=90)
     assert "8 times in a row" in said

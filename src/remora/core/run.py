@@ -61,6 +61,7 @@ class Stop:
     by: StoppedBy
     reason: GapReason | None = None  # why the rest is owed; None when nobody refused anything
     wait_ns: int = 0  # how long at least nothing can be sent, where that is known
+    held_ns: int = 0  # the same, where it is the provider that keeps the gate shut and not the usual spacing
 
     @property
     def is_ours(self) -> bool:
@@ -108,15 +109,15 @@ class RunSummary:
     dead: int = 0  # details we gave up on for now
 
 
-def stop_for_cap(reason: GapReason, *, wait_ns: int = 0) -> Stop:
+def stop_for_cap(reason: GapReason, *, wait_ns: int = 0, held_ns: int = 0) -> Stop:
     """A stop because the run's own budget is used up, or would be before the next request could leave."""
     assert reason.family is GapFamily.RUN_CAP, f"{reason} is not a cap of ours"
-    return Stop(StoppedBy(reason.value), reason, wait_ns)
+    return Stop(StoppedBy(reason.value), reason, wait_ns, held_ns)
 
 
-def stop_for_pressure(*, wait_ns: int) -> Stop:
+def stop_for_pressure(*, wait_ns: int, held_ns: int = 0) -> Stop:
     """A stop because the provider kept asking for less."""
-    return Stop(StoppedBy.UPSTREAM_PRESSURE, GapReason.UPSTREAM_PRESSURE, wait_ns)
+    return Stop(StoppedBy.UPSTREAM_PRESSURE, GapReason.UPSTREAM_PRESSURE, wait_ns, held_ns)
 
 
 def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: int) -> str:
@@ -155,9 +156,10 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
 
 def _wall_clock_in_words(stop: Stop, budget: Budget, *, now_ns: int) -> str:
     left_ns = budget.left_ns(now_ns=now_ns) or 0
-    if stop.wait_ns > left_ns:
+    if stop.wait_ns > left_ns > 0:
+        who = "the provider asks to wait" if stop.held_ns else "the next request could leave in"
         return (
-            f"the provider asks to wait {span(stop.wait_ns)}, longer than the {span(left_ns)} "
+            f"{who} {span(stop.wait_ns)}, longer than the {span(left_ns)} "
             f"that are left of the run's {span(budget.max_wall_ns or 0)}"
         )
     return f"the run's {span(budget.max_wall_ns or 0)} are used up"

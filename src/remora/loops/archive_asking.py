@@ -62,7 +62,7 @@ class Asker:
         if (cap := self.budget.cap(now_ns=now_ns)) is not None:
             return stop_for_cap(cap)
         if not self.budget.covers(self._governor.wait_ahead_ns(), now_ns=now_ns):
-            return stop_for_cap(GapReason.MAX_WALL_CLOCK, wait_ns=self._providers_wait_ns())
+            return self._out_of_time()
         return None
 
     async def ask(self, discovery: Discovery) -> Asked | Stop:
@@ -76,7 +76,7 @@ class Asker:
             if isinstance(asked, Stop) or not is_worth_a_retry(asked.verdict):
                 return asked
             if self._waits_in_a_row >= WAITS_IN_A_ROW_MAX:
-                return stop_for_pressure(wait_ns=self._providers_wait_ns())
+                return stop_for_pressure(wait_ns=self._governor.wait_ahead_ns(), held_ns=self._held_ns())
             if isinstance(asked.verdict, Pressure):
                 continue
             # A fault may be this one thing's own: it is tried again a few times, and then its neighbours have their turn.
@@ -124,13 +124,17 @@ class Asker:
             await asyncio.wait({asking}, timeout=left_ns / SECOND_NS)
             if asking.done() or self._governor.state().in_flight:
                 return await asking
-            return stop_for_cap(GapReason.MAX_WALL_CLOCK, wait_ns=self._providers_wait_ns())
+            return self._out_of_time()
         finally:
             if not asking.done():
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
 
-    def _providers_wait_ns(self) -> int:
+    def _out_of_time(self) -> Stop:
+        wait_ns = self._governor.wait_ahead_ns()
+        return stop_for_cap(GapReason.MAX_WALL_CLOCK, wait_ns=wait_ns, held_ns=self._held_ns())
+
+    def _held_ns(self) -> int:
         """How long the provider keeps the gate shut; 0 when only the usual spacing of requests does."""
         wait_ns = self._governor.wait_ahead_ns()
         usual_ns = max(COOL_DOWN_NS, self._governor.state().ceiling_interval_ns)

@@ -84,7 +84,7 @@ class Backlog:
     async def _note(self, stop: Stop, owed: int, cooling: Cooling | None) -> None:
         walk = await self._store.walk_state(self._source)
         now_ns = self._clock.wall_ns()
-        until_ns = max(now_ns + stop.wait_ns, now_ns if cooling is None else cooling.until_ns)
+        until_ns = max(now_ns + stop.held_ns, now_ns if cooling is None else cooling.until_ns)
         left: dict[str, Json] = {
             "reason": None if stop.reason is None else str(stop.reason),
             "seen_down_to": walk.seen_down_to if walk.is_under_way else walk.watermark,
