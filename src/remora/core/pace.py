@@ -41,6 +41,7 @@ class Pace:
     # The edge, and what probing it may still cost.
     edges_per_s: tuple[float, ...] = ()  # rates that were refused: the present edge, then the next higher one
     below_per_s: float = 0.0  # the edge that a probe had passed when it was refused; 0 = none
+    suspect_per_s: float = 0.0  # where discovery was last refused, which may have been a stray; 0 = nowhere
     account: float = ACCOUNT_MOST  # refusals that probing may still cost
 
     # The present streak of refusals, and the last time the provider shut us out.

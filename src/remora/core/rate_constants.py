@@ -38,6 +38,7 @@ DENSE_SHARE: Final = 0.1
 EDGE_BELIEVED: Final = 4.0  # two refusals within about 24 answers where strays are rare
 EVIDENCE_MOST: Final = 5.0  # so that old evidence is forgotten within about 50 answers
 ISOLATED: Final = 16  # good answers before a refusal that make it a possible stray
+SAME_RATE: Final = 1.4  # within half an octave: discovery passes through it in about 16 answers, so strays rarely do
 REST_CHARGE: Final = 0.3  # a refusal at rest is not the probe's fault, but a sign that the edge is set too high
 EDGE_NUDGE: Final = 0.75  # how much of a dip it lowers the edge
 

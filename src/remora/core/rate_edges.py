@@ -33,6 +33,7 @@ from remora.core.rate_constants import (
     RATE_LEAST_PER_S,
     REFUSED_BUDGET,
     REST_CHARGE,
+    SAME_RATE,
     SHUT_OUT,
     STRAY_LEAST,
     STRAY_MEMORY,
@@ -91,7 +92,12 @@ def _refused_alone(pace: Pace, event: Answered) -> Pace:
     stray = min(STRAY_MOST, stray)
     pace = replace(pace, account=account)
     if not edges:
-        return cut(replace(pace, edges_per_s=(rate,), provisional=True, stray_share=stray), rate / 2, now_ns)
+        # A stray may hit at any rate; an edge is met twice at about the same one.
+        again = pace.suspect_per_s / SAME_RATE <= rate <= pace.suspect_per_s * SAME_RATE
+        pace = replace(pace, edges_per_s=(rate,), provisional=not again, suspect_per_s=0.0 if again else rate)
+        if not again:
+            pace = replace(pace, stray_share=stray)
+        return cut(pace, rate / 2, now_ns)
     edge = edges[0]
     if rate > edge * (1 + DIP):
         pace = replace(pace, edges_per_s=remember(edges[1:], rate), below_per_s=edge)
