@@ -6,6 +6,7 @@ from typing import Final
 
 from remora.contracts import Observation
 from remora.core.discovery import Discovery
+from remora.core.errors import StoreUnavailable
 from remora.core.item import Item
 from remora.core.priority import Lane
 from remora.core.reasons import GapReason
@@ -44,6 +45,7 @@ class Stage:
         self.replayed: list[tuple[str | None, GapReason | None, str | None]] = []
         self.feed = StatusFeed(self._read, self.metrics, clock=self.clock)
         self._port = 0
+        self._broken = False
         self._server: ConsoleServer | None = None
 
     @property
@@ -86,15 +88,25 @@ class Stage:
         for step in range(count):
             await self.arrives(NEWEST_ID - count + 1 + step, ago_s=9 * (count - step))
 
-    async def arrives(self, item_id: int, *, ago_s: int = 0) -> None:
+    async def arrives(self, item_id: int, *, ago_s: int = 0, body: bytes | None = None) -> None:
         """One item comes in."""
         now_ns = self.clock.wall_ns() - ago_s * SECOND_NS
-        body = ITEMS[item_id % len(ITEMS)] % (item_id, now_ns // SECOND_NS)
+        if body is None:
+            body = ITEMS[item_id % len(ITEMS)] % (item_id, now_ns // SECOND_NS)
+        else:
+            body %= item_id
         discovery = Discovery.item(item_id, via=Lane.LIVE)
         observation = Observation(discovery, Found(Item(item_id, body)), started_at_ns=now_ns, now_ns=now_ns)
         await self.store.record("hackernews", observation)
 
+    def break_store(self) -> None:
+        """From now on nothing can be read."""
+        self._broken = True
+        self.feed.forget()
+
     async def _read(self) -> Status:
+        if self._broken:
+            raise StoreUnavailable("the store does not answer", hint="wait a moment")
         return self.scene.status(self.clock.wall_ns())
 
     async def _replay(self, source: str | None, reason: GapReason | None, key: str | None) -> int:
