@@ -17,8 +17,8 @@ from remora.operate.rates import parse_rate
 
 FOLDER: Final = Path("demo")
 ITEMS: Final = 20_000
-# A day of new items passes in about four minutes, so that something happens while one watches.
-SPEED: Final = 360
+# A day of new items passes in 24 minutes, so that something happens while one watches.
+SPEED: Final = 60
 # The provider refuses more than this; the ceiling is above it, so that one can watch the pace being learned.
 HIDDEN_LIMIT_PER_S: Final = 150
 CEILING: Final = "250/s"
