@@ -148,6 +148,29 @@ def test_a_stop_waits_for_loops_to_let_go_but_not_for_ever() -> None:
     assert in_virtual_time(main) == (2.0, STOP_MAX_S)
 
 
+def test_a_store_that_fails_while_a_loop_lets_go_starts_nothing_anew() -> None:
+    starts = 0
+
+    async def main(clock: SimClock) -> float:
+        async def fails_to_let_go() -> None:
+            nonlocal starts
+            starts += 1
+            try:
+                await asyncio.sleep(3_600)
+            finally:
+                raise DOWN
+
+        running = asyncio.get_running_loop().create_task(Supervisor({"one": fails_to_let_go}, clock=clock).run())
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert running.cancelled()
+        return asyncio.get_running_loop().time()
+
+    assert in_virtual_time(main) == 1.0
+    assert starts == 1
+
+
 def test_what_is_in_hand_is_kept_until_the_store_answers() -> None:
     answers: list[Exception | int] = [DOWN, DOWN, 7]
 

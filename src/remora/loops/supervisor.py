@@ -82,6 +82,7 @@ class Supervisor:
         self._loops = loops
         self._clock = clock
         self._lives = {name: _Life() for name in loops}
+        self._stopping = False
 
     async def run(self) -> None:
         """Until all loops have finished, one failed for good (its error is raised), or we are cancelled."""
@@ -90,6 +91,7 @@ class Supervisor:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
+            self._stopping = True
             await _stop(tasks)
         for task in tasks:
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
@@ -108,6 +110,10 @@ class Supervisor:
                 return await run()
             except Exception as error:
                 life.last_error = type(first_leaf(error)).__name__
+                if self._stopping:
+                    # The store failed while we let go. Leases run out by themselves, and nobody starts anything now.
+                    log.warning("loop_stopped_badly", loop=name, error=life.last_error)
+                    return None
                 if not is_retryable(error):
                     log.error("loop_failed", loop=name, error=life.last_error)  # noqa: TRY400 - the caller has the rest
                     leaf = first_leaf(error)
