@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from remora.contracts import StreamBroken
+from remora.contracts import Store, StreamBroken
 from remora.core.coverage import IdRange
 from remora.core.gap import GapState
 from remora.core.pacing import bunch_for
@@ -23,6 +24,8 @@ from remora.sim.crash import Crashed, Generation
 from remora.sim.faults import FaultKind, Faults, Flood, Outage, StreamFaults, every_kind
 from remora.sim.transport import SimTransport
 from remora.sim.world import WorldSettings
+from remora.stores.memory import MemoryStore
+from remora.stores.sqlite import InPlace, SqliteStore
 from tests.loops.rig import DAY_NS, HOUR_NS, MINUTE_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
 
 WEEK_NS = 7 * DAY_NS
@@ -194,32 +197,55 @@ def test_after_a_bad_week_and_one_rescan_the_mirror_equals_the_world() -> None:
     in_virtual_time(main, seed=3)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_without_the_rescan_the_mirror_equals_the_world_where_no_event_was_lost() -> None:
+# A stale body is true, of another moment: no single look can tell, only the next one.
+HONEST = [kind for kind in FaultKind if kind is not FaultKind.STALE]
+NOTHING_LOST = Faults(
+    seed=11,
+    rates=dict.fromkeys(HONEST, 0.02 / len(HONEST)),
+    slow_s=0.5,
+    stream=StreamFaults(drops_per_hour=3, zombies_per_hour=0.2, cancels_per_hour=0.5, missed_share=0.0),
+)
+NO_BACKSTOP = ServiceSettings(rescan=None)
+
+
+async def without_backstop(clock: SimClock, store: Store, *, restarts: int, for_ns: int) -> Log:
     """The backstop hides the bugs of what it backs up: here the stream, the inbox and the repair stand alone.
 
     Every change is announced, and the list that opens each connection reaches back for minutes, so drops, silent
     streams and quick restarts lose no event.
     """
-    no_backstop = ServiceSettings(rescan=None)
-    honest = [kind for kind in FaultKind if kind is not FaultKind.STALE]  # a stale body is true, of another moment
-    faults = Faults(
-        seed=11,
-        rates=dict.fromkeys(honest, 0.02 / len(honest)),
-        slow_s=0.5,
-        stream=StreamFaults(drops_per_hour=3, zombies_per_hour=0.2, cancels_per_hour=0.5, missed_share=0.0),
+    world = WorldSettings(items=400, new_per_day=240)
+    rig = Rig.make(clock, world=world, faults=NOTHING_LOST, store=store, ceiling_ns=CEILING_NS)
+    log = Log()
+    await live_through(rig, log, NO_BACKSTOP, restarts=restarts, for_ns=for_ns, stay_down=False)
+    async with rig.process(settings=NO_BACKSTOP, owner="last") as process:
+        since_ns = await settle(rig, process, rescan=False)
+    assert await lasting_differences(rig, since_ns) == []
+    (covered,) = (await rig.store.coverage(NAME)).ranges
+    assert covered == IdRange(1, process.collector.newest_id or 0)
+    assert_all_is_well(rig, log)
+    return log
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_without_the_rescan_the_mirror_equals_the_world_where_no_event_was_lost() -> None:
+    log = in_virtual_time(
+        lambda clock: without_backstop(clock, MemoryStore(), restarts=14, for_ns=2 * DAY_NS),
+        seed=5,
     )
+    assert log.stream_ends["closed"] >= 150, log.stream_ends
 
-    async def main(clock: SimClock) -> None:
-        world = WorldSettings(items=400, new_per_day=240)
-        rig = Rig.make(clock, world=world, faults=faults, ceiling_ns=CEILING_NS)
-        log = Log()
-        await live_through(rig, log, no_backstop, restarts=14, for_ns=2 * DAY_NS, stay_down=False)
-        async with rig.process(settings=no_backstop, owner="last") as process:
-            since_ns = await settle(rig, process, rescan=False)
-        assert await lasting_differences(rig, since_ns) == []
-        assert log.stream_ends["closed"] >= 150, log.stream_ends
-        assert_all_is_well(rig, log)
 
-    in_virtual_time(main, seed=5)
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_same_holds_in_a_sqlite_file(tmp_path: Path) -> None:
+    async def main(clock: SimClock) -> Log:
+        store = SqliteStore(tmp_path / "remora.db", offload=InPlace)
+        await store.open()
+        try:
+            return await without_backstop(clock, store, restarts=20, for_ns=8 * HOUR_NS)
+        finally:
+            await store.close()
+
+    assert in_virtual_time(main, seed=6).kills == 10
