@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remora.core.answers import span, what_limits
 from remora.core.coverage import Coverage, IdRange
 from remora.core.discovery import Kind
 from remora.core.gap import GapState
@@ -26,13 +27,14 @@ from remora.core.snapshot import (
     LimitedBy,
     LoopFacts,
     RateFacts,
+    RescanFacts,
     Role,
     RunFacts,
     Snapshot,
     SourceFacts,
     StreamFacts,
 )
-from remora.core.status import Covered, CoveredList, Fresh, Inbox, Rate, SourceStatus, Unknown, YesNo
+from remora.core.status import Covered, CoveredList, Fresh, Inbox, Rate, Rescan, SourceStatus, Unknown, YesNo
 from remora.core.units import DAY_NS, MILLISECOND_NS, SECOND_NS
 
 NOW_NS = 1_800_000_000 * SECOND_NS
@@ -347,3 +349,36 @@ def test_a_back_off_is_told_with_its_time_reason_and_rates() -> None:
 def test_a_heartbeat_survives_its_journey_through_json() -> None:
     snapshot = beat().snapshot
     assert msgspec.convert(msgspec.to_builtins(snapshot), Snapshot) == snapshot
+
+
+@given(st.lists(st.integers(min_value=0, max_value=10_000), min_size=65, max_size=65))
+def test_the_histogram_that_is_shown_leaves_no_change_out(counts: list[int]) -> None:
+    whole = facts(rescan=RescanFacts(), update_ages=tuple(counts))
+    shown = read_out([beat(of=whole)], {NAME: LedgerFacts(kind=NAME)}, now_ns=NOW_NS).sources[NAME].rescan
+    assert isinstance(shown, Rescan)
+    assert shown.update_ages is not None
+    assert sum(bucket.count for bucket in shown.update_ages) == sum(counts)
+    bounds = [bucket.up_to_s for bucket in shown.update_ages]
+    assert bounds[-1] is None
+    assert bounds[:-1] == sorted(bound for bound in bounds if bound is not None)
+
+
+@pytest.mark.parametrize("limited_by", LimitedBy)
+def test_what_limits_the_rate_is_one_sentence_of_its_own(limited_by: LimitedBy) -> None:
+    sentence = what_limits(limited_by)
+    assert sentence.endswith(".")
+    assert [other for other in LimitedBy if what_limits(other) == sentence] == [limited_by]
+
+
+def test_the_ceiling_is_known_even_when_nobody_runs() -> None:
+    ledger = LedgerFacts(kind=NAME, ceiling_interval_ns=4 * MILLISECOND_NS)
+    status = read_out([], {NAME: ledger}, now_ns=NOW_NS).sources[NAME]
+    assert isinstance(status.rate, Unknown)
+    assert status.ceiling_per_second == 250
+
+
+@pytest.mark.parametrize(
+    "seconds, told", [(0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (400_000, "4 d")]
+)
+def test_a_span_is_told_in_its_largest_fitting_unit(seconds: float, told: str) -> None:
+    assert span(seconds) == told

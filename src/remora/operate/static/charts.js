@@ -77,7 +77,7 @@ export function drawRate(svg, { points, backoffs, ceiling, edge, from, to }) {
 }
 
 function* axes({ from, to, top, width, floor, x, y }) {
-  const step = niceStep(top, 4);
+  const step = top > 1e-6 ? niceStep(top, 4) : Infinity; // nothing was seen: there is no scale
   for (let value = 0; value <= top; value += step) {
     yield shape("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(value), y2: y(value) });
     yield shape("text", { class: "tick y", x: MARGIN.left - 6, y: y(value) + 4 }, value === 0 ? "0" : number(+value.toPrecision(3)));

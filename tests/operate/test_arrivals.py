@@ -1,0 +1,87 @@
+"""Are the newest items told briefly and safely? Plain text, odd bodies, private sources, and a store that is away."""
+
+import pytest
+
+from remora.contracts import Observation
+from remora.core.coverage import Coverage, IdRange
+from remora.core.discovery import Discovery
+from remora.core.item import Item
+from remora.core.priority import Lane
+from remora.core.readout import read_out
+from remora.core.snapshot import LedgerFacts
+from remora.core.status import Status
+from remora.core.units import SECOND_NS
+from remora.core.verdict import Found
+from remora.operate.arrivals import SHOWN, TEXT_CHARACTERS_MAX, Arrivals, describe
+from remora.operate.clock import SystemClock
+from remora.stores.memory import MemoryStore
+
+NOW_NS = 1_800_000_000 * SECOND_NS
+
+
+def status(newest_id: int, kind: str = "hackernews") -> Status:
+    owed = None if kind == "hackernews" else 0
+    ledger = LedgerFacts(kind=kind, coverage=Coverage((IdRange(1, newest_id),)), newest_id=newest_id, owed_details=owed)
+    return read_out([], {"one": ledger}, now_ns=NOW_NS)
+
+
+async def arrive(store: MemoryStore, item_id: int) -> None:
+    body = b'{"by":"ann","id":%d,"title":"Title","type":"story"}' % item_id
+    seen = Observation(Discovery.item(item_id, via=Lane.LIVE), Found(Item(item_id, body)), NOW_NS, NOW_NS)
+    await store.record("one", seen)
+
+
+@pytest.mark.parametrize(
+    "body, text",
+    [
+        (b'{"title":"A  title\\n with breaks"}', "A title with breaks"),
+        (b'{"text":"One.<p>Two &amp; <i>three</i> &lt;b&gt;"}', "One. Two & three <b>"),
+        (b'{"text":"<a href=\\"x\\">link</a>"}', "link"),
+        (b'{"title":7,"text":null}', None),
+        (b"null", None),
+        (b"{", None),
+        (b'"\xff"', None),
+        (b"[]", None),
+    ],
+)
+def test_an_item_is_one_line_of_plain_text(body: bytes, text: str | None) -> None:
+    assert describe(1, body).text == text
+
+
+def test_long_texts_are_cut() -> None:
+    found = describe(1, b'{"text":"' + b"word " * 1_000 + b'","by":"' + b"x" * 500 + b'"}')
+    assert found.text is not None
+    assert len(found.text) == TEXT_CHARACTERS_MAX
+    assert found.text.endswith("…")
+    assert len(found.by or "") == TEXT_CHARACTERS_MAX
+
+
+@pytest.mark.parametrize(
+    "body, state", [(b'{"dead":true}', "dead"), (b'{"deleted":true,"dead":true}', "deleted"), (b"{}", None)]
+)
+def test_what_is_dead_or_deleted_upstream_is_called_so(body: bytes, state: str | None) -> None:
+    assert describe(1, body).state == state
+
+
+async def test_the_newest_come_first_and_only_so_many() -> None:
+    store = MemoryStore()
+    for item_id in range(1, 31):
+        await arrive(store, item_id)
+    found = (await Arrivals(store, clock=SystemClock()).latest(status(30)))["one"]
+    assert [item.id for item in found] == [*range(30, 30 - SHOWN, -1)]
+    assert found[0].seen_s == NOW_NS / SECOND_NS
+
+
+async def test_many_viewers_share_one_reading() -> None:
+    store = MemoryStore()
+    await arrive(store, 1)
+    arrivals = Arrivals(store, clock=SystemClock())
+    first = await arrivals.latest(status(1))
+    await arrive(store, 2)
+    assert await arrivals.latest(status(2)) is first
+
+
+async def test_nothing_of_a_listed_source_is_ever_told() -> None:
+    store = MemoryStore()
+    await arrive(store, 1)
+    assert await Arrivals(store, clock=SystemClock()).latest(status(1, kind="listed")) == {}

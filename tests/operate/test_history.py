@@ -1,0 +1,137 @@
+"""Is the chart's past true? Bounded, with holes where nothing was known, and taken up again after a restart."""
+
+import itertools
+
+import pytest
+
+from remora.contracts import Json
+from remora.core.readout import iso, read_out
+from remora.core.snapshot import BackOffFacts, Beat, LedgerFacts, LimitedBy, RateFacts, Role, Snapshot, SourceFacts
+from remora.core.status import Status
+from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.operate.history import (
+    BACK_OFFS_MAX,
+    COARSE_POINTS,
+    COARSE_S,
+    FINE_POINTS,
+    FINE_S,
+    NOTE,
+    BackOffMark,
+    RateHistory,
+    RatePoint,
+)
+from remora.stores.memory import MemoryStore
+
+NOW_NS = 1_800_000_000 * SECOND_NS
+SOURCE = "hackernews"
+
+
+def reading(
+    now_ns: int, *, per_s: float = 100.0, left_per_s: float | None = 90.0, back_off: BackOffFacts | None = None
+) -> Status:
+    rate = RateFacts(
+        interval_ns=int(SECOND_NS / per_s),
+        ceiling_interval_ns=SECOND_NS // 250,
+        limited_by=LimitedBy.PACE,
+        circuit="closed",
+        recent_per_second=left_per_s,
+        last_backoff=back_off,
+    )
+    snapshot = Snapshot(role=Role.SERVICE, started_at_ns=now_ns, sources={SOURCE: SourceFacts(rate=rate)})
+    return read_out([Beat(now_ns, snapshot)], {SOURCE: LedgerFacts(kind=SOURCE)}, now_ns=now_ns)
+
+
+def silence(now_ns: int) -> Status:
+    return read_out([], {SOURCE: LedgerFacts(kind=SOURCE)}, now_ns=now_ns)
+
+
+def test_a_span_shows_what_left_on_average() -> None:
+    history = RateHistory()
+    for second, left in enumerate((80.0, 100.0, None)):
+        history.take(reading(NOW_NS + second * SECOND_NS, left_per_s=left))
+    assert history.of(SOURCE).points == (RatePoint(NOW_NS // SECOND_NS, FINE_S, 100.0, 90.0),)
+
+
+def test_what_was_not_known_is_a_hole_and_never_a_zero() -> None:
+    history = RateHistory()
+    history.take(reading(NOW_NS))
+    for second in range(1, 20):
+        history.take(silence(NOW_NS + second * SECOND_NS))
+    history.take(reading(NOW_NS + 20 * SECOND_NS))
+    points = history.of(SOURCE).points
+    assert [point.at_s - NOW_NS // SECOND_NS for point in points] == [0, 20]
+    assert all(point.allowed_per_s == 100 for point in points)
+
+
+def test_a_source_that_was_never_read_has_no_past() -> None:
+    assert RateHistory().of("nobody").points == ()
+
+
+def test_a_back_off_is_marked_once_however_often_it_is_read() -> None:
+    history = RateHistory()
+    first = BackOffFacts(NOW_NS, "rate_limited", 120.0, 60.0)
+    second = BackOffFacts(NOW_NS + 3 * SECOND_NS, "upstream_pressure", 60.0, 30.0)
+    for step, back_off in enumerate((first, first, second, second)):
+        history.take(reading(NOW_NS + (step + 3) * SECOND_NS, back_off=back_off))
+    at_s = NOW_NS / SECOND_NS
+    assert history.of(SOURCE).backoffs == (
+        BackOffMark(at_s, "rate_limited", 120.0, 60.0),
+        BackOffMark(at_s + 3, "upstream_pressure", 60.0, 30.0),
+    )
+
+
+def test_a_day_of_readings_stays_within_its_bounds() -> None:
+    history = RateHistory()
+    for second in range(0, 24 * 3_600, 5):
+        now_ns = NOW_NS + second * SECOND_NS
+        history.take(reading(now_ns, back_off=BackOffFacts(now_ns, "rate_limited", 2.0, 1.0)))
+    shown = history.of(SOURCE)
+    assert len(shown.points) <= FINE_POINTS + COARSE_POINTS + 2
+    assert len(shown.backoffs) == BACK_OFFS_MAX
+    times = [point.at_s for point in shown.points]
+    assert times == sorted(set(times))
+    assert 5 * 3_600 < times[-1] - times[0] <= COARSE_S * (COARSE_POINTS + 1)
+
+
+def test_points_of_two_widths_never_cover_the_same_time() -> None:
+    history = RateHistory()
+    for second in range(0, 3 * 3_600, 5):
+        history.take(reading(NOW_NS + second * SECOND_NS))
+    points = history.of(SOURCE).points
+    assert [(one, other) for one, other in itertools.pairwise(points) if one.at_s + one.span_s > other.at_s] == []
+
+
+async def test_a_restart_takes_up_the_past_and_leaves_out_what_is_too_old_or_in_the_future() -> None:
+    store = MemoryStore()
+    history = RateHistory()
+    for minute in range(300):
+        history.take(reading(NOW_NS + minute * MINUTE_NS))
+    history.take(reading(NOW_NS + 300 * MINUTE_NS, back_off=BackOffFacts(NOW_NS + 299 * MINUTE_NS, "timeout", 2, 1)))
+    await history.keep(store)
+
+    later = RateHistory()
+    await later.open(store, [SOURCE, "another"], now_ns=NOW_NS + 4 * HOUR_NS + 6 * HOUR_NS)
+    kept = later.of(SOURCE)
+    assert [mark.reason for mark in kept.backoffs] == ["timeout"]
+    assert kept.points[0].at_s == (NOW_NS + 4 * HOUR_NS) // SECOND_NS
+
+    before = RateHistory()  # the clock stepped back: what is stored seems to come from the future
+    await before.open(store, [SOURCE], now_ns=NOW_NS + HOUR_NS)
+    assert all(point.at_s <= (NOW_NS + HOUR_NS) // SECOND_NS for point in before.of(SOURCE).points)
+    assert before.of(SOURCE).backoffs == ()
+
+
+@pytest.mark.parametrize("damaged", [{"points": "many"}, 7, [], {"points": [[1]]}])
+async def test_a_past_that_cannot_be_read_begins_anew(damaged: Json) -> None:
+    store = MemoryStore()
+    await store.keep_note(SOURCE, NOTE, damaged)
+    history = RateHistory()
+    await history.open(store, [SOURCE], now_ns=NOW_NS)
+    assert history.of(SOURCE).points == ()
+
+
+def test_times_survive_the_way_through_a_status() -> None:
+    assert iso(NOW_NS).startswith("2027-01-15")
+    history = RateHistory()
+    history.take(reading(NOW_NS))
+    assert history.of(SOURCE).points[0].at_s == NOW_NS // SECOND_NS
