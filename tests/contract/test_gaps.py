@@ -2,7 +2,7 @@
 
 from remora.contracts import Outcome, Store
 from remora.core.discovery import FromGap, Kind
-from remora.core.gap import NOT_BEFORE_MAX_NS, GapState
+from remora.core.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, GapState
 from remora.core.reasons import GapReason
 from remora.core.units import DAY_NS, SECOND_NS
 from tests.contract.answers import (
@@ -32,6 +32,23 @@ async def test_a_gap_whose_time_was_written_by_a_clock_that_stepped_back_is_due(
     far_s = 2 * NOT_BEFORE_MAX_NS // SECOND_NS
     await record(store, 1, TIMEOUT, at_s=far_s)
     assert await lease(store, at_s=0) == ["1"]
+
+
+async def test_a_gap_last_asked_for_in_the_future_is_due_and_a_little_drift_between_clocks_is_not_enough(
+    store: Store,
+) -> None:
+    slack_s = CLOCK_SLACK_NS // SECOND_NS
+    await record(store, 1, PRESSURE, at_s=slack_s)
+    await record(store, 2, PRESSURE, at_s=slack_s + 1)
+    assert await lease(store, at_s=0) == ["2"]
+
+
+async def test_a_lease_that_ends_later_than_it_could_if_the_clock_had_not_stepped_back_has_ended(store: Store) -> None:
+    slack_s = CLOCK_SLACK_NS // SECOND_NS
+    await record(store, 1, TIMEOUT, at_s=0)
+    await lease(store, at_s=1_000, owner="one")
+    assert await lease(store, at_s=1_000 - slack_s, owner="two") == []
+    assert await lease(store, at_s=999 - slack_s, owner="two") == ["1"]
 
 
 async def test_a_leased_gap_is_served_by_one_owner_only(store: Store) -> None:

@@ -6,6 +6,7 @@ from remora.contracts import Store
 from remora.core.coverage import Coverage, IdRange
 from remora.core.segment import Segment, SegmentKind
 from remora.core.units import SECOND_NS
+from remora.stores.shared import CLOCK_SLACK_NS
 from tests.contract.answers import SOURCE, at
 
 CATCH_UP, RESCAN, REPLAY, BLIND = (
@@ -107,6 +108,16 @@ async def test_a_live_lease_is_never_stolen_and_an_expired_one_is_with_a_higher_
     assert second.segment_id == first.segment_id
     assert second.fence > first.fence
     assert second.cursor == 3
+
+
+async def test_a_lease_that_ends_later_than_it_could_if_the_clock_had_not_stepped_back_has_ended(store: Store) -> None:
+    slack_s = CLOCK_SLACK_NS // SECOND_NS
+    await plan(store, (1, 10))
+    first = await claim(store, owner="one", at_s=1_000)
+    assert await try_claim(store, owner="two", at_s=1_000 - slack_s) is None
+    second = await claim(store, owner="two", at_s=999 - slack_s)
+    assert second.fence > first.fence
+    assert not await advance(store, first, 5, at_s=999)
 
 
 async def test_an_outdated_fence_is_refused_and_changes_nothing(store: Store) -> None:

@@ -11,14 +11,14 @@ from remora.stores.postgres.statements import SQL
 
 pytestmark = pytest.mark.postgres
 
-SEGMENT = {"source": "s", "kind": "catch_up", "owner": "o", "lease": 1, "now": None}
+SEGMENT = {"source": "s", "kind": "catch_up", "owner": "o", "lease": 60_000, "slack": 60_000, "now": None}
 HOT: dict[str, dict[str, Any]] = {
     "held_items": {"source": "s", "ids": ",".join(map(str, range(5, 500, 5)))},
     "claim": SEGMENT,
     "reap_segments": SEGMENT,
     "advance": {**SEGMENT, "segment_id": 5, "fence": 1, "cursor": 7, "covers": True},
     "held_gaps": {"source": "s", "kind": "item", "keys": ["7", "8"]},
-    "reap_gaps": {"source": "s", "now": None},
+    "reap_gaps": {"source": "s", "lease": 60_000, "slack": 60_000, "now": None},
     "waiting": {"source": "s", "after": 10, "limit": 100},
     "bodies": {"first": 100, "last": 200, "limit": 50},
     "block": {"last": 500, "limit": 15},
@@ -41,8 +41,8 @@ def _filled(url: str) -> "psycopg.Connection[Any]":
     )
     connection.execute(
         "INSERT INTO segments (source, kind, state, first_id, last_id, cursor, lease_until, created_at, moved_at) "
-        "SELECT 's', 'catch_up', (ARRAY['done', 'pending', 'claimed'])[1 + n % 3], n, n, n, 9000000000000, 1, 1 "
-        "FROM generate_series(1, 20000) AS n"
+        "SELECT 's', 'catch_up', (ARRAY['done', 'pending', 'claimed'])[1 + n % 3], n, n, n, "
+        "(extract(epoch FROM now()) * 1000)::bigint + 60000, 1, 1 FROM generate_series(1, 20000) AS n"
     )
     connection.execute(
         "INSERT INTO gaps SELECT 's', 'item', n::text, (ARRAY['settled', 'owed'])[1 + n % 2], 'timeout', 1, 1, false, 1, 1, 1, n "

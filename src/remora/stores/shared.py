@@ -159,6 +159,11 @@ def adds_coverage(kind: SegmentKind) -> bool:
             return False
 
 
+def is_lease_over(lease_until_ns: int, *, lease_ns: int, now_ns: int) -> bool:
+    """Whether a lease has ended. One that ends later than any given now was given by a clock that has stepped back."""
+    return lease_until_ns <= now_ns or lease_until_ns > now_ns + lease_ns + CLOCK_SLACK_NS
+
+
 def newest_of_each(entries: Sequence[Entry]) -> list[Entry]:
     """One entry per key, with its newest mark, in the order of the page."""
     newest: dict[str, Entry] = {}

@@ -9,6 +9,7 @@ from remora.core.discovery import Kind
 from remora.core.gap import Gap, GapEvent, GapState, is_due, moved
 from remora.core.reasons import GapReason
 from remora.stores.memory.state import GapRow, MemoryPart
+from remora.stores.shared import is_lease_over
 
 _SERVED = frozenset({GapState.OWED, GapState.DEAD})
 _REPLAYED = frozenset({GapState.OWED, GapState.DEAD, GapState.ABSENT})
@@ -22,7 +23,9 @@ class MemoryGaps(MemoryPart):
     ) -> Sequence[Gap]:
         """Due gaps, longest not served first."""
         due = [
-            row for row in self._gap_rows(source) if row.gap.reason not in without and _is_servable(row, now_ns=now_ns)
+            row
+            for row in self._gap_rows(source)
+            if row.gap.reason not in without and _is_servable(row, lease_ns=lease_ns, now_ns=now_ns)
         ]
         due.sort(key=lambda row: (row.served_turn, row.gap.first_seen_ns, row.gap.kind, row.gap.key))
         self._tables.turn += 1
@@ -124,9 +127,9 @@ class MemoryGaps(MemoryPart):
         return tuple(sorted(beats, key=lambda beat: (-beat[1], beat[0])))
 
 
-def _is_servable(row: GapRow, *, now_ns: int) -> bool:
+def _is_servable(row: GapRow, *, lease_ns: int, now_ns: int) -> bool:
     if row.gap.state is GapState.LEASED:
-        return row.lease_until_ns <= now_ns
+        return is_lease_over(row.lease_until_ns, lease_ns=lease_ns, now_ns=now_ns)
     return row.gap.state in _SERVED and is_due(row.gap, now_ns=now_ns)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from remora.core.coverage import Coverage, IdRange
 from remora.core.segment import Segment, SegmentKind, SegmentState
 from remora.stores.memory.state import MemoryPart, SegmentRow
-from remora.stores.shared import adds_coverage, unplanned
+from remora.stores.shared import adds_coverage, is_lease_over, unplanned
 
 
 class MemorySegments(MemoryPart):
@@ -28,7 +28,7 @@ class MemorySegments(MemoryPart):
         self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int
     ) -> Segment | None:
         """One pending (or expired) segment, in the order of `kinds`, then newest ids first."""
-        free = [row for row in self._tables.segments.get(source, ()) if _is_free(row, now_ns)]
+        free = [row for row in self._tables.segments.get(source, ()) if _is_free(row, lease_ns=lease_ns, now_ns=now_ns)]
         for kind in kinds:
             rows = [row for row in free if row.kind is kind]
             if rows:
@@ -83,6 +83,7 @@ class MemorySegments(MemoryPart):
         return dict(left)
 
 
-def _is_free(row: SegmentRow, now_ns: int) -> bool:
-    expired = row.state is SegmentState.CLAIMED and row.lease_until_ns <= now_ns
-    return expired or row.state is SegmentState.PENDING
+def _is_free(row: SegmentRow, *, lease_ns: int, now_ns: int) -> bool:
+    if row.state is SegmentState.CLAIMED:
+        return is_lease_over(row.lease_until_ns, lease_ns=lease_ns, now_ns=now_ns)
+    return row.state is SegmentState.PENDING

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from remora.contracts import GapCount, InboxEntry
 from remora.core.discovery import Kind
-from remora.core.gap import NOT_BEFORE_MAX_NS, Gap, GapState
+from remora.core.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, Gap, GapState
 from remora.core.reasons import GapReason
 from remora.core.units import MILLISECOND_NS
 from remora.stores.postgres.connections import Connection
@@ -27,6 +27,7 @@ class PostgresGaps(PostgresPart):
             "lease": milliseconds(lease_ns),
             "now": self._judging(now_ns),
             "due": milliseconds(now_ns),
+            "slack": milliseconds(CLOCK_SLACK_NS),
             "not_before_max": milliseconds(NOT_BEFORE_MAX_NS),
             "without": [reason.value for reason in without],
         }

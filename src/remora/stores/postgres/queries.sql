@@ -218,12 +218,16 @@ SELECT %(source)s, %(kind)s, 'pending', first_id, last_id, first_id - 1, %(creat
 FROM unnest(%(first_ids)s::bigint[], %(last_ids)s::bigint[]) AS n (first_id, last_id) ORDER BY first_id;
 
 -- name: reap_segments
--- Expired leases end. A statement of its own: "pending or expired" in the claim would be ten times slower.
+-- Expired leases end, and those that end later than any given now: the clock has stepped back. A statement of its own:
+-- "pending or expired" in the claim would be ten times slower.
 UPDATE segments SET state = 'pending', owner = NULL
 WHERE segment_id IN (
   SELECT segment_id FROM segments
   WHERE source = %(source)s AND state = 'claimed'
-  AND lease_until <= coalesce(%(now)s::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint)
+  AND (
+    lease_until <= coalesce(%(now)s::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint)
+    OR lease_until > coalesce(%(now)s::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint) + %(lease)s + %(slack)s
+  )
   FOR UPDATE SKIP LOCKED
 );
 
@@ -299,23 +303,29 @@ ON CONFLICT (source, first_id) DO UPDATE SET last_id = greatest(coverage.last_id
 -- ── gaps ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: reap_gaps
--- Expired leases end.
+-- Expired leases end, and those that end later than any given now.
 UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0
 WHERE (source, kind, key) IN (
   SELECT source, kind, key FROM gaps
   WHERE source = %(source)s AND state = 'leased'
-  AND lease_until <= coalesce(%(now)s::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint)
+  AND (
+    lease_until <= coalesce(%(now)s::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint)
+    OR lease_until > coalesce(%(now)s::bigint, (extract(epoch FROM statement_timestamp()) * 1000)::bigint) + %(lease)s + %(slack)s
+  )
   FOR UPDATE SKIP LOCKED
 );
 
 -- name: lease_gaps
--- Due gaps, longest not served first, for one owner.
+-- Due gaps, longest not served first, for one owner. What lies too far in the future was written by a clock that has
+-- since stepped back.
 WITH last_turn AS MATERIALIZED (
   SELECT coalesce(max(served_turn), 0) AS turn FROM gaps WHERE source = %(source)s AND state <> 'settled'
 ), due AS MATERIALIZED (
   SELECT source, kind, key, served_turn FROM gaps
   WHERE source = %(source)s AND state IN ('owed', 'dead') AND state <> 'settled'
-  AND (not_before_at <= %(due)s OR not_before_at > %(due)s + %(not_before_max)s)
+  AND (
+    not_before_at <= %(due)s OR not_before_at > %(due)s + %(not_before_max)s OR last_seen_at > %(due)s + %(slack)s
+  )
   AND reason <> ALL (%(without)s::text[])
   ORDER BY served_turn, first_seen_at, kind, key LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), leased AS (

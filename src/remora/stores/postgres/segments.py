@@ -9,7 +9,7 @@ from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.values import milliseconds
-from remora.stores.shared import adds_coverage, unplanned
+from remora.stores.shared import CLOCK_SLACK_NS, adds_coverage, unplanned
 
 # When coverage stands in so many more rows than it needs, whoever reads it puts it together.
 LOOSE_RANGES_MAX: Final = 500
@@ -41,6 +41,7 @@ class PostgresSegments(PostgresPart):
             "source": source,
             "owner": owner,
             "lease": milliseconds(lease_ns),
+            "slack": milliseconds(CLOCK_SLACK_NS),
             "now": self._judging(now_ns),
         }
 

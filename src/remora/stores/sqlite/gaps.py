@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from remora.contracts import GapCount
 from remora.core.discovery import Kind
-from remora.core.gap import NOT_BEFORE_MAX_NS, Gap, GapEvent, GapState, moved
+from remora.core.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, Gap, GapEvent, GapState, moved
 from remora.core.reasons import GapReason
 from remora.core.units import MILLISECOND_NS
 from remora.stores.sqlite.database import Connection
@@ -20,14 +20,16 @@ class SqliteGaps(SqlitePart):
         self, source: str, *, owner: str, limit: int, lease_ns: int, now_ns: int, without: Sequence[GapReason] = ()
     ) -> Sequence[Gap]:
         """Due gaps, longest not served first; found and leased in one transaction."""
+        lease_until = (now_ns + lease_ns) // MILLISECOND_NS
         wanted = {
             "source": source,
             "now": now_ns // MILLISECOND_NS,
+            "lease_until": lease_until,
+            "slack": CLOCK_SLACK_NS // MILLISECOND_NS,
             "not_before_max": NOT_BEFORE_MAX_NS // MILLISECOND_NS,
             "without": json.dumps(list(without)),
             "limit": limit,
         }
-        lease_until = (now_ns + lease_ns) // MILLISECOND_NS
 
         def work(connection: Connection) -> Sequence[Gap]:
             due = [gap_from_row(row) for row in connection.execute(self._sql["due_gaps"], wanted)]

@@ -114,12 +114,16 @@ ON CONFLICT (source, kind, key) DO UPDATE SET
   last_seen_at = excluded.last_seen_at, owner = NULL, lease_until = 0;
 
 -- name: due_gaps
--- Gaps that may be served, longest not served first; expired leases count as owed.
+-- Gaps that may be served, longest not served first; expired leases count as owed. What lies too far in the future
+-- was written by a clock that has since stepped back.
 SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
 WHERE source = :source AND state <> 'settled'
 AND (
-  (state = 'leased' AND lease_until <= :now)
-  OR (state IN ('owed', 'dead') AND (not_before_at <= :now OR not_before_at > :now + :not_before_max))
+  (state = 'leased' AND (lease_until <= :now OR lease_until > :lease_until + :slack))
+  OR (
+    state IN ('owed', 'dead')
+    AND (not_before_at <= :now OR not_before_at > :now + :not_before_max OR last_seen_at > :now + :slack)
+  )
 )
 AND reason NOT IN (SELECT value FROM json_each(:without))
 ORDER BY served_turn, first_seen_at, kind, key LIMIT :limit;
@@ -191,12 +195,13 @@ INSERT INTO segments (source, kind, state, first_id, last_id, cursor, created_at
 (?, ?, 'pending', ?, ?, ?, ?, ?);
 
 -- name: claim
--- One free segment of a kind, newest ids first, for one owner.
+-- One free segment of a kind, newest ids first, for one owner. A lease that ends later than any given now has ended.
 UPDATE segments SET
   state = 'claimed', owner = :owner, fence = fence + 1, lease_until = :lease_until, moved_at = :now
 WHERE segment_id = (
   SELECT segment_id FROM segments
-  WHERE source = :source AND kind = :kind AND state <> 'done' AND (state = 'pending' OR lease_until <= :now)
+  WHERE source = :source AND kind = :kind AND state <> 'done'
+  AND (state = 'pending' OR lease_until <= :now OR lease_until > :lease_until + :slack)
   ORDER BY first_id DESC LIMIT 1
 )
 RETURNING segment_id, first_id, last_id, cursor, fence;

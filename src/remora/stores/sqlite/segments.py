@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from remora.core.coverage import Coverage, IdRange
 from remora.core.segment import Segment, SegmentKind
 from remora.core.units import MILLISECOND_NS
-from remora.stores.shared import adds_coverage, unplanned
+from remora.stores.shared import CLOCK_SLACK_NS, adds_coverage, unplanned
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart
@@ -31,7 +31,8 @@ class SqliteSegments(SqlitePart):
         self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int
     ) -> Segment | None:
         """One pending (or expired) segment, in the order of `kinds`, then newest ids first."""
-        values = {"source": source, "owner": owner, **_times(lease_ns, now_ns)}
+        slack = CLOCK_SLACK_NS // MILLISECOND_NS
+        values = {"source": source, "owner": owner, "slack": slack, **_times(lease_ns, now_ns)}
 
         def work(connection: Connection) -> Segment | None:
             for kind in kinds:
