@@ -218,6 +218,24 @@ def test_a_permanent_refusal_ends_as_dead_within_its_attempts_without_failing_a_
     run(main)
 
 
+def test_a_dead_entry_that_is_listed_anew_is_tried_again_by_the_next_run_and_not_next_week() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ArchiveRig(clock, SmallArchive(12))
+        rig.archive.spoiled = {"c5": ok(b"17"), "c6": GONE}
+        for _ in range(ATTEMPTS_BEFORE_DEAD):
+            await rig.run()
+            await rig.wait(13 * HOUR_NS)
+        assert (await rig.run()).dead == 2
+        rig.archive.spoiled = {"c6": GONE}
+        rig.archive.add("c5")
+        assert (await rig.run()).owed == 1
+        assert (await rig.run()).owed == 0
+        assert (await rig.mirror())["c5"] == rig.archive.body("c5")
+        assert [gap.state for gap in await rig.store.gaps(NAME)] == [GapState.DEAD], "the other one waits its week"
+
+    run(main)
+
+
 @pytest.mark.parametrize("answer", [answer_429(), SERVER_ERROR])
 def test_429_and_5xx_never_make_an_item_dead(answer: Answer) -> None:
     async def main(clock: SimClock) -> None:

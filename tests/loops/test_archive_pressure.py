@@ -3,13 +3,15 @@
 The first tests carry the names of the scenarios they show.
 """
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
 from remora.core.circuit import COOL_DOWN_NS
-from remora.core.discovery import Kind
+from remora.core.discovery import Discovery, Kind
 from remora.core.gap import GapState
+from remora.core.priority import Lane
 from remora.core.reasons import GapFamily, GapReason
 from remora.core.run import PRESSURE, WAITS_IN_A_ROW_MAX, StoppedBy
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
@@ -307,5 +309,26 @@ def test_a_fetch_cap_is_kept_to_the_request() -> None:
             summary = await rig.run(RunOptions(max_fetches=wanted))
             assert (len(rig.archive.asked), summary.counts.requests) == (wanted, wanted)
             assert f"all {wanted} requests" in summary.because
+
+    run(main)
+
+
+def test_a_gate_that_shuts_while_a_request_waits_in_it_holds_the_run_no_longer_than_its_budget() -> None:
+    """Another process that shares the gate may hear of a wait first."""
+
+    async def main(clock: SimClock) -> None:
+        rig = ArchiveRig(clock, SmallArchive(40), ceiling_ns=5 * SECOND_NS)
+        rig.archive.hook = lambda asked: rate_limited(HOUR_NS) if asked == "detail other" else None
+        started_ns = clock.monotonic_ns()
+        async with rig.process() as process, asyncio.TaskGroup() as group:
+            running = group.create_task(process.run(RunOptions(max_wall_ns=MINUTE_NS)).run_once())
+            await rig.wait(21 * SECOND_NS)
+            # Next in line, before the request of the run that waits already.
+            await process.collector.ask(Discovery(Kind.DOCUMENT, "other", Lane.LIVE))
+            summary = await running
+        assert clock.monotonic_ns() - started_ns == MINUTE_NS
+        assert summary.stopped_by is StoppedBy.MAX_WALL_CLOCK
+        assert rig.archive.asked[-1] == "detail other", "nothing left after that"
+        assert summary.next_not_before_ns is not None
 
     run(main)

@@ -70,7 +70,7 @@ class ArchiveRun:
         self._backlog = Backlog(source, collector, store, clock=clock)
 
     async def run_once(self) -> RunSummary:
-        """The whole run. Its record is kept, whatever ends it."""
+        """The whole run. One that is cut off leaves a record without an end, and nothing else is lost."""
         started_ns = self._clock.wall_ns()
         run_id = await self._store.start_run(self._source, now_ns=started_ns)
         stop = await self._phases()

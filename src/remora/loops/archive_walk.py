@@ -11,7 +11,8 @@ from typing import Final
 import structlog
 
 from remora.contracts import Clock, Store
-from remora.core.discovery import Discovery, Kind
+from remora.core.discovery import Discovery, Kind, fingerprint
+from remora.core.gap import GapState
 from remora.core.item import Page
 from remora.core.list_walk import (
     WalkState,
@@ -24,6 +25,7 @@ from remora.core.list_walk import (
     joins,
     restarted,
 )
+from remora.core.marks import is_newer
 from remora.core.priority import Lane
 from remora.core.reasons import GapReason
 from remora.core.run import RunCounts, Stop, StoppedBy
@@ -38,6 +40,7 @@ FIRST: Final = ""  # the position of the first page
 PAGES_PER_WALK_MAX: Final = 1_000_000
 PAGES_WITHOUT_NEWS_MAX: Final = 20
 PAGES_REMEMBERED: Final = 8
+DEAD_WATCHED: Final = 10_000
 # A list that moves faster than it can be read is read on as it is; the next run walks it again.
 TURNS_BACK_MAX: Final = 8
 
@@ -59,6 +62,7 @@ class ListWalk:
         self._was_refused = False
         self._turns_back = 0
         self._without_news = 0
+        self._dead: frozenset[str] = frozenset()
         self._recent: deque[tuple[str, frozenset[str]]] = deque(maxlen=PAGES_REMEMBERED)
 
     async def run(self) -> Stop | None:
@@ -85,6 +89,8 @@ class ListWalk:
         kept = await self._store.note(self._source, FULL_WALK_NOTE)
         is_full = full_walk_is_due(kept if isinstance(kept, int) else None, now_ns=self._clock.wall_ns())
         self._state = begun(await self._store.walk_state(self._source), is_full=is_full)
+        dead = await self._store.gaps(self._source, state=GapState.DEAD, limit=DEAD_WATCHED)
+        self._dead = frozenset(gap.key for gap in dead)
         self._is_resuming = self.was_resumed = self._state.is_under_way
         self._position = self._state.position or FIRST
 
@@ -147,9 +153,21 @@ class ListWalk:
         if page.next_position is None and self._is_whole:
             # Before the page: cut off between the two, the walk that is under way goes on to its end all the same.
             await self._store.keep_note(self._source, FULL_WALK_NOTE, now_ns)
+        revived = await self._revived(page)
         self._counts.listed += await self._store.record_page(self._source, page.entries, self._state, now_ns=now_ns)
+        for key in revived:
+            await self._store.replay_gaps(self._source, key=key, now_ns=now_ns)
         self._remember(page)
         return is_last
+
+    async def _revived(self, page: Page) -> list[str]:
+        """Gaps we had given up on whose entries are newer now: they are worth another try at once."""
+        revived: list[str] = []
+        for entry in page.entries:
+            key = fingerprint(self._source, entry.key)
+            if key in self._dead and (held := await self._store.document(self._source, entry.key)) is not None:
+                revived += [key] if is_newer(entry.updated_at, held.updated_at) else []
+        return revived
 
     def _remember(self, page: Page) -> None:
         keys = frozenset(entry.key for entry in page.entries)
