@@ -45,7 +45,7 @@ async def open_ground(settings: Settings) -> AsyncIterator[Ground]:
     for name, source in settings.sources.items():
         metrics.watch(name, ceiling_interval_ns=source.ceiling_interval_ns)
     owner = f"{socket.gethostname()}:{os.getpid()}"
-    store = open_store(settings.store.url)
+    store = open_store(settings.store.url, on_batch=metrics.batch_stored)
     await store.open()
     fleet = open_fleet(settings.store.url, owner=owner, clock=clock)
     try:
@@ -66,8 +66,7 @@ async def beating(ground: Ground, role: Role, facts: Callable[[], Mapping[str, S
             role=role, started_at_ns=started_at_ns, pid=os.getpid(), version=__version__, sources=dict(facts())
         )
 
-    timed = ground.metrics.batch_stored
-    heart = Heart(f"{role}:{ground.owner}", ground.store, snapshot, clock=ground.clock, on_durable=timed)
+    heart = Heart(f"{role}:{ground.owner}", ground.store, snapshot, clock=ground.clock)
     beats = asyncio.get_running_loop().create_task(heart.run(), name="heart")
     because = "done"
     try:

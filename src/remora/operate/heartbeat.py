@@ -10,7 +10,6 @@ from remora.contracts import Clock, Notes
 from remora.core.errors import StoreError
 from remora.core.readout import BEAT_NS
 from remora.core.snapshot import Snapshot
-from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
 
@@ -21,20 +20,11 @@ BECAUSE_CHARACTERS_MAX: Final = 200
 class Heart:
     """Beats for one runtime until it is cancelled. `snapshot` must be cheap and must not wait."""
 
-    def __init__(
-        self,
-        runtime: str,
-        store: Notes,
-        snapshot: Callable[[], Snapshot],
-        *,
-        clock: Clock,
-        on_durable: Callable[[float], None] | None = None,
-    ) -> None:
+    def __init__(self, runtime: str, store: Notes, snapshot: Callable[[], Snapshot], *, clock: Clock) -> None:
         self._runtime = runtime
         self._store = store
         self._snapshot = snapshot
         self._clock = clock
-        self._on_durable = on_durable
 
     async def run(self) -> None:
         """Beat once a second. A store that is down for a moment costs beats, never the runtime."""
@@ -58,8 +48,4 @@ class Heart:
         await self._beat(ended)
 
     async def _beat(self, snapshot: Snapshot) -> None:
-        began_ns = self._clock.monotonic_ns()
         await self._store.beat(self._runtime, msgspec.to_builtins(snapshot), now_ns=self._clock.wall_ns())
-        if self._on_durable is not None:
-            # A beat waits for its batch like every other write: how long it took is how fast the store is.
-            self._on_durable((self._clock.monotonic_ns() - began_ns) / SECOND_NS)

@@ -6,6 +6,7 @@ from typing import Final
 from remora.contracts import Clock, Store
 from remora.core.errors import ConfigurationError
 from remora.fleet import Fleet
+from remora.stores.shared import OnBatch
 
 __all__ = ["is_shared", "open_fleet", "open_store"]
 
@@ -14,18 +15,21 @@ _SHARED: Final = ("postgresql://", "postgres://")
 _HINT: Final = "write sqlite:///remora.db for a file, or postgresql://user@host/database"
 
 
-def open_store(url: str, *, read_only: bool = False) -> Store:
-    """The store at this address, not yet opened. A read-only one can be opened while another process writes."""
+def open_store(url: str, *, read_only: bool = False, on_batch: OnBatch | None = None) -> Store:
+    """The store at this address, not yet opened. A read-only one can be opened while another process writes.
+
+    `on_batch` hears how many seconds each batch of writes took to become durable; memory has no such thing.
+    """
     scheme, separator, rest = url.partition("://")
     if not separator:
         raise ConfigurationError(f"the store address {url!r} has no scheme", hint=_HINT)
     match scheme:
         case "sqlite":
-            return _sqlite(url, read_only=read_only)
+            return _sqlite(url, read_only=read_only, on_batch=on_batch)
         case "memory" if not rest:
             return _memory()
         case "postgresql" | "postgres":
-            return _postgres(url, read_only=read_only)
+            return _postgres(url, read_only=read_only, on_batch=on_batch)
         case _:
             raise ConfigurationError(f"there is no store for addresses like {scheme}://{rest and '…'}", hint=_HINT)
 
@@ -44,7 +48,7 @@ def open_fleet(url: str, *, owner: str, clock: Clock) -> Fleet | None:
     return PostgresFleet(url, owner=owner, clock=clock)
 
 
-def _sqlite(url: str, *, read_only: bool) -> Store:
+def _sqlite(url: str, *, read_only: bool, on_batch: OnBatch | None) -> Store:
     from remora.stores.sqlite import SqliteStore  # noqa: PLC0415
 
     path = url.removeprefix(_SQLITE)
@@ -52,7 +56,7 @@ def _sqlite(url: str, *, read_only: bool) -> Store:
         raise ConfigurationError(
             f"the store address {url!r} names no file", hint="three slashes and a path: sqlite:///remora.db"
         )
-    return SqliteStore(Path(path), read_only=read_only)
+    return SqliteStore(Path(path), read_only=read_only, on_batch=on_batch)
 
 
 def _memory() -> Store:
@@ -61,11 +65,11 @@ def _memory() -> Store:
     return MemoryStore()
 
 
-def _postgres(url: str, *, read_only: bool) -> Store:
+def _postgres(url: str, *, read_only: bool, on_batch: OnBatch | None) -> Store:
     try:
         from remora.stores.postgres import PostgresStore  # noqa: PLC0415
     except ImportError as error:
         raise ConfigurationError(
             "the PostgreSQL driver is not installed", hint="install it with: pip install 'remora[postgres]'"
         ) from error
-    return PostgresStore(url, read_only=read_only)
+    return PostgresStore(url, read_only=read_only, on_batch=on_batch)

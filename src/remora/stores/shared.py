@@ -1,6 +1,6 @@
 """What does an observation do to what a store holds? The decisions that are the same in every store, without any I/O."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -22,6 +22,9 @@ CLOCK_SLACK_NS: Final = MINUTE_NS
 RECENT_FETCHES_MAX: Final = 20_000
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
+
+# Told how many seconds it took, after each batch that became durable.
+OnBatch = Callable[[float], None]
 
 _OUTCOME_OF_GAP: Final = {
     GapState.OWED: Outcome.OWED,
@@ -162,6 +165,11 @@ def adds_coverage(kind: SegmentKind) -> bool:
 def is_lease_over(lease_until_ns: int, *, lease_ns: int, now_ns: int) -> bool:
     """Whether a lease has ended. One that ends later than any given now was given by a clock that has stepped back."""
     return lease_until_ns <= now_ns or lease_until_ns > now_ns + lease_ns + CLOCK_SLACK_NS
+
+
+def is_durable(results: Sequence[object]) -> bool:
+    """Whether anything of a batch was committed, by what its callers will be told."""
+    return not all(isinstance(result, Exception) for result in results)
 
 
 def newest_of_each(entries: Sequence[Entry]) -> list[Entry]:

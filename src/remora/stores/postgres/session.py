@@ -11,6 +11,7 @@ from remora.stores.postgres.migrations import prepare
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.values import milliseconds
 from remora.stores.postgres.writer import LANES, Writer
+from remora.stores.shared import OnBatch
 
 Values = Mapping[str, Any]
 
@@ -19,13 +20,20 @@ class PostgresPart:
     """A part of the PostgreSQL store. Every method is one transaction; a lone statement is one by itself."""
 
     def __init__(
-        self, url: str, *, read_only: bool = False, pool_size: int = POOL_SIZE, callers_clock: bool = False
+        self,
+        url: str,
+        *,
+        read_only: bool = False,
+        pool_size: int = POOL_SIZE,
+        callers_clock: bool = False,
+        on_batch: OnBatch | None = None,
     ) -> None:
         """`callers_clock` lets the caller's time judge leases instead of the database's: for simulated time only."""
         self._url = url
         self._read_only = read_only
         self._pool_size = pool_size
         self._callers_clock = callers_clock
+        self._on_batch = on_batch
         self._pool: Pool | None = None
         self._writer: Writer | None = None
 
@@ -44,7 +52,8 @@ class PostgresPart:
         if self._read_only:
             return
         # Connections of its own, so that readers never keep the writer waiting, and one view of the rows per batch.
-        self._writer = Writer(Pool(self._url, size=LANES, isolation=psycopg.IsolationLevel.REPEATABLE_READ))
+        own = Pool(self._url, size=LANES, isolation=psycopg.IsolationLevel.REPEATABLE_READ)
+        self._writer = Writer(own, self._on_batch)
 
     async def close(self) -> None:
         """Write what was accepted and let go."""

@@ -13,6 +13,7 @@ from remora.core.errors import StoreError, StoreUnavailable
 from remora.stores.postgres.connections import Connection, Pool
 from remora.stores.postgres.faults import BadRow
 from remora.stores.postgres.recording import Job, Recorder, name_of
+from remora.stores.shared import OnBatch, is_durable
 
 # As many as one transaction can take without making the first caller wait noticeably for the last.
 BATCH_MAX: Final = 1_000
@@ -34,9 +35,9 @@ class _Waiting(NamedTuple):
 class Writer:
     """Writes what this process observes. Each key has its lane, so looks at one key keep their order."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, on_batch: OnBatch | None = None) -> None:
         self._pool = pool
-        self._lanes = [_Lane(pool) for _ in range(LANES)]
+        self._lanes = [_Lane(pool, on_batch) for _ in range(LANES)]
         self._closed = False
 
     def record(self, source: str, observation: Observation) -> "asyncio.Future[Outcome]":
@@ -62,8 +63,9 @@ def _lane_of(key: str) -> int:
 class _Lane:
     """Batches that follow one another."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, on_batch: OnBatch | None) -> None:
         self._pool = pool
+        self._on_batch = on_batch
         self._recorder = Recorder()
         self._queue: deque[_Waiting] = deque()
         self._draining: asyncio.Task[None] | None = None
@@ -83,15 +85,19 @@ class _Lane:
             await asyncio.wait([self._draining])
 
     async def _drain(self) -> None:
+        now_s = asyncio.get_running_loop().time
         try:
             while self._queue:
                 batch = self._take()
+                began_s = now_s()
                 try:
                     results = await self._write([waiting.job for waiting in batch])
                 except BaseException as error:
                     _fail(batch, error)
                     raise
                 _resolve(batch, results)
+                if self._on_batch is not None and is_durable(results):
+                    self._on_batch(now_s() - began_s)
         finally:
             self._draining = None
 

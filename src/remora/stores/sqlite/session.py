@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from remora.core.errors import StoreUnavailable
+from remora.stores.shared import OnBatch
 from remora.stores.sqlite.database import Connection, check_place, connect_reader, explained
 from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.rows import Row
@@ -19,10 +20,18 @@ Values = Mapping[str, object]
 class SqlitePart:
     """A part of the SQLite store: opened once, shared by all parts."""
 
-    def __init__(self, path: Path, *, read_only: bool = False, offload: Callable[[], Offloader] = InThread) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        read_only: bool = False,
+        offload: Callable[[], Offloader] = InThread,
+        on_batch: OnBatch | None = None,
+    ) -> None:
         self._path = path
         self._read_only = read_only
         self._offload = offload
+        self._on_batch = on_batch
         self._writer: Writer | None = None
         self._reading: Offloader | None = None
         self._reader: Connection | None = None
@@ -36,7 +45,7 @@ class SqlitePart:
         writer: Writer | None = None
         try:
             if not self._read_only:
-                writer = Writer(self._path, self._offload())
+                writer = Writer(self._path, self._offload(), self._on_batch)
                 await writer.open()
             self._reader = await reading.run(lambda: connect_reader(self._path))
         except BaseException:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from remora.contracts import Observation, Outcome
 from remora.core.errors import RemoraError, StoreError, StoreUnavailable
+from remora.stores.shared import OnBatch, is_durable
 from remora.stores.sqlite.database import Connection, WriterLock, connect_writer, explained, roll_back
 from remora.stores.sqlite.offload import Offloader
 from remora.stores.sqlite.recording import Recorder
@@ -47,9 +48,10 @@ _Job = _Record | _Work
 class Writer:
     """The only one who writes."""
 
-    def __init__(self, path: Path, offloader: Offloader) -> None:
+    def __init__(self, path: Path, offloader: Offloader, on_batch: OnBatch | None = None) -> None:
         self._path = path
         self._offloader = offloader
+        self._on_batch = on_batch
         self._lock = WriterLock(path)
         self._connection: Connection | None = None
         self._inode = 0
@@ -110,15 +112,19 @@ class Writer:
             self._draining = asyncio.get_running_loop().create_task(self._drain(), name="store-writer")
 
     async def _drain(self) -> None:
+        now_s = asyncio.get_running_loop().time
         try:
             while self._queue:
                 batch = self._take()
+                began_s = now_s()
                 try:
                     results = await self._offloader.run(lambda batch=batch: self._write(batch))  # type: ignore[misc]
                 except BaseException as error:
                     _fail(batch, error)
                     raise
                 _resolve(batch, results)
+                if self._on_batch is not None and is_durable(results):
+                    self._on_batch(now_s() - began_s)
         finally:
             self._draining = None
 

@@ -1,0 +1,56 @@
+"""Is every batch that became durable timed, and none that did not?"""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from remora.contracts import Outcome
+from remora.core.errors import StoreUnavailable
+from remora.operate.config import Settings, StoreSettings
+from remora.operate.ground import open_ground
+from remora.stores import open_store
+from tests.contract.answers import record, story
+
+
+async def timed_batches(url: str) -> list[float]:
+    """How long the batches of a hundred items took, of which the first is written alone."""
+    times_s: list[float] = []
+    store = open_store(url, on_batch=times_s.append)
+    await store.open()
+    assert await record(store, 1, story(1), at_s=1) is Outcome.NEW
+    assert len(times_s) == 1
+    await asyncio.gather(*(record(store, item_id, story(item_id), at_s=1) for item_id in range(2, 101)))
+    await store.close()
+    return times_s
+
+
+async def test_sqlite_times_each_batch_and_not_each_write(tmp_path: Path) -> None:
+    times_s = await timed_batches(f"sqlite:///{tmp_path}/remora.db")
+    assert 1 < len(times_s) < 100
+    assert all(0 < time_s < 10 for time_s in times_s)
+
+
+@pytest.mark.postgres
+async def test_postgresql_times_each_batch_and_not_each_write(postgres_url: str) -> None:
+    times_s = await timed_batches(postgres_url)
+    assert 1 < len(times_s) < 100
+    assert all(0 < time_s < 10 for time_s in times_s)
+
+
+async def test_a_batch_that_failed_is_not_timed(tmp_path: Path) -> None:
+    times_s: list[float] = []
+    store = open_store(f"sqlite:///{tmp_path}/remora.db", on_batch=times_s.append)
+    await store.open()
+    (tmp_path / "remora.db").rename(tmp_path / "elsewhere.db")
+    with pytest.raises(StoreUnavailable):
+        await record(store, 1, story(1), at_s=1)
+    await store.close()
+    assert times_s == []
+
+
+async def test_the_runtime_shows_the_times_as_a_metric(tmp_path: Path) -> None:
+    settings = Settings(store=StoreSettings(url=f"sqlite:///{tmp_path}/remora.db"))
+    async with open_ground(settings) as ground:
+        await record(ground.store, 1, story(1), at_s=1)
+        assert ground.metrics.registry.get_sample_value("remora_store_batch_seconds_count") == 1
