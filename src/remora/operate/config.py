@@ -81,6 +81,17 @@ class ConsoleSettings(msgspec.Struct, frozen=True):
         return host.strip("[]"), int(port)
 
 
+class NotifySettings(msgspec.Struct, frozen=True):
+    """Whom to tell, and about which new items. Nobody by default."""
+
+    command: str | None = None
+    search: str | None = None
+
+    def __repr__(self) -> str:
+        # The command may hold an address that is a secret of its own.
+        return "NotifySettings(…)"
+
+
 class RescanSettings(msgspec.Struct, frozen=True):
     """How often recent items are read again, and how far back."""
 
@@ -129,6 +140,7 @@ class Settings(msgspec.Struct, frozen=True):
     store: StoreSettings = StoreSettings()
     sources: dict[str, SourceSettings] = {}
     console: ConsoleSettings = ConsoleSettings()
+    notify: NotifySettings = NotifySettings()
 
 
 class Flags(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from remora.operate.arrivals import Arrivals
 from remora.operate.config import SourceKind, SourceSettings
 from remora.operate.feed import StatusFeed
 from remora.operate.ground import Ground
+from remora.operate.notify import Notifier
 from remora.operate.progress import Progress, ProgressView
 from remora.operate.runtime import ListedRuntime, Numbered, open_listed, open_numbered, rate_facts
 from remora.operate.server import ConsoleServer
@@ -73,6 +74,8 @@ class Service:
             self._view.say(f"the console is at {console.url}; Ctrl-C ends the service")
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._show(), name="view")
+                notifier = Notifier(self._settings.notify, self._store, clock=self._clock)
+                group.create_task(notifier.run(self._feed), name="notify")
                 group.create_task(history.run(self._store, clock=self._clock), name="rate_history")
                 for run in runs:
                     group.create_task(_awaited(run))

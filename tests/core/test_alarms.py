@@ -1,0 +1,120 @@
+"""Is somebody woken when they should be, once, and told when it is over?"""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remora.core.alarms import CLEAR_NS, Alarm, Alarms, Change
+from remora.core.discovery import Kind
+from remora.core.gap import GapState
+from remora.core.readout import read_out
+from remora.core.reasons import GapReason
+from remora.core.snapshot import (
+    Beat,
+    GapTally,
+    LedgerFacts,
+    LimitedBy,
+    LoopFacts,
+    RateFacts,
+    Role,
+    Snapshot,
+    SourceFacts,
+    StreamFacts,
+)
+from remora.core.status import Status
+from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+
+NOW_NS = 1_800_000_000 * SECOND_NS
+NAME = "hackernews"
+RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
+
+
+def status(*gaps: GapTally, facts: SourceFacts | None = None) -> Status:
+    well = SourceFacts(
+        rate=RateFacts(
+            interval_ns=4 * MILLISECOND_NS,
+            ceiling_interval_ns=4 * MILLISECOND_NS,
+            limited_by=LimitedBy.PACE,
+            circuit="closed",
+        ),
+        stream=StreamFacts(connected=True, last_byte_at_ns=NOW_NS),
+        loops={"live": LoopFacts(alive=True)},
+        workers_alive=8,
+    )
+    snapshot = Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS, sources={NAME: facts or well})
+    return read_out([Beat(NOW_NS, snapshot)], {NAME: LedgerFacts(kind=NAME, gaps=gaps)}, now_ns=NOW_NS)
+
+
+DEAD = GapTally(Kind.ITEM, GapState.DEAD, GapReason.GONE, 3, NOW_NS, NOW_NS)
+WELL = status()
+FAULTS = {
+    Alarm.NOT_WORKING: status(facts=SourceFacts(loops={"live": LoopFacts(alive=False)})),
+    Alarm.STREAM_DOWN: status(facts=SourceFacts(stream=StreamFacts(connected=False))),
+    Alarm.STREAM_SILENT: status(
+        facts=SourceFacts(stream=StreamFacts(connected=True, last_byte_at_ns=NOW_NS - 6 * MINUTE_NS))
+    ),
+    Alarm.NO_UPDATE_WORKERS: status(facts=SourceFacts(workers_alive=0)),
+    Alarm.DEAD_LETTERS: status(DEAD),
+    Alarm.TOO_FAST: status(
+        facts=SourceFacts(
+            rate=RateFacts(interval_ns=1_000, ceiling_interval_ns=2_000, limited_by=LimitedBy.PACE, circuit="closed")
+        )
+    ),
+}
+
+
+def play(*readings: tuple[int, Status]) -> list[Change]:
+    """What is told over these readings: (seconds, status)."""
+    alarms = Alarms()
+    told: list[Change] = []
+    for at_s, reading in readings:
+        alarms, changes = alarms.after(reading, now_ns=at_s * SECOND_NS)
+        told += changes
+    return told
+
+
+def test_the_alarms_are_the_alerts_that_page_but_for_the_one_that_nobody_is_left_to_tell() -> None:
+    paging = RULES.read_text().partition("remora-ticket")[0]
+    assert {*re.findall(r"- alert: (\w+)", paging)} - {"RemoraDown"} == {*Alarm}
+
+
+@pytest.mark.parametrize("alarm", Alarm)
+def test_an_alarm_is_told_once_it_has_lasted_and_again_when_it_is_over(alarm: Alarm) -> None:
+    hold_s = alarm.hold_ns // SECOND_NS
+    faulty = [(at_s, FAULTS[alarm]) for at_s in range(hold_s + 30)]
+    over = [(hold_s + 30 + at_s, WELL) for at_s in range(CLEAR_NS // SECOND_NS + 2)]
+    told = [change for change in play(*faulty, *over) if change.alarm is alarm]
+    assert [change.firing for change in told] == [True, False]
+    assert told[0].reason
+
+
+def test_what_passes_before_it_has_lasted_wakes_nobody() -> None:
+    assert play((0, FAULTS[Alarm.STREAM_DOWN]), (59, FAULTS[Alarm.STREAM_DOWN]), (60, WELL), (200, WELL)) == []
+
+
+def test_what_flickers_is_told_once() -> None:
+    flicker = [(at_s, FAULTS[Alarm.DEAD_LETTERS] if at_s % 20 else WELL) for at_s in range(1, 300)]
+    assert [change.firing for change in play(*flicker)] == [True]
+
+
+@given(st.lists(st.tuples(st.integers(0, 90), st.sampled_from([WELL, *FAULTS.values()])), max_size=60))
+def test_every_alarm_is_told_to_begin_and_to_end_in_turn(steps: list[tuple[int, Status]]) -> None:
+    at_s, readings = 0, []
+    for wait_s, reading in steps:
+        at_s += wait_s
+        readings.append((at_s, reading))
+    told: dict[Alarm, list[bool]] = {}
+    for change in play(*readings):
+        told.setdefault(change.alarm, []).append(change.firing)
+    for states in told.values():
+        assert states == [number % 2 == 0 for number in range(len(states))]
+
+
+def test_an_unknown_rings_no_bell() -> None:
+    nobody = read_out([], {NAME: LedgerFacts(kind=NAME)}, now_ns=NOW_NS)
+    assert play(*[(at_s, nobody) for at_s in range(0, 600, 5)]) == []
+    assert msgspec.json.encode(nobody)

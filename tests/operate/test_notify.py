@@ -1,0 +1,135 @@
+"""Is the owner told, and only the owner? Alarms and wanted items reach the command; secrets and private things never do."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from remora.contracts import Observation
+from remora.core.coverage import Coverage, IdRange
+from remora.core.discovery import Discovery, Kind
+from remora.core.gap import GapState
+from remora.core.item import Item
+from remora.core.priority import Lane
+from remora.core.readout import read_out
+from remora.core.reasons import GapReason
+from remora.core.snapshot import GapTally, LedgerFacts
+from remora.core.status import Status
+from remora.core.units import SECOND_NS
+from remora.core.verdict import Found
+from remora.operate.clock import SystemClock
+from remora.operate.config import Flags, NotifySettings
+from remora.operate.config_reader import load
+from remora.operate.notify import PER_HOUR_MAX, Notice, Notifier, run_command
+from remora.stores.memory import MemoryStore
+
+NOW_NS = 1_800_000_000 * SECOND_NS
+NOTICE = Notice(
+    kind="alarm", source="hackernews", name="RemoraDeadLetters", state="firing", text="3 given up on for now"
+)
+WRITE_DOWN = "import os, sys; open(sys.argv[1], 'w').write(sys.stdin.read() + '\\n' + repr(dict(os.environ)))"
+
+
+class Owner:
+    """Somebody who is told."""
+
+    def __init__(self, *, deaf: bool = False) -> None:
+        self.heard: list[Notice] = []
+        self.deaf = deaf
+
+    async def tell(self, command: Sequence[str], notice: Notice) -> bool:
+        if self.deaf:
+            raise FileNotFoundError(command[0])
+        self.heard.append(notice)
+        return True
+
+
+def notifier(store: MemoryStore, owner: Owner, *, search: str | None = None) -> Notifier:
+    return Notifier(NotifySettings("tell-me", search), store, clock=SystemClock(), tell=owner.tell)
+
+
+def status(*, newest_id: int = 10, dead: int = 0, kind: str = "hackernews") -> Status:
+    gaps = (GapTally(Kind.ITEM, GapState.DEAD, GapReason.GONE, dead, NOW_NS, NOW_NS),) if dead else ()
+    owed = None if kind == "hackernews" else 0
+    ledger = LedgerFacts(
+        kind=kind, coverage=Coverage((IdRange(1, newest_id),)), newest_id=newest_id, gaps=gaps, owed_details=owed
+    )
+    return read_out([], {"one": ledger}, now_ns=NOW_NS)
+
+
+async def arrive(store: MemoryStore, item_id: int, title: str) -> None:
+    body = json.dumps({"id": item_id, "title": title, "type": "story"}).encode()
+    seen = Observation(Discovery.item(item_id, via=Lane.LIVE), Found(Item(item_id, body)), NOW_NS, NOW_NS)
+    await store.record("one", seen)
+
+
+async def test_an_alarm_reaches_the_command_with_its_runbook() -> None:
+    owner = Owner()
+    assert await notifier(MemoryStore(), owner).run_once(status(dead=3)) == 1
+    [heard] = owner.heard
+    assert (heard.name, heard.state, heard.text) == ("RemoraDeadLetters", "firing", "3 given up on for now")
+    assert heard.runbook == "docs/operating.md#remoradeadletters"
+
+
+async def test_a_new_item_that_holds_every_word_is_told_once_and_old_ones_never() -> None:
+    store, owner = MemoryStore(), Owner()
+    await arrive(store, 10, "A Tide Clock of old")
+    telling = notifier(store, owner, search="tide clock")
+    await telling.run_once(status(newest_id=10))
+    await arrive(store, 12, "My tide CLOCK &amp; yours")
+    await arrive(store, 13, "A clock without water")
+    for _ in range(3):
+        await telling.run_once(status(newest_id=13))
+    await arrive(store, 11, "Late tide clock")  # ids become items out of order
+    await telling.run_once(status(newest_id=13))
+    assert [(heard.kind, heard.name) for heard in owner.heard] == [("item", "12"), ("item", "11")]
+
+
+async def test_items_of_a_listed_source_are_never_looked_through() -> None:
+    store, owner = MemoryStore(), Owner()
+    telling = notifier(store, owner, search="secret")
+    await telling.run_once(status(kind="listed"))
+    await arrive(store, 11, "secret")
+    await telling.run_once(status(newest_id=11, kind="listed"))
+    assert owner.heard == []
+
+
+async def test_a_flood_is_cut_off_and_a_missing_command_harms_nobody() -> None:
+    store, owner = MemoryStore(), Owner()
+    telling = notifier(store, owner, search="flood")
+    await telling.run_once(status(newest_id=10))
+    for item_id in range(11, 11 + 2 * PER_HOUR_MAX):
+        await arrive(store, item_id, "flood")
+    await telling.run_once(status(newest_id=10 + 2 * PER_HOUR_MAX))
+    assert len(owner.heard) == PER_HOUR_MAX
+    await telling.run_once(status(newest_id=10 + 2 * PER_HOUR_MAX, dead=1))
+    assert owner.heard[-1].name == "RemoraDeadLetters"  # a flood of items silences no alarm
+    assert await notifier(store, Owner(deaf=True)).run_once(status(dead=1)) == 0
+
+
+async def test_the_command_hears_the_notice_and_nothing_of_our_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHATS_TOKEN", "s3cr3t-token")
+    heard = tmp_path / "heard.txt"
+    assert await run_command((sys.executable, "-c", WRITE_DOWN, str(heard)), NOTICE)
+    text = heard.read_text()
+    assert json.loads(text.splitlines()[0])["name"] == "RemoraDeadLetters"
+    assert "'REMORA_STATE': 'firing'" in text
+    assert "s3cr3t-token" not in text
+    assert "CHATS_TOKEN" in os.environ
+
+
+async def test_a_command_that_fails_is_told_apart_from_one_that_works() -> None:
+    assert not await run_command((sys.executable, "-c", "raise SystemExit(3)"), NOTICE)
+
+
+def test_the_owner_writes_one_line_and_nobody_is_told_by_default(tmp_path: Path) -> None:
+    assert load(Flags(), {}, directory=tmp_path).notify.command is None
+    (tmp_path / "remora.toml").write_text('[notify]\ncommand = "curl https://hook.example/s3cr3t"\n')
+    settings = load(Flags(), {}, directory=tmp_path)
+    assert settings.notify.command == "curl https://hook.example/s3cr3t"
+    assert "s3cr3t" not in repr(settings)
