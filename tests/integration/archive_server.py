@@ -26,6 +26,14 @@ TOKEN = f"{CANARY}-token-1f6b"
 START_S = 30.0
 
 
+def learned_pace(rate_per_s: float) -> dict[str, Json]:
+    """A pace as a run that ended a moment ago would have stored it."""
+    cold = cold_start(ceiling_interval_ns=int(SECOND_NS / rate_per_s), now_ns=0)
+    learned = replace(cold, rate_per_s=rate_per_s, octave_per_s=rate_per_s)
+    record = record_to_json(to_record(learned, now_ns=0, now_wall_ns=time.time_ns()))
+    return {"pace": cast("Json", record), "saved_at_wall_ns": time.time_ns()}
+
+
 class LoopbackArchive:
     """A list of entries and their details. What a test puts into `spoiled` is answered instead of the detail."""
 
@@ -112,12 +120,9 @@ class ArchiveProcess:
 
     async def warm_up(self, rate_per_s: float) -> None:
         """As if an earlier run had learned this pace a moment ago: a cold start takes its time."""
-        cold = cold_start(ceiling_interval_ns=int(SECOND_NS / rate_per_s), now_ns=0)
-        learned = replace(cold, rate_per_s=rate_per_s, octave_per_s=rate_per_s)
-        record = record_to_json(to_record(learned, now_ns=0, now_wall_ns=time.time_ns()))
         store = SqliteStore(self.store)
         await store.open()
-        await store.save_pace("chats", {"pace": cast("Json", record), "saved_at_wall_ns": time.time_ns()})
+        await store.save_pace("chats", learned_pace(rate_per_s))
         await store.close()
 
     def __call__(self, *words: str, token: str = TOKEN, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
