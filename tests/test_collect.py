@@ -118,6 +118,24 @@ def test_a_null_is_not_yet_while_the_newest_id_is_near_or_unknown(newest_id: int
     simulated(main)
 
 
+class WrongOnce(Numbers):
+    """Tells an absurd newest id first."""
+
+    def body(self, discovery: Discovery) -> bytes:
+        return b"1000000000000" if len(self.asked) == 1 else super().body(discovery)
+
+
+def test_a_single_wrong_newest_id_is_not_believed() -> None:
+    async def main(clock: SimClock) -> None:
+        source = WrongOnce(clock, newest=501)
+        async with process(clock, source) as one:
+            one.collector.newest_id = 500
+            assert await one.collector.newest() == 501
+            assert len(source.asked) == 2
+
+    simulated(main)
+
+
 def test_the_newest_id_is_remembered_and_never_goes_down() -> None:
     async def main(clock: SimClock) -> None:
         source = Numbers(clock, newest=500)

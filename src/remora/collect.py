@@ -34,6 +34,8 @@ log = structlog.get_logger()
 
 # A request that met pressure or trouble is sent again after these delays, each time through the gate; then it is owed.
 RETRY_DELAYS_NS: Final = (200 * MILLISECOND_NS, 500 * MILLISECOND_NS, 1_000 * MILLISECOND_NS)
+# More new ids than a source assigns in weeks; a newest id this far above the last one is looked at twice.
+LEAP_MAX_IDS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,20 @@ class Collector:
 
     async def newest(self) -> int | None:
         """Ask for the highest id and remember it; None when there was no answer."""
+        told = await self._ask_newest()
+        if told is not None and self.newest_id is not None and told > self.newest_id + LEAP_MAX_IDS:
+            # One wrong number would stay for ever and declare that many ids owed: two looks must agree on it.
+            again = await self._ask_newest()
+            told = None if again is None else min(told, again)
+        if told is None:
+            return None
+        self.newest_id = max(told, self.newest_id or 0)
+        return self.newest_id
+
+    async def _ask_newest(self) -> int | None:
         match (await self.ask(Discovery.newest())).verdict:
             case Found(Newest(item_id)):
-                self.newest_id = max(item_id, self.newest_id or 0)
-                return self.newest_id
+                return item_id
             case _:
                 return None
 

@@ -18,6 +18,7 @@ from remora.operate.ground import Ground, beating, open_ground
 from remora.operate.progress import ProgressView
 from remora.operate.runs import RunReport, run_listed
 from remora.operate.runtime import open_listed, open_numbered, rate_facts
+from remora.operate.sd_notify import told_to_systemd
 from remora.operate.service import Service
 from remora.stores import is_shared
 
@@ -31,7 +32,7 @@ async def serve(settings: Settings, *, demo: bool, catchup: bool, view: Progress
             return await serve(shown, demo=False, catchup=catchup, view=view)
     async with open_ground(settings) as ground:
         service = Service(ground, view=view, catch_up=catchup)
-        async with beating(ground, Role.SERVICE, service.facts):
+        async with beating(ground, Role.SERVICE, service.facts), told_to_systemd():
             await service.run()
     return Exit.DONE
 
