@@ -233,7 +233,10 @@ class GapLedger(Protocol):
     async def replay_gaps(
         self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int
     ) -> int:
-        """Make dead and absent gaps owed again and every owed one due now; returns how many."""
+        """Make dead and absent gaps owed again and every owed one due now; returns how many.
+
+        The rest of a list (`Kind.PAGE`) is left alone: replaying items must not end a cool-down.
+        """
 
 
 class Inbox(Protocol):

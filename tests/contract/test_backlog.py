@@ -71,3 +71,10 @@ async def test_a_leased_one_can_be_left_again(store: Store) -> None:
     assert await leave(store, PRESSED, at_s=2) is Outcome.OWED
     (gap,) = await store.gaps(ARCHIVE)
     assert (gap.state, gap.reason) == (GapState.OWED, GapReason.UPSTREAM_PRESSURE)
+
+
+async def test_a_replay_of_everything_does_not_end_its_cool_down(store: Store) -> None:
+    await leave(store, PRESSED, at_s=0)
+    assert await store.replay_gaps(ARCHIVE, now_ns=at(1)) == 0
+    (gap,) = await store.gaps(ARCHIVE)
+    assert gap.not_before_ns == at(30)

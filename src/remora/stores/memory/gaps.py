@@ -77,6 +77,7 @@ class MemoryGaps(MemoryPart):
             row
             for row in self._gap_rows(source)
             if row.gap.state in _REPLAYED and reason in {None, row.gap.reason} and key in {None, row.gap.key}
+            if row.gap.kind is not Kind.PAGE  # the rest of a list is no item: its cool-down stays
         ]
         for row in replayed:
             row.gap = replace(moved(row.gap, GapEvent.REPLAY), not_before_ns=now_ns)

@@ -364,9 +364,9 @@ SELECT kind, state, reason, count(*), min(first_seen_at), min(not_before_at) FRO
 WHERE source = %(source)s AND state <> 'settled' GROUP BY kind, state, reason ORDER BY kind, state, reason;
 
 -- name: replay_gaps
--- Dead and absent gaps are owed again, and owed ones are due now.
+-- Dead and absent gaps are owed again, and owed ones are due now. The rest of a list is no item: its cool-down stays.
 UPDATE gaps SET state = 'owed', not_before_at = %(due)s
-WHERE source = %(source)s AND state IN ('owed', 'dead', 'absent') AND state <> 'settled'
+WHERE source = %(source)s AND kind <> 'page' AND state IN ('owed', 'dead', 'absent') AND state <> 'settled'
 AND reason = coalesce(%(reason)s, reason) AND key = coalesce(%(key)s, key);
 
 -- ── inbox ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -159,9 +159,9 @@ SELECT kind, state, reason, count(*), min(first_seen_at), min(not_before_at) FRO
 WHERE source = :source AND state <> 'settled' GROUP BY kind, state, reason ORDER BY kind, state, reason;
 
 -- name: replay_gaps
--- Dead and absent gaps are owed again, and owed ones are due now.
+-- Dead and absent gaps are owed again, and owed ones are due now. The rest of a list is no item: its cool-down stays.
 UPDATE gaps SET state = 'owed', not_before_at = :now
-WHERE source = :source AND state IN ('owed', 'dead', 'absent')
+WHERE source = :source AND kind <> 'page' AND state IN ('owed', 'dead', 'absent')
 AND reason = coalesce(:reason, reason) AND key = coalesce(:key, key);
 
 -- name: announce
