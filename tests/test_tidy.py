@@ -26,7 +26,7 @@ from tests.tidy_rules import (
 )
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("src", "tests", "tools", "bench", "docs", "deploy", ".ci")
+FOLDERS = ("src", "tests", "tools", "bench", "docs", "deploy", "examples", ".ci")
 TEXT_SUFFIXES = frozenset({".css", ".html", ".ini", ".js", ".md", ".py", ".service", ".sql", ".toml", ".txt", ".yml"})
 THIS_FILE = "tests/test_tidy.py"
 MEDIAN_FUNCTION_LINES_BELOW = 15
