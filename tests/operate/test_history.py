@@ -93,12 +93,20 @@ def test_a_day_of_readings_stays_within_its_bounds() -> None:
     assert 5 * 3_600 < times[-1] - times[0] <= COARSE_S * (COARSE_POINTS + 1)
 
 
-def test_points_of_two_widths_never_cover_the_same_time() -> None:
+def test_a_chart_begins_with_its_first_reading_and_not_at_a_round_time() -> None:
+    history = RateHistory()
+    history.take(reading(NOW_NS + 33 * SECOND_NS))
+    [point] = history.of(SOURCE).points
+    assert (point.at_s, point.span_s) == (NOW_NS // SECOND_NS + 33, 2)
+
+
+def test_points_of_two_widths_meet_without_a_hole_or_an_overlap() -> None:
     history = RateHistory()
     for second in range(0, 3 * 3_600, 5):
         history.take(reading(NOW_NS + second * SECOND_NS))
     points = history.of(SOURCE).points
-    assert [(one, other) for one, other in itertools.pairwise(points) if one.at_s + one.span_s > other.at_s] == []
+    assert {point.span_s for point in points} >= {FINE_S, COARSE_S}
+    assert all(one.at_s + one.span_s == other.at_s for one, other in itertools.pairwise(points))
 
 
 async def test_a_restart_takes_up_the_past_and_leaves_out_what_is_too_old_or_in_the_future() -> None:

@@ -108,7 +108,7 @@ def is_working(facts: SourceFacts | None, *, silence: str | None, ended: bool) -
 
 def ago(age_s: float) -> str:
     """How long ago, as a person would say it."""
-    return f"{span(age_s)} ago"
+    return f"{span(age_s)} ago" if age_s >= 1 else "just now"
 
 
 def span(seconds: float) -> str:

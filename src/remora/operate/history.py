@@ -58,15 +58,16 @@ class SourceHistory(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Span:
-    """A point in the making."""
+    """A point in the making. It begins with its first reading: of the time before, nothing is known."""
 
     at_s: int
+    ends_s: int
     allowed: list[float] = field(default_factory=list)
     leaving: list[float] = field(default_factory=list)
 
-    def point(self, span_s: int) -> RatePoint:
+    def point(self) -> RatePoint:
         leaving = round(sum(self.leaving) / len(self.leaving), 3) if self.leaving else None
-        return RatePoint(self.at_s, span_s, round(sum(self.allowed) / len(self.allowed), 3), leaving)
+        return RatePoint(self.at_s, self.ends_s - self.at_s, round(sum(self.allowed) / len(self.allowed), 3), leaving)
 
 
 class _Track:
@@ -78,17 +79,16 @@ class _Track:
         self._making: _Span | None = None
 
     def add(self, rate: Rate, at_s: int) -> None:
-        begins_s = at_s - at_s % self.span_s
-        if self._making is None or self._making.at_s != begins_s:
+        if self._making is None or at_s >= self._making.ends_s:
             if self._making is not None:
-                self.points.append(self._making.point(self.span_s))
-            self._making = _Span(begins_s)
+                self.points.append(self._making.point())
+            self._making = _Span(at_s, at_s - at_s % self.span_s + self.span_s)
         self._making.allowed.append(rate.per_second)
         if rate.recent_per_second is not None:
             self._making.leaving.append(rate.recent_per_second)
 
     def all(self) -> tuple[RatePoint, ...]:
-        making = () if self._making is None else (self._making.point(self.span_s),)
+        making = () if self._making is None else (self._making.point(),)
         return (*self.points, *making)
 
 
@@ -128,7 +128,7 @@ class RateHistory:
         fine = kept.fine.all()
         coarse = kept.coarse.all()
         if fine:
-            coarse = tuple(point for point in coarse if point.at_s + point.span_s <= fine[0].at_s)
+            coarse = tuple(_until(point, fine[0].at_s) for point in coarse if point.at_s < fine[0].at_s)
         return SourceHistory((*coarse, *fine), tuple(kept.backoffs))
 
     def all(self) -> Mapping[str, SourceHistory]:
@@ -178,6 +178,11 @@ class RateHistory:
 
     def _kept(self, source: str) -> _Kept:
         return self._sources.setdefault(source, _Kept())
+
+
+def _until(point: RatePoint, end_s: int) -> RatePoint:
+    """The same point, ending where the finer ones begin."""
+    return msgspec.structs.replace(point, span_s=min(point.span_s, end_s - point.at_s))
 
 
 def _mark(back_off: LastBackoff) -> BackOffMark:

@@ -27,7 +27,8 @@ function runs(points, value) {
   let previous = null;
   for (const point of points) {
     if (value(point) === null) { previous = null; continue; }
-    if (previous === null || point.at - previous.at > 2.5 * Math.max(point.span, previous.span) + 2) found.push([]);
+    // Readings come about once a second, so a moment between two spans is no hole; half a span is.
+    if (previous === null || point.at - previous.at - previous.span > 3 + Math.min(point.span, previous.span) / 2) found.push([]);
     found[found.length - 1].push(point);
     previous = point;
   }

@@ -5,6 +5,7 @@ import { clock, element, number, plain, say, seconds, span, sync, when } from ".
 const BEATS_BEFORE_UNKNOWN = 3;
 const HISTORY_EVERY_MS = 10_000;
 const RECONNECT_MS = 2_000;
+const POINTS_MAX = 5_000;
 const page = { status: null, heardAt: 0, items: {}, histories: {}, lost: false, said: new Map(), events: null };
 
 const part = (id) => document.getElementById(id);
@@ -162,6 +163,7 @@ function heard(status) {
 // Between two readings of the history, what the events say is drawn at once.
 function carryOn(history, pace, at) {
   history.points.push({ at, span: 1, allowed: pace.per_second, leaving: pace.recent_per_second });
+  if (history.points.length > POINTS_MAX) history.points.shift(); // the history was not to be had for long
   const back = pace.last_backoff;
   const last = history.backoffs[history.backoffs.length - 1];
   if (back && (!last || last.at < seconds(back.at))) {

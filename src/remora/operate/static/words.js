@@ -25,7 +25,7 @@ export function span(seconds) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
-export const ago = (seconds) => (seconds === null || seconds === undefined ? "never" : `${span(Math.max(0, seconds))} ago`);
+export const ago = (seconds) => (seconds === null || seconds === undefined ? "never" : seconds < 1 ? "just now" : `${span(seconds)} ago`);
 export const plain = (word) => word.replaceAll("_", " ");
 export const seconds = (iso) => Date.parse(iso) / 1000;
 
