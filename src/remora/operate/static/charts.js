@@ -27,8 +27,8 @@ function runs(points, value) {
   let previous = null;
   for (const point of points) {
     if (value(point) === null) { previous = null; continue; }
-    // Readings come about once a second, so a moment between two spans is no hole; half a span is.
-    if (previous === null || point.at - previous.at - previous.span > 3 + Math.min(point.span, previous.span) / 2) found.push([]);
+    // Readings come about once a second; a few that a busy machine left out are no hole, more are.
+    if (previous === null || point.at - previous.at - previous.span > 8 + Math.min(point.span, previous.span) / 2) found.push([]);
     found[found.length - 1].push(point);
     previous = point;
   }
