@@ -21,6 +21,7 @@ from remora.contracts import Clock, Permit, StreamBroken
 from remora.core.errors import ConfigurationError
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.sources.content_encoding import BadEncoding, TooLarge, decompress
+from remora.sources.deadline import Deadline, Deadlines
 
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 STREAM_HOPS_MAX: Final = 3
@@ -80,9 +81,7 @@ class _Request(aiohttp.ClientRequest):
 class _Exchange:
     """One permit on its way to the wire; the middleware of exactly one request."""
 
-    def __init__(
-        self, permit: Permit, deadline: asyncio.Timeout, total_s: float, wire_sent: Callable[[], None]
-    ) -> None:
+    def __init__(self, permit: Permit, deadline: Deadline, total_s: float, wire_sent: Callable[[], None]) -> None:
         self._permit = permit
         self._deadline = deadline
         self._total_s = total_s
@@ -102,9 +101,9 @@ class _Exchange:
 
     async def depart(self) -> None:
         """The connection is ready. The gate may hold a stale permit back, which is no fault of the provider's."""
-        self._deadline.reschedule(None)
+        self._deadline.pause()
         self.departed_at_ns = await self._permit.depart()
-        self._deadline.reschedule(asyncio.get_running_loop().time() + self._total_s)
+        self._deadline.set(self._total_s)
 
     def sent(self) -> None:
         """The request is written."""
@@ -130,6 +129,7 @@ class HttpTransport:
         self._clock = clock
         self._wire_sent = wire_sent
         self._in_flight = asyncio.Semaphore(settings.in_flight_max)
+        self._deadlines = Deadlines()
         self._requests: aiohttp.ClientSession | None = None
         self._streams: aiohttp.ClientSession | None = None
 
@@ -152,10 +152,10 @@ class HttpTransport:
         """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
         # Waiting for a free connection is our own bound, so no timeout runs meanwhile.
         async with self._in_flight:
-            deadline = asyncio.timeout(self._settings.connect_timeout_s)
+            deadline = self._deadlines.within(self._settings.connect_timeout_s)
             exchange = _Exchange(permit, deadline, self._settings.total_timeout_s, self._wire_sent)
             try:
-                async with deadline:
+                with deadline:
                     return await self._exchange(url, exchange, headers)
             except TooLarge:
                 fault = Fault.TOO_LARGE
