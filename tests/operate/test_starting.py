@@ -1,0 +1,25 @@
+"""Does a command start without what it does not need?"""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+from remora import __version__
+
+# Each of these costs tens of milliseconds; none is needed to print a page of help.
+HEAVY = ("aiohttp", "asyncio", "importlib.metadata", "msgspec", "prometheus_client", "rich", "sqlite3", "structlog")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; sys.argv = ['remora', '--help']; from remora.operate.cli import main\n"
+        "try: main()\n"
+        f"finally: print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert finished.stderr.strip() == "[]"
+    assert "Usage: remora" in finished.stdout
+
+
+def test_the_installed_package_has_the_version_that_is_written() -> None:
+    assert version("remora") == __version__
