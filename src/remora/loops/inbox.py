@@ -187,7 +187,8 @@ class InboxWorkers:
             await self._load()
             self.depth = await self._store.inbox_depth(self._source)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._announced.wait(), LOOK_EVERY_NS / SECOND_NS)
+                async with asyncio.timeout(LOOK_EVERY_NS / SECOND_NS):
+                    await self._announced.wait()
 
     async def _load(self) -> int:
         """Read waiting keys until the line is full or all are read; returns how many."""

@@ -164,7 +164,8 @@ class Live:
         while True:
             told_at_ns = self.newest_at_ns
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._look_now.wait(), POLL_EVERY_NS / SECOND_NS)
+                async with asyncio.timeout(POLL_EVERY_NS / SECOND_NS):
+                    await self._look_now.wait()
             if self._look_now.is_set() or self.newest_at_ns == told_at_ns:
                 self._look_now.clear()
                 await self._ask()

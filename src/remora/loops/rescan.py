@@ -97,7 +97,8 @@ class Rescan:
                 await self.run_once()
             else:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._asked.wait(), LOOK_EVERY_S)
+                    async with asyncio.timeout(LOOK_EVERY_S):
+                        await self._asked.wait()
 
     async def run_once(self) -> RescanPass | None:
         """One whole pass, or the rest of one that a restart interrupted; None while the newest id is unknown."""

@@ -54,7 +54,8 @@ async def demo_provider(settings: Settings, view: ProgressView) -> AsyncIterator
         assert process.stdin is not None
         process.stdin.close()
         with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await process.wait()
         if process.returncode is None:
             process.kill()
             await process.wait()
@@ -63,7 +64,8 @@ async def demo_provider(settings: Settings, view: ProgressView) -> AsyncIterator
 async def _url(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
     try:
-        line = await asyncio.wait_for(process.stdout.readline(), START_TIMEOUT_S)
+        async with asyncio.timeout(START_TIMEOUT_S):
+            line = await process.stdout.readline()
         return str(json.loads(line)["url"])
     except (TimeoutError, ValueError, KeyError) as error:
         raise RemoraError(
