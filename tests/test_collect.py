@@ -6,10 +6,11 @@ from typing import cast
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from remora.collect import RETRY_DELAYS_NS
 from remora.contracts import Observation, Outcome
-from remora.core.discovery import Discovery
+from remora.core.discovery import Discovery, FromGap
 from remora.core.errors import StoreUnavailable
 from remora.core.gap import GapState
 from remora.core.priority import Lane
@@ -114,6 +115,22 @@ def test_a_null_is_not_yet_while_the_newest_id_is_near_or_unknown(newest_id: int
             await one.collector.collect(SEVEN)
             (gap,) = await one.store.gaps(NAME)
             assert gap.reason is reason
+
+    simulated(main)
+
+
+def test_a_gap_is_told_when_it_opens_and_when_it_settles_without_saying_which_item() -> None:
+    async def main(clock: SimClock) -> None:
+        source = Numbers(clock, says=lambda _id, _attempt: REFUSED)
+        async with process(clock, source) as one:
+            with capture_logs() as told:
+                await one.collector.collect(SEVEN)
+                source.says = lambda _id, _attempt: GOOD
+                await one.collector.collect(Discovery.item(7, via=Lane.RECOVER, origin=FromGap("me")))
+            gaps = [event for event in told if event["event"].startswith("gap_")]
+            assert [event["event"] for event in gaps] == ["gap_opened", "gap_settled"]
+            assert gaps[0]["reason"] == GapReason.FORBIDDEN
+            assert not any("7" in str(value) for event in gaps for value in event.values())
 
     simulated(main)
 

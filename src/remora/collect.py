@@ -10,7 +10,8 @@ from typing import Final
 import structlog
 
 from remora.contracts import Clock, Meter, Mirror, Observation, Outcome, Source
-from remora.core.discovery import Discovery, Kind
+from remora.core.discovery import Discovery, FromGap, Kind
+from remora.core.gap import owed_reason
 from remora.core.item import Decoded, Item, Newest, WrongShape
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import (
@@ -78,6 +79,7 @@ class Collector:
         seen = Observation(discovery, asked.verdict, asked.started_at_ns, self._clock.wall_ns())
         outcome = await self._store.record(self._source.name, seen)
         self._meter.recorded(self._source.name, discovery.via, outcome, age_s=_age_s(seen))
+        self._tell(discovery, asked.verdict, outcome)
         return outcome
 
     async def ask(self, discovery: Discovery) -> Asked:
@@ -120,6 +122,21 @@ class Collector:
         self._meter.judged(self._source.name, discovery.via, verdict)
         # Read at the departure itself: computed backwards from now, a step of the clock could turn two fetches around.
         return verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns
+
+    def _tell(self, discovery: Discovery, verdict: Verdict, outcome: Outcome) -> None:
+        """What is owed is told as it opens and as it ends; how many, why and how it was found, never which item."""
+        was_owed, reason = isinstance(discovery.origin, FromGap), owed_reason(verdict)
+        match outcome:
+            case Outcome.OWED if not was_owed:
+                log.info("gap_opened", source=self._source.name, via=str(discovery.via), reason=reason)
+            case Outcome.DEAD:
+                log.warning("gap_dead", source=self._source.name, via=str(discovery.via), reason=reason)
+            case Outcome.ABSENT:
+                log.info("gap_absent", source=self._source.name, via=str(discovery.via), reason=reason)
+            case Outcome.NEW | Outcome.CHANGED | Outcome.UNCHANGED if was_owed and reason is None:
+                log.info("gap_settled", source=self._source.name, via=str(discovery.via))
+            case _:  # stored as usual, still owed, or overtaken by a newer answer: nothing changed for an operator
+                pass
 
     def _decode(self, discovery: Discovery, reply: Reply | NoReply) -> Decoded | None:
         if not isinstance(reply, Reply) or not has_content(reply):
