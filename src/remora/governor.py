@@ -143,7 +143,7 @@ class Governor:
         self._departures += 1
         self._leaving -= 1
         if slot is not None:
-            permit.use(slot, now_ns=now_ns)
+            permit.use(slot, now_ns=now_ns, is_ahead=self._learner.is_ahead_of_all())
             self._changed.set()
         self._learner.departed(now_ns=now_ns)
         permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()

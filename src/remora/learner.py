@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final, cast
 
 import structlog
@@ -15,8 +15,12 @@ import structlog
 from remora.contracts import Clock, Json, Meter, PaceBook
 from remora.core import circuit as circuits
 from remora.core.circuit import Circuit, CircuitEvent, CircuitState
-from remora.core.common_pace import COMMON, UNSHARED_MAX, from_common, heard_on_top, to_common
+from remora.core.common_pace import COMMON, UNSHARED_MAX, Common, from_common, heard_on_top, to_common
 from remora.core.errors import StoreError
+from remora.core.heard import answer_of
+from remora.core.lessons import BackOff as BackOff
+from remora.core.lessons import Hold as Hold
+from remora.core.lessons import Sent as Sent
 from remora.core.pace_record import (
     LEAST_STALE_AFTER_NS,
     Restore,
@@ -29,16 +33,10 @@ from remora.core.pace_record import (
 )
 from remora.core.rate_law import Answer, Answered, ChangeKind, Pace, PaceChange, after, cold_start, describe
 from remora.core.snapshot import LimitedBy
-from remora.core.units import SECOND_NS
+from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import (
-    Deferred,
-    Found,
-    Malformed,
-    Missing,
     NoReply,
-    NotYet,
     Pressure,
-    Refused,
     Reply,
     Trouble,
     Verdict,
@@ -49,6 +47,13 @@ log = structlog.get_logger()
 
 # A learned pace is stored at most this often; a back-off is stored at once.
 SAVE_EVERY_S: Final = 1.0
+# Answers that leave the pace where it is count, too: all processes together earn the next look at the edge.
+SHARE_EVERY_NS: Final = 5 * SECOND_NS
+# A pace that rose by this much is shared soon: until then all processes still go at the old one, and it proves nothing.
+SHARE_RISE: Final = 1.02
+SHARE_RISE_EVERY_NS: Final = 50 * MILLISECOND_NS
+# One more step of the law than is shared, no more.
+AHEAD_OF_ALL: Final = 1.07
 # After a back-off nothing leaves until it is stored, so that a crash cannot forget it. A store that is down may hold
 # the gate only this long.
 HOLD_FOR_STORE_NS: Final = SECOND_NS
@@ -56,33 +61,6 @@ EVENT_EVERY_NS: Final = SECOND_NS // 2
 # Why the pace went down when no answer of this process asked for it.
 REMEMBERED: Final = "remembered"
 TOLD: Final = "another_process"
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Why nothing may leave, and until when; None means until something changes."""
-
-    limited_by: LimitedBy
-    until_ns: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class BackOff:
-    """The last time the pace went down."""
-
-    at_wall_ns: int
-    reason: str
-    from_per_s: float
-    to_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What the learner must know about the request that was answered."""
-
-    departed_at_ns: int | None
-    pace_bound: bool
-    is_probe: bool
 
 
 class Learner:
@@ -110,6 +88,9 @@ class Learner:
         self._common = common
         self._version = 0  # of what all processes know, as far as this one has heard
         self._unshared: deque[Answered] = deque(maxlen=UNSHARED_MAX)
+        self._shared_at_ns = 0
+        self._shared_interval_ns = 0
+        self._common_cuts = 0
         now_ns = clock.monotonic_ns()
         self.pace: Pace = cold_start(ceiling_interval_ns=ceiling_interval_ns, now_ns=now_ns)
         self.restored = Restore.COLD_NONE
@@ -152,7 +133,7 @@ class Learner:
 
         `again` marks a retry that met what an earlier attempt of the same request met: it slows nothing down a second time.
         """
-        answer = _answer(verdict)
+        answer = answer_of(verdict)
         if isinstance(verdict, Pressure) and verdict.retry_after_ns:
             self._wait_until(reply.answered_at_ns + verdict.retry_after_ns)
         self._feed_circuit(sent, answer, again=again)
@@ -164,6 +145,8 @@ class Learner:
         before, self.pace = self.pace, after(self.pace, event)
         if self._common is not None:
             self._unshared.append(event)
+            if self._rested_ns() >= SHARE_EVERY_NS:
+                self._unsaved.set()
         change = describe(before, self.pace)
         if change is not None:
             self._follow(change, verdict)
@@ -194,10 +177,19 @@ class Learner:
                 # A success may settle the pace a little lower, in the wake of a refusal that was told already.
                 why = reason or REMEMBERED
                 self.last_back_off = BackOff(self._clock.wall_ns(), why, change.from_per_s, change.to_per_s)
+        elif self.is_ahead_of_all(SHARE_RISE) and self._rested_ns() >= SHARE_RISE_EVERY_NS:
+            self._urgent.set()
         self._unsaved.set()
         self._meter.pace_changed(self._source, interval_ns=interval_ns, backed_off_because=reason)
         self._tell(change)
         self._on_change()
+
+    def is_ahead_of_all(self, by: float = AHEAD_OF_ALL) -> bool:
+        """Whether this process has learned a faster pace than it has told the others, who all go at the slower one."""
+        return self.pace.interval_ns * by < self._shared_interval_ns
+
+    def _rested_ns(self) -> int:
+        return self._clock.monotonic_ns() - self._shared_at_ns
 
     def _tell(self, change: PaceChange) -> None:
         """An event on a change of pace, but only a few per second: changes that come faster are told together."""
@@ -254,12 +246,16 @@ class Learner:
         now_ns = self._clock.monotonic_ns()
         if shared.version <= self._version:
             return
-        self._version = shared.version
+        self._version, self._shared_interval_ns = shared.version, shared.interval_ns
         common = self._common_pace(shared)
         if common is None:
             return  # another version of this program wrote it; its interval binds in the gate all the same
-        before, self.pace = self.pace, heard_on_top(common, self.pace, self._unshared)
-        if shared.not_before_in_ns and not common.quiet_until_ns:
+        if common.cuts > self._common_cuts:
+            # What left before this process knew of the cut says nothing new about the rate.
+            common = replace(common, pace=replace(common.pace, last_cut_at_ns=now_ns))
+        self._common_cuts = common.cuts
+        before, self.pace = self.pace, heard_on_top(common.pace, self.pace, self._unshared)
+        if shared.not_before_in_ns and not common.pace.quiet_until_ns:
             self.not_before_ns = max(self.not_before_ns, now_ns + shared.not_before_in_ns)
         change = describe(before, self.pace)
         if change is not None:
@@ -306,12 +302,12 @@ class Learner:
         if common is None or shared.idle_ns is None:
             return
         if shared.idle_ns <= max(self._stale_after_ns, LEAST_STALE_AFTER_NS):
-            self.pace, self.restored = common, Restore.WARM
+            self.pace, self.restored, self._common_cuts = common.pace, Restore.WARM, common.cuts
         else:
             cold = cold_start(ceiling_interval_ns=self._ceiling_interval_ns, now_ns=now_ns)
             self.pace, self.restored = cold, Restore.COLD_STALE
 
-    def _common_pace(self, shared: SharedPace) -> Pace | None:
+    def _common_pace(self, shared: SharedPace) -> Common | None:
         return from_common(
             shared.record,
             age_ns=shared.age_ns,
@@ -358,7 +354,8 @@ class Learner:
                 await self._book.save_pace(self._source, record)
             elif not await self._share(self._common, record):
                 self._unsaved.set()
-                self._urgent.set()
+                if self._cuts > self._cuts_saved or self.is_ahead_of_all(SHARE_RISE):
+                    self._urgent.set()
                 return
         except StoreError as error:
             # The discipline holds without the store; what was learned is stored once it answers again.
@@ -372,8 +369,9 @@ class Learner:
         """Tell all processes. False: another one told them something newer first, and ours now stands on top of it."""
         now_ns, told = self._clock.monotonic_ns(), len(self._unshared)
         wait_ns = max(self.not_before_ns, self.pace.quiet_until_ns) - now_ns
+        cuts = self._common_cuts + (self._cuts > self._cuts_saved)
         was_taken, stands = await common.share(
-            {**record, COMMON: cast("Json", to_common(self.pace, now_ns=now_ns))},
+            {**record, COMMON: cast("Json", to_common(Common(self.pace, cuts), now_ns=now_ns))},
             interval_ns=self.pace.interval_ns,
             not_before_in_ns=max(0, wait_ns),
             seen_version=self._version,
@@ -381,20 +379,8 @@ class Learner:
         if not was_taken:
             self.adopt(stands)
             return False
-        self._version = max(self._version, stands.version)
+        self._version, self._common_cuts = max(self._version, stands.version), cuts
+        self._shared_at_ns, self._shared_interval_ns = now_ns, stands.interval_ns
         for _ in range(min(told, len(self._unshared))):
             self._unshared.popleft()
         return True
-
-
-def _answer(verdict: Verdict) -> Answer | None:
-    """What a verdict says about the rate; a refusal of one item says nothing."""
-    match verdict:
-        case Found() | NotYet() | Missing() | Malformed():
-            return Answer.GOOD
-        case Pressure():
-            return Answer.REFUSED
-        case Trouble():
-            return Answer.TROUBLED
-        case Refused() | Deferred():
-            return None

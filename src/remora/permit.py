@@ -50,10 +50,14 @@ class GovernedPermit:
         """Fix the moment of departure; waits again only if the world changed since the permit was given."""
         return await self._gate.depart(self)
 
-    def use(self, slot: Slot, *, now_ns: int) -> None:
-        """Leave with a slot of the common gate; what holds all processes back is the pace that is learned."""
+    def use(self, slot: Slot, *, now_ns: int, is_ahead: bool) -> None:
+        """Leave with a slot of the common gate: only what holds all processes back proves the pace.
+
+        While this process's own pace is ahead of what it has told the others, it proves nothing about its own.
+        """
         slot.departed(now_ns=now_ns)
-        self._slot, self.pace_bound = slot, slot.binds
+        self._slot = slot
+        self.pace_bound = slot.binds and not is_ahead
 
     def sent(self) -> None:
         """The request is on the wire, or will never get there."""

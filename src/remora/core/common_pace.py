@@ -5,7 +5,7 @@ hears its own answers again on top of it: the law then sees the answers of all p
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from math import isfinite
 from typing import Any, Final, TypeGuard
 
@@ -23,26 +23,37 @@ AGE_MOST_NS: Final = 24 * HOUR_NS
 
 # Under which name it stands in a record, beside what a single process would keep.
 COMMON: Final = "common"
+CUTS: Final = "cuts"
 
 Plain = bool | int | float | list[float]
 
 
-def to_common(pace: Pace, *, now_ns: int) -> dict[str, Plain]:
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The pace of all processes, and how often it was cut: a cut is news to whoever has counted fewer."""
+
+    pace: Pace
+    cuts: int = 0
+
+
+def to_common(common: Common, *, now_ns: int) -> dict[str, Plain]:
     """The pace as all processes may read it."""
-    common: dict[str, Plain] = {}
+    told: dict[str, Plain] = {CUTS: common.cuts}
     for name in _names():
-        value = getattr(pace, name)
+        value = getattr(common.pace, name)
         if name in MOMENTS:
             value = min(AGE_MOST_NS, max(0, now_ns - value))
         elif name in WAITS:
             value = max(0, value - now_ns)
         elif isinstance(value, tuple):
             value = list(value)
-        common[name] = value
-    return common
+        told[name] = value
+    return told
 
 
-def from_common(record: object, *, age_ns: int, quiet_in_ns: int, ceiling_interval_ns: int, now_ns: int) -> Pace | None:
+def from_common(
+    record: object, *, age_ns: int, quiet_in_ns: int, ceiling_interval_ns: int, now_ns: int
+) -> Common | None:
     """The pace that a record holds, never above the ceiling; None when it cannot be read.
 
     `age_ns` is how long ago it was shared, `quiet_in_ns` what is left of the wait it asks for, if it asks for one.
@@ -63,7 +74,8 @@ def from_common(record: object, *, age_ns: int, quiet_in_ns: int, ceiling_interv
         return None
     if pace.streak and not pace.edges_per_s:
         return None
-    return replace(pace, rate_per_s=min(pace.rate_per_s, pace.ceiling_per_s))
+    cuts = _like(0, data.get(CUTS))
+    return Common(replace(pace, rate_per_s=min(pace.rate_per_s, pace.ceiling_per_s)), cuts or 0)
 
 
 def heard_on_top(common: Pace, own: Pace, heard: Iterable[Answered]) -> Pace:

@@ -89,7 +89,7 @@ class SimPlans:
             kept,
             record=dict(record) if was_taken else kept.record,
             interval_ns=interval_ns if was_taken else max(kept.interval_ns, interval_ns),
-            version=kept.version + 1,
+            version=kept.version + was_taken,
         )
         if not_before_in_ns:
             row.not_before_ns = max(row.not_before_ns, now_ns + not_before_in_ns)

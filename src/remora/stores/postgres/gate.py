@@ -125,7 +125,7 @@ class SharedGate:
         lead_ns = AHEAD_AT_MOST_NS + OPEN_AT_MOST_NS + interval_ns
 
         async def work(connection: Connection) -> Row:
-            shared = _only(await (await connection.execute(SQL["share_pace"], parameters)).fetchone())
+            shared = _only(await (await connection.execute(GATE["share"], parameters)).fetchone())
             if shared[-1]:
                 await connection.execute(GATE["hurry"], {"source": source, "lead_ns": lead_ns})
             return shared

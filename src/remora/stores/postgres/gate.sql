@@ -52,3 +52,24 @@ LEFT JOIN gates ON gates.source = %(source)s;
 UPDATE gates SET next_ns = (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(lead_ns)s::bigint
 WHERE source = %(source)s
   AND next_ns > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(lead_ns)s::bigint;
+
+-- name: share
+-- What one process learned, for all; an outdated version only ever makes it slower. Taken when it stands afterwards.
+INSERT INTO pace AS kept (source, record, interval_ns, not_before_ns)
+VALUES (
+  %(source)s, %(record)s, %(interval_ns)s,
+  CASE WHEN %(not_before_in_ns)s::bigint > 0
+    THEN (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(not_before_in_ns)s::bigint ELSE 0 END
+)
+ON CONFLICT (source) DO UPDATE SET
+  record = CASE
+    WHEN coalesce(%(seen_version)s::bigint, kept.version) = kept.version THEN excluded.record ELSE kept.record END,
+  interval_ns = CASE
+    WHEN coalesce(%(seen_version)s::bigint, kept.version) = kept.version THEN excluded.interval_ns
+    ELSE greatest(kept.interval_ns, excluded.interval_ns) END,
+  not_before_ns = greatest(kept.not_before_ns, excluded.not_before_ns),
+  version = kept.version + (coalesce(%(seen_version)s::bigint, kept.version) = kept.version)::int
+RETURNING
+  record, version, interval_ns,
+  greatest(0, not_before_ns - (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint),
+  record = %(record)s;

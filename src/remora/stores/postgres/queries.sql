@@ -513,27 +513,6 @@ UPDATE gates SET next_ns = coalesce(
 )
 WHERE source = %(source)s AND next_ns = %(planned_ns)s;
 
--- name: share_pace
--- What one process learned, for all; an outdated version only ever makes it slower.
-INSERT INTO pace AS kept (source, record, interval_ns, not_before_ns)
-VALUES (
-  %(source)s, %(record)s, %(interval_ns)s,
-  CASE WHEN %(not_before_in_ns)s::bigint > 0
-    THEN (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(not_before_in_ns)s::bigint ELSE 0 END
-)
-ON CONFLICT (source) DO UPDATE SET
-  record = CASE
-    WHEN coalesce(%(seen_version)s::bigint, kept.version) = kept.version THEN excluded.record ELSE kept.record END,
-  interval_ns = CASE
-    WHEN coalesce(%(seen_version)s::bigint, kept.version) = kept.version THEN excluded.interval_ns
-    ELSE greatest(kept.interval_ns, excluded.interval_ns) END,
-  not_before_ns = greatest(kept.not_before_ns, excluded.not_before_ns),
-  version = kept.version + 1
-RETURNING
-  record, version, interval_ns,
-  greatest(0, not_before_ns - (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint),
-  coalesce(%(seen_version)s::bigint, version - 1) = version - 1;
-
 -- ── singletons ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: lock_singleton

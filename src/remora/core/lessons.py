@@ -1,0 +1,32 @@
+"""What do the gate and its learner tell each other? Why nothing may leave, what was sent, and the last time the pace fell."""
+
+from dataclasses import dataclass
+
+from remora.core.snapshot import LimitedBy
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why nothing may leave, and until when; None means until something changes."""
+
+    limited_by: LimitedBy
+    until_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BackOff:
+    """The last time the pace went down."""
+
+    at_wall_ns: int
+    reason: str
+    from_per_s: float
+    to_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What the learner must know about the request that was answered."""
+
+    departed_at_ns: int | None
+    pace_bound: bool
+    is_probe: bool
