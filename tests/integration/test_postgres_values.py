@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.stores.postgres.statements import MIGRATIONS, SQL, parse
-from remora.stores.postgres.values import dump_json, dump_key, load_json, load_key
+from remora.stores.postgres.values import dump_key, load_key
+from remora.stores.rows import dump_json, load_json
 
 any_text = st.text(st.characters(exclude_categories=[]))
 

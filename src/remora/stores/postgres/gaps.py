@@ -6,11 +6,11 @@ from remora.contracts import GapCount, InboxEntry
 from remora.core.discovery import Kind
 from remora.core.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, Gap, GapState
 from remora.core.reasons import GapReason
-from remora.core.units import MILLISECOND_NS
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
-from remora.stores.postgres.values import dump_key, gap_from_row, load_key, milliseconds
+from remora.stores.postgres.values import dump_key, gap_from_row, load_key
+from remora.stores.rows import gap_count_from_row, milliseconds
 
 
 class PostgresGaps(PostgresPart):
@@ -58,17 +58,7 @@ class PostgresGaps(PostgresPart):
 
     async def gap_counts(self, source: str) -> Sequence[GapCount]:
         """All gaps that are not settled, counted."""
-        return tuple(
-            GapCount(
-                kind=Kind(kind),
-                state=GapState(state),
-                reason=GapReason(reason),
-                count=count,
-                oldest_ns=oldest_at * MILLISECOND_NS,
-                next_ns=next_at * MILLISECOND_NS,
-            )
-            for kind, state, reason, count, oldest_at, next_at in await self._rows("gap_counts", {"source": source})
-        )
+        return tuple(gap_count_from_row(row) for row in await self._rows("gap_counts", {"source": source}))
 
     async def replay_gaps(
         self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int

@@ -28,7 +28,7 @@ from remora.fleet import SharedPace as SharedPace
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.faults import LockTimeout
 from remora.stores.postgres.statements import SQL, parse
-from remora.stores.postgres.values import dump_json, load_json
+from remora.stores.rows import dump_json, load_json
 from remora.stores.slots import AHEAD_AT_MOST_NS, LATE_AT_MOST_NS, OPEN_AT_MOST_NS
 from remora.stores.slots import WINDOW_NS as WINDOW_NS
 from remora.stores.slots import Reservation as Reservation

@@ -10,16 +10,8 @@ from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.mirror import PAGE_ROWS
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
-from remora.stores.postgres.values import (
-    document_from_row,
-    dump_json,
-    dump_key,
-    dump_mark,
-    load_key,
-    load_mark,
-    milliseconds,
-    run_from_row,
-)
+from remora.stores.postgres.values import document_from_row, dump_key, dump_mark, load_key, load_mark
+from remora.stores.rows import dump_json, milliseconds, run_from_row
 from remora.stores.shared import newest_of_each
 
 

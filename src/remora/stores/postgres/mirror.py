@@ -10,7 +10,8 @@ from remora.core.source_clock import BLOCK_ITEMS, Timed
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart
 from remora.stores.postgres.statements import SQL
-from remora.stores.postgres.values import dump_key, item_from_row
+from remora.stores.postgres.values import dump_key
+from remora.stores.rows import item_from_row
 from remora.stores.shared import INTEGER_MAX
 
 # Rows read at once: a page ends its transaction, so that a slow reader never keeps dead rows alive.

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from remora.contracts import Json
 from remora.core.units import MILLISECOND_NS
 from remora.stores.postgres.session import PostgresPart
-from remora.stores.postgres.values import dump_json, load_json, milliseconds
+from remora.stores.rows import dump_json, load_json, milliseconds
 
 
 class PostgresNotes(PostgresPart):

@@ -17,7 +17,8 @@ from remora.core.units import MILLISECOND_NS
 from remora.core.verdict import Found
 from remora.stores.postgres.connections import Connection, Row
 from remora.stores.postgres.statements import SQL
-from remora.stores.postgres.values import dump_key, dump_mark, gap_from_row, gap_to_row, load_key, milliseconds
+from remora.stores.postgres.values import dump_key, dump_mark, gap_from_row, gap_to_row, load_key
+from remora.stores.rows import milliseconds
 from remora.stores.shared import (
     CLOCK_SLACK_NS,
     Decision,

@@ -8,7 +8,7 @@ from remora.core.segment import Segment, SegmentKind
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
-from remora.stores.postgres.values import milliseconds
+from remora.stores.rows import milliseconds
 from remora.stores.shared import CLOCK_SLACK_NS, adds_coverage, unplanned
 
 # When coverage stands in so many more rows than it needs, whoever reads it puts it together.

@@ -4,12 +4,11 @@ import json
 from collections.abc import Sequence
 
 from remora.contracts import GapCount
-from remora.core.discovery import Kind
 from remora.core.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, Gap, GapEvent, GapState, moved
 from remora.core.reasons import GapReason
 from remora.core.units import MILLISECOND_NS
+from remora.stores.rows import gap_count_from_row, gap_from_row
 from remora.stores.sqlite.database import Connection
-from remora.stores.sqlite.rows import gap_from_row
 from remora.stores.sqlite.session import SqlitePart
 
 
@@ -59,17 +58,7 @@ class SqliteGaps(SqlitePart):
 
     async def gap_counts(self, source: str) -> Sequence[GapCount]:
         """All gaps that are not settled, counted."""
-        return tuple(
-            GapCount(
-                kind=Kind(kind),
-                state=GapState(state),
-                reason=GapReason(reason),
-                count=count,
-                oldest_ns=oldest * MILLISECOND_NS,
-                next_ns=not_before * MILLISECOND_NS,
-            )
-            for kind, state, reason, count, oldest, not_before in await self._rows("gap_counts", {"source": source})
-        )
+        return tuple(gap_count_from_row(row) for row in await self._rows("gap_counts", {"source": source}))
 
     async def replay_gaps(
         self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int

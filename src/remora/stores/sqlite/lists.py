@@ -8,10 +8,10 @@ from remora.core import marks
 from remora.core.discovery import fingerprint as fingerprint_of
 from remora.core.item import Entry
 from remora.core.units import MILLISECOND_NS
+from remora.stores.rows import Row, dump_json, nanoseconds, run_from_row
 from remora.stores.shared import newest_of_each
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.mirror import PAGE_ROWS
-from remora.stores.sqlite.rows import Row, json_from_text, text_from_json
 from remora.stores.sqlite.session import SqlitePart
 
 
@@ -90,13 +90,13 @@ class SqliteLists(SqlitePart):
             "run_id": run.run_id,
             "ended": None if run.ended_ns is None else run.ended_ns // MILLISECOND_NS,
             "stopped_by": run.stopped_by,
-            "counts": text_from_json(dict(run.counts)),
+            "counts": dump_json(dict(run.counts)),
         }
         await self._change("end_run", values)
 
     async def runs(self, source: str, *, limit: int = 20) -> Sequence[RunRecord]:
         """The latest runs, newest first."""
-        return tuple(_run(row) for row in await self._rows("runs", {"source": source, "limit": limit}))
+        return tuple(run_from_row(row) for row in await self._rows("runs", {"source": source, "limit": limit}))
 
 
 def _entry_values(source: str, entry: Entry, now: int) -> dict[str, object]:
@@ -123,15 +123,4 @@ def _walk_values(source: str, state: WalkState, now: int) -> dict[str, object]:
 
 def _document(row: Row) -> StoredDocument:
     key, fingerprint, updated_at, body, fetched_at = row
-    return StoredDocument(key, fingerprint, updated_at, body, _ns(fetched_at))
-
-
-def _run(row: Row) -> RunRecord:
-    run_id, started_at, ended_at, stopped_by, counts = row
-    kept = json_from_text(counts)
-    numbers = {name: count for name, count in kept.items() if isinstance(count, int)} if isinstance(kept, dict) else {}
-    return RunRecord(run_id, started_at * MILLISECOND_NS, _ns(ended_at), stopped_by, numbers)
-
-
-def _ns(milliseconds: int | None) -> int | None:
-    return None if milliseconds is None else milliseconds * MILLISECOND_NS
+    return StoredDocument(key, fingerprint, updated_at, body, nanoseconds(fetched_at))

@@ -8,9 +8,9 @@ from typing import Final
 from remora.contracts import Observation, Outcome, StoredItem
 from remora.core import source_clock
 from remora.core.source_clock import BLOCK_ITEMS, Timed
+from remora.stores.rows import item_from_row
 from remora.stores.shared import INTEGER_MAX
 from remora.stores.sqlite.database import Connection
-from remora.stores.sqlite.rows import item_from_row
 from remora.stores.sqlite.session import SqlitePart
 
 # Rows read at once: a page ends its read transaction, so that a slow reader never holds up the log's reset.

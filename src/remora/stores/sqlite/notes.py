@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from remora.contracts import InboxEntry, Json
 from remora.core.discovery import Kind
 from remora.core.units import MILLISECOND_NS
+from remora.stores.rows import dump_json, load_json
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
-from remora.stores.sqlite.rows import json_from_text, text_from_json
 from remora.stores.sqlite.session import SqlitePart
 
 
@@ -40,27 +40,27 @@ class SqliteNotes(SqlitePart):
     async def load_pace(self, source: str) -> Json:
         """What was saved last, or None; damaged text as it is."""
         row = await self._row("load_pace", {"source": source})
-        return json_from_text(row[0]) if row else None
+        return load_json(row[0]) if row else None
 
     async def save_pace(self, source: str, record: Mapping[str, Json]) -> None:
         """Keep it, durably."""
-        await self._change("save_pace", {"source": source, "record": text_from_json(record)})
+        await self._change("save_pace", {"source": source, "record": dump_json(record)})
 
     async def note(self, source: str, name: str) -> Json:
         """The fact, or None."""
         row = await self._row("note", {"source": source, "name": name})
-        return json_from_text(row[0]) if row else None
+        return load_json(row[0]) if row else None
 
     async def keep_note(self, source: str, name: str, value: Json) -> None:
         """Keep it, durably."""
-        await self._change("keep_note", {"source": source, "name": name, "value": text_from_json(value)})
+        await self._change("keep_note", {"source": source, "name": name, "value": dump_json(value)})
 
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """The runtime is alive and this is what it sees."""
-        values = {"runtime": runtime, "now": now_ns // MILLISECOND_NS, "snapshot": text_from_json(snapshot)}
+        values = {"runtime": runtime, "now": now_ns // MILLISECOND_NS, "snapshot": dump_json(snapshot)}
         await self._change("beat", values)
 
     async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
         """Every runtime that ever beat, newest first."""
         rows = await self._rows("heartbeats", {})
-        return tuple((runtime, beat_at * MILLISECOND_NS, json_from_text(text)) for runtime, beat_at, text in rows)
+        return tuple((runtime, beat_at * MILLISECOND_NS, load_json(text)) for runtime, beat_at, text in rows)

@@ -13,6 +13,7 @@ from remora.core.gap import Gap
 from remora.core.item import Document, Item, Thing, User
 from remora.core.units import MILLISECOND_NS
 from remora.core.verdict import Found
+from remora.stores.rows import gap_from_row, gap_to_row
 from remora.stores.shared import (
     Decision,
     Held,
@@ -25,7 +26,6 @@ from remora.stores.shared import (
 )
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
-from remora.stores.sqlite.rows import gap_from_row, gap_to_row
 from remora.stores.sqlite.statements import queries
 
 Job = tuple[str, Observation]  # source and observation

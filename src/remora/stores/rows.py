@@ -1,0 +1,104 @@
+"""How does a row become a value, and a value a row, in every database? Nanoseconds in values, milliseconds in tables."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from remora.contracts import GapCount, Json, RunRecord, StoredItem
+from remora.core.discovery import Kind
+from remora.core.gap import Gap, GapState
+from remora.core.reasons import GapReason
+from remora.core.units import MILLISECOND_NS
+
+Row = Sequence[Any]
+
+
+def milliseconds(moment_ns: int) -> int:
+    """A moment as tables hold it."""
+    return moment_ns // MILLISECOND_NS
+
+
+def nanoseconds(moment: int | None) -> int | None:
+    """A moment of a table as values hold it; none stays none."""
+    return None if moment is None else moment * MILLISECOND_NS
+
+
+def load_json(text: str | None) -> Json:
+    """What was kept. Text that somebody damaged comes back as the text it is: whoever asked judges it."""
+    if text is None:
+        return None
+    try:
+        value: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value
+
+
+def dump_json(value: Json | Mapping[str, Json]) -> str:
+    """Plain ASCII, so that no text can be refused."""
+    return json.dumps(value)
+
+
+def gap_from_row(row: Row) -> Gap:
+    """Columns: kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at."""
+    return Gap(
+        kind=Kind(row[0]),
+        key=row[1],
+        state=GapState(row[2]),
+        reason=GapReason(row[3]),
+        attempts=row[4],
+        looks=row[5],
+        was_young=bool(row[6]),
+        not_before_ns=row[7] * MILLISECOND_NS,
+        first_seen_ns=row[8] * MILLISECOND_NS,
+        last_seen_ns=row[9] * MILLISECOND_NS,
+    )
+
+
+def gap_to_row(gap: Gap) -> tuple[object, ...]:
+    """The same columns, in the same order."""
+    return (
+        gap.kind.value,
+        gap.key,
+        gap.state.value,
+        gap.reason.value,
+        gap.attempts,
+        gap.looks,
+        gap.was_young,
+        gap.not_before_ns // MILLISECOND_NS,
+        gap.first_seen_ns // MILLISECOND_NS,
+        gap.last_seen_ns // MILLISECOND_NS,
+    )
+
+
+def gap_count_from_row(row: Row) -> GapCount:
+    """Columns: kind, state, reason, how many, the oldest first_seen_at, the next not_before_at."""
+    kind, state, reason, count, oldest_at, next_at = row
+    return GapCount(
+        kind=Kind(kind),
+        state=GapState(state),
+        reason=GapReason(reason),
+        count=count,
+        oldest_ns=oldest_at * MILLISECOND_NS,
+        next_ns=next_at * MILLISECOND_NS,
+    )
+
+
+def item_from_row(row: Row) -> StoredItem:
+    """Columns: id, body, revision, first_seen_at, last_fetched_at, changed_at."""
+    return StoredItem(
+        item_id=row[0],
+        body=row[1],
+        revision=row[2],
+        first_seen_ns=row[3] * MILLISECOND_NS,
+        last_fetched_ns=row[4] * MILLISECOND_NS,
+        changed_ns=row[5] * MILLISECOND_NS,
+    )
+
+
+def run_from_row(row: Row) -> RunRecord:
+    """Columns: run_id, started_at, ended_at, stopped_by, counts."""
+    run_id, started_at, ended_at, stopped_by, counts = row
+    kept = load_json(counts)
+    numbers = {name: count for name, count in kept.items() if isinstance(count, int)} if isinstance(kept, dict) else {}
+    return RunRecord(run_id, started_at * MILLISECOND_NS, nanoseconds(ended_at), stopped_by, numbers)
