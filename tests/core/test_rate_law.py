@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remora.core.pace import changed
 from remora.core.pace_record import Restore, restore, to_record
 from remora.core.rate_constants import EDGES_KEPT, WAIT_MOST_NS
 from remora.core.rate_law import Answer, Answered, ChangeKind, Pace, after, cold_start, describe
@@ -190,6 +191,43 @@ def test_idleness_after_a_refusal_is_not_taken_for_an_outage() -> None:
     waited = after(told, Answered(Answer.GOOD, HOUR_NS, HOUR_NS + MILLISECOND_NS, pace_bound=False))
     assert waited.account < idle.account
     assert 10 * SECOND_NS < waited.outage_ns <= 30 * SECOND_NS
+
+
+def test_refusals_of_what_left_right_after_a_wait_do_not_lower_the_rate_found_by_its_end() -> None:
+    pace = replace(
+        cold_start(ceiling_interval_ns=10 * MILLISECOND_NS, now_ns=0), rate_per_s=10.8, octave_per_s=10.8,
+        edges_per_s=(8.0,), clean=500, chain_ns=0.0, latency_ns=3e8, baseline_ns=3e8,
+    )  # fmt: skip
+    told = after(pace, Answered(Answer.REFUSED, 10, SECOND_NS, pace_bound=True, asked_to_wait_ns=SECOND_NS))
+    back = after(told, Answered(Answer.GOOD, 2 * SECOND_NS, 2 * SECOND_NS + 300 * MILLISECOND_NS, pace_bound=False))
+    assert 8.0 * 0.97 < back.rate_per_s < told.rate_per_s
+    # It left after the wait, at the rate of before; the provider's answer to it says nothing about the new one.
+    left_ns = 2 * SECOND_NS + 93 * MILLISECOND_NS
+    late = after(back, Answered(Answer.REFUSED, left_ns, left_ns + 300 * MILLISECOND_NS, pace_bound=True))
+    assert (late.rate_per_s, late.edges_per_s) == (back.rate_per_s, back.edges_per_s)
+
+
+def test_what_comes_back_during_a_wait_does_not_make_the_provider_look_slower() -> None:
+    pace = replace(
+        cold_start(ceiling_interval_ns=10 * MILLISECOND_NS, now_ns=0), rate_per_s=19.5, octave_per_s=19.5,
+        edges_per_s=(20.0,), clean=10, chain_good=100, chain_ns=5e9,
+    )  # fmt: skip
+    for departed_ns in (SECOND_NS, 2 * SECOND_NS):
+        pace = after(pace, Answered(Answer.REFUSED, departed_ns, departed_ns + MILLISECOND_NS, pace_bound=True))
+    assert pace.wait_ns
+    for answer in (Answer.REFUSED, Answer.GOOD):
+        late = after(pace, Answered(answer, SECOND_NS, 3 * SECOND_NS, pace_bound=True))
+        assert (late.chain_good, late.chain_ns) == (pace.chain_good, pace.chain_ns)
+
+
+@given(steps, ceilings_ns, st.floats(0.1, 100.0), st.integers(0, 9))
+def test_a_changed_pace_is_the_same_as_a_replaced_one(
+    taken: list[Step], ceiling_ns: int, rate: float, clean: int
+) -> None:
+    pace = walk(cold_start(ceiling_interval_ns=ceiling_ns, now_ns=0), taken)[-1]
+    before = replace(pace)
+    assert changed(pace, rate_per_s=rate, clean=clean) == replace(pace, rate_per_s=rate, clean=clean)
+    assert pace == before
 
 
 def test_refusals_in_a_row_stop_sending_and_each_wait_is_longer_than_the_last_up_to_a_bound() -> None:

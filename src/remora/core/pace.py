@@ -3,9 +3,12 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
+from typing import TYPE_CHECKING
 
 from remora.core.rate_constants import ACCOUNT_MOST, COLD_START_PER_S, STRAY_LEAST, TROUBLE_LEAST
 from remora.core.units import SECOND_NS
+
+__all__ = ["Answer", "Answered", "ChangeKind", "Pace", "PaceChange", "changed", "cold_start", "describe"]
 
 
 class Answer(StrEnum):
@@ -27,7 +30,7 @@ class Answered:
     asked_to_wait_ns: int = 0  # a refusal's Retry-After, which whoever sends keeps; 0 = it did not say
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pace:
     """The learned rate and what the law remembers. Only the first line matters to who asks how fast to go."""
 
@@ -73,6 +76,20 @@ class Pace:
     @property
     def ceiling_per_s(self) -> float:
         return SECOND_NS / self.ceiling_interval_ns
+
+
+if TYPE_CHECKING:
+    # To the type checker it is `replace`, so that every field and its type is checked.
+    from dataclasses import replace as changed
+else:
+
+    def changed(pace: Pace, **fields: object) -> Pace:
+        """The pace with some fields changed. The same as `replace`, in a fifth of its time: each answer needs one."""
+        copy = object.__new__(Pace)
+        state = vars(copy)
+        state.update(vars(pace))
+        state.update(fields)
+        return copy
 
 
 def cold_start(*, ceiling_interval_ns: int, now_ns: int) -> Pace:

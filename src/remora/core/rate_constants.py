@@ -45,7 +45,7 @@ EDGE_NUDGE: Final = 0.75  # how much of a dip it lowers the edge
 # What the provider lets through. Between two refusals it took all it would take: that rate is the edge.
 CHAIN_GAP: Final = 64  # so many good answers since the last refusal say that something else was going on
 CHAIN_MOST: Final = 128  # measured over no more answers than this; the limit may have changed since
-FAR: Final = 1.15  # a probe that got this far above the old edge has seen a new one
+FAR: Final = 1.3  # a probe that got this far above the old edge has seen a new one
 
 # Shut out: refused in a row, or told to wait. Wait 32 requests' time, then four times as long each time.
 SHUT_OUT: Final = 3.0  # requests' time without an accepted request

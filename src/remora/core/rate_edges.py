@@ -5,10 +5,10 @@ to the rate the provider has let through between them. Refusals in a row, or a w
 outage: wait it out, then come back below what caused it, the further below the more it cost.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log, sqrt
 
-from remora.core.pace import Answered, Pace
+from remora.core.pace import Answered, Pace, changed
 from remora.core.rate_constants import (
     ACCOUNT_AFTER_A_CHANGE,
     ACCOUNT_AFTER_REFUSALS,
@@ -48,7 +48,7 @@ def cut(pace: Pace, rate_per_s: float, now_ns: int) -> Pace:
     """The pace at a lower rate; requests that left before now will neither lower nor raise it again."""
     least = min(RATE_LEAST_PER_S, pace.ceiling_per_s)
     rate = min(pace.ceiling_per_s, max(rate_per_s, least))
-    return replace(pace, rate_per_s=rate, octave_per_s=rate, last_cut_at_ns=now_ns, learned_at_ns=now_ns)
+    return changed(pace, rate_per_s=rate, octave_per_s=rate, last_cut_at_ns=now_ns, learned_at_ns=now_ns)
 
 
 def remember(edges: tuple[float, ...], edge: float) -> tuple[float, ...]:
@@ -58,18 +58,19 @@ def remember(edges: tuple[float, ...], edge: float) -> tuple[float, ...]:
 
 def refused(pace: Pace, event: Answered) -> Pace:
     """The pace after a refusal."""
-    if pace.chain_ns >= 0:
-        pace = replace(pace, chain_ns=pace.chain_ns + pace.interval_ns)
+    # While waiting, the interval is the wait; what still comes back left before it and took none of its time.
+    if pace.chain_ns >= 0 and not pace.wait_ns:
+        pace = changed(pace, chain_ns=pace.chain_ns + pace.interval_ns)
     if event.departed_at_ns <= pace.last_cut_at_ns:
         # It left before the cut and counts for nothing but its price, if a probe was what we were paying for.
-        return replace(pace, account=_charged(pace.account, _meaning(pace.stray_share))) if pace.probed else pace
+        return changed(pace, account=_charged(pace.account, _meaning(pace.stray_share))) if pace.probed else pace
     if pace.streak:
         return _refused_in_a_row(pace, event)
     evidence = pace.evidence + log(DENSE_SHARE / pace.stray_share)
     # Where strays are usual, a refusal means less and it takes more of them to believe.
     believed = evidence >= EDGE_BELIEVED - log(_meaning(pace.stray_share))
     below = pace.below_per_s if pace.clean < CHAIN_GAP else 0.0
-    pace = replace(
+    pace = changed(
         pace,
         evidence=min(evidence, EVIDENCE_MOST),
         streak=1,
@@ -90,22 +91,22 @@ def _refused_alone(pace: Pace, event: Answered) -> Pace:
     account = _charged(pace.account, meaning if pace.probed else REST_CHARGE * meaning)
     stray = pace.stray_share + 1 / STRAY_MEMORY if pace.clean >= ISOLATED else pace.stray_share
     stray = min(STRAY_MOST, stray)
-    pace = replace(pace, account=account)
+    pace = changed(pace, account=account)
     if not edges:
         # A stray may hit at any rate; an edge is met twice at about the same one.
         again = pace.suspect_per_s / SAME_RATE <= rate <= pace.suspect_per_s * SAME_RATE
-        pace = replace(pace, edges_per_s=(rate,), provisional=not again, suspect_per_s=0.0 if again else rate)
+        pace = changed(pace, edges_per_s=(rate,), provisional=not again, suspect_per_s=0.0 if again else rate)
         if not again:
-            pace = replace(pace, stray_share=stray)
+            pace = changed(pace, stray_share=stray)
         return cut(pace, rate / 2, now_ns)
     edge = edges[0]
     if rate > edge * (1 + DIP):
-        pace = replace(pace, edges_per_s=remember(edges[1:], rate), below_per_s=edge)
+        pace = changed(pace, edges_per_s=remember(edges[1:], rate), below_per_s=edge)
     elif rate > edge:
-        pace = replace(pace, edges_per_s=remember(edges[1:], (edge + rate) / 2))
+        pace = changed(pace, edges_per_s=remember(edges[1:], (edge + rate) / 2))
     elif not pace.probed:
         lowered = edge * (1 - DIP * EDGE_NUDGE * meaning)
-        pace = replace(pace, edges_per_s=remember(edges[1:], lowered), stray_share=stray)
+        pace = changed(pace, edges_per_s=remember(edges[1:], lowered), stray_share=stray)
     return cut(pace, rate * (1 - DIP), now_ns)
 
 
@@ -118,7 +119,7 @@ def _refused_densely(pace: Pace, event: Answered) -> Pace:
     if new_rate < known * (1 - 4 * DIP):
         # Well below an edge that was known to hold: the provider has changed.
         account = max(account, ACCOUNT_AFTER_A_CHANGE)
-    pace = replace(pace, account=account, edges_per_s=remember(edges, new_rate / (1 - DIP)))
+    pace = changed(pace, account=account, edges_per_s=remember(edges, new_rate / (1 - DIP)))
     return cut(pace, new_rate, event.answered_at_ns)
 
 
@@ -129,7 +130,7 @@ def _refused_in_a_row(pace: Pace, event: Answered) -> Pace:
     faded_ns = pace.outage_ns / (1 + pace.clean / max(1.0, OUTAGE_MEMORY * outage_requests))
     first_ns = WAIT_GROWTH * int(SECOND_NS / (edge * DEEPEST_CUT))
     wait_ns = min(WAIT_MOST_NS, max(first_ns, WAIT_GROWTH * pace.wait_ns, int(OUTAGE_AGAIN * faded_ns)))
-    pace = replace(
+    pace = changed(
         pace,
         streak=pace.streak + 1,
         account=_charged(pace.account, 1.0) if pace.probed else pace.account,
@@ -152,7 +153,7 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         # Half of the past is enough: a burst that was left when the limit fell must not be remembered for long.
         chain_good, chain_ns = pace.chain_good // 2, pace.chain_ns / 2
     if pace.streak == 1 and pace.asked_ns * edge / SECOND_NS < SHUT_OUT:
-        return replace(
+        return changed(
             pace,
             # One refusal while discovering may be a stray: go on from the octave below, and see.
             edges_per_s=() if pace.provisional else pace.edges_per_s,
@@ -164,12 +165,15 @@ def resumed(pace: Pace, event: Answered) -> Pace:
             chain_ns=chain_ns,
         )
     back = _after_an_outage(pace, event)
-    return replace(
+    # A probe that got far above the old edge has found a faster provider: no old debts, as after a change for the worse.
+    faster = pace.streak == 1 and 0 < FAR * pace.below_per_s < back.edges_per_s[0]
+    least = ACCOUNT_AFTER_A_CHANGE if faster else ACCOUNT_LEAST
+    return changed(
         pace,
         rate_per_s=min(back.rate_per_s, pace.ceiling_per_s),
         octave_per_s=min(back.rate_per_s, pace.ceiling_per_s),
         edges_per_s=back.edges_per_s,
-        account=max(ACCOUNT_LEAST, pace.account - back.cost),
+        account=max(least, pace.account - back.cost),
         provisional=False,
         streak=0,
         clean=0,
@@ -178,6 +182,8 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         outage_ns=back.outage_ns,
         chain_good=chain_good,
         chain_ns=chain_ns + back.outage_ns,
+        # What left since the wait, before this answer came, left at another rate: it must not judge this one.
+        last_cut_at_ns=event.answered_at_ns - 1,
         learned_at_ns=event.answered_at_ns,
     )
 
@@ -230,7 +236,8 @@ def _between(pace: Pace, *, expensive: bool) -> float:
     below, edge = pace.below_per_s, pace.edges_per_s[0]
     middle = sqrt(below * edge)
     if pace.streak == 1:
-        return middle
+        # A burst lets a probe get a little too far: nearer to what is known to hold.
+        return middle if edge > FAR * below else sqrt(below * middle)
     if expensive:
         return below * (1 - 4 * DIP)
     if edge > FAR * below:
@@ -246,7 +253,8 @@ def _accepted(pace: Pace) -> float:
 def _believable(pace: Pace) -> float:
     """The accepted rate, or the old edge where the difference is within what counting can tell."""
     accepted, below = _accepted(pace), pace.below_per_s
-    error = accepted / max(1, pace.chain_good)
+    # Off by one, or by as many as were on their way when the chain began.
+    error = accepted * max(1.0, pace.rate_per_s * pace.latency_ns / SECOND_NS) / max(1, pace.chain_good)
     if not below or abs(accepted - below) > error:
         return accepted
     return sqrt(below * pace.rate_per_s) if pace.rate_per_s > FAR * below else below * (1 - DIP / 2)

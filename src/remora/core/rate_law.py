@@ -6,10 +6,9 @@ what probing may cost allows. `rate_edges.py` says what a refusal means, `rate_c
 it is.
 """
 
-from dataclasses import replace
 from math import log
 
-from remora.core.pace import Answer, Answered, ChangeKind, Pace, PaceChange, cold_start, describe
+from remora.core.pace import Answer, Answered, ChangeKind, Pace, PaceChange, changed, cold_start, describe
 from remora.core.rate_constants import (
     ACCELERATION,
     ACCOUNT_MOST,
@@ -56,60 +55,56 @@ def _good(pace: Pace, event: Answered) -> Pace:
         return _counted(pace)
     if pace.streak:
         pace = resumed(pace, event)
-    pace = _reassured(pace, event)
-    if not event.pace_bound or _is_queueing(pace):
-        return pace
-    return _raised(pace, event.answered_at_ns)
+    return _reassured(pace, event, climbs=event.pace_bound and not _is_queueing(pace))
 
 
 def _counted(pace: Pace) -> Pace:
     """An answer to a request that left before the last cut counts as let through, and as nothing else."""
-    if pace.chain_ns < 0:
+    if pace.chain_ns < 0 or pace.wait_ns:
         return pace
-    return replace(pace, chain_good=pace.chain_good + 1, chain_ns=pace.chain_ns + pace.interval_ns)
+    return changed(pace, chain_good=pace.chain_good + 1, chain_ns=pace.chain_ns + pace.interval_ns)
 
 
-def _reassured(pace: Pace, event: Answered) -> Pace:
-    """All evidence fades a little with a good answer, and the account is credited."""
+def _reassured(pace: Pace, event: Answered, *, climbs: bool) -> Pace:
+    """All evidence fades a little with a good answer, the account is credited, and the rate may take one step up."""
+    edges, strays, faults = pace.edges_per_s, pace.stray_share, pace.trouble_share
+    at_rest = not edges or pace.rate_per_s <= edges[0] * (1 - DIP / 2)
     latency = float(max(1, event.answered_at_ns - event.departed_at_ns))
-    rising = not pace.baseline_ns or latency < pace.baseline_ns
-    usual = pace.trouble_share
-    at_rest = not pace.edges_per_s or pace.rate_per_s <= pace.edges_per_s[0] * (1 - DIP / 2)
-    return replace(
+    falling = not pace.baseline_ns or latency < pace.baseline_ns
+    rate, edges = _raised(pace) if climbs else (pace.rate_per_s, edges)
+    # One copy for all of it: this is the way of nearly every answer.
+    return changed(
         pace,
+        rate_per_s=rate,
+        octave_per_s=rate if rate >= 2 * pace.octave_per_s else pace.octave_per_s,
+        edges_per_s=edges,
+        learned_at_ns=event.answered_at_ns if climbs else pace.learned_at_ns,
         clean=pace.clean + 1,
         chain_good=pace.chain_good + 1,
         chain_ns=pace.chain_ns + pace.interval_ns if pace.chain_ns >= 0 else -1.0,
         account=min(ACCOUNT_MOST, pace.account + REFUSED_BUDGET),
-        evidence=max(0.0, pace.evidence - (DENSE_SHARE - pace.stray_share)),
+        evidence=max(0.0, pace.evidence - (DENSE_SHARE - strays)) if pace.evidence else 0.0,
         # The share of strays is measured at rest, where no refusal is the probe's doing.
-        stray_share=max(STRAY_LEAST, pace.stray_share * (1 - 1 / STRAY_MEMORY)) if at_rest else pace.stray_share,
-        trouble_share=max(TROUBLE_LEAST, usual * (1 - 1 / TROUBLE_MEMORY)),
-        trouble_evidence=max(0.0, pace.trouble_evidence - (_much_trouble(usual) - usual)),
+        stray_share=max(STRAY_LEAST, strays * (1 - 1 / STRAY_MEMORY)) if at_rest and strays > STRAY_LEAST else strays,
+        trouble_share=max(TROUBLE_LEAST, faults * (1 - 1 / TROUBLE_MEMORY)) if faults > TROUBLE_LEAST else faults,
+        trouble_evidence=_calmer(pace) if pace.trouble_evidence else 0.0,
         latency_ns=pace.latency_ns + (latency - pace.latency_ns) / LATENCY_MEMORY if pace.latency_ns else latency,
-        baseline_ns=latency if rising else pace.baseline_ns + (latency - pace.baseline_ns) / BASELINE_MEMORY,
+        baseline_ns=latency if falling else pace.baseline_ns + (latency - pace.baseline_ns) / BASELINE_MEMORY,
     )
 
 
-def _raised(pace: Pace, now_ns: int) -> Pace:
-    """One additive step up, the smaller the nearer an edge."""
-    octave, edges = pace.octave_per_s, pace.edges_per_s
+def _raised(pace: Pace) -> tuple[float, tuple[float, ...]]:
+    """The rate one additive step up, the smaller the nearer an edge; and the edges it has not refuted."""
+    edges = pace.edges_per_s
     rate = pace.rate_per_s + _step(pace)
-    if edges and pace.outage_ns * edges[0] / SECOND_NS > CAREFUL and rate > edges[0]:
+    if edges and rate > edges[0] and pace.outage_ns * edges[0] / SECOND_NS > CAREFUL:
         # Being shut out cost much the last time: no acceleration, and the edge moves up behind the rate.
         rate = min(rate, pace.rate_per_s + edges[0] * DIP / CAREFUL_SUCCESSES)
         if rate >= edges[0] * (1 + 2 * DIP):
             edges = remember(edges, rate / (1 + DIP))
     elif len(edges) > 1 and rate >= edges[1] * (1 + DIP):
         edges = edges[1:]
-    rate = min(rate, pace.ceiling_per_s)
-    return replace(
-        pace,
-        rate_per_s=rate,
-        octave_per_s=rate if rate >= 2 * octave else octave,
-        edges_per_s=edges,
-        learned_at_ns=now_ns,
-    )
+    return min(rate, pace.ceiling_per_s), edges
 
 
 def _step(pace: Pace) -> float:
@@ -140,11 +135,17 @@ def _troubled(pace: Pace, event: Answered) -> Pace:
     evidence = pace.trouble_evidence + log(_much_trouble(usual) / usual)
     share = min(TROUBLE_MOST / TROUBLE_RATIO, usual + (1 - usual) / TROUBLE_MEMORY)
     if evidence < TROUBLE_BELIEVED:
-        return replace(pace, trouble_share=share, trouble_evidence=evidence)
+        return changed(pace, trouble_share=share, trouble_evidence=evidence)
     # Faults alone never push it below where a cold start would begin: coming back from there would take hours.
     least = min(pace.rate_per_s, COLD_START_PER_S)
-    pace = replace(pace, trouble_share=share, trouble_evidence=0.0)
+    pace = changed(pace, trouble_share=share, trouble_evidence=0.0)
     return cut(pace, max(least, pace.rate_per_s / 2), event.answered_at_ns)
+
+
+def _calmer(pace: Pace) -> float:
+    """The evidence of trouble after a good answer."""
+    usual = pace.trouble_share
+    return max(0.0, pace.trouble_evidence - (_much_trouble(usual) - usual))
 
 
 def _much_trouble(usual: float) -> float:
