@@ -148,7 +148,7 @@ def test_moved_comments_new_ranks_and_deaths_are_followed_and_the_earlier_words_
     chances = replace(Chances(), deleted=0.1, dead=0.1, edited=0.2)
 
     async def main(clock: SimClock) -> None:
-        rig = Rig.make(clock, world=WorldSettings(items=300, new_per_day=300, chances=chances))
+        rig = Rig.make(clock, world=WorldSettings(seed=2, items=300, new_per_day=300, chances=chances))
         settings = ServiceSettings(rescan=RescanSettings(window_ns=5 * DAY_NS))
         await rig.live_for(DAY_NS, settings=settings)
         lost_text, moved, reranked = 0, 0, 0
