@@ -255,7 +255,7 @@ class Learner:
             common = replace(common, pace=replace(common.pace, last_cut_at_ns=now_ns))
         self._common_cuts = common.cuts
         before, self.pace = self.pace, heard_on_top(common.pace, self.pace, self._unshared)
-        if shared.not_before_in_ns and not common.pace.quiet_until_ns:
+        if shared.not_before_in_ns and common.pace.quiet_until_ns <= now_ns:
             self.not_before_ns = max(self.not_before_ns, now_ns + shared.not_before_in_ns)
         change = describe(before, self.pace)
         if change is not None:

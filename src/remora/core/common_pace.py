@@ -44,7 +44,7 @@ def to_common(common: Common, *, now_ns: int) -> dict[str, Plain]:
         if name in MOMENTS:
             value = min(AGE_MOST_NS, max(0, now_ns - value))
         elif name in WAITS:
-            value = max(0, value - now_ns)
+            value = (value - now_ns or -1) if value else 0  # 0: there was none
         elif isinstance(value, tuple):
             value = list(value)
         told[name] = value
@@ -68,7 +68,8 @@ def from_common(
     for name in MOMENTS:
         known[name] = now_ns - max(0, known[name]) - age_ns
     for name in WAITS:
-        known[name] = now_ns + quiet_in_ns if known[name] > 0 and quiet_in_ns else 0
+        left_ns = quiet_in_ns if known[name] > 0 and quiet_in_ns else known[name] - age_ns
+        known[name] = now_ns + left_ns if known[name] else 0
     pace = replace(cold, **known)
     if pace.rate_per_s <= 0 or pace.octave_per_s <= 0 or min(pace.edges_per_s, default=1.0) <= 0:
         return None

@@ -169,10 +169,21 @@ class SimAlone:
             await self._clock.sleep_until(self._clock.monotonic_ns() + ASK_EVERY_NS)
 
 
+class SimNames:
+    """Who holds which name, for all simulated processes."""
+
+    def __init__(self) -> None:
+        self._leases: dict[str, _Lease] = {}
+
+    def lease(self, name: str) -> _Lease:
+        """The lease that all processes contend for."""
+        return self._leases.setdefault(name, _Lease())
+
+
 class SimFleet:
     """`fleet.Fleet` of simulated processes: each gets its own, on the plans and names that all share."""
 
-    def __init__(self, plans: SimPlans, names: dict[str, _Lease], clock: Clock) -> None:
+    def __init__(self, plans: SimPlans, names: SimNames, clock: Clock) -> None:
         self._plans = plans
         self._names = names
         self._clock = clock
@@ -183,7 +194,7 @@ class SimFleet:
 
     def alone(self, name: str) -> SimAlone:
         """The right to do what has this name."""
-        return SimAlone(self._names.setdefault(name, _Lease()), self._clock)
+        return SimAlone(self._names.lease(name), self._clock)
 
     async def close(self) -> None:
         """Nothing to let go of."""
