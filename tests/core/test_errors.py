@@ -10,6 +10,7 @@ from remora.core.errors import (
     StoreError,
     StoreForeign,
     StoreUnavailable,
+    StoreUnreachable,
 )
 
 
@@ -20,6 +21,7 @@ from remora.core.errors import (
         (ConfigurationError, Exit.USAGE, False),
         (StoreError, Exit.FAILED, False),
         (StoreUnavailable, Exit.FAILED, True),
+        (StoreUnreachable, Exit.USAGE, True),
         (StoreBusy, Exit.FAILED, False),
         (StoreForeign, Exit.USAGE, False),
     ],

@@ -218,7 +218,8 @@ def test_complete_means_that_only_absent_and_awaited_items_are_not_here(
     "changes, answer, reason",
     [
         ({}, YesNo.YES, "1 s ago"),
-        ({"newest_id_at_ns": None}, YesNo.UNKNOWN, "not been asked"),
+        ({"newest_id_at_ns": None}, YesNo.UNKNOWN, "not told us its newest id"),
+        ({"newest_id_at_ns": None, "stream": StreamFacts(connected=False)}, YesNo.NO, "not connected"),
         ({"newest_id_at_ns": NOW_NS - 90 * SECOND_NS}, YesNo.NO, "90 s ago"),
         ({"stream": StreamFacts(connected=False)}, YesNo.NO, "not connected"),
         ({"stream": StreamFacts(connected=True, last_byte_at_ns=NOW_NS - 61 * SECOND_NS)}, YesNo.NO, "silent for 61 s"),
@@ -280,6 +281,11 @@ def test_a_listed_source_counts_what_its_list_showed() -> None:
     status = seen(of=LedgerFacts(kind="listed", owed_details=7))
     assert isinstance(status.coverage, CoveredList)
     assert status.answers.complete.reason == "7 pending"
+
+
+def test_a_list_that_nobody_has_walked_is_never_called_complete() -> None:
+    complete = seen(of=LedgerFacts(kind="listed", owed_details=0)).answers.complete
+    assert (complete.answer, complete.reason) == (YesNo.UNKNOWN, "no run has walked the whole list yet")
 
 
 @pytest.mark.parametrize(

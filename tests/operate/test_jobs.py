@@ -24,7 +24,7 @@ class Jobs:
         self.folder = folder
         self.running: list[subprocess.Popen[str]] = []
         self.url = str(
-            json.loads(self._first_line(self.start("simulate", "--items", str(ITEMS), "--port", "0", "--json")))["url"]
+            json.loads(self.first_line(self.start("simulate", "--items", str(ITEMS), "--port", "0", "--json")))["url"]
         )
 
     def start(self, *words: str) -> subprocess.Popen[str]:
@@ -54,7 +54,7 @@ class Jobs:
                 process.kill()
             process.communicate()
 
-    def _first_line(self, process: subprocess.Popen[str]) -> str:
+    def first_line(self, process: subprocess.Popen[str]) -> str:
         assert process.stdout is not None
         return process.stdout.readline()
 
@@ -111,6 +111,19 @@ def test_the_service_shows_itself_and_ends_cleanly(jobs: Jobs) -> None:
     service.communicate(timeout=15)
     assert service.returncode == 0
     assert json.loads(jobs.run("status", "--json").stdout)["sources"]["hackernews"]["state"] == "stopped"
+
+
+def test_a_simulated_archive_can_be_run_over(jobs: Jobs) -> None:
+    provider = jobs.start("simulate", "--conversations", "9", "--items", "1", "--speed", "0", "--port", "0", "--json")
+    archive = json.loads(jobs.first_line(provider))["archive"]
+    (jobs.folder / "token").write_text(archive["token"])
+    (jobs.folder / "token").chmod(0o600)
+    (jobs.folder / "remora.toml").write_text(
+        f'[sources.chats]\nkind = "listed"\nurl = "{archive["url"]}"\nceiling = "20/s"\ntoken_file = "token"\n'
+    )
+    budget, whole = jobs.run("run", "chats", "--max-fetches", "1"), jobs.run("run", "chats", "--json")
+    assert (budget.returncode, budget.stdout.splitlines()[0]) == (75, "not done yet; run it again to go on")
+    assert jobs.lines(whole.stdout)[-1]["stopped_by"] == "complete", whole.stdout
 
 
 def test_help_is_there_at_once(jobs: Jobs) -> None:

@@ -49,6 +49,13 @@ async def test_items_profiles_and_the_newest_id_are_served_on_one_connection(ses
         assert len(server.provider.arrivals) == 5
 
 
+async def test_a_world_can_go_on_from_the_moment_when_an_id_was_the_newest(session: aiohttp.ClientSession) -> None:
+    async with await serve(SETTINGS, speed=0, newest_id=3_500) as server:
+        async with session.get(f"{server.url}/maxitem.json") as reply:
+            assert await reply.json() == 3_500
+        assert server.provider.world.moment_of(2_000) == SETTINGS.start_ns
+
+
 async def test_requests_sent_ahead_are_answered_in_order(session: aiohttp.ClientSession) -> None:
     request = b"GET /v0/item/%d.json HTTP/1.1\r\nHost: x\r\n\r\n"
     faults = Faults(ids={"2001": FaultKind.SLOW}, slow_s=0.05)

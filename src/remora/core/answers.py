@@ -19,13 +19,17 @@ REFUSED_SHARE_TOO_HIGH: Final = 0.02
 REQUESTS_TO_JUDGE: Final = 50
 
 
-def is_complete(coverage: Covered | CoveredList | Unknown) -> Answer:
-    """Whether everything the source has is here, or known to be absent."""
+def is_complete(coverage: Covered | CoveredList | Unknown, fresh: Fresh | FreshList | Unknown) -> Answer:
+    """Whether everything the source has is here, or known to be absent. A list nobody walked may hold anything."""
     if isinstance(coverage, Unknown):
         return Answer(YesNo.UNKNOWN, coverage.reason)
     missing = {"pending": coverage.pending, "owed": coverage.owed - coverage.awaited, "dead": coverage.dead}
     open_counts = [f"{count:,} {word}" for word, count in missing.items() if count > 0]
-    return Answer(YesNo.NO, ", ".join(open_counts)) if open_counts else Answer(YesNo.YES, _whole(coverage))
+    if open_counts:
+        return Answer(YesNo.NO, ", ".join(open_counts))
+    if isinstance(coverage, CoveredList) and isinstance(fresh, Unknown):
+        return Answer(YesNo.UNKNOWN, fresh.reason)
+    return Answer(YesNo.YES, _whole(coverage))
 
 
 def is_fresh(
@@ -34,7 +38,8 @@ def is_fresh(
     """Whether changes at the source reach the copy."""
     match fresh:
         case Unknown(reason=reason):
-            return Answer(YesNo.UNKNOWN, reason)
+            broken = _broken(stream) if role is Role.SERVICE and isinstance(stream, Stream) else None
+            return Answer(YesNo.NO, broken) if broken else Answer(YesNo.UNKNOWN, reason)
         case FreshList(age_s=age_s, every_s=every_s):
             late = every_s is not None and age_s > RUNS_MISSED * every_s
             return Answer(YesNo.NO if late else YesNo.YES, f"the whole list was last walked {ago(age_s)}")

@@ -4,6 +4,7 @@ RemoraError
 ├── ConfigurationError      exit 2: something the owner wrote cannot work
 └── StoreError              exit 1: the local copy cannot be read or written
     ├── StoreUnavailable    retryable: it may work in a moment
+    │   └── StoreUnreachable    exit 2: it did not answer when it was to be opened
     ├── StoreBusy           another process holds the store
     └── StoreForeign        the file or database is not ours, or from a newer version; exit 2
 """
@@ -49,6 +50,12 @@ class StoreUnavailable(StoreError):
     """The store does not answer now; it may in a moment."""
 
     retryable = True
+
+
+class StoreUnreachable(StoreUnavailable):
+    """The store did not answer when it was to be opened: its address may be wrong."""
+
+    exit_code = Exit.USAGE
 
 
 class StoreBusy(StoreError):

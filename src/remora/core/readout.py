@@ -102,7 +102,7 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         state=_state(alive, last),
         doing=facts.doing if facts else None,
         answers=Answers(
-            complete=is_complete(coverage),
+            complete=is_complete(coverage, fresh),
             fresh=_with_lag(is_fresh(fresh, stream, facts, alive.snapshot.role if alive else None), coverage),
             polite=is_polite(facts.rate if facts else None, silence=silence.reason if silence else None),
             working=is_working(
@@ -267,7 +267,7 @@ def _fresh(
     if facts is None:
         return _without_rate(silence)
     if facts.newest_id_at_ns is None:
-        return Unknown("the source has not been asked for its newest id yet")
+        return Unknown("the source has not told us its newest id yet")
     return Fresh(
         newest_id=facts.newest_id,
         newest_id_at=iso(facts.newest_id_at_ns),

@@ -147,11 +147,16 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
         case StoppedBy.REFUSED:
             return f"the provider refused {REFUSED_IN_A_ROW_MAX} details in a row ({stop.reason}); is the token still good?"
         case StoppedBy.LIST_REFUSED:
-            return f"the provider refuses the list ({stop.reason}); is the token still good?"
+            return f"the provider refuses the list ({stop.reason}); {_ask_about(stop.reason)}"
         case StoppedBy.LIST_UNREADABLE:
             return f"a part of the list cannot be read ({stop.reason}); the walk did not move past it"
         case StoppedBy.LIST_TROUBLE:
             return f"the list does not answer ({stop.reason})"
+
+
+def _ask_about(reason: GapReason | None) -> str:
+    """What its owner should look at when the list is refused."""
+    return "is list.path right?" if reason in {GapReason.NOT_FOUND, GapReason.GONE} else "is the token still good?"
 
 
 def _wall_clock_in_words(stop: Stop, budget: Budget, *, now_ns: int) -> str:

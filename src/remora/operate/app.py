@@ -1,6 +1,7 @@
 """How do the parts come together? The composition root: the service, its helper, the back-fill and the bounded run."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 
@@ -12,6 +13,7 @@ from remora.core.units import SECOND_NS
 from remora.loops.archive_run import RunOptions
 from remora.loops.worker import Worker
 from remora.operate.back_fill import BackFill, CatchUpSummary, Wanted
+from remora.operate.beforehand import try_address, try_tokens
 from remora.operate.config import Settings, SourceKind, pick_source
 from remora.operate.demo import demo_provider
 from remora.operate.ground import Ground, beating, open_ground
@@ -19,6 +21,7 @@ from remora.operate.progress import ProgressView
 from remora.operate.runs import RunReport, run_listed
 from remora.operate.runtime import open_listed, open_numbered, rate_facts
 from remora.operate.sd_notify import told_to_systemd
+from remora.operate.secrets import read_token
 from remora.operate.service import Service
 from remora.stores import is_shared
 
@@ -30,6 +33,8 @@ async def serve(settings: Settings, *, demo: bool, catchup: bool, view: Progress
     if demo:
         async with demo_provider(settings, view) as shown:
             return await serve(shown, demo=False, catchup=catchup, view=view)
+    try_tokens(settings, os.environ)
+    try_address(settings.console.address)
     async with open_ground(settings) as ground:
         service = Service(ground, view=view, catch_up=catchup)
         async with beating(ground, Role.SERVICE, service.facts), told_to_systemd():
@@ -121,6 +126,7 @@ async def run_archive(
 ) -> RunReport:
     """One bounded run over a listed source."""
     configured = settings.sources[source]
+    read_token(source, configured, os.environ)
     options = RunOptions(
         max_wall_ns=configured.max_wall_ns if max_seconds is None else int(max_seconds * SECOND_NS),
         max_fetches=configured.max_fetches if max_fetches is None else max_fetches,

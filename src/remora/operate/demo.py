@@ -10,12 +10,15 @@ from typing import Final
 
 import msgspec
 
-from remora.core.errors import RemoraError
+from remora.core.errors import ConfigurationError, RemoraError
+from remora.operate.commands.common import opened_store
 from remora.operate.config import DEFAULT_SOURCE, Settings, SourceKind, SourceSettings, StoreSettings, default_in_flight
 from remora.operate.progress import ProgressView
 from remora.operate.rates import parse_rate
 
 FOLDER: Final = Path("demo")
+FILE: Final = FOLDER / "remora.db"
+STORE: Final = f"sqlite:///{FILE}"
 ITEMS: Final = 20_000
 # A day of new items passes in 24 minutes, so that something happens while one watches.
 SPEED: Final = 60
@@ -35,20 +38,28 @@ burst = 20
 @asynccontextmanager
 async def demo_provider(settings: Settings, view: ProgressView) -> AsyncIterator[Settings]:
     """Start the simulated provider; gives settings that mirror it. It ends with us, however we end."""
-    FOLDER.mkdir(exist_ok=True)
     faults = FOLDER / "faults.toml"
-    faults.write_text(FAULTS, encoding="utf-8")
+    try:
+        FOLDER.mkdir(exist_ok=True)
+        faults.write_text(FAULTS, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(
+            f"the folder {FOLDER} cannot be written ({error.strerror})", hint="run the demo in a folder of your own"
+        ) from None
     view.say("demo: starting a simulated Hacker News on loopback; nothing leaves this machine")
+    newest_id = max(ITEMS, await _newest_mirrored())
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "remora.sim.server", "--until-eof", "--items", str(ITEMS)),
-        *("--speed", str(SPEED), "--faults", str(faults)),
+        *("--speed", str(SPEED), "--faults", str(faults), "--newest-id", str(newest_id)),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         start_new_session=True,  # Ctrl-C reaches us alone; the provider ends when its input does
     )
     try:
         url = await _url(process)
-        view.say(f"demo: it has {ITEMS:,} items and refuses more than {HIDDEN_LIMIT_PER_S}/s, which it does not tell")
+        view.say(
+            f"demo: it has {newest_id:,} items and refuses more than {HIDDEN_LIMIT_PER_S}/s, which it does not tell"
+        )
         yield _demo_settings(settings, url)
     finally:
         assert process.stdin is not None
@@ -59,6 +70,15 @@ async def demo_provider(settings: Settings, view: ProgressView) -> AsyncIterator
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def _newest_mirrored() -> int:
+    """Up to which id an earlier demo came: its world goes on from there."""
+    if not FILE.exists():
+        return 0
+    async with opened_store(Settings(store=StoreSettings(url=STORE)), read_only=True) as store:
+        ranges = (await store.coverage(DEFAULT_SOURCE)).ranges
+        return ranges[-1].end if ranges else 0
 
 
 async def _url(process: asyncio.subprocess.Process) -> str:
@@ -81,5 +101,5 @@ def _demo_settings(settings: Settings, url: str) -> Settings:
         ceiling_interval_ns=ceiling_interval_ns,
         in_flight=default_in_flight(ceiling_interval_ns),
     )
-    store = StoreSettings(url=f"sqlite:///{FOLDER}/remora.db")
+    store = StoreSettings(url=STORE)
     return msgspec.structs.replace(settings, store=store, sources={DEFAULT_SOURCE: source})

@@ -14,6 +14,7 @@ from remora.contracts import Clock, Store
 from remora.core.errors import RemoraError
 from remora.core.snapshot import Role, Snapshot, SourceFacts
 from remora.fleet import Fleet
+from remora.operate.beforehand import open_reachable
 from remora.operate.clock import SystemClock
 from remora.operate.config import Settings
 from remora.operate.heartbeat import Heart
@@ -46,7 +47,7 @@ async def open_ground(settings: Settings) -> AsyncIterator[Ground]:
         metrics.watch(name, ceiling_interval_ns=source.ceiling_interval_ns)
     owner = f"{socket.gethostname()}:{os.getpid()}"
     store = open_store(settings.store.url, on_batch=metrics.batch_stored)
-    await store.open()
+    await open_reachable(store, settings.store.url)
     fleet = open_fleet(settings.store.url, owner=owner, clock=clock)
     try:
         yield Ground(settings, store, clock, metrics, RecentMeter(metrics, clock=clock), owner, fleet)

@@ -1,21 +1,22 @@
 """Can it work before it starts? Configuration, store, ceiling, disk, clock, and one request that passes the gate."""
 
+import os
 import shutil
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
 from remora.contracts import Store
-from remora.core.errors import RemoraError
+from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.readout import is_alive
 from remora.core.status import Covered
 from remora.operate.commands.common import opened_store, wall_ns
 from remora.operate.config import Settings, SourceKind, SourceSettings, known_source
 from remora.operate.rates import format_rate
-from remora.operate.secrets import without_credentials
+from remora.operate.secrets import read_token, without_credentials
 from remora.operate.status import decode_beats, read_status
 
 FREE_BYTES_LEAST: Final = 1 << 30
@@ -38,9 +39,10 @@ async def examine(settings: Settings, *, only: str | None, offline: bool) -> lis
     """Everything that can be known before the first start. Nothing is written."""
     names = sorted(settings.sources) if only is None else [known_source(settings, only)]
     findings = [
-        Finding("ok", "configuration", f"{len(settings.sources)} source(s): {', '.join(sorted(settings.sources))}")
+        Finding("ok", "configuration", f"the source{'s' * (len(names) > 1)} {', '.join(names)}"),
     ]
-    findings.extend(_ceiling(name, settings.sources[name]) for name in names)
+    for name in names:
+        findings.extend(_source(name, settings.sources[name]))
     findings.extend([_disk(settings), _clock(time.time())])
     findings.append(await _store(settings))
     if not offline:
@@ -48,12 +50,19 @@ async def examine(settings: Settings, *, only: str | None, offline: bool) -> lis
     return findings
 
 
-def _ceiling(name: str, source: SourceSettings) -> Finding:
+def _source(name: str, source: SourceSettings) -> Iterator[Finding]:
     told = f"never faster than {format_rate(source.ceiling_per_s)}, at most {source.in_flight} in flight"
+    yield Finding("ok", f"{name}: ceiling", told)
     if source.contact is None:
         hint = f'write contact = "you@example.org" in [sources.{name}], so that the provider can reach you'
-        return Finding("warning", f"{name}: ceiling", told, hint)
-    return Finding("ok", f"{name}: ceiling", told)
+        yield Finding("warning", f"{name}: contact", "none", hint)
+    try:
+        token = read_token(name, source, os.environ)
+    except ConfigurationError as error:
+        yield Finding("bad", f"{name}: token", error.message, error.hint)
+        return
+    if token is not None:
+        yield Finding("ok", f"{name}: token", "can be read")
 
 
 def _disk(settings: Settings) -> Finding:
@@ -77,9 +86,11 @@ def _clock(now_s: float) -> Finding:
 async def _store(settings: Settings) -> Finding:
     path, shown = _file_of(settings.store.url), without_credentials(settings.store.url)
     if path is not None and not path.exists():
-        if path.parent.is_dir():
-            return Finding("ok", "store", f"{shown} will be created by the first start")
-        return Finding("bad", "store", f"the folder of {shown} does not exist", f"run mkdir -p {path.parent}")
+        if not path.parent.is_dir():
+            return Finding("bad", "store", f"the folder of {shown} does not exist", f"run mkdir -p {path.parent}")
+        if not os.access(path.parent, os.W_OK | os.X_OK):
+            return Finding("bad", "store", f"{shown} cannot be created", "name a file in a folder you may write to")
+        return Finding("ok", "store", f"{shown} will be created by the first start")
     try:
         async with opened_store(settings, read_only=True) as store:
             await store.heartbeats()

@@ -129,7 +129,7 @@ def in_words(progress: Progress) -> str:
     if progress.gaps:
         parts.append(f"{progress.gaps:,} gap{'' if progress.gaps == 1 else 's'}")
     left_s = eta_s(progress)
-    if left_s is not None and progress.total != progress.done:
+    if left_s:
         parts.append(f"{format_duration(max(1, round(left_s)) * SECOND_NS)} left")
     return ", ".join(parts)
 

@@ -207,7 +207,15 @@ class Service:
             rate_per_second=known.recent_per_second if known else None,
             ceiling_per_second=known.ceiling_per_second if known else None,
             limited_by=known.limited_by if known else None,
+            eta_s=_eta_s(covered, known),
         )
+
+
+def _eta_s(covered: Covered, rate: Rate | None) -> float | None:
+    """How long the ids that nobody has asked for yet will take. Gaps wait for their time, not for ours."""
+    if covered.pending == 0:
+        return 0.0
+    return covered.pending / rate.recent_per_second if rate and rate.recent_per_second else None
 
 
 async def _awaited(run: Run) -> None:

@@ -57,8 +57,8 @@ class TerminalView:
         if not self._tasks:
             self._bar.start()
         left_s = eta_s(progress)
-        gaps = "" if progress.gaps is None else f"{progress.gaps:,} gaps"
-        left = "" if left_s is None else f"{format_duration(max(1, round(left_s)) * SECOND_NS)} left"
+        gaps = "" if progress.gaps is None else f"{progress.gaps:,} gap{'' if progress.gaps == 1 else 's'}"
+        left = "" if not left_s else f"{format_duration(max(1, round(left_s)) * SECOND_NS)} left"
         rate = rate_in_words(progress)
         if progress.source not in self._tasks:
             self._tasks[progress.source] = self._bar.add_task(

@@ -163,14 +163,16 @@ async def serve(
     speed: float = 1.0,
     warm: bool = False,
     archive: ArchiveSettings | None = None,
+    newest_id: int = 0,
 ) -> ServerHandle:
     """Serve a world, and an archive under `/archive/` if one is described; port 0 takes any free one.
 
-    Returns once it listens; `warm` makes every body before that.
+    Returns once it listens; `warm` makes every body before that. `newest_id` lets time begin when that id was the newest.
     """
-    world_time = WorldTime(settings.start_ns, speed)
+    world = World(settings)
+    world_time = WorldTime(world.moment_of(newest_id), speed)
     provider = Provider(
-        World(settings),
+        world,
         faults,
         now=world_time.now_ns,
         ticks=time.monotonic_ns,
@@ -200,6 +202,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--speed", type=float, default=1.0)
     parser.add_argument("--faults", type=Path)
     parser.add_argument("--conversations", type=int, help="serve an archive of so many conversations as well")
+    parser.add_argument("--newest-id", type=int, default=0, help="go on from the moment when this id was the newest")
     parser.add_argument("--warm", action="store_true", help="make every body before listening")
     parser.add_argument("--until-eof", action="store_true", help="end when standard input ends")
     return parser.parse_args(words)
@@ -215,7 +218,16 @@ async def _main(words: list[str]) -> None:
         loop.add_signal_handler(number, stop.set)
     if given.until_eof:
         loop.add_reader(sys.stdin.fileno(), stop.set)
-    listening = serve(settings, host=given.host, port=given.port, faults=faults, speed=given.speed, warm=given.warm)
+    listening = serve(
+        settings,
+        host=given.host,
+        port=given.port,
+        faults=faults,
+        speed=given.speed,
+        warm=given.warm,
+        archive=ArchiveSettings(conversations=given.conversations) if given.conversations else None,
+        newest_id=given.newest_id,
+    )
     async with await listening as server:
         print(json.dumps({"port": server.port, "url": server.url, "origin": server.origin}), flush=True)
         await stop.wait()

@@ -81,6 +81,10 @@ class World:
         """The newest id that has been assigned; its item may not be readable yet."""
         return max(0, self.settings.items + (now_ns - self.settings.start_ns) // self._spacing_ns)
 
+    def moment_of(self, newest_id: int) -> int:
+        """When this id was the newest; the beginning for an id of the world's history."""
+        return max(self.settings.start_ns, self._assigned_ns(newest_id))
+
     def is_absent(self, item_id: int) -> bool:
         """Whether this id is null for ever."""
         return item_id < 1 or self._cast.role(item_id) is Role.ABSENT

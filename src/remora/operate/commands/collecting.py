@@ -3,10 +3,11 @@
 # ruff: noqa: PLC0415
 
 import sys
+from typing import Final
 
 import click
 
-from remora.core.errors import ConfigurationError, Exit
+from remora.core.errors import ConfigurationError, Exit, StoreUnavailable, StoreUnreachable
 from remora.operate.commands.common import (
     as_json_option,
     load_settings,
@@ -15,6 +16,13 @@ from remora.operate.commands.common import (
     verbose_option,
     view_for,
 )
+
+ENDINGS: Final = {
+    Exit.DONE: "done",
+    Exit.FAILED: "not done",
+    Exit.USAGE: "not done",
+    Exit.BUDGET_USED: "not done yet; run it again to go on",
+}
 
 
 @click.command()
@@ -87,8 +95,14 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **com
     view = view_for(as_json=False)
     try:
         ended = run_job(serve(settings, demo=demo, catchup=not no_catchup, view=view))
+    except StoreUnreachable as error:
+        raise StoreUnavailable(error.message, hint=error.hint) from None  # a supervisor should start us again
     finally:
         view.close()
+    if ended.stopped:
+        click.echo("stopped on request; the next start resumes here", err=True)
+    if demo:
+        click.echo("look at the mirror with: remora status --store sqlite:///demo/remora.db", err=True)
     sys.exit(Exit.DONE if ended.result is None else ended.result)
 
 
@@ -106,8 +120,11 @@ def worker(*, verbose: bool, **common: str | None) -> None:
     view = view_for(as_json=False)
     try:
         run_job(work(settings, only=common.get("source"), view=view))
+    except StoreUnreachable as error:
+        raise StoreUnavailable(error.message, hint=error.hint) from None  # a supervisor should start us again
     finally:
         view.close()
+    click.echo("stopped on request", err=True)
 
 
 @click.command()
@@ -166,14 +183,15 @@ def _print_summary(summary: object, *, as_json: bool, stopped: bool) -> None:
     import msgspec
 
     fields = {} if summary is None else msgspec.to_builtins(summary)
+    exit_code: Exit = getattr(summary, "exit_code", Exit.DONE)
     if as_json:
         print_json({"event": "done", "stopped": stopped, **fields})
     else:
-        click.echo("stopped on request; the next start resumes here" if stopped else "done")
+        click.echo("stopped on request; the next start resumes here" if stopped else ENDINGS[exit_code])
         for name, value in fields.items():
             if value is not None:
                 click.echo(f"  {name.replace('_', ' '):<14}{_in_words(value)}")
-    sys.exit(getattr(summary, "exit_code", Exit.DONE))
+    sys.exit(exit_code)
 
 
 def _in_words(value: object) -> str:

@@ -68,10 +68,11 @@ def load_settings(
 @asynccontextmanager
 async def opened_store(settings: "Settings", *, read_only: bool) -> AsyncIterator["Store"]:
     """The store, open while the block runs."""
+    from remora.operate.beforehand import open_reachable
     from remora.stores import open_store
 
     store = open_store(settings.store.url, read_only=read_only)
-    await store.open()
+    await open_reachable(store, settings.store.url)
     try:
         yield store
     finally:

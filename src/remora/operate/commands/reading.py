@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # The states of `core.gap.GapState`, written out: importing it would slow down every start.
 GAP_STATES: Final = ("owed", "leased", "settled", "absent", "dead")
+# As plain texts: of an enum, click would take the names, which nobody is ever shown.
+REASONS: Final = tuple(reason.value for reason in GapReason)
 WATCH_EVERY_S: Final = 1.0
 GAPS_SHOWN: Final = 1_000
 CLEAR_SCREEN: Final = "\x1b[2J\x1b[H"
@@ -88,7 +90,7 @@ def _print_status(found: "Status", *, as_json: bool) -> None:
 @click.group(invoke_without_command=True)
 @store_options
 @click.option("--state", type=click.Choice(GAP_STATES), help="Only gaps in this state.")
-@click.option("--reason", type=click.Choice(list(GapReason)), help="Only gaps with this reason.")
+@click.option("--reason", type=click.Choice(REASONS), help="Only gaps with this reason.")
 @as_json_option
 @click.pass_context
 def gaps(ctx: click.Context, /, *, state: str | None, reason: str | None, as_json: bool, **common: str | None) -> None:
@@ -144,7 +146,7 @@ def _gap_fields(name: str, gap: "Gap") -> dict[str, object]:
 @gaps.command()
 @store_options
 @click.option("--all", "everything", is_flag=True, help="Every gap.")
-@click.option("--reason", type=click.Choice(list(GapReason)), help="Gaps with this reason.")
+@click.option("--reason", type=click.Choice(REASONS), help="Gaps with this reason.")
 @click.option("--id", "key", metavar="KEY", help="The gap of this one item.")
 @as_json_option
 def replay(*, everything: bool, reason: str | None, key: str | None, as_json: bool, **common: str | None) -> None:
@@ -161,6 +163,8 @@ def replay(*, everything: bool, reason: str | None, key: str | None, as_json: bo
 
 async def _replay(settings: "Settings", source: str | None, reason: GapReason | None, key: str | None) -> int:
     names = _sources(settings, source)
+    async with opened_store(settings, read_only=True):
+        pass  # a store that does not exist has no gaps, and is not made for the asking
     try:
         async with opened_store(settings, read_only=False) as store:
             return sum([await store.replay_gaps(name, reason=reason, key=key, now_ns=wall_ns()) for name in names])

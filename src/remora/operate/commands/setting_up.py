@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLC0415
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from remora.operate.commands.common import (
 )
 
 if TYPE_CHECKING:
+    from remora.sim.archive import ArchiveSettings
     from remora.sim.faults import Faults
     from remora.sim.world import WorldSettings
 
@@ -74,36 +76,60 @@ def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
 @click.option("--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="How fast its time runs.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same world.")
 @click.option("--new-per-day", type=click.FloatRange(min=1), default=12_000.0, show_default=True, help="New ids a day.")
+@click.option("--conversations", type=click.IntRange(min=1), help="Also serve a listed archive of so many entries.")
 @as_json_option
 def simulate(
-    *, items: int, port: int, faults: str | None, speed: float, seed: int, new_per_day: float, as_json: bool
+    *,
+    items: int,
+    port: int,
+    faults: str | None,
+    speed: float,
+    seed: int,
+    new_per_day: float,
+    conversations: int | None,
+    as_json: bool,
 ) -> None:
     """Play the provider: a simulated Hacker News on loopback, with hidden limits and faults. Ctrl-C ends it."""
     from remora.operate.stopping import run_job
+    from remora.sim.archive import ArchiveSettings
     from remora.sim.faults import NO_FAULTS, load_faults
     from remora.sim.world import WorldSettings
 
     world = WorldSettings(seed=seed, items=items, new_per_day=new_per_day)
     wrong = load_faults(Path(faults)) if faults is not None else NO_FAULTS
-    run_job(_simulate(world, wrong, port=port, speed=speed, as_json=as_json))
+    archive = None if conversations is None else ArchiveSettings(seed=seed, conversations=conversations)
+    run_job(_simulate(world, archive, wrong, port=port, speed=speed, as_json=as_json))
 
 
-async def _simulate(world: "WorldSettings", faults: "Faults", *, port: int, speed: float, as_json: bool) -> None:
+async def _simulate(
+    world: "WorldSettings",
+    archive: "ArchiveSettings | None",
+    faults: "Faults",
+    *,
+    port: int,
+    speed: float,
+    as_json: bool,
+) -> None:
     import asyncio
 
     from remora.sim.server import serve
 
     try:
-        server = await serve(world, port=port, faults=faults, speed=speed)
+        server = await serve(world, port=port, faults=faults, speed=speed, archive=archive)
     except OSError as error:
         raise ConfigurationError(
-            f"port {port} cannot be used ({error.strerror})", hint="choose another with --port; 0 takes any free one"
+            f"port {port} cannot be used ({os.strerror(error.errno or 0)})",
+            hint="choose another with --port; 0 takes any free one",
         ) from None
     async with server:
         if as_json:
-            print_json({"url": server.url, "origin": server.origin, "port": server.port, "items": world.items})
+            listed = None if archive is None else {"url": f"{server.origin}/archive", "token": archive.token}
+            told = {"url": server.url, "origin": server.origin, "port": server.port, "items": world.items}
+            print_json(told if listed is None else {**told, "archive": listed})
         else:
             click.echo(f"{world.items:,} items at {server.url}")
             click.echo(f"in another terminal: remora catchup --url {server.url}")
+            if archive is not None:
+                click.echo(f"{archive.conversations:,} conversations at {server.origin}/archive, token {archive.token}")
         sys.stdout.flush()
         await asyncio.Event().wait()
