@@ -120,7 +120,8 @@ def test_four_processes_one_killed_every_few_seconds_make_one_complete_mirror_be
     with psycopg.connect(postgres_url) as connection:
         states = connection.execute("SELECT state, count(*) FROM segments GROUP BY state").fetchall()
         ids = connection.execute("SELECT sum(last_id - first_id + 1) FROM segments").fetchone()
-    assert states == [("done", ITEMS // 1_000)]
+    # Every id was planned once and walked to its end once, whoever planned and whoever died.
+    assert [state for state, _ in states] == ["done"]
     assert ids == (ITEMS,)
     asked = Counter(path for path in paths if "/item/" in path)
     missing = {f"/v0/item/{gap['key']}.json" for gap in remora.gaps()}

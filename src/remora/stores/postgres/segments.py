@@ -26,6 +26,10 @@ class PostgresSegments(PostgresPart):
             async with connection.transaction():
                 await lock(connection, f"plan:{source}:{kind.value}")
                 found = await (await connection.execute(SQL["unfinished_segments"], named)).fetchall()
+                if kind is SegmentKind.CATCH_UP:
+                    # What another process covered since the holes were looked for; read after what is unfinished, so
+                    # that no id is between the two.
+                    found += await (await connection.execute(SQL["coverage"], {"source": source})).fetchall()
                 added = unplanned(pieces, [IdRange(first, last) for first, last in found])
                 ends = {"first_ids": [ids.start for ids in added], "last_ids": [ids.end for ids in added]}
                 await connection.execute(SQL["add_segments"], {**named, **ends, "created": milliseconds(now_ns)})
