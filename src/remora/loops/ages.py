@@ -8,6 +8,8 @@ from remora.core.units import SECOND_NS
 
 AGES_NOTE: Final = "update_ages"
 KEEP_EVERY_NS: Final = 5 * SECOND_NS
+# The source's clock is read off its recent items and runs a little late; an item further ahead has an absurd time.
+AHEAD_MAX_S: Final = 3_600
 
 
 class AgeBook:
@@ -25,11 +27,15 @@ class AgeBook:
         self._kept = self.ages = ages_from_json(await self._store.note(self._source, AGES_NOTE))
 
     async def changed(self, item_id: int) -> None:
-        """A change of this item was told by the stream and is recorded. Items without a believable time are left out."""
-        now_s = self._clock.wall_ns() / SECOND_NS
+        """A change of this item was told by the stream and is recorded. Items without a believable time are left out.
+
+        Like the rescan's window, ages are measured on the source's own clock: the newest items tell what time it is.
+        """
         time_s = (await self._store.item_times((item_id,))).get(item_id)
-        if time_s is not None and 0 < time_s <= now_s:
-            self.ages = self.ages.seen(now_s - time_s)
+        source_now_s = await self._store.newest_time()
+        now_s = self._clock.wall_ns() / SECOND_NS if source_now_s is None else source_now_s
+        if time_s is not None and 0 < time_s <= now_s + AHEAD_MAX_S:
+            self.ages = self.ages.seen(max(0, now_s - time_s))
 
     async def run(self) -> None:
         """Keep the histogram now and then, for ever, and once more at the end."""
