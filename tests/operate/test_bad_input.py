@@ -92,6 +92,8 @@ def test_a_store_in_a_folder_that_does_not_exist_is_named(remora: CommandLine) -
         (("simulate", "--items", "0"), "--items"),
         (("simulate", "--faults", "absent.toml"), "absent.toml cannot be read"),
         (("up", "--listen", "8611"), "listen address"),
+        (("up", "--demo", "--ceiling", "1/s"), "--demo and --ceiling do not go together"),
+        (("up", "--demo", "--store", "sqlite:///x.db"), "--demo and --store do not go together"),
         (("init", "My Source"), "cannot be the name of a source"),
         (("catchup", "--strat-id", "3"), "No such option"),
         (("statsu",), "No such command"),

@@ -121,6 +121,8 @@ def test_variables_that_a_container_platform_sets_are_left_alone(tmp_path: Path)
         ('[sources.hackernews]\nceiling = "fast"', 'sources.hackernews.ceiling is "fast"'),
         ("[sources.hackernews]\nceiling = 250", "has no unit"),
         ('[sources.hackernews]\nceling = "5/s"', "did you mean ceiling?"),
+        ('[sources.hackernews]\nevery = "1h"', "has every, which only sources of kind listed have"),
+        ('[sources.chats]\nkind = "listed"\nfirst_id = 3', "has first_id, which only sources of kind hackernews have"),
         ("[sources.hackernews]\nzebra = 1", "unknown key zebra; known here: body_max"),
         ('[stores]\nurl = "x"', "did you mean store?"),
         ("[sources.hackernews]\nin_flight = 0", "whole number from 1 to 1,024"),

@@ -160,6 +160,12 @@ KIND_DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
 }
 
 
+KEYS_OF_ONE_KIND: Final[Mapping[str, frozenset[str]]] = {
+    SourceKind.HACKERNEWS: frozenset({"first_id", "workers", "poll_every", "rescan"}),
+    SourceKind.LISTED: frozenset({"every", "max_seconds", "max_fetches", "list", "detail"}),
+}
+
+
 def default_in_flight(ceiling_interval_ns: int) -> int:
     """As many requests in flight as the ceiling times a usual latency needs."""
     needed = ceil(LATENCY_COVERED_S * SECOND_NS / ceiling_interval_ns)

@@ -14,6 +14,7 @@ from remora.core.errors import ConfigurationError
 from remora.operate.config import (
     DEFAULT_SOURCE,
     FILE_NAME,
+    KEYS_OF_ONE_KIND,
     KIND_DEFAULTS,
     Flags,
     Settings,
@@ -140,12 +141,24 @@ def _with_defaults(name: str, table: Table) -> Table:
     if kind not in KIND_DEFAULTS:
         what = f'sources.{name}.kind is "{kind}"' if "kind" in table else f"sources.{name} has no kind"
         raise ConfigurationError(what, hint='write kind = "hackernews" or kind = "listed"')
+    _refuse_keys_of_another_kind(name, kind, table)
     filled = {"kind": kind, **KIND_DEFAULTS[kind], **table}
     if "in_flight" not in filled:
         reader = inspect.type_info(SourceSettings)
         interval_ns = _read(_field(reader, "ceiling"), filled["ceiling"], f"sources.{name}.ceiling")
         filled["in_flight"] = default_in_flight(int(interval_ns))
     return filled
+
+
+def _refuse_keys_of_another_kind(name: str, kind: str, table: Table) -> None:
+    """A key that nothing would read is a mistake, even where another kind of source knows it."""
+    strange = {key: other for other, keys in KEYS_OF_ONE_KIND.items() if other != kind for key in keys & table.keys()}
+    if strange:
+        key, other = min(strange.items())
+        raise ConfigurationError(
+            f"[sources.{name}] has {key}, which only sources of kind {other} have",
+            hint=f"leave it out: this one is of kind {kind}",
+        )
 
 
 def check_source_name(name: str) -> None:

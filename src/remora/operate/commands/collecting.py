@@ -86,6 +86,10 @@ def check_range(start_id: int | None, end_id: int | None, limit: int | None) -> 
 @verbose_option
 def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **common: str | None) -> None:
     """Run the service: every configured source, all loops, and the console. Ctrl-C ends it cleanly."""
+    if demo and (given := [f"--{name}" for name in ("source", "store", "url", "ceiling") if common.get(name)]):
+        raise ConfigurationError(
+            f"--demo and {given[0]} do not go together", hint="leave it out: the demo brings its own provider and store"
+        )
     settings = load_settings(listen=listen, **common)
     from remora.operate.app import serve
     from remora.operate.logs import set_up_logs
