@@ -2,14 +2,16 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from typing import Final, TypeVar
 
 import structlog
 
-from remora.core.errors import ConfigurationError, Exit
+from remora.core.errors import ConfigurationError, Exit, StoreBusy
 from remora.core.snapshot import Role, SourceFacts
 from remora.core.units import SECOND_NS
+from remora.fleet import Alone
 from remora.loops.archive_run import RunOptions
 from remora.loops.worker import Worker
 from remora.operate.back_fill import BackFill, CatchUpSummary, Wanted
@@ -22,10 +24,14 @@ from remora.operate.runs import RunReport, run_listed
 from remora.operate.runtime import open_listed, open_numbered, rate_facts
 from remora.operate.sd_notify import told_to_systemd
 from remora.operate.secrets import read_token
-from remora.operate.service import Service
+from remora.operate.service import Service, run_name
 from remora.stores import is_shared
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
+# A process that died gives its right up within this time.
+TAKE_OVER_MAX_S: Final = 15.0
 
 
 async def serve(settings: Settings, *, demo: bool, catchup: bool, view: ProgressView) -> Exit:
@@ -144,7 +150,34 @@ async def run_archive(
             rate = rate_facts(runtime.governor.state(), configured, ground.meter, source, ground.clock)
             return {source: SourceFacts(rate=rate, doing="running")}
 
-        async with beating(ground, Role.RUN, facts):
+        async def run() -> RunReport:
             return await run_listed(
                 runtime, ground.store, options, clock=ground.clock, meter=ground.meter, view=view, owner=ground.owner
             )
+
+        async with beating(ground, Role.RUN, facts):
+            return await (run() if ground.fleet is None else _alone(ground.fleet.alone(run_name(source)), source, run))
+
+
+async def _alone(right: Alone, source: str, work: Callable[[], Awaitable[T]]) -> T:
+    """Do the work while no other process does it; refuse when another one keeps the right to itself."""
+    begun, results = asyncio.Event(), list[T]()
+
+    async def once() -> None:
+        begun.set()
+        results.append(await work())
+
+    running = asyncio.get_running_loop().create_task(right.run(once), name=run_name(source))
+    try:
+        async with asyncio.timeout(TAKE_OVER_MAX_S):
+            await begun.wait()
+        await running
+    except TimeoutError:
+        raise StoreBusy(
+            f"another process runs {source} on this store",
+            hint="a running `remora up` does it on its schedule; wait for it, or stop it first",
+        ) from None
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    return results[-1]
