@@ -123,7 +123,10 @@ def test_a_simulated_archive_can_be_run_over(jobs: Jobs) -> None:
     )
     budget, whole = jobs.run("run", "chats", "--max-fetches", "1"), jobs.run("run", "chats", "--json")
     assert (budget.returncode, budget.stdout.splitlines()[0]) == (75, "not done yet; run it again to go on")
-    assert jobs.lines(whole.stdout)[-1]["stopped_by"] == "complete", whole.stdout
+    done = jobs.lines(whole.stdout)[-1]
+    assert done["stopped_by"] == "complete", whole.stdout
+    stats = json.loads(jobs.run("store", "stats", "--json").stdout)
+    assert stats["chats.documents"] == len(jobs.run("export").stdout.splitlines()) > 0
 
 
 def test_help_is_there_at_once(jobs: Jobs) -> None:

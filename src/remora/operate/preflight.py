@@ -154,8 +154,12 @@ async def store_stats(settings: Settings) -> dict[str, int | str | None]:
         status = await read_status(store, settings, now_ns=wall_ns())
         found["bytes"] = path.stat().st_size if path is not None else None
         for name, source in status.sources.items():
-            coverage = source.coverage
-            found[f"{name}.settled"] = coverage.settled if isinstance(coverage, Covered) else None
+            match settings.sources[name].kind:
+                case SourceKind.HACKERNEWS:
+                    coverage = source.coverage
+                    found[f"{name}.settled"] = coverage.settled if isinstance(coverage, Covered) else None
+                case SourceKind.LISTED:
+                    found[f"{name}.documents"] = sum([1 async for _ in store.documents(name)])
             found[f"{name}.gaps"] = sum(gaps.count for gaps in source.gaps)
             found[f"{name}.inbox"] = await store.inbox_depth(name)
     return found
