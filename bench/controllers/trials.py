@@ -24,6 +24,8 @@ OTHERS: dict[str, Callable[[int], Controller]] = {
 }
 STEPS = ("capacity steps x2", "capacity steps x5")
 EVERYWHERE = tuple(name for name in MODELS if name.startswith(("token", "fixed", "sliding", "flaky 5xx 5", "stray")))
+# Not those that the law was tuned on.
+SEEDS = (101, 102, 103)
 # A penalty per refused request is a matter of accounts, which have one request in flight.
 SERIAL_ONLY = ("penalty doubles, forgiven", "penalty doubles, never forgiven")
 
@@ -63,9 +65,15 @@ def trials() -> list[Trial]:
     compared = [
         Trial(name, model, 10.0, 1, seed) for name in (OURS, *OTHERS) for model in MODELS for seed in _seeds(name)
     ]
-    warm = [Trial(WARM, "token bucket b=10", 10.0, 1, seed) for seed in (1, 2)]
-    scaled = [Trial(OURS, model, limit, 1, 1) for model in EVERYWHERE for limit in LIMITS if _is_fair(model, limit)]
-    crowded = [Trial(OURS, model, 10.0, 8, seed) for model in MODELS if model not in SERIAL_ONLY for seed in (1, 2)]
+    warm = [Trial(WARM, "token bucket b=10", 10.0, 1, seed) for seed in SEEDS]
+    scaled = [
+        Trial(OURS, model, limit, 1, seed)
+        for model in EVERYWHERE
+        for limit in LIMITS
+        if _is_fair(model, limit)
+        for seed in SEEDS[:2]
+    ]
+    crowded = [Trial(OURS, model, 10.0, 8, seed) for model in MODELS if model not in SERIAL_ONLY for seed in SEEDS]
     return [*compared, *warm, *scaled, *crowded]
 
 
@@ -80,7 +88,7 @@ def _is_fair(model: str, limit_per_s: float) -> bool:
 
 
 def _seeds(name: str) -> tuple[int, ...]:
-    return (1, 2) if name == OURS else (1,)
+    return SEEDS if name == OURS else SEEDS[:1]
 
 
 def run_all(*, workers: int) -> list[Result]:

@@ -22,7 +22,7 @@ EDGES_KEPT: Final = 2  # the present edge, and the next higher one to slow down 
 
 # What probing may cost. Refusals stay below 0.5 % with room for what probing did not cause; being shut out for a time
 # is allowed to cost 2 % of the time, or 5 % while the edge is still being looked for.
-REFUSED_BUDGET: Final = 0.0035
+REFUSED_BUDGET: Final = 0.0033
 OUTAGE_BUDGET: Final = 0.02
 OUTAGE_BUDGET_UNSETTLED: Final = 0.05
 ACCOUNT_MOST: Final = 2.0  # a long clean run saves up for no more than two refusals
@@ -38,14 +38,17 @@ DENSE_SHARE: Final = 0.1
 EDGE_BELIEVED: Final = 4.0  # two refusals within about 24 answers where strays are rare
 EVIDENCE_MOST: Final = 5.0  # so that old evidence is forgotten within about 50 answers
 ISOLATED: Final = 16  # good answers before a refusal that make it a possible stray
-SAME_RATE: Final = 1.4  # within half an octave: discovery passes through it in about 16 answers, so strays rarely do
+SAME_RATE: Final = 1.2  # a quarter of an octave either way, which discovery crosses in six answers: strays rarely hit
+DISCOVERY_DOUBT: Final = 2.5  # a third refusal while no edge is known: an octave down costs little, a false edge much
+STRAYS_USUAL: Final = 0.007  # a share that edges alone hardly ever cause
+STRAYS_CREDIT: Final = 2.0  # refusals that may be owed there before probing stops: most were not its doing
 REST_CHARGE: Final = 0.3  # a refusal at rest is not the probe's fault, but a sign that the edge is set too high
 EDGE_NUDGE: Final = 0.75  # how much of a dip it lowers the edge
 
 # What the provider lets through. Between two refusals it took all it would take: that rate is the edge.
 CHAIN_GAP: Final = 64  # so many good answers since the last refusal say that something else was going on
 CHAIN_MOST: Final = 128  # measured over no more answers than this; the limit may have changed since
-FAR: Final = 1.3  # a probe that got this far above the old edge has seen a new one
+FAR: Final = 1.2  # a probe that got this far above the old edge has seen a new one
 
 # Shut out: refused in a row, or told to wait. Wait 32 requests' time, then four times as long each time.
 SHUT_OUT: Final = 3.0  # requests' time without an accepted request

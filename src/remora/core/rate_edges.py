@@ -19,6 +19,7 @@ from remora.core.rate_constants import (
     DEEPEST_CUT,
     DENSE_SHARE,
     DIP,
+    DISCOVERY_DOUBT,
     EDGE_BELIEVED,
     EDGE_NUDGE,
     EDGES_KEPT,
@@ -58,21 +59,23 @@ def remember(edges: tuple[float, ...], edge: float) -> tuple[float, ...]:
 
 def refused(pace: Pace, event: Answered) -> Pace:
     """The pace after a refusal."""
+    stale = event.departed_at_ns <= pace.last_cut_at_ns
     # While waiting, the interval is the wait; what still comes back left before it and took none of its time.
-    if pace.chain_ns >= 0 and not pace.wait_ns:
+    if pace.chain_ns >= 0 and not (stale and pace.wait_ns):
         pace = changed(pace, chain_ns=pace.chain_ns + pace.interval_ns)
-    if event.departed_at_ns <= pace.last_cut_at_ns:
+    if stale:
         # It left before the cut and counts for nothing but its price, if a probe was what we were paying for.
         return changed(pace, account=_charged(pace.account, _meaning(pace.stray_share))) if pace.probed else pace
     if pace.streak:
         return _refused_in_a_row(pace, event)
     evidence = pace.evidence + log(DENSE_SHARE / pace.stray_share)
     # Where strays are usual, a refusal means less and it takes more of them to believe.
-    believed = evidence >= EDGE_BELIEVED - log(_meaning(pace.stray_share))
+    doubt = 0.0 if pace.edges_per_s else DISCOVERY_DOUBT
+    believed = evidence >= EDGE_BELIEVED + doubt - log(_meaning(pace.stray_share))
     below = pace.below_per_s if pace.clean < CHAIN_GAP else 0.0
     pace = changed(
         pace,
-        evidence=min(evidence, EVIDENCE_MOST),
+        evidence=min(evidence, EVIDENCE_MOST + doubt),
         streak=1,
         streak_began_at_ns=event.departed_at_ns,
         last_refused_at_ns=event.departed_at_ns,
@@ -147,7 +150,8 @@ def resumed(pace: Pace, event: Answered) -> Pace:
     """The first good answer after a refusal: the end of a single one, or of an outage."""
     assert pace.edges_per_s, "a streak of refusals always has an edge"
     edge = pace.edges_per_s[0]
-    if pace.chain_ns < 0 or pace.clean >= CHAIN_GAP or pace.chain_good >= CHAIN_MOST:
+    # Before a refusal that discovery met, the rate was another at each answer: no measure of what is let through.
+    if pace.chain_ns < 0 or pace.provisional or pace.clean >= CHAIN_GAP or pace.chain_good >= CHAIN_MOST:
         chain_good, chain_ns = 0, 0.0
     else:
         # Half of the past is enough: a burst that was left when the limit fell must not be remembered for long.

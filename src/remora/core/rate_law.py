@@ -26,6 +26,8 @@ from remora.core.rate_constants import (
     ROUND_TRIPS_PER_DOUBLING,
     STRAY_LEAST,
     STRAY_MEMORY,
+    STRAYS_CREDIT,
+    STRAYS_USUAL,
     SUCCESSES_PER_DOUBLING,
     TROUBLE_BELIEVED,
     TROUBLE_LEAST,
@@ -114,7 +116,8 @@ def _step(pace: Pace) -> float:
     for edge in edges:
         distance = (edge - rate) / SUCCESSES_PER_DOUBLING if rate < edge else (rate - edge) / ACCELERATION
         step = min(step, max(distance, edge * DIP / CLIMB_SUCCESSES))
-    if not edges or pace.account >= 0:
+    may_owe = STRAYS_CREDIT if pace.stray_share > STRAYS_USUAL else 0.0
+    if not edges or pace.account >= -may_owe:
         return step
     rest = edges[0] * (1 - DIP)
     if rate < rest:
