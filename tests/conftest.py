@@ -5,6 +5,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.postgres_server import PostgresServer
@@ -15,6 +16,13 @@ settings.register_profile("remora", deadline=None, suppress_health_check=[Health
 settings.load_profile("remora")
 
 _database_numbers = count(1)
+
+
+@pytest.fixture(autouse=True)
+def logs_of_its_own() -> Iterator[None]:
+    """A test that runs a command sets up logs; the next one must not inherit which events they leave out."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")
