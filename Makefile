@@ -33,7 +33,7 @@ check: setup ## format, lint, types, layers and the quick tests; under 90 second
 	@echo "check: layers"
 	@$(BIN)/lint-imports --no-logo --no-cache
 	@echo "check: quick tests"
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow"
+	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not postgres"
 
 bench: setup ## measure speed and politeness on this machine
 	@$(BIN)/python -m bench

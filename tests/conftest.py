@@ -1,5 +1,6 @@
 """What may every test ask for? The outside services, real ones, or a skip that says which one is missing."""
 
+import os
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -13,7 +14,9 @@ from tools import services
 
 # The machine may be busy: how long an example takes is no property of the code.
 settings.register_profile("remora", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.load_profile("remora")
+# `make check` looks at fewer examples than `make test`.
+settings.register_profile("quick", settings.get_profile("remora"), max_examples=25)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "remora"))
 
 _database_numbers = count(1)
 

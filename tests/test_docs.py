@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from tests.docs_reader import ROOT, Page, anchor, command_words, exists_in_the_repository, page, pages
+from tests.syntax import parsed
 
 SELF_EXPLAINING_OPTIONS = frozenset({"--help", "--version"})
 SERIES_SUFFIXES = ("_bucket", "_count", "_sum", "_total", "_created")
@@ -273,7 +274,7 @@ def metrics() -> set[str]:
     """The names in the metrics module, read from its text: what is written there is what is exported."""
     source = subject("remora.operate.metrics").__file__
     assert source is not None
-    texts = [node.value for node in ast.walk(ast.parse(Path(source).read_text())) if isinstance(node, ast.Constant)]
+    texts = [node.value for node in ast.walk(parsed(Path(source).read_text())) if isinstance(node, ast.Constant)]
     found = {text for text in texts if isinstance(text, str) and re.fullmatch(r"remora_[a-z0-9_]+", text)}
     assert found, "remora.operate.metrics names no metric that begins with remora_"
     return found

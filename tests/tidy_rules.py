@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from tests.syntax import parsed
+
 FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 60
 PARAMETERS_MAX = 8
@@ -80,7 +82,7 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text, self.path)
+        return parsed(self.text, self.path)
 
     @cached_property
     def nodes(self) -> list[ast.AST]:

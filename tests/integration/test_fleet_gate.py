@@ -164,6 +164,7 @@ async def ask(one: Governor, verdict: Verdict) -> int:
         return departed_at_ns
 
 
+@pytest.mark.slow
 async def test_a_429_that_one_process_sees_holds_and_slows_the_other(opens: Opens) -> None:
     book = MemoryStore()
     one, other = (governor(opens(SLOW_NS), book=book, ceiling_ns=SLOW_NS) for _ in range(2))

@@ -60,6 +60,7 @@ def test_uncovered_ids_become_segments_once_and_are_walked_newest_first() -> Non
     width=st.sampled_from([1, 8, 60]),
     seed=st.integers(0, 100),
 )
+@pytest.mark.slow
 def test_however_often_it_is_killed_nothing_is_lost_and_each_kill_repeats_at_most_one_batch(
     calls: list[int], after_effect: bool, width: int, seed: int
 ) -> None:

@@ -157,6 +157,7 @@ def test_a_key_announced_many_times_is_fetched_once_and_once_more_for_all_that_c
     in_virtual_time(main)
 
 
+@pytest.mark.slow
 def test_a_consumer_that_stalls_for_ten_minutes_loses_nothing_and_memory_stays_bounded() -> None:
     count = 12_000
 

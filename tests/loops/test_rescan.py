@@ -77,6 +77,7 @@ def test_only_the_window_is_read_and_in_its_own_lane() -> None:
     in_virtual_time(main)
 
 
+@pytest.mark.slow
 def test_after_downtime_the_window_begins_at_the_previous_pass_minus_the_horizon() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WORLD)

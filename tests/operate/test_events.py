@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from remora.core.rate_law import ChangeKind
+from tests.syntax import parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = frozenset({"debug", "info", "warning", "error", "exception"})
@@ -15,7 +16,7 @@ COMPUTED = frozenset(str(kind) for kind in ChangeKind)
 
 def told_in(text: str) -> Iterator[str]:
     """The names of all events that a module tells, also through `(log.warning if … else log.info)(…)`."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if not isinstance(node, ast.Call) or not node.args or not _is_a_log_method(node.func):
             continue
         first = node.args[0]

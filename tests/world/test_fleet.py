@@ -14,8 +14,9 @@ from remora.sim.faults import FaultKind, Faults
 from remora.sim.limits import Limit
 from tests.world.fleet_rig import NAME, FleetRig
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_64_workers_with_kills_and_restarts_keep_the_ceiling_and_lose_nothing() -> None:
     async def main(clock: SimClock) -> None:
         rig = FleetRig(clock, ceiling_ns=interval_for(400), items=20_000)
