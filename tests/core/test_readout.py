@@ -19,6 +19,7 @@ from remora.core.readout import (
 )
 from remora.core.reasons import GapReason
 from remora.core.snapshot import (
+    ENDED_DONE,
     BackOffFacts,
     Beat,
     GapTally,
@@ -235,6 +236,14 @@ def test_fresh_means_that_changes_reach_the_copy(changes: dict[str, object], ans
 
 def test_a_catch_up_alone_cannot_say_that_the_copy_is_fresh() -> None:
     assert seen(beat(role=Role.CATCH_UP)).answers.fresh.answer is YesNo.UNKNOWN
+
+
+def test_between_two_bounded_runs_nothing_has_to_run() -> None:
+    done = beat(age_ns=DAY_NS, role=Role.RUN, ended=True)
+    rested = Beat(done.at_ns, msgspec.structs.replace(done.snapshot, ended_because=ENDED_DONE))
+    stopped = Beat(done.at_ns, msgspec.structs.replace(done.snapshot, ended_because="stopped on request"))
+    assert seen(rested).answers.working.answer is YesNo.YES
+    assert seen(stopped).answers.working.answer is YesNo.NO
 
 
 @pytest.mark.parametrize(

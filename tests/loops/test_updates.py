@@ -250,5 +250,6 @@ def test_a_stream_that_cannot_be_opened_leaves_the_loop_running_and_not_connecte
         listener, transport = await listen(rig, [], seconds=600)
         assert len(transport.connected_s) > 20
         assert listener.loop.state().connected is False
+        assert listener.loop.state().last_event_at_ns is None, "where a blind time would begin is no event"
 
     in_virtual_time(main)

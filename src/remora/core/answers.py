@@ -99,8 +99,10 @@ def what_limits(limited_by: LimitedBy) -> str:
             return "The budget of this run is used up."
 
 
-def is_working(facts: SourceFacts | None, *, silence: str | None, ended: bool) -> Answer:
-    """Whether a runtime is alive and all its loops are."""
+def is_working(facts: SourceFacts | None, *, silence: str | None, ended: bool, rests: bool = False) -> Answer:
+    """Whether a runtime is alive and all its loops are. Between two bounded runs nothing has to be."""
+    if facts is None and rests:
+        return Answer(YesNo.YES, f"between runs: {silence}")
     if facts is None:
         return Answer(YesNo.NO if ended else YesNo.UNKNOWN, silence or "no runtime has beaten for this source yet")
     dead = [name for name, loop in sorted(facts.loops.items()) if not loop.alive]

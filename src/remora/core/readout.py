@@ -15,7 +15,7 @@ from remora.core.freshness import AGE_BOUNDS_S
 from remora.core.gap import GapState
 from remora.core.reasons import GapFamily
 from remora.core.run import StoppedBy
-from remora.core.snapshot import Beat, GapTally, LedgerFacts, Role, SourceFacts
+from remora.core.snapshot import ENDED_DONE, Beat, GapTally, LedgerFacts, Role, SourceFacts
 from remora.core.status import (
     AgeBucket,
     Answer,
@@ -106,7 +106,10 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
             fresh=_with_lag(is_fresh(fresh, stream, facts, alive.snapshot.role if alive else None), coverage),
             polite=is_polite(facts.rate if facts else None, silence=silence.reason if silence else None),
             working=is_working(
-                facts, silence=silence.reason if silence else None, ended=_state(alive, last) == "stopped"
+                facts,
+                silence=silence.reason if silence else None,
+                ended=_state(alive, last) == "stopped",
+                rests=alive is None and last is not None and _is_between_runs(last),
             ),
         ),
         rate=_rate(facts, silence, alive),
@@ -274,6 +277,11 @@ def _fresh(
         age_s=_seconds(max(0, now_ns - facts.newest_id_at_ns)),
         lag=coverage.lag if isinstance(coverage, Covered) else None,
     )
+
+
+def _is_between_runs(last: Beat) -> bool:
+    """Whether the last runtime was one bounded run that came to its own end: nothing has to run until the next one."""
+    return last.snapshot.role is Role.RUN and last.snapshot.ended_because == ENDED_DONE
 
 
 def _fresh_list(ledger: LedgerFacts, now_ns: int) -> FreshList | Unknown:

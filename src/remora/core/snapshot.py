@@ -14,6 +14,8 @@ from remora.core.gap import GapState
 from remora.core.reasons import GapReason
 
 SNAPSHOT_SCHEMA = 1
+# Why a runtime ended that came to its own end.
+ENDED_DONE = "done"
 
 
 class Role(StrEnum):

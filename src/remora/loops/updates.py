@@ -73,6 +73,7 @@ class Updates:
             "updates", source.updates, self._hear, clock=clock, on_open=self._on_open, on_heard=self._on_heard
         )
         self._last: LastEvent | None = None
+        self._waits_for_first = False  # nothing was ever heard: `_last` is only where a first blind time would begin
         self._heard_monotonic_ns: int | None = None
         # The last event before the earliest window that is not repaired yet. The durable note stands still there.
         self._blind_since: LastEvent | None = None
@@ -102,7 +103,7 @@ class Updates:
         return StreamFacts(
             connected=self._stream.connected,
             last_byte_at_ns=self._stream.last_byte_at_ns,
-            last_event_at_ns=self._last.at_ns if self._last else None,
+            last_event_at_ns=self._last.at_ns if self._last and not self._waits_for_first else None,
             reconnects=self._stream.reconnects,
         )
 
@@ -114,6 +115,7 @@ class Updates:
         if self._last is None:
             now_ns = self._clock.wall_ns()
             self._last = LastEvent(now_ns, self._collector.newest_id, heard_at_ns=now_ns)
+            self._waits_for_first = True
             await self.keep()
 
     async def keep(self) -> None:
@@ -164,6 +166,7 @@ class Updates:
         newest_id = self._collector.newest_id
         now_ns = self._clock.wall_ns()
         self._last = LastEvent(now_ns, newest_id, heard_at_ns=now_ns)
+        self._waits_for_first = False
         if item_ids and (newest_id is None or max(item_ids) > newest_id):
             self._look_for_new()  # not believed, only asked about: a wrong number must not declare ids missing
         return True

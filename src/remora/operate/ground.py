@@ -12,7 +12,7 @@ import structlog
 from remora import __version__
 from remora.contracts import Clock, Store
 from remora.core.errors import RemoraError
-from remora.core.snapshot import Role, Snapshot, SourceFacts
+from remora.core.snapshot import ENDED_DONE, Role, Snapshot, SourceFacts
 from remora.fleet import Fleet
 from remora.operate.beforehand import open_reachable
 from remora.operate.clock import SystemClock
@@ -69,7 +69,7 @@ async def beating(ground: Ground, role: Role, facts: Callable[[], Mapping[str, S
 
     heart = Heart(f"{role}:{ground.owner}", ground.store, snapshot, clock=ground.clock)
     beats = asyncio.get_running_loop().create_task(heart.run(), name="heart")
-    because = "done"
+    because = ENDED_DONE
     try:
         yield
     except asyncio.CancelledError:
