@@ -37,7 +37,8 @@ def percentile(values: list[float], percent: int) -> float:
 
 # Every new item is readable at once, so that its delay is ours alone.
 PUNCTUAL = replace(Chances(), late=0.0, delayed=0.0)
-BUSY = WorldSettings(items=20_000, new_per_day=43_200, chances=PUNCTUAL)
+HISTORY = 20_000
+BUSY = WorldSettings(items=HISTORY, new_per_day=43_200, chances=PUNCTUAL)
 
 
 def live_p99_s(settings: ServiceSettings, faults: Faults = Faults()) -> float:  # noqa: B008 - a frozen value
@@ -47,7 +48,7 @@ def live_p99_s(settings: ServiceSettings, faults: Faults = Faults()) -> float:  
         worst = worst_window(rig.provider.arrivals.times_ns, rig.ceiling_ns, bunch_for(rig.ceiling_ns))
         assert worst.excess <= 0
         # The first minute is the climb from one request per second.
-        return await delays_s(rig, 20_000 + 60), len(rig.provider.arrivals)
+        return await delays_s(rig, HISTORY + 60), len(rig.provider.arrivals)
 
     delays, requests = in_virtual_time(main)
     assert len(delays) > 80

@@ -9,9 +9,11 @@ from remora.contracts import Store
 from remora.core.coverage import IdRange
 from remora.core.discovery import Kind
 from remora.core.freshness import LastEvent, last_event_from_json, last_event_to_json
+from remora.core.pacing import bunch_for
 from remora.core.segment import SegmentKind
 from remora.loops.inbox import InboxWorkers
 from remora.loops.updates import LAST_EVENT_NOTE, Updates
+from remora.sim.checks import worst_window
 from remora.sim.clock import SimClock
 from remora.sim.faults import Faults, Outage
 from remora.sim.transport import SimTransport
@@ -98,13 +100,16 @@ def test_a_stream_that_ends_is_opened_again(last_line: bytes) -> None:
     in_virtual_time(main)
 
 
-def test_fifty_disconnects_grow_the_back_off_to_its_cap() -> None:
+def test_fifty_disconnects_grow_the_back_off_to_its_cap_and_keep_the_request_budget() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock)
         _, transport = await listen(rig, [[]] * 50, seconds=300)
         gaps = [round(later - earlier, 3) for earlier, later in pairwise(transport.connected_s)]
         assert gaps[:8] == [0.5, 1, 2, 4, 8, 16, 30, 30]
         assert set(gaps[7:]) == {30}
+        # A repair asks for the newest id once per connection, through the gate like everything else.
+        assert len(rig.provider.arrivals) <= len(transport.connected_s)
+        assert worst_window(rig.provider.arrivals.times_ns, rig.ceiling_ns, bunch_for(rig.ceiling_ns)).excess <= 0
 
     in_virtual_time(main)
 
