@@ -50,16 +50,18 @@ async def test_a_budget_a_kill_and_a_refused_detail_leave_a_complete_mirror_in_p
 
 
 async def test_two_runs_of_one_source_never_overlap_and_the_second_says_why(tmp_path: Path, postgres_url: str) -> None:
-    with loopback_archive(30) as archive:
+    with loopback_archive(2_000) as archive:  # far more than the first run can fetch while the second one waits
         remora = ArchiveProcess(tmp_path, archive)
         words = ("run", "chats", "--store", postgres_url)
-        first = remora.start(*words, into=tmp_path / "out.txt")  # about one request a second: it takes a while
-        until = time.monotonic() + 30
-        while len(archive.asked) < 2 and first.poll() is None:
-            assert time.monotonic() < until, "no request came"
-            await asyncio.sleep(0.05)
-        second = remora(*words)
-        assert second.returncode == 1
-        assert "another process runs chats" in second.stderr
-        first.terminate()
-        first.wait(timeout=15)
+        first = remora.start(*words, into=tmp_path / "out.txt")
+        try:
+            until = time.monotonic() + 30
+            while len(archive.asked) < 2 and first.poll() is None:
+                assert time.monotonic() < until, "no request came"
+                await asyncio.sleep(0.05)
+            second = remora(*words)
+            assert second.returncode == 1
+            assert "another process runs chats" in second.stderr
+        finally:
+            first.terminate()
+            first.wait(timeout=15)
