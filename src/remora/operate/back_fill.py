@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -19,10 +17,10 @@ from remora.loops.recover import Recover
 from remora.operate.progress import Progress, ProgressView
 from remora.operate.recent import RecentMeter
 from remora.operate.runtime import Numbered, ask_newest
+from remora.operate.showing import shown
 
 # Two segments are walked side by side, so that the stragglers of one do not leave the gate idle.
 WALKERS: Final = 2
-SHOW_EVERY_S: Final = 0.1
 STILL_OWED: Final = frozenset({GapState.OWED, GapState.LEASED, GapState.DEAD})
 
 
@@ -73,7 +71,7 @@ class BackFill:
         await self._plan(kind, ids)
         self._total = (await self._store.open_segments(name)).get(kind, 0)
         self._view.say(f"{name}: {self._total:,} of the ids {ids.start:,} to {ids.end:,} are still to be fetched")
-        async with self._shown():
+        async with shown(self._show):
             await self._walk(kind)
             await self._recover()
         frontier = (await self._store.coverage(name)).frontier(first_id=self._runtime.settings.first_id)
@@ -125,21 +123,6 @@ class BackFill:
 
     def _count(self, outcome: Outcome) -> None:
         self._outcomes[outcome] += 1
-
-    @asynccontextmanager
-    async def _shown(self) -> AsyncIterator[None]:
-        """Show the progress while the block runs, and once more at its end."""
-        showing = asyncio.get_running_loop().create_task(self._keep_showing(), name="progress")
-        try:
-            yield
-        finally:
-            showing.cancel()
-            self._show()
-
-    async def _keep_showing(self) -> None:
-        while True:
-            self._show()
-            await asyncio.sleep(SHOW_EVERY_S)
 
     def _show(self) -> None:
         recent = self._meter.recent(self._runtime.name)

@@ -1,9 +1,6 @@
 """How does `remora run` work? One bounded run over a listed source, shown while it goes and summed up at its end."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Final
+from functools import partial
 
 import msgspec
 
@@ -15,8 +12,7 @@ from remora.loops.archive_run import ArchiveRun, RunOptions
 from remora.operate.progress import Progress, ProgressView
 from remora.operate.recent import RecentMeter
 from remora.operate.runtime import ListedRuntime
-
-SHOW_EVERY_S: Final = 0.2
+from remora.operate.showing import shown
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +48,7 @@ async def run_listed(
     run = ArchiveRun(
         runtime.name, runtime.collector, store, runtime.governor, clock=clock, owner=owner, options=options
     )
-    async with _shown(run, runtime, meter, view):
+    async with shown(partial(_show, run, runtime, meter, view)):
         summary = await run.run_once()
     not_before_ns = summary.next_not_before_ns
     return RunReport(
@@ -67,31 +63,15 @@ async def run_listed(
     )
 
 
-@asynccontextmanager
-async def _shown(
-    run: ArchiveRun, runtime: ListedRuntime, meter: RecentMeter, view: ProgressView
-) -> AsyncIterator[None]:
-    def show() -> None:
-        recent = meter.recent(runtime.name)
-        view.show(
-            Progress(
-                source=runtime.name,
-                done=run.counts.outcomes.total(),
-                rate_per_second=None if recent is None else recent.per_second,
-                ceiling_per_second=runtime.settings.ceiling_per_s,
-                limited_by=runtime.governor.state().limited_by,
-                outcomes=dict(run.counts.outcomes),
-            )
+def _show(run: ArchiveRun, runtime: ListedRuntime, meter: RecentMeter, view: ProgressView) -> None:
+    recent = meter.recent(runtime.name)
+    view.show(
+        Progress(
+            source=runtime.name,
+            done=run.counts.outcomes.total(),
+            rate_per_second=None if recent is None else recent.per_second,
+            ceiling_per_second=runtime.settings.ceiling_per_s,
+            limited_by=runtime.governor.state().limited_by,
+            outcomes=dict(run.counts.outcomes),
         )
-
-    async def keep_showing() -> None:
-        while True:
-            show()
-            await asyncio.sleep(SHOW_EVERY_S)
-
-    showing = asyncio.get_running_loop().create_task(keep_showing(), name="progress")
-    try:
-        yield
-    finally:
-        showing.cancel()
-        show()
+    )
