@@ -114,6 +114,17 @@ class PostgresServer:
         """Remove a database, whoever is still connected to it."""
         self._command(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
+    def create_role(self, name: str, *, password: str) -> None:
+        """Make a role that must give a password; every other role is trusted."""
+        self._command(f"CREATE ROLE \"{name}\" LOGIN PASSWORD '{password}'")
+        rules = self._folder / "data" / "pg_hba.conf"
+        rules.write_text(f"host all {name} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        self._command("SELECT pg_reload_conf()")
+
+    def drop_role(self, name: str) -> None:
+        """Remove a role that owns nothing any more."""
+        self._command(f'DROP ROLE "{name}"')
+
     def _command(self, statement: str) -> None:
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(statement.encode())

@@ -7,10 +7,11 @@ from remora.core.errors import (
     Exit,
     RemoraError,
     StoreBusy,
+    StoreEmpty,
     StoreError,
     StoreForeign,
+    StoreRefused,
     StoreUnavailable,
-    StoreUnreachable,
 )
 
 
@@ -21,9 +22,10 @@ from remora.core.errors import (
         (ConfigurationError, Exit.USAGE, False),
         (StoreError, Exit.FAILED, False),
         (StoreUnavailable, Exit.FAILED, True),
-        (StoreUnreachable, Exit.USAGE, True),
         (StoreBusy, Exit.FAILED, False),
+        (StoreRefused, Exit.USAGE, False),
         (StoreForeign, Exit.USAGE, False),
+        (StoreEmpty, Exit.USAGE, False),
     ],
 )
 def test_the_class_decides_how_the_process_ends_and_whether_to_try_again(
@@ -36,7 +38,7 @@ def test_the_class_decides_how_the_process_ends_and_whether_to_try_again(
 
 def test_only_store_errors_are_store_errors() -> None:
     assert not issubclass(ConfigurationError, StoreError)
-    assert all(issubclass(kind, StoreError) for kind in (StoreUnavailable, StoreBusy, StoreForeign))
+    assert all(issubclass(kind, StoreError) for kind in (StoreUnavailable, StoreBusy, StoreRefused, StoreForeign))
 
 
 def test_the_exit_codes_are_the_documented_ones() -> None:

@@ -80,7 +80,7 @@ async def test_a_restarted_server_is_found_again_and_what_was_acknowledged_is_th
     finished.set()
     await asyncio.gather(*writers)
     assert errors
-    assert "Remora reconnects by itself" in errors[0].hint
+    assert "reconnects by itself" in errors[0].hint
     held = {item_id async for item_id, _ in store.bodies()}
     assert set(acknowledged) <= held
 
@@ -230,7 +230,7 @@ async def test_a_cancelled_caller_leaves_no_half_done_connection_behind(
 
 async def test_a_store_that_cannot_be_reached_says_so_without_its_password() -> None:
     store = PostgresStore("postgresql://ada:secret@127.0.0.1:1/mirror")
-    with pytest.raises(StoreUnavailable, match="connection to PostgreSQL is lost") as refused:
+    with pytest.raises(StoreUnavailable, match="nothing listens at its address") as refused:
         await store.open()
     assert "secret" not in str(refused.value)
     with pytest.raises(ConfigurationError) as unreadable:

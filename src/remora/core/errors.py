@@ -4,9 +4,10 @@ RemoraError
 ├── ConfigurationError      exit 2: something the owner wrote cannot work
 └── StoreError              exit 1: the local copy cannot be read or written
     ├── StoreUnavailable    retryable: it may work in a moment
-    │   └── StoreUnreachable    exit 2: it did not answer when it was to be opened
     ├── StoreBusy           another process holds the store
+    ├── StoreRefused        the database's server turns us away until somebody acts; exit 2
     └── StoreForeign        the file or database is not ours, or from a newer version; exit 2
+        └── StoreEmpty      nothing is there yet, and it was opened to be read
 """
 
 from enum import IntEnum
@@ -52,17 +53,21 @@ class StoreUnavailable(StoreError):
     retryable = True
 
 
-class StoreUnreachable(StoreUnavailable):
-    """The store did not answer when it was to be opened: its address may be wrong."""
-
-    exit_code = Exit.USAGE
-
-
 class StoreBusy(StoreError):
     """Another process holds the store."""
+
+
+class StoreRefused(StoreError):
+    """The database's server turns us away, and will until somebody corrects the address, the rights or the server."""
+
+    exit_code = Exit.USAGE
 
 
 class StoreForeign(StoreError):
     """The file or database is not a Remora store, or was written by a newer version."""
 
     exit_code = Exit.USAGE
+
+
+class StoreEmpty(StoreForeign):
+    """Nothing is there yet that could be read; whoever opens it to write makes it."""

@@ -3,10 +3,10 @@
 import errno
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
-from remora.contracts import Store
-from remora.core.errors import ConfigurationError, StoreUnavailable, StoreUnreachable
+from remora.core.errors import ConfigurationError, StoreForeign, StoreRefused, StoreUnavailable
 from remora.operate.config import Settings
 from remora.operate.secrets import read_token, without_credentials
 from remora.stores import is_shared
@@ -35,14 +35,12 @@ def try_address(address: tuple[str, int]) -> None:
         ) from None
 
 
-async def open_reachable(store: Store, url: str) -> None:
-    """Open the store. A server that does not answer now may never have been there: its address is named."""
+@contextmanager
+def naming_store(url: str) -> Iterator[None]:
+    """Let what a database's server says to us name the store it is about, without its password."""
     try:
-        await store.open()
-    except StoreUnavailable as error:
+        yield
+    except (StoreUnavailable, StoreRefused, StoreForeign) as error:
         if not is_shared(url):
             raise
-        raise StoreUnreachable(
-            f"the store {without_credentials(url)} cannot be reached",
-            hint="check that the server runs, and write its address as postgresql://user@host:5432/database",
-        ) from error
+        raise type(error)(f"{error.message} ({without_credentials(url)})", hint=error.hint) from None

@@ -1,5 +1,6 @@
 """How does what the owner wrote become settings? The shape of the structs is the only list of what may be written."""
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -46,7 +47,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, directory: Path | None = N
     }
     settings = _read(inspect.type_info(Settings), written, "")
     assert isinstance(settings, Settings), "the root of the settings is read as itself"
-    _check_store(settings.store.url)
+    check_store(settings.store.url)
     _check_listen(settings.console.listen)
     return msgspec.structs.replace(
         settings, sources={name: _checked(name, source) for name, source in settings.sources.items()}
@@ -286,12 +287,14 @@ def _check_headers(headers: Mapping[str, str], where: str) -> None:
             )
 
 
-def _check_store(url: str) -> None:
+def check_store(url: str) -> None:
+    """Refuse an address that names no store of ours."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in STORE_SCHEMES or (scheme == "sqlite" and rest in {"", "/"}):
-        # Only the scheme is repeated: what follows it may hold a password.
+        # Only the first word is repeated: what follows it may hold a password.
+        word = re.split(r"\W", url.strip(), maxsplit=1)[0]
         raise ConfigurationError(
-            f'the store\'s address begins with "{scheme[:20]}", which names no store of ours',
+            f'the store\'s address, which begins with "{word}", names no store of ours',
             hint='write "sqlite:///remora.db" for a file, or "postgresql://user@host/database"',
         )
 

@@ -14,7 +14,7 @@ from remora.contracts import Clock, Store
 from remora.core.errors import RemoraError
 from remora.core.snapshot import ENDED_DONE, Role, Snapshot, SourceFacts
 from remora.fleet import Fleet
-from remora.operate.beforehand import open_reachable
+from remora.operate.beforehand import naming_store
 from remora.operate.clock import SystemClock
 from remora.operate.config import Settings
 from remora.operate.heartbeat import Heart
@@ -47,7 +47,8 @@ async def open_ground(settings: Settings) -> AsyncIterator[Ground]:
         metrics.watch(name, ceiling_interval_ns=source.ceiling_interval_ns)
     owner = f"{socket.gethostname()}:{os.getpid()}"
     store = open_store(settings.store.url, on_batch=metrics.batch_stored)
-    await open_reachable(store, settings.store.url)
+    with naming_store(settings.store.url):
+        await store.open()
     fleet = open_fleet(settings.store.url, owner=owner, clock=clock)
     try:
         yield Ground(settings, store, clock, metrics, RecentMeter(metrics, clock=clock), owner, fleet)

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from remora.contracts import Store
-from remora.core.errors import ConfigurationError, RemoraError
+from remora.core.errors import ConfigurationError, RemoraError, StoreEmpty
 from remora.core.readout import is_alive
 from remora.core.status import Covered
 from remora.operate.commands.common import opened_store, wall_ns
@@ -94,6 +94,8 @@ async def _store(settings: Settings) -> Finding:
     try:
         async with opened_store(settings, read_only=True) as store:
             await store.heartbeats()
+    except StoreEmpty:
+        return Finding("ok", "store", f"{shown} is empty; its tables will be created by the first start")
     except RemoraError as error:
         return Finding("bad", "store", error.message, error.hint)
     return Finding("ok", "store", f"{shown} can be read")

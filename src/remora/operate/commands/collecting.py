@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from remora.core.errors import ConfigurationError, Exit, StoreUnavailable, StoreUnreachable
+from remora.core.errors import ConfigurationError, Exit
 from remora.operate.commands.common import (
     as_json_option,
     load_settings,
@@ -99,8 +99,6 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **com
     view = view_for(as_json=False)
     try:
         ended = run_job(serve(settings, demo=demo, catchup=not no_catchup, view=view))
-    except StoreUnreachable as error:
-        raise StoreUnavailable(error.message, hint=error.hint) from None  # a supervisor should start us again
     finally:
         view.close()
     if ended.stopped:
@@ -124,8 +122,6 @@ def worker(*, verbose: bool, **common: str | None) -> None:
     view = view_for(as_json=False)
     try:
         run_job(work(settings, only=common.get("source"), view=view))
-    except StoreUnreachable as error:
-        raise StoreUnavailable(error.message, hint=error.hint) from None  # a supervisor should start us again
     finally:
         view.close()
     click.echo("stopped on request", err=True)

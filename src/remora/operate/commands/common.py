@@ -68,11 +68,12 @@ def load_settings(
 @asynccontextmanager
 async def opened_store(settings: "Settings", *, read_only: bool) -> AsyncIterator["Store"]:
     """The store, open while the block runs."""
-    from remora.operate.beforehand import open_reachable
+    from remora.operate.beforehand import naming_store
     from remora.stores import open_store
 
     store = open_store(settings.store.url, read_only=read_only)
-    await open_reachable(store, settings.store.url)
+    with naming_store(settings.store.url):
+        await store.open()
     try:
         yield store
     finally:

@@ -40,14 +40,20 @@ def migrate(*, grant_to: str | None, **common: str | None) -> None:
     from remora.stores import is_shared
 
     if is_shared(settings.store.url):
-        from remora.stores.postgres import migrate as migrate_postgres
-
-        run(migrate_postgres(settings.store.url, grant_to=grant_to))
+        run(_migrate(settings.store.url, grant_to))
     elif grant_to is not None:
         raise ConfigurationError("--grant-to is for PostgreSQL", hint="leave it out: a file belongs to whoever owns it")
     else:
         run(_open_once(settings))
     click.echo("the store is up to date")
+
+
+async def _migrate(url: str, grant_to: str | None) -> None:
+    from remora.operate.beforehand import naming_store
+    from remora.stores.postgres import migrate as migrate_postgres
+
+    with naming_store(url):
+        await migrate_postgres(url, grant_to=grant_to)
 
 
 async def _open_once(settings: "Settings") -> None:
@@ -77,8 +83,11 @@ def stats(*, as_json: bool, **common: str | None) -> None:
 @as_json_option
 def copy(*, source_url: str, target_url: str, as_json: bool) -> None:
     """Move a whole mirror from one store into an empty one, and compare both. Can be broken off and called again."""
+    from remora.operate.config_reader import check_store
     from remora.operate.stopping import run_job
 
+    for url in (source_url, target_url):
+        check_store(url)
     if source_url == target_url:
         raise ConfigurationError("both stores are the same one", hint="name an empty store as the second")
     ended = run_job(_copy(source_url, target_url))
@@ -94,13 +103,16 @@ def copy(*, source_url: str, target_url: str, as_json: bool) -> None:
 
 
 async def _copy(source_url: str, target_url: str) -> "CopyReport":
+    from remora.operate.beforehand import naming_store
     from remora.stores.copy import copy_store, open_portable
 
     source = open_portable(source_url, read_only=True)
     target = open_portable(target_url, read_only=False)
-    await source.open()
+    with naming_store(source_url):
+        await source.open()
     try:
-        await target.open()
+        with naming_store(target_url):
+            await target.open()
         try:
             return await copy_store(source, target, progress=_teller())
         finally:

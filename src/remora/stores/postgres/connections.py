@@ -45,7 +45,8 @@ def check_address(url: str) -> None:
         conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         raise ConfigurationError(
-            "the store's URL cannot be read", hint="write postgresql://user@host:5432/database"
+            "the store's URL cannot be read",
+            hint="write postgresql://user@host:5432/database, then options as ?sslmode=require; in a password @ is %40",
         ) from None
 
 

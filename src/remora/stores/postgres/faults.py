@@ -8,7 +8,7 @@ from typing import Final
 
 import psycopg
 
-from remora.core.errors import StoreError, StoreForeign, StoreUnavailable
+from remora.core.errors import StoreError, StoreForeign, StoreRefused, StoreUnavailable
 
 
 class ConnectionLost(StoreUnavailable):
@@ -67,9 +67,18 @@ LASTING: Final[dict[str, tuple[str, str]]] = {
         "the database role lacks a right that Remora needs",
         "grant it, or run `remora store migrate` as the owner; docs/scaling.md lists the rights",
     ),
-    "28P01": ("PostgreSQL refused the password", "check the user and password in the store's URL"),
-    "28000": ("PostgreSQL refused the user", "check the user in the store's URL and the server's pg_hba.conf"),
-    "3D000": ("the database does not exist", "create it with `createdb`, or correct the store's URL"),
+    "28P01": (
+        "PostgreSQL refused the password",
+        "check the user and password in the store's URL; in it, @ is written %40, : %3A and / %2F",
+    ),
+    "28000": (
+        "PostgreSQL refused the user",
+        "check the user in the store's URL and the server's pg_hba.conf; it may ask for encryption: sslmode=require",
+    ),
+    "3D000": (
+        "the database does not exist",
+        "create it with `createdb`, or correct its name behind the last / of the store's URL",
+    ),
 }
 
 # The schema is not there or not whole.
@@ -83,6 +92,56 @@ REFUSALS: Final = (
     ("no password supplied", "28P01"),
     ("too many clients", "53300"),
     ("remaining connection slots", "53300"),
+)
+# What is wrong with the address itself, or with the encryption that it asks for: what happened, and what to write.
+MISTAKES: Final = (
+    (
+        "invalid sslmode value",
+        "the store's URL has an sslmode that does not exist",
+        "write one of disable, allow, prefer, require, verify-ca and verify-full",
+    ),
+    (
+        "does not support SSL",
+        "the server offers no encryption, and the store's URL asks for it",
+        "write sslmode=prefer, or switch on ssl in the server's postgresql.conf",
+    ),
+    (
+        "root certificate file",
+        "the certificate to know the server by is missing",
+        "name its file with sslrootcert=FILE, or write sslmode=require to encrypt without knowing the server",
+    ),
+    (
+        "certificate verify failed",
+        "the server's certificate is signed by nobody we know",
+        "name the signer's certificate with sslrootcert=FILE in the store's URL",
+    ),
+    (
+        "does not match host name",
+        "the server's certificate was made for another name",
+        "write the name in the certificate as the host of the store's URL, or sslmode=verify-ca",
+    ),
+    (
+        "invalid port number",
+        "the store's URL has a port that does not exist",
+        "write postgresql://user@host:5432/database",
+    ),
+    (
+        "invalid integer value",
+        "the store's URL has a word where a number belongs",
+        "write postgresql://user@host:5432/database",
+    ),
+)
+# Why nobody answered, in words of our own: the driver's repeat the address.
+CAUSES: Final = (
+    ("Connection refused", "nothing listens at its address"),
+    ("resolve host", "its host's name is not known"),
+    ("timeout expired", "it gave no answer in time"),
+    ("No such file or directory", "there is no socket where its URL points"),
+    ("invalid response", "what answers at its address is no PostgreSQL"),
+    ("unreachable", "there is no way to its host"),
+    ("No route to host", "there is no way to its host"),
+    ("starting up", "it is still starting"),
+    ("shutting down", "it is shutting down"),
 )
 _NO_ROLE: Final = re.compile(r'role ".*" does not exist')
 _NO_DATABASE: Final = re.compile(r'database ".*" does not exist')
@@ -110,7 +169,9 @@ def explained(error: psycopg.Error, *, connected: bool) -> StoreError:
         return kind(f"{message} ({what})", hint=hint)
     if code in LASTING:
         message, hint = LASTING[code]
-        return StoreError(f"{message} ({what})", hint=hint)
+        return StoreRefused(message, hint=hint)
+    if code is None and (mistake := _mistake(error)) is not None:
+        return mistake
     if code in CONFLICTS:
         return Conflict(f"two transactions met on the same rows ({what})", hint="trying again is enough")
     if code in FOREIGN:
@@ -118,8 +179,14 @@ def explained(error: psycopg.Error, *, connected: bool) -> StoreError:
     if code is not None and code.startswith(BAD_ROW_PREFIXES):
         return BadRow(f"PostgreSQL refuses a value ({what})", hint="this is a mistake in Remora; please report it")
     if not connected or code is None or code.startswith(CONNECTION_PREFIXES):
+        cause = next((cause for part, cause in CAUSES if part in str(error)), None)
         return ConnectionLost(
-            f"the connection to PostgreSQL is lost ({what})",
-            hint="check that the server runs and can be reached; Remora reconnects by itself",
+            f"PostgreSQL cannot be reached, {cause}" if cause else f"the connection to PostgreSQL is lost ({what})",
+            hint="check that the server runs and that the store's URL leads to it; a running Remora reconnects by itself",
         )
     return StoreError(f"PostgreSQL refused a statement ({what})", hint="look into the server's log for the reason")
+
+
+def _mistake(error: psycopg.Error) -> StoreRefused | None:
+    words = str(error)
+    return next((StoreRefused(message, hint=hint) for part, message, hint in MISTAKES if part in words), None)

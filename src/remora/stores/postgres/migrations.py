@@ -4,7 +4,7 @@ from typing import Final
 
 from psycopg import sql
 
-from remora.core.errors import StoreForeign
+from remora.core.errors import ConfigurationError, StoreEmpty, StoreForeign
 from remora.stores.postgres.connections import Connection, check_address, connect, explaining
 from remora.stores.postgres.statements import MIGRATIONS, NEWEST_VERSION, SQL
 
@@ -28,6 +28,8 @@ async def migrate(url: str, *, grant_to: str | None = None) -> int:
     connection = await connect(url, settings=limits)
     try:
         async with explaining(connection), connection.transaction():
+            if grant_to is not None:
+                await _check_role(connection, grant_to)
             steps = await _migrate(connection)
             if grant_to is not None:
                 await _grant(connection, grant_to)
@@ -39,10 +41,20 @@ async def migrate(url: str, *, grant_to: str | None = None) -> int:
 async def prepare(connection: Connection, url: str, *, may_migrate: bool = True) -> None:
     """Refuse what is not ours; an empty database becomes ours when this role may create tables."""
     version = await current_version(connection)
-    if version == 0 and may_migrate and await _may_create(connection):
+    if version > 0:
+        check_version(version)
+    elif not await _may_create(connection):
+        raise StoreForeign(
+            "the database holds no mirror yet, and this role may not create tables",
+            hint="run `remora store migrate --grant-to ROLE` with a role that may; ROLE is the one in the store's URL",
+        )
+    elif may_migrate:
         await migrate(url)
-        return
-    check_version(version)
+    else:
+        raise StoreEmpty(
+            "the database holds no mirror yet",
+            hint="`remora up` or `remora catchup` makes one; or name it with --store",
+        )
 
 
 def check_version(version: int) -> None:
@@ -60,14 +72,15 @@ def check_version(version: int) -> None:
 
 
 async def current_version(connection: Connection) -> int:
-    """The number of the last step taken; 0 for a database without Remora. Refuses tables that are somebody else's."""
+    """The number of the last step taken; 0 for an empty database. Refuses tables that are somebody else's."""
     row = await (await connection.execute(SQL["find_tables"])).fetchone()
     assert row is not None
     is_ours, is_foreign = row
     if is_foreign and not is_ours:
         raise StoreForeign(
-            "the database holds tables named like Remora's that Remora did not make",
-            hint="give Remora a database, or a schema in search_path, of its own",
+            "the database holds tables that Remora did not make",
+            hint="give it one of its own with `createdb`, or a schema of its own: "
+            "CREATE SCHEMA mirror, and ?options=-csearch_path%3Dmirror behind the store's URL",
         )
     if not is_ours:
         return 0
@@ -89,6 +102,15 @@ async def _migrate(connection: Connection) -> int:
 async def _may_create(connection: Connection) -> bool:
     row = await (await connection.execute(SQL["may_create"])).fetchone()
     return bool(row and row[0])
+
+
+async def _check_role(connection: Connection, role: str) -> None:
+    row = await (await connection.execute(SQL["role_exists"], {"role": role})).fetchone()
+    if not row or not row[0]:
+        raise ConfigurationError(
+            f"there is no role {role} to grant anything to",
+            hint="create it first with `createuser`, or correct its name; large and small letters differ",
+        )
 
 
 async def _grant(connection: Connection, role: str) -> None:

@@ -10,9 +10,17 @@
 SELECT set_config(name, value, false) FROM unnest(%(names)s::text[], %(values)s::text[]) AS s (name, value);
 
 -- name: find_tables
--- Whether our tables are here, and whether there are tables that only look like ours.
+-- Whether our tables are here, and whether any are where ours would be created; those of an extension are nobody's.
 SELECT to_regclass('migrations') IS NOT NULL AND to_regclass('singletons') IS NOT NULL,
-       to_regclass('items') IS NOT NULL OR to_regclass('migrations') IS NOT NULL;
+       EXISTS (
+         SELECT FROM pg_class AS held
+         WHERE held.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())
+           AND held.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
+           AND NOT EXISTS (
+             SELECT FROM pg_depend AS belongs
+             WHERE belongs.classid = 'pg_class'::regclass AND belongs.objid = held.oid AND belongs.deptype = 'e'
+           )
+       );
 
 -- name: schema_version
 -- The last migration that was applied.
@@ -29,6 +37,10 @@ SELECT pg_advisory_xact_lock(%(lock)s);
 -- name: record_migration
 -- This step is done.
 INSERT INTO migrations (number, name) VALUES (%(number)s, %(name)s);
+
+-- name: role_exists
+-- Whether the server knows a role of this name.
+SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %(role)s);
 
 -- name: grant_schema
 -- The service's role may look into the schema.
