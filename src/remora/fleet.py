@@ -21,6 +21,8 @@ class SharedPace:
     ahead_ns: int = 0  # how far the clock that all processes share is ahead of our monotonic one
     age_ns: int = 0  # since it was shared
     idle_ns: int | None = None  # since the last departure of any process; None: not asked, or never
+    shut_in_ns: int | None = None  # for how long the circuit of any process holds all; 0: it does not, None: not asked
+    cool_down_ns: int = 0  # of that circuit
 
 
 class Slot(Protocol):
@@ -33,6 +35,10 @@ class Slot(Protocol):
     @property
     def binds(self) -> bool:
         """Whether the pace held this request back, rather than a want of requests."""
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether this is the only request of all processes, until its answer is told with `shut` or `open_again`."""
 
     def is_fresh(self, *, now_ns: int) -> bool:
         """Whether the request may leave now (monotonic); asked right before it is written."""
@@ -65,6 +71,12 @@ class CommonGate(Protocol):
 
     async def look(self) -> SharedPace:
         """What all processes know by now, and for how long all of them have been idle."""
+
+    async def shut(self, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
+        """The provider is in trouble: nobody leaves for so long, and then one probe. A prober's word replaces the wait."""
+
+    async def open_again(self) -> None:
+        """The probe was answered well."""
 
 
 class Alone(Protocol):

@@ -136,7 +136,10 @@ class Governor:
         slot, now_ns = await self._until_free(permit)
         assert permit.departed_at_ns is None, "a permit is for one request"
         assert not permit.was_given_back, "a permit that was given back"
-        if self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
+        if slot is not None and slot.is_probe:
+            permit.is_probe = True
+            self._learner.circuit.probe_for_all(slot.pace.cool_down_ns)
+        elif self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
             self._make_probe(permit)  # it was still connecting when the circuit opened, and is now the first to leave
         self._departed = self._departed.departed(now_ns=now_ns)  # asserts the ceiling
         self._granted = self._granted.no_earlier_than(self._departed)
@@ -206,7 +209,7 @@ class Governor:
             ceiling_interval_ns=self._limits.ceiling_interval_ns,
             edge_per_s=pace.edges_per_s[0] if pace.edges_per_s else None,
             limited_by=self._limited_by(),
-            circuit=circuit.state,
+            circuit=CircuitState.OPEN if circuit.is_shut(now_ns=now_ns) else circuit.state,
             circuit_wait_ns=circuit.wait_ns(now_ns=now_ns),
             not_before_in_ns=max(0, self._learner.not_before_ns - now_ns),
             in_flight=self._in_flight,
@@ -248,7 +251,7 @@ class Governor:
             self._leaving -= 1
         permit.sent()
         if permit.is_probe and not permit.was_heard:
-            self._learner.move_circuit(CircuitEvent.PROBE_LOST)
+            self._learner.circuit.move(CircuitEvent.PROBE_LOST)
         if self._in_flight >= self._limits.in_flight:
             self._unhindered_since_ns = self._clock.monotonic_ns()
         self._in_flight -= 1
@@ -310,7 +313,7 @@ class Governor:
 
     def _make_probe(self, permit: GovernedPermit) -> None:
         permit.is_probe = True
-        self._learner.move_circuit(CircuitEvent.PROBE)
+        self._learner.circuit.move(CircuitEvent.PROBE)
 
     # ── what holds a request back ───────────────────────────────────────────────────────────────────────────────────
 

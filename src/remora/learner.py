@@ -12,9 +12,9 @@ from typing import Final, cast
 
 import structlog
 
+from remora.circuit import SourceCircuit
 from remora.contracts import Clock, Json, Meter, PaceBook
-from remora.core import circuit as circuits
-from remora.core.circuit import Circuit, CircuitEvent, CircuitState
+from remora.core.circuit import CircuitState
 from remora.core.common_pace import COMMON, UNSHARED_MAX, Common, from_common, heard_on_top, to_common
 from remora.core.errors import StoreError
 from remora.core.heard import answer_of
@@ -94,7 +94,7 @@ class Learner:
         now_ns = clock.monotonic_ns()
         self.pace: Pace = cold_start(ceiling_interval_ns=ceiling_interval_ns, now_ns=now_ns)
         self.restored = Restore.COLD_NONE
-        self.circuit = Circuit()
+        self.circuit = SourceCircuit(source, clock=clock, meter=meter, on_change=on_change, on_news=self._tell_soon)
         self.not_before_ns = 0
         self.idle_ns = 0  # at the start: how long ago, as far as is known, the last process sent something
         self._departed_at_ns: int | None = None
@@ -112,11 +112,12 @@ class Learner:
         """What the lessons say against sending right now, apart from the pace: the longest of all reasons to wait."""
         if (
             self.circuit.state is CircuitState.CLOSED
+            and not self.circuit.is_shut(now_ns=now_ns)
             and self._cuts == self._cuts_saved
             and self.not_before_ns <= now_ns >= self.pace.quiet_until_ns
         ):
             return None  # as nearly always
-        circuit_wait_ns = 0 if is_probe else self.circuit.wait_ns(now_ns=now_ns)
+        circuit_wait_ns = self.circuit.wait_ns(now_ns=now_ns, is_probe=is_probe)
         store_until_ns = self._cut_at_ns + HOLD_FOR_STORE_NS if self._cuts > self._cuts_saved else 0
         until_ns, limited_by = max(
             (store_until_ns, LimitedBy.STORE),
@@ -136,7 +137,7 @@ class Learner:
         answer = answer_of(verdict)
         if isinstance(verdict, Pressure) and verdict.retry_after_ns:
             self._wait_until(reply.answered_at_ns + verdict.retry_after_ns)
-        self._feed_circuit(sent, answer, again=again)
+        self.circuit.hear(sent, answer, again=again)
         departed_at_ns = sent.departed_at_ns
         if answer is None or departed_at_ns is None or (again and answer is not Answer.GOOD):
             return
@@ -161,8 +162,7 @@ class Learner:
         """The provider named a wait. It is stored at once: a crash must not forget it."""
         if not_before_ns > self.not_before_ns:
             self.not_before_ns = not_before_ns
-            self._unsaved.set()
-            self._urgent.set()
+            self._tell_soon()
             self._on_change()
 
     def _follow(self, change: PaceChange, verdict: Verdict) -> None:
@@ -218,32 +218,14 @@ class Learner:
             fields["not_before_in_s"] = round(max(0, self.not_before_ns - self._told_at_ns) / SECOND_NS, 3)
         log.info(str(change.kind), source=self._source, **fields)
 
-    def _feed_circuit(self, sent: Sent, answer: Answer | None, *, again: bool) -> None:
-        if self.circuit.state is not CircuitState.CLOSED and not sent.is_probe:
-            return  # it left before the circuit opened
-        if again and answer is Answer.TROUBLED and not sent.is_probe:
-            return  # one item's fault, met again; pressure is the provider's as often as it says so
-        match answer:
-            case Answer.GOOD:
-                self.move_circuit(CircuitEvent.GOOD)
-            case Answer.REFUSED | Answer.TROUBLED:
-                self.move_circuit(CircuitEvent.BAD)
-            case None:  # one item's own refusal: the provider answers, which is all a probe asks
-                if sent.is_probe:
-                    self.move_circuit(CircuitEvent.GOOD)
-
-    def move_circuit(self, event: CircuitEvent) -> None:
-        """Let something happen to the circuit; a change of state is an event."""
-        before = self.circuit
-        self.circuit = circuits.after(before, event, now_ns=self._clock.monotonic_ns())
-        if self.circuit.state is not before.state:
-            self._meter.circuit_changed(self._source, self.circuit.state)
-            log.info("circuit_changed", source=self._source, state=str(self.circuit.state), was=str(before.state))
-            self._on_change()
+    def _tell_soon(self) -> None:
+        self._unsaved.set()
+        self._urgent.set()
 
     def adopt(self, shared: SharedPace) -> None:
         """Take over what all processes know, if it is news, and add to it what only this one has heard."""
         now_ns = self._clock.monotonic_ns()
+        self.circuit.adopt(shared)
         if shared.version <= self._version:
             return
         self._version, self._shared_interval_ns = shared.version, shared.interval_ns
@@ -325,7 +307,7 @@ class Learner:
             if not keeper.cancelled() and (error := keeper.exception()) is not None:
                 raise error  # our own mistake ended it
         self._tell_now()
-        if self._common is None or self._unshared:
+        if self._common is None or self._unshared or not self.circuit.is_told:
             await self._save()
 
     async def _keep(self) -> None:
@@ -367,6 +349,7 @@ class Learner:
 
     async def _share(self, common: CommonGate, record: dict[str, Json]) -> bool:
         """Tell all processes. False: another one told them something newer first, and ours now stands on top of it."""
+        await self.circuit.tell(common)
         now_ns, told = self._clock.monotonic_ns(), len(self._unshared)
         wait_ns = max(self.not_before_ns, self.pace.quiet_until_ns) - now_ns
         cuts = self._common_cuts + (self._cuts > self._cuts_saved)

@@ -147,6 +147,50 @@ async def test_a_wait_that_one_was_told_is_told_to_all_who_ask(opens: Opens) -> 
     assert 0 < slot.pace.not_before_in_ns <= 300 * MILLISECOND_NS
 
 
+@pytest.mark.parametrize("interval_ns", [FAST_NS, SLOW_NS])
+async def test_a_gate_that_one_shut_lets_one_probe_through_and_nobody_else_until_its_answer_is_told(
+    opens: Opens, interval_ns: int
+) -> None:
+    gates = [opens(interval_ns) for _ in range(3)]
+    (await fresh_slot(gates[0], interval_ns)).end()
+    shut_at_ns = CLOCK.monotonic_ns()
+    await gates[0].shut(for_ns=200 * MILLISECOND_NS, cool_down_ns=7, was_prober=False)
+    asking = [asyncio.ensure_future(fresh_slot(gate, interval_ns)) for gate in gates]
+    done, others = await asyncio.wait(asking, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    (probe,) = (one.result() for one in done)
+    assert CLOCK.monotonic_ns() >= shut_at_ns + 200 * MILLISECOND_NS
+    assert probe.is_probe
+    assert probe.pace.cool_down_ns == 7
+    probe.departed(now_ns=CLOCK.monotonic_ns())
+    probe.end()
+    _, waiting = await asyncio.wait(others, timeout=0.5)
+    assert waiting == others
+    await gates[1].open_again()
+    slots = await asyncio.wait_for(asyncio.gather(*others), 5)
+    assert not any(slot.is_probe for slot in slots)
+    for slot in slots:
+        slot.end()
+
+
+async def test_a_probe_that_did_not_leave_is_anybodys_and_a_probers_word_shortens_the_wait(opens: Opens) -> None:
+    gate, other = opens(FAST_NS), opens(FAST_NS)
+    (await fresh_slot(gate, FAST_NS)).end()
+    await gate.shut(for_ns=0, cool_down_ns=1, was_prober=False)
+    (await asyncio.wait_for(fresh_slot(gate, FAST_NS), 5)).end()
+    probe = await asyncio.wait_for(fresh_slot(other, FAST_NS), 5)
+    assert probe.is_probe
+    probe.departed(now_ns=CLOCK.monotonic_ns())
+    probe.end()
+    await gate.shut(for_ns=0, cool_down_ns=1, was_prober=False)  # says nothing about the probe that is under way
+    told = await gate.slot(interval_ns=FAST_NS)
+    assert told.pace.shut_in_ns is not None
+    assert told.pace.shut_in_ns > SECOND_NS
+    await other.shut(for_ns=0, cool_down_ns=1, was_prober=True)
+    again = await asyncio.wait_for(fresh_slot(gate, FAST_NS), 5)
+    assert again.is_probe
+    again.end()
+
+
 # ── governors of two processes ──────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -19,6 +19,7 @@ from remora.stores.slots import (
     AHEAD_AT_MOST_NS,
     LATE_AT_MOST_NS,
     OPEN_AT_MOST_NS,
+    PROBE_AT_MOST_NS,
     WINDOW_NS,
     Reservation,
     Slots,
@@ -37,6 +38,8 @@ class _Row:
     next_ns: int
     pace: SharedPace = field(default_factory=SharedPace)
     not_before_ns: int = 0
+    shut_until_ns: int = 0  # 0: it is open
+    cool_down_ns: int = 0
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -71,6 +74,8 @@ class SimPlans:
                 if plan.count and row.next_ns == plan.next_ns:
                     left_ns = turn.departed_at_ns
                     row.next_ns = plan.starts_at_ns if left_ns is None else left_ns + plan.interval_ns
+                    if plan.is_probe and left_ns is None:
+                        row.shut_until_ns = self._clock.monotonic_ns()
 
     async def share(
         self,
@@ -103,21 +108,37 @@ class SimPlans:
         row, now_ns = self._rows.get(source), self._clock.monotonic_ns()
         return SharedPace() if row is None else replace(self._known(row, now_ns), idle_ns=max(0, now_ns - row.next_ns))
 
+    async def shut(self, source: str, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
+        """Nobody leaves for so long, and then one probe."""
+        row, until_ns = await self._row(source, SECOND_NS), self._clock.monotonic_ns() + for_ns
+        row.shut_until_ns = until_ns if was_prober else max(row.shut_until_ns, until_ns)
+        row.cool_down_ns = max(row.cool_down_ns, cool_down_ns)
+
+    async def open_again(self, source: str) -> None:
+        """All leave as they did before it was shut."""
+        row = await self._row(source, SECOND_NS)
+        row.shut_until_ns = row.cool_down_ns = 0
+
     async def _plan(self, row: _Row, interval_ns: int, *, want: int, late_ns: int | None) -> Reservation:
         await self._ask()
         now_ns = self._clock.monotonic_ns()
         interval_ns = max(interval_ns, row.pace.interval_ns)
         start_ns = max(now_ns, row.next_ns)
         pace = self._known(row, now_ns)
-        if row.not_before_ns > now_ns or start_ns > now_ns + AHEAD_AT_MOST_NS:
-            again_ns = max(row.not_before_ns, start_ns - AHEAD_AT_MOST_NS // 2)
+        # Only a turn may be the probe of an open circuit: what nobody uses of it is given back.
+        is_shut = row.shut_until_ns > 0 and (row.shut_until_ns > now_ns or late_ns is None)
+        if row.not_before_ns > now_ns or start_ns > now_ns + AHEAD_AT_MOST_NS or is_shut:
+            again_ns = max(row.not_before_ns, start_ns - AHEAD_AT_MOST_NS // 2, row.shut_until_ns)
             return Reservation(0, again_ns, again_ns, interval_ns, pace, row.next_ns)
         count = min(want, max(1, WINDOW_NS // interval_ns))
         open_ns = min(count * interval_ns, OPEN_AT_MOST_NS) if late_ns is None else late_ns
         row.next_ns = start_ns + (count * interval_ns if late_ns is None else late_ns + interval_ns)
         self.reservations += 1
+        is_probe = row.shut_until_ns > 0
+        if is_probe:
+            row.shut_until_ns, pace = start_ns + PROBE_AT_MOST_NS, replace(pace, shut_in_ns=None)
         binds = start_ns > now_ns
-        return Reservation(count, start_ns, start_ns + open_ns, interval_ns, pace, row.next_ns, binds)
+        return Reservation(count, start_ns, start_ns + open_ns, interval_ns, pace, row.next_ns, binds, is_probe)
 
     async def _row(self, source: str, ceiling_interval_ns: int) -> _Row:
         await self._ask()
@@ -132,7 +153,12 @@ class SimPlans:
             raise StoreUnavailable("the simulated store does not answer", hint="wait")
 
     def _known(self, row: _Row, now_ns: int) -> SharedPace:
-        return replace(row.pace, not_before_in_ns=max(0, row.not_before_ns - now_ns))
+        return replace(
+            row.pace,
+            not_before_in_ns=max(0, row.not_before_ns - now_ns),
+            shut_in_ns=max(1, row.shut_until_ns - now_ns) if row.shut_until_ns else 0,
+            cool_down_ns=row.cool_down_ns,
+        )
 
 
 @dataclass(slots=True)

@@ -29,6 +29,8 @@ OPEN_AT_MOST_NS: Final = 100 * MILLISECOND_NS
 TURNS_FROM_NS: Final = 100 * MILLISECOND_NS
 # From its departure to the wire a request takes well under a millisecond; a process that needs longer has stalled.
 TURN_AT_MOST_S: Final = 1.0
+# A probe is answered within a minute, or its request has failed; after this its process is dead or lost.
+PROBE_AT_MOST_NS: Final = 90 * SECOND_NS
 # Where a record says when it was shared, on the clock that all processes share.
 SHARED_AT: Final = "shared_at_ns"
 
@@ -44,6 +46,7 @@ class Reservation:
     pace: SharedPace
     next_ns: int  # the end of the plan on the database's clock; names the plan when it is given back
     binds: bool = False  # whether it had to be planned behind other departures
+    is_probe: bool = False  # the circuit is open: nobody else leaves until its answer is told
 
 
 @dataclass(slots=True)
@@ -96,6 +99,12 @@ class Plans(Protocol):
     async def look(self, source: str) -> SharedPace:
         """What all processes know."""
 
+    async def shut(self, source: str, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
+        """Nobody leaves for so long; then whoever holds the next turn, and nobody else until its answer is told."""
+
+    async def open_again(self, source: str) -> None:
+        """All leave as they did before it was shut."""
+
 
 class PlannedSlot:
     """`fleet.Slot` out of a window or a turn."""
@@ -115,6 +124,11 @@ class PlannedSlot:
     def binds(self) -> bool:
         """Whether the pace held this request back."""
         return self._turn.plan.binds
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether this is the only request of all processes."""
+        return self._turn.plan.is_probe
 
     def is_fresh(self, *, now_ns: int) -> bool:
         """Whether the request may leave now."""
@@ -142,6 +156,7 @@ class Slots:
         self._version = 0
         self._ahead_ns = 0
         self._ask_at_ns = 0
+        self._is_shut = False
         self._waiting: deque[asyncio.Future[PlannedSlot]] = deque()
         self._planner: asyncio.Task[None] | None = None
 
@@ -179,12 +194,22 @@ class Slots:
         """What all processes know by now."""
         return self._dated(await self._plans.look(self._source))
 
+    async def shut(self, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
+        """Nobody leaves for so long, and then one probe."""
+        await self._plans.shut(self._source, for_ns=for_ns, cool_down_ns=cool_down_ns, was_prober=was_prober)
+
+    async def open_again(self) -> None:
+        """The probe was answered well."""
+        await self._plans.open_again(self._source)
+        self._ask_at_ns = 0
+
     async def _plan(self) -> None:
         """Plan while anybody waits. What goes wrong is told to everybody who does."""
         try:
             while self._anybody_waits():
                 await self._clock.sleep_until(self._ask_at_ns)
-                if is_strict(self._ceiling_interval_ns) or self._interval_ns >= TURNS_FROM_NS:
+                # A probe that nobody used must not be lost, so it is a turn: what is not used is given back.
+                if self._is_shut or is_strict(self._ceiling_interval_ns) or self._interval_ns >= TURNS_FROM_NS:
                     await self._use_a_turn()
                 else:
                     await self._use_a_window()
@@ -231,7 +256,7 @@ class Slots:
         """Nothing may leave yet. Whoever waits hears of it when there is news, and asks again."""
         # Not for longer than a second at once: the pace may rise in another process.
         self._ask_at_ns = min(plan.starts_at_ns, self._clock.monotonic_ns() + AHEAD_AT_MOST_NS)
-        if plan.pace.version > self._version or plan.pace.not_before_in_ns:
+        if plan.pace.version > self._version or plan.pace.not_before_in_ns or plan.pace.shut_in_ns:
             self._version = plan.pace.version
             while (waiter := self._next()) is not None:
                 waiter.set_result(PlannedSlot(Turn(plan)))
@@ -239,6 +264,8 @@ class Slots:
     def _dated(self, pace: SharedPace) -> SharedPace:
         """What all know, and how old it is."""
         self._ahead_ns = pace.ahead_ns
+        if pace.shut_in_ns is not None:
+            self._is_shut = pace.shut_in_ns > 0
         shared_at_ns = pace.record.get(SHARED_AT) if isinstance(pace.record, dict) else None
         now_ns = self._clock.monotonic_ns() + pace.ahead_ns
         age_ns = now_ns - shared_at_ns if isinstance(shared_at_ns, int) else 0

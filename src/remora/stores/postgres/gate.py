@@ -29,7 +29,7 @@ from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.faults import LockTimeout
 from remora.stores.postgres.statements import SQL, parse
 from remora.stores.rows import dump_json, load_json
-from remora.stores.slots import AHEAD_AT_MOST_NS, LATE_AT_MOST_NS, OPEN_AT_MOST_NS
+from remora.stores.slots import AHEAD_AT_MOST_NS, LATE_AT_MOST_NS, OPEN_AT_MOST_NS, PROBE_AT_MOST_NS
 from remora.stores.slots import WINDOW_NS as WINDOW_NS
 from remora.stores.slots import Reservation as Reservation
 from remora.stores.slots import Turn as Turn
@@ -43,6 +43,8 @@ TURN_IDLE_TIMEOUT_MS: Final = 3_000
 TURN_LOCK_TIMEOUT_MS: Final = 25_000
 # A plan further ahead than this (and two intervals) was made by a database clock that has since stepped back.
 HORIZON_NS: Final = MINUTE_NS
+# So is a circuit that is open for longer than any cool-down and any probe.
+SHUT_AT_MOST_NS: Final = 2 * MINUTE_NS
 CONNECTIONS_AT_MOST: Final = 4
 
 
@@ -150,6 +152,23 @@ class SharedGate:
 
         return await self._plans.run(work)
 
+    async def shut(self, source: str, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
+        """Nobody leaves for so long; then whoever holds the next turn, and nobody else until its answer is told."""
+        parameters = {"source": source, "for_ns": for_ns, "cool_down_ns": cool_down_ns, "was_prober": was_prober}
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(GATE["shut"], parameters)
+
+        await self._plans.run(work)
+
+    async def open_again(self, source: str) -> None:
+        """All leave as they did before it was shut."""
+
+        async def work(connection: Connection) -> None:
+            await connection.execute(GATE["open_again"], {"source": source})
+
+        await self._plans.run(work)
+
     async def _make_known(self, source: str, ceiling_interval_ns: int) -> None:
         if source in self._known:
             return
@@ -172,6 +191,8 @@ class SharedGate:
             "open_ns": OPEN_AT_MOST_NS,
             "ahead_ns": AHEAD_AT_MOST_NS,
             "horizon_ns": HORIZON_NS,
+            "shut_most_ns": SHUT_AT_MOST_NS,
+            "probe_ns": PROBE_AT_MOST_NS,
         }
 
         async def work(connection: Connection) -> Reservation:
@@ -226,8 +247,9 @@ class SharedGate:
             "left_ago_ns": None if turn.departed_at_ns is None else now_ns - turn.departed_at_ns,
             "interval_ns": turn.plan.interval_ns,
             "late_ns": LATE_AT_MOST_NS,
+            "unused_probe": turn.plan.is_probe and turn.departed_at_ns is None,
         }
-        await connection.execute(SQL["give_back"], parameters)
+        await connection.execute(GATE["give_back"], parameters)
 
 
 def _turn_name(source: str) -> str:
@@ -241,15 +263,23 @@ def _only(row: Row | None) -> Row:
 
 def _reservation(row: Row, *, asked_at_ns: int, answered_at_ns: int) -> Reservation:
     """The database's moments on our own clock. Its `now` lies somewhere between question and answer."""
-    count, now_ns, start_ns, expires_ns, next_ns, interval_ns, record, version, paced_ns, not_before_ns = row
+    count, now_ns, start_ns, expires_ns, next_ns, interval_ns, *shared, is_probe, shut_in_ns, cool_down_ns = row
+    record, version, paced_ns, not_before_ns = shared
     return Reservation(
         count=count,
         starts_at_ns=answered_at_ns + start_ns - now_ns,
         expires_at_ns=asked_at_ns + expires_ns - now_ns,
         interval_ns=interval_ns,
         pace=SharedPace(
-            load_json(record), version, paced_ns, max(0, not_before_ns - now_ns), ahead_ns=now_ns - answered_at_ns
+            load_json(record),
+            version,
+            paced_ns,
+            max(0, not_before_ns - now_ns),
+            ahead_ns=now_ns - answered_at_ns,
+            shut_in_ns=shut_in_ns,
+            cool_down_ns=cool_down_ns,
         ),
         next_ns=next_ns,
         binds=start_ns > now_ns,
+        is_probe=is_probe,
     )

@@ -517,14 +517,6 @@ SELECT greatest(0, least(
 -- Nothing; it fails when the session has been ended.
 SELECT 1;
 
--- name: give_back
--- A turn's plan becomes what really happened, unless somebody has planned on top of it.
-UPDATE gates SET next_ns = coalesce(
-  (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint - %(left_ago_ns)s::bigint + %(interval_ns)s::bigint,
-  %(planned_ns)s::bigint - %(interval_ns)s::bigint - %(late_ns)s::bigint
-)
-WHERE source = %(source)s AND next_ns = %(planned_ns)s;
-
 -- ── singletons ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: lock_singleton

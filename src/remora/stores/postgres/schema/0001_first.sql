@@ -184,7 +184,9 @@ CREATE TABLE pace (
 -- Rewritten hundreds of times a second: the free space keeps every version on the same page.
 CREATE TABLE gates (
   source text COLLATE "C" PRIMARY KEY,
-  next_ns bigint NOT NULL
+  next_ns bigint NOT NULL,
+  shut_until_ns bigint NOT NULL DEFAULT 0,
+  cool_down_ns bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
 
 -- Rows that are only ever locked, never changed: names for what one process does at a time.
