@@ -1,5 +1,6 @@
 """What does `remora` say to a mistake? One clear sentence, what to write instead, exit code 2, and nothing is written."""
 
+import os
 import socket
 import sqlite3
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from remora.core.reasons import GapReason
+from remora.stores.sqlite.database import WriterLock
 from tests.operate.command_line import CommandLine
 
 LISTED = '[sources.chats]\nkind = "listed"\nurl = "http://127.0.0.1:9/api"\ntoken_env = "CHATS_TOKEN"\n'
@@ -148,6 +150,34 @@ def test_a_database_server_that_does_not_answer_is_a_failure_that_may_heal(
 def test_an_address_that_is_no_store_is_refused_without_its_password(remora: CommandLine, url: str) -> None:
     for words in (("status", "--store", url), ("store", "copy", "sqlite:///remora.db", url)):
         assert "secret" not in remora.refused(*words)
+
+
+@pytest.mark.parametrize(
+    "words, write",
+    [
+        (("up", "--listen", "127.0.0.1:0"), "remora status"),
+        (("catchup",), "already catches up"),
+        (("run", "chats"), "on its schedule"),
+        (("gaps", "replay", "--all"), "replay from its console"),
+        (("store", "migrate"), "brought the tables up to date"),
+        (("store", "copy", "sqlite:///other.db", "sqlite:///remora.db"), "copy into a new file"),
+    ],
+)
+def test_every_command_that_writes_says_who_writes_already_and_what_to_do_instead(
+    remora: CommandLine, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], write: str
+) -> None:
+    monkeypatch.setenv("CHATS_TOKEN", "a-token")
+    (remora.folder / "remora.toml").write_text(f"[sources.hackernews]\n{LISTED}")
+    for store in ("remora.db", "other.db"):
+        assert remora("store", "migrate", "--store", f"sqlite:///{store}").exit_code == 0
+    lock = WriterLock(remora.folder / "remora.db")
+    lock.take()
+    result = remora(*words)
+    lock.free()
+    assert result.exit_code == 1
+    sentence, hint = result.stderr.strip().split("\n")
+    assert f"another process ({os.getpid()}) writes remora.db" in sentence
+    assert write in hint
 
 
 def test_a_demo_that_cannot_be_written_says_so(remora: CommandLine) -> None:

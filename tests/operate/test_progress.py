@@ -3,10 +3,11 @@
 import io
 import json
 
+import msgspec
 import pytest
 from rich.console import Console
 
-from remora.operate.progress import JsonView, PlainView, Progress, eta_s, in_words
+from remora.operate.progress import JsonView, PlainView, Progress, eta_s, in_words, is_learning
 from remora.operate.terminal import TerminalView
 
 HALF = Progress(
@@ -28,6 +29,35 @@ def test_progress_reads_as_one_line() -> None:
 def test_what_is_not_known_is_said_to_be_unknown() -> None:
     assert in_words(Progress(source="x", done=3)) == "x 3, rate unknown"
     assert eta_s(Progress(source="x", done=3, total=10, rate_per_second=0.0)) is None
+
+
+def test_while_the_pace_is_being_learned_no_time_left_is_told() -> None:
+    cold = msgspec.structs.replace(HALF, rate_per_second=1.0, is_learning=True)
+    assert in_words(cold).endswith("3 gaps, learning the pace")
+    assert eta_s(cold) is None
+
+
+@pytest.mark.parametrize(
+    "rate_per_second, pace_per_second, edge_per_second, elapsed_s, learning",
+    [
+        (1.0, 1.0, None, 3.0, True),
+        (1.0, 1.0, None, 61.0, False),  # as fast as it gets, whatever the reason
+        (250.0, 250.0, None, 3.0, False),  # at the ceiling
+        (75.0, 75.0, 150.0, 3.0, False),  # refused once: the pace stays near that
+        (4.0, 75.0, 150.0, 30.0, True),  # the pace is found, the measured rate still remembers the slow beginning
+    ],
+)
+def test_a_pace_is_learned_until_something_holds_it_or_time_has_passed(
+    rate_per_second: float, pace_per_second: float, edge_per_second: float | None, elapsed_s: float, learning: bool
+) -> None:
+    found = is_learning(
+        rate_per_second=rate_per_second,
+        pace_per_second=pace_per_second,
+        ceiling_per_second=250.0,
+        edge_per_second=edge_per_second,
+        elapsed_s=elapsed_s,
+    )
+    assert found is learning
 
 
 def test_plain_lines_come_at_a_bounded_pace_and_the_last_one_always() -> None:

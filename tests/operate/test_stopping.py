@@ -3,11 +3,21 @@
 import asyncio
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from remora.core.errors import StoreBusy
-from remora.operate.stopping import Ended, run_job
+from remora.operate.stopping import SIGNALS, Ended, run_job
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """A job that was stopped leaves the process deaf, which the tests' own process must not stay."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -24,6 +34,26 @@ def test_a_signal_cancels_the_job_which_drains_and_ends(number: signal.Signals) 
 
     assert run_job(job()) == Ended(None, stopped=True)
     assert drained == [number]
+
+
+def test_a_signal_after_the_drain_changes_nothing_any_more() -> None:
+    async def job() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    ended = run_job(job())
+    for number in SIGNALS:
+        os.kill(os.getpid(), number)
+    assert ended == Ended(None, stopped=True)
+
+
+def test_a_job_that_was_not_asked_to_stop_leaves_the_signals_as_they_are() -> None:
+    async def job() -> None:
+        pass
+
+    run_job(job())
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_job_may_still_give_its_summary_when_it_is_stopped() -> None:

@@ -173,10 +173,7 @@ async def _alone(right: Alone, source: str, work: Callable[[], Awaitable[T]]) ->
             await begun.wait()
         await running
     except TimeoutError:
-        raise StoreBusy(
-            f"another process runs {source} on this store",
-            hint="a running `remora up` does it on its schedule; wait for it, or stop it first",
-        ) from None
+        raise StoreBusy(f"another process runs {source} on this store", hint="wait for it, or stop it first") from None
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -14,7 +14,7 @@ from remora.core.segment import SegmentKind
 from remora.core.units import SECOND_NS
 from remora.loops.catch_up import SegmentWorker, plan_again, plan_missing
 from remora.loops.recover import Recover
-from remora.operate.progress import Progress, ProgressView
+from remora.operate.progress import Progress, ProgressView, is_learning
 from remora.operate.recent import RecentMeter
 from remora.operate.runtime import Numbered, ask_newest
 from remora.operate.showing import shown
@@ -58,12 +58,12 @@ class BackFill:
         self._meter = meter
         self._view = view
         self._owner = owner
+        self._started_ns = clock.monotonic_ns()
         self._total = 0
         self._outcomes: Counter[Outcome] = Counter()
 
     async def run(self, wanted: Wanted) -> CatchUpSummary:
         """Until every wanted id is settled or owed."""
-        started_ns = self._clock.monotonic_ns()
         name = self._runtime.name
         newest = await ask_newest(self._runtime, self._store, clock=self._clock)
         ids = ids_wanted(wanted, first_id=self._runtime.settings.first_id, newest_id=newest)
@@ -83,7 +83,7 @@ class BackFill:
             outcomes={str(outcome): count for outcome, count in sorted(self._outcomes.items())},
             frontier=frontier,
             owed=sum(count.count for count in await self._store.gap_counts(name) if count.state in STILL_OWED),
-            seconds=round((self._clock.monotonic_ns() - started_ns) / SECOND_NS, 3),
+            seconds=round(self._elapsed_s(), 3),
         )
 
     async def _plan(self, kind: SegmentKind, ids: IdRange) -> None:
@@ -124,17 +124,30 @@ class BackFill:
     def _count(self, outcome: Outcome) -> None:
         self._outcomes[outcome] += 1
 
+    def _elapsed_s(self) -> float:
+        return (self._clock.monotonic_ns() - self._started_ns) / SECOND_NS
+
     def _show(self) -> None:
         recent = self._meter.recent(self._runtime.name)
+        state = self._runtime.governor.state()
+        rate_per_s = None if recent is None else recent.per_second
+        ceiling_per_s = self._runtime.settings.ceiling_per_s
         self._view.show(
             Progress(
                 source=self._runtime.name,
                 done=self._outcomes.total(),
                 total=self._total,
                 gaps=self._outcomes[Outcome.OWED] + self._outcomes[Outcome.DEAD],
-                rate_per_second=None if recent is None else recent.per_second,
-                ceiling_per_second=self._runtime.settings.ceiling_per_s,
-                limited_by=self._runtime.governor.state().limited_by,
+                rate_per_second=rate_per_s,
+                ceiling_per_second=ceiling_per_s,
+                limited_by=state.limited_by,
+                is_learning=is_learning(
+                    rate_per_second=rate_per_s,
+                    pace_per_second=SECOND_NS / state.interval_ns,
+                    ceiling_per_second=ceiling_per_s,
+                    edge_per_second=state.edge_per_s,
+                    elapsed_s=self._elapsed_s(),
+                ),
                 outcomes={str(name): count for name, count in self._outcomes.items()},
             )
         )

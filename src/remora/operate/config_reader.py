@@ -1,6 +1,7 @@
 """How does what the owner wrote become settings? The shape of the structs is the only list of what may be written."""
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -49,6 +50,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, directory: Path | None = N
     assert isinstance(settings, Settings), "the root of the settings is read as itself"
     check_store(settings.store.url)
     _check_listen(settings.console.listen)
+    _check_command(settings.notify.command)
     return msgspec.structs.replace(
         settings, sources={name: _checked(name, source) for name, source in settings.sources.items()}
     )
@@ -59,9 +61,9 @@ def load(flags: Flags, environ: Mapping[str, str], *, directory: Path | None = N
 
 def _read_file(config: str | None, directory: Path) -> Table:
     path = Path(config) if config is not None else directory / FILE_NAME
-    if config is None and not path.is_file():
-        return {}
     try:
+        if config is None and not path.is_file():
+            return {}
         return tomllib.loads(path.read_text("utf-8"))
     except tomllib.TOMLDecodeError as error:
         hint = 'compare with the file that remora init writes; texts stand in quotes, as ceiling = "250/s"'
@@ -297,6 +299,16 @@ def check_store(url: str) -> None:
             f'the store\'s address, which begins with "{word}", names no store of ours',
             hint='write "sqlite:///remora.db" for a file, or "postgresql://user@host/database"',
         )
+
+
+def _check_command(command: str | None) -> None:
+    """Refuse what cannot be split into words, without repeating it: it may hold an address that is a secret."""
+    try:
+        shlex.split(command or "")
+    except ValueError:
+        raise ConfigurationError(
+            "notify.command has a quote that does not end", hint="close it, or leave it out"
+        ) from None
 
 
 def _check_listen(listen: str) -> None:

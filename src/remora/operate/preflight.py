@@ -1,6 +1,7 @@
 """Can it work before it starts? Configuration, store, ceiling, disk, clock, and one request that passes the gate."""
 
 import os
+import shlex
 import shutil
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +15,8 @@ from remora.core.errors import ConfigurationError, RemoraError, StoreEmpty
 from remora.core.readout import is_alive
 from remora.core.status import Covered
 from remora.operate.commands.common import opened_store, wall_ns
-from remora.operate.config import Settings, SourceKind, SourceSettings, known_source
+from remora.operate.config import NotifySettings, Settings, SourceKind, SourceSettings, known_source
+from remora.operate.notify import PATH
 from remora.operate.rates import format_rate
 from remora.operate.secrets import read_token, without_credentials
 from remora.operate.status import decode_beats, read_status
@@ -43,8 +45,7 @@ async def examine(settings: Settings, *, only: str | None, offline: bool) -> lis
     ]
     for name in names:
         findings.extend(_source(name, settings.sources[name]))
-    findings.extend([_disk(settings), _clock(time.time())])
-    findings.append(await _store(settings))
+    findings.extend([_disk(settings), _clock(time.time()), await _store(settings), *_notify(settings.notify)])
     if not offline:
         findings.extend([finding async for finding in _reach(settings, names)])
     return findings
@@ -88,7 +89,7 @@ async def _store(settings: Settings) -> Finding:
     if path is not None and not path.exists():
         if not path.parent.is_dir():
             return Finding("bad", "store", f"the folder of {shown} does not exist", f"run mkdir -p {path.parent}")
-        if not os.access(path.parent, os.W_OK | os.X_OK):
+        if not _may(path.parent, os.W_OK | os.X_OK):
             return Finding("bad", "store", f"{shown} cannot be created", "name a file in a folder you may write to")
         return Finding("ok", "store", f"{shown} will be created by the first start")
     try:
@@ -98,7 +99,26 @@ async def _store(settings: Settings) -> Finding:
         return Finding("ok", "store", f"{shown} is empty; its tables will be created by the first start")
     except RemoraError as error:
         return Finding("bad", "store", error.message, error.hint)
+    if path is not None and not (_may(path, os.W_OK) and _may(path.parent, os.W_OK | os.X_OK)):
+        hint = "work as the user who owns it and its folder, or name another file"
+        return Finding("bad", "store", f"{shown} can be read, but not written by this user", hint)
     return Finding("ok", "store", f"{shown} can be read")
+
+
+def _notify(notify: NotifySettings) -> Iterator[Finding]:
+    """The command itself is not shown: it may hold an address that is a secret."""
+    if notify.command is None:
+        if notify.search is not None:
+            yield Finding("warning", "notify", "nobody is told", "write a command beside search in [notify]")
+        return
+    program = shlex.split(notify.command)[0]
+    if shutil.which(program, path=PATH) is not None:
+        yield Finding("ok", "notify", "its command can be run")
+    elif Path(program).is_file():
+        yield Finding("bad", "notify", "its command may not be run by this user", "allow it with chmod +x")
+    else:
+        hint = f'write a whole path, as command = "/opt/tell-me --now"; without one it is looked for in {PATH}'
+        yield Finding("bad", "notify", "its command was not found", hint)
 
 
 async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]:
@@ -169,3 +189,7 @@ async def store_stats(settings: Settings) -> dict[str, int | str | None]:
 
 def _file_of(url: str) -> Path | None:
     return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+
+
+def _may(path: Path, how: int) -> bool:
+    return os.access(path, how, effective_ids=True)

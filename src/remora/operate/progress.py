@@ -6,6 +6,7 @@ stdout holds only results.
 
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TextIO
 
@@ -17,6 +18,8 @@ from remora.operate.rates import format_duration, format_rate
 PLAIN_EVERY_S: Final = 5.0
 JSON_EVERY_S: Final = 1.0
 TERMINAL_EVERY_S: Final = 0.1
+# From one request a second to hundreds takes about half a minute; after this time the rate is what can be had.
+LEARNING_MAX_S: Final = 60.0
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,16 +33,42 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     ceiling_per_second: float | None = None
     limited_by: str | None = None
     eta_s: float | None = None
+    is_learning: bool = False  # the pace is far from settled: what it says about the time left is nonsense
     outcomes: Mapping[str, int] = {}
 
 
 def eta_s(progress: Progress) -> float | None:
-    """How long it will take at the present rate; unknown without one."""
+    """How long it will take at the present rate; unknown without one, and while the pace is being learned."""
+    if progress.is_learning:
+        return None
     if progress.eta_s is not None:
         return progress.eta_s
     if progress.total is None or not progress.rate_per_second or progress.rate_per_second <= 0:
         return None
     return max(0, progress.total - progress.done) / progress.rate_per_second
+
+
+def is_learning(
+    *,
+    rate_per_second: float | None,
+    pace_per_second: float,
+    ceiling_per_second: float,
+    edge_per_second: float | None,
+    elapsed_s: float,
+) -> bool:
+    """Whether the pace still rises from where it began, or what really left has not caught up with it yet."""
+    if elapsed_s >= LEARNING_MAX_S:
+        return False
+    is_rising = pace_per_second < ceiling_per_second and edge_per_second is None
+    return is_rising or rate_per_second is None or rate_per_second < pace_per_second / 2
+
+
+def left_in_words(progress: Progress) -> str:
+    """The time left, or why there is none to tell; empty when nothing is left."""
+    if progress.is_learning:
+        return "learning the pace"
+    left_s = eta_s(progress)
+    return f"{format_duration(max(1, round(left_s)) * SECOND_NS)} left" if left_s else ""
 
 
 class ProgressView(Protocol):
@@ -65,55 +94,55 @@ class SilentView:
     def close(self) -> None: ...
 
 
-class PlainView:
+class _PacedView(ABC):
+    """Draws the first progress, then one per interval, and the last one always."""
+
+    def __init__(self, every_s: float, monotonic_s: Callable[[], float]) -> None:
+        self._pace = _Pace(every_s, monotonic_s)
+        self._last: Progress | None = None  # None: it is drawn already
+
+    def show(self, progress: Progress) -> None:
+        self._last = progress
+        if self._pace.is_due():
+            self._draw_last()
+
+    def close(self) -> None:
+        self._draw_last()
+
+    def _draw_last(self) -> None:
+        last, self._last = self._last, None
+        if last is not None:
+            self._draw(last)
+
+    @abstractmethod
+    def _draw(self, progress: Progress) -> None: ...
+
+
+class PlainView(_PacedView):
     """One line every few seconds, for logs and pipes."""
 
     def __init__(self, out: TextIO | None = None, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(PLAIN_EVERY_S, monotonic_s)
         self._out = out or sys.stderr
-        self._pace = _Pace(PLAIN_EVERY_S, monotonic_s)
-        self._last: Progress | None = None
-        self._shown: Progress | None = None
 
     def say(self, text: str) -> None:
         print(text, file=self._out, flush=True)
 
-    def show(self, progress: Progress) -> None:
-        self._last = progress
-        if self._pace.is_due():
-            self._draw(progress)
-
-    def close(self) -> None:
-        if self._last is not None and self._last is not self._shown:
-            self._draw(self._last)
-
     def _draw(self, progress: Progress) -> None:
-        self._shown = progress
         self.say(in_words(progress))
 
 
-class JsonView:
+class JsonView(_PacedView):
     """One JSON object per line, on stdout."""
 
     def __init__(self, out: TextIO | None = None, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(JSON_EVERY_S, monotonic_s)
         self._out = out or sys.stdout
-        self._pace = _Pace(JSON_EVERY_S, monotonic_s)
-        self._last: Progress | None = None
-        self._shown: Progress | None = None
 
     def say(self, text: str) -> None:
         self._write({"event": "note", "text": text})
 
-    def show(self, progress: Progress) -> None:
-        self._last = progress
-        if self._pace.is_due():
-            self._draw(progress)
-
-    def close(self) -> None:
-        if self._last is not None and self._last is not self._shown:
-            self._draw(self._last)
-
     def _draw(self, progress: Progress) -> None:
-        self._shown = progress
         fields: dict[str, object] = msgspec.to_builtins(progress)
         self._write({"event": "progress", **fields, "eta_s": eta_s(progress)})
 
@@ -128,9 +157,8 @@ def in_words(progress: Progress) -> str:
     parts = [f"{progress.source} {progress.done:,}{whole}{share}", rate_in_words(progress)]
     if progress.gaps:
         parts.append(f"{progress.gaps:,} gap{'' if progress.gaps == 1 else 's'}")
-    left_s = eta_s(progress)
-    if left_s:
-        parts.append(f"{format_duration(max(1, round(left_s)) * SECOND_NS)} left")
+    if left := left_in_words(progress):
+        parts.append(left)
     return ", ".join(parts)
 
 

@@ -12,6 +12,7 @@ from remora.core.errors import ConfigurationError, StoreError
 from remora.core.reasons import GapReason
 from remora.core.snapshot import SourceFacts
 from remora.core.status import Covered, Rate, Status
+from remora.core.units import SECOND_NS
 from remora.loops.archive_run import RunOptions
 from remora.loops.archive_schedule import ArchiveSchedule
 from remora.loops.rescan import RescanSettings
@@ -21,7 +22,7 @@ from remora.operate.config import SourceKind, SourceSettings
 from remora.operate.feed import StatusFeed
 from remora.operate.ground import Ground
 from remora.operate.notify import Notifier
-from remora.operate.progress import Progress, ProgressView
+from remora.operate.progress import Progress, ProgressView, is_learning
 from remora.operate.runtime import ListedRuntime, Numbered, open_listed, open_numbered, rate_facts
 from remora.operate.server import ConsoleServer
 from remora.operate.status import read_status
@@ -52,6 +53,7 @@ class Service:
         self._fleet = ground.fleet
         self._view = view
         self._catch_up = catch_up
+        self._started_ns = ground.clock.monotonic_ns()
         self._facts: dict[str, Facts] = {}
         self._feed = StatusFeed(self._read_status, ground.metrics, clock=ground.clock)
 
@@ -208,6 +210,16 @@ class Service:
             ceiling_per_second=known.ceiling_per_second if known else None,
             limited_by=known.limited_by if known else None,
             eta_s=_eta_s(covered, known),
+            is_learning=covered.pending > 0 and known is not None and self._is_learning(known),
+        )
+
+    def _is_learning(self, rate: Rate) -> bool:
+        return is_learning(
+            rate_per_second=rate.recent_per_second,
+            pace_per_second=rate.per_second,
+            ceiling_per_second=rate.ceiling_per_second,
+            edge_per_second=rate.edge_per_second,
+            elapsed_s=(self._clock.monotonic_ns() - self._started_ns) / SECOND_NS,
         )
 
 

@@ -58,8 +58,17 @@ async def _until_signal(job: Coroutine[Any, Any, T]) -> Ended[T]:
             raise
         return Ended(None, stopped)
     finally:
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+        _let_go(loop, deaf=stopped)
+
+
+def _let_go(loop: asyncio.AbstractEventLoop, *, deaf: bool) -> None:
+    """Hear no signals any more. Who was asked once and has ended is not interrupted in saying so."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    for number in SIGNALS:
+        loop.remove_signal_handler(number)
+        if deaf:
+            signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _give_up(why: str) -> None:

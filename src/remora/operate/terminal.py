@@ -7,14 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
-from remora.core.units import SECOND_NS
-from remora.operate.progress import (
-    TERMINAL_EVERY_S,
-    Progress,
-    eta_s,
-    rate_in_words,
-)
-from remora.operate.rates import format_duration
+from remora.operate.progress import TERMINAL_EVERY_S, Progress, left_in_words, rate_in_words
 
 REFRESH_PER_S: Final = 5
 
@@ -56,10 +49,8 @@ class TerminalView:
     def _draw(self, progress: Progress) -> None:
         if not self._tasks:
             self._bar.start()
-        left_s = eta_s(progress)
         gaps = "" if progress.gaps is None else f"{progress.gaps:,} gap{'' if progress.gaps == 1 else 's'}"
-        left = "" if not left_s else f"{format_duration(max(1, round(left_s)) * SECOND_NS)} left"
-        rate = rate_in_words(progress)
+        rate, left = rate_in_words(progress), left_in_words(progress)
         if progress.source not in self._tasks:
             self._tasks[progress.source] = self._bar.add_task(
                 progress.source, total=progress.total, rate=rate, gaps=gaps, left=left

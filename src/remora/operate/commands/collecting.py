@@ -10,6 +10,7 @@ import click
 from remora.core.errors import ConfigurationError, Exit
 from remora.operate.commands.common import (
     as_json_option,
+    if_busy,
     load_settings,
     print_json,
     source_options,
@@ -56,9 +57,10 @@ def catchup(
     set_up_logs(settings, verbose=verbose or None)
     view = view_for(as_json=as_json)
     try:
-        ended = run_job(
-            catch_up(settings, source=name, start_id=start_id, end_id=end_id, limit=limit, replay=replay, view=view)
-        )
+        with if_busy("a running `remora up` already catches up; to do it apart, stop that first or use PostgreSQL"):
+            ended = run_job(
+                catch_up(settings, source=name, start_id=start_id, end_id=end_id, limit=limit, replay=replay, view=view)
+            )
     finally:
         view.close()
     _print_summary(ended.result, as_json=as_json, stopped=ended.stopped)
@@ -98,7 +100,8 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **com
     set_up_logs(settings, verbose=verbose or None)
     view = view_for(as_json=False)
     try:
-        ended = run_job(serve(settings, demo=demo, catchup=not no_catchup, view=view))
+        with if_busy("`remora status` shows what it does; wait for it, stop it first, or use PostgreSQL"):
+            ended = run_job(serve(settings, demo=demo, catchup=not no_catchup, view=view))
     finally:
         view.close()
     if ended.stopped:
@@ -161,18 +164,18 @@ def run(
 
     set_up_logs(settings, verbose=verbose or None)
     view = view_for(as_json=as_json)
+    archive_run = run_archive(
+        settings,
+        source=name,
+        max_seconds=max_seconds,
+        max_fetches=max_fetches,
+        recover_only=recover_only,
+        force=force,
+        view=view,
+    )
     try:
-        ended = run_job(
-            run_archive(
-                settings,
-                source=name,
-                max_seconds=max_seconds,
-                max_fetches=max_fetches,
-                recover_only=recover_only,
-                force=force,
-                view=view,
-            )
-        )
+        with if_busy("a running `remora up` does it on its schedule; wait for it, or stop it first"):
+            ended = run_job(archive_run)
     finally:
         view.close()
     _print_summary(ended.result, as_json=as_json, stopped=ended.stopped)

@@ -8,11 +8,13 @@ Everything heavy is imported when a command runs, so that `remora --help` answer
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from remora.core.errors import StoreBusy
 
 if TYPE_CHECKING:
     from remora.contracts import Store
@@ -78,6 +80,15 @@ async def opened_store(settings: "Settings", *, read_only: bool) -> AsyncIterato
         yield store
     finally:
         await store.close()
+
+
+@contextmanager
+def if_busy(hint: str) -> Iterator[None]:
+    """When another process writes the store, say what that means for this command."""
+    try:
+        yield
+    except StoreBusy as busy:
+        raise StoreBusy(busy.message, hint=hint) from None
 
 
 def view_for(*, as_json: bool) -> "ProgressView":

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from remora.core.errors import ConfigurationError, StoreBusy
+from remora.core.errors import ConfigurationError
 from remora.core.reasons import GapReason
 from remora.operate.commands.common import (
     as_json_option,
+    if_busy,
     load_settings,
     opened_store,
     print_json,
@@ -165,11 +166,9 @@ async def _replay(settings: "Settings", source: str | None, reason: GapReason | 
     names = _sources(settings, source)
     async with opened_store(settings, read_only=True):
         pass  # a store that does not exist has no gaps, and is not made for the asking
-    try:
+    with if_busy("replay from its console, or stop it first"):
         async with opened_store(settings, read_only=False) as store:
             return sum([await store.replay_gaps(name, reason=reason, key=key, now_ns=wall_ns()) for name in names])
-    except StoreBusy as busy:
-        raise StoreBusy(busy.message, hint="replay from its console, or stop it first") from None
 
 
 def _sources(settings: "Settings", source: str | None) -> list[str]:

@@ -9,6 +9,7 @@ import click
 from remora.core.errors import ConfigurationError
 from remora.operate.commands.common import (
     as_json_option,
+    if_busy,
     load_settings,
     opened_store,
     print_json,
@@ -57,8 +58,9 @@ async def _migrate(url: str, grant_to: str | None) -> None:
 
 
 async def _open_once(settings: "Settings") -> None:
-    async with opened_store(settings, read_only=False):
-        pass
+    with if_busy("stop it first; it brought the tables up to date when it started"):
+        async with opened_store(settings, read_only=False):
+            pass
 
 
 @store.command()
@@ -111,7 +113,7 @@ async def _copy(source_url: str, target_url: str) -> "CopyReport":
     with naming_store(source_url):
         await source.open()
     try:
-        with naming_store(target_url):
+        with naming_store(target_url), if_busy("copy into a new file, or stop what writes this one"):
             await target.open()
         try:
             return await copy_store(source, target, progress=_teller())

@@ -46,7 +46,7 @@ class WriterLock:
             os.close(file)
             raise StoreBusy(
                 f"another process{f' ({holder})' if holder else ''} writes {self._path.with_suffix('').name}",
-                hint="a running `remora up` already catches up; stop it first, or use PostgreSQL to share a store",
+                hint="stop it first, or use PostgreSQL to share a store",
             ) from error
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
@@ -115,9 +115,21 @@ def connect_writer(path: Path) -> Connection:
     return connection
 
 
-def connect_reader(path: Path) -> Connection:
-    """A connection that only reads, also while another process writes."""
-    connection = _connect(path, "ro")
+def at_rest(path: Path) -> tuple[int, int] | None:
+    """What the file of a store without a writer looks like; None while one has it open or left something unfinished."""
+    if path.with_name(f"{path.name}-wal").exists():
+        return None
+    found = path.stat()
+    return found.st_mtime_ns, found.st_size
+
+
+def connect_reader(path: Path, *, is_at_rest: bool = False) -> Connection:
+    """A connection that only reads, also while another process writes.
+
+    SQLite wants to write beside the file even then. Where it may not, a file at rest can still be read, as long as the
+    caller sees to it that it stays so.
+    """
+    connection = _connect(path, "ro&immutable=1" if is_at_rest else "ro")
     try:
         version = _version(connection, path)
     except sqlite3.Error as error:
@@ -188,7 +200,10 @@ def explained(error: sqlite3.Error, path: Path) -> StoreError:
 
 
 def _unusable(path: Path, error: Exception) -> ConfigurationError:
-    return ConfigurationError(f"{path} cannot be opened ({error})", hint="name a file in a folder you may write to")
+    why = error.strerror if isinstance(error, OSError) else error
+    return ConfigurationError(
+        f"{path} cannot be opened ({why})", hint="name a file in a folder you may write to, or one you may read"
+    )
 
 
 def _foreign(path: Path, what: str) -> StoreForeign:

@@ -1,5 +1,6 @@
 """Who talks to the file? One writer with its own connection, and one reader that can never write."""
 
+import os
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TypeVar
 from remora.core.errors import StoreUnavailable
 from remora.stores.rows import Row
 from remora.stores.shared import OnBatch
-from remora.stores.sqlite.database import Connection, check_place, connect_reader, explained
+from remora.stores.sqlite.database import Connection, at_rest, check_place, connect_reader, explained
 from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.statements import queries
 from remora.stores.sqlite.writer import Writer
@@ -35,6 +36,7 @@ class SqlitePart:
         self._writer: Writer | None = None
         self._reading: Offloader | None = None
         self._reader: Connection | None = None
+        self._at_rest: tuple[int, int] | None = None  # what the file looks like that nobody may begin to write
         self._sql = queries()
 
     async def open(self) -> None:
@@ -47,7 +49,7 @@ class SqlitePart:
             if not self._read_only:
                 writer = Writer(self._path, self._offload(), self._on_batch)
                 await writer.open()
-            self._reader = await reading.run(lambda: connect_reader(self._path))
+            self._reader = await reading.run(self._connect_reader)
         except BaseException:
             reading.close()
             if writer is not None:
@@ -80,9 +82,27 @@ class SqlitePart:
         if reader is None or reading is None:
             raise StoreUnavailable(f"the store {self._path} is not open", hint="open it first")
         try:
-            return await reading.run(lambda: work(reader))
+            found = await reading.run(lambda: work(reader))
         except sqlite3.Error as error:
             raise explained(error, self._path) from error
+        if self._at_rest is not None and at_rest(self._path) != self._at_rest:
+            raise StoreUnavailable(f"{self._path} was written while it was read", hint="ask again")
+        return found
+
+    def _connect_reader(self) -> Connection:
+        """Where the folder may not be written, only a file at rest can be read."""
+        try:
+            return connect_reader(self._path)
+        except StoreUnavailable:
+            if not self._read_only or os.access(self._path.parent, os.W_OK, effective_ids=True):
+                raise
+        self._at_rest = at_rest(self._path)
+        if self._at_rest is None:
+            raise StoreUnavailable(
+                f"{self._path} cannot be read from here: its last writer did not end cleanly",
+                hint="read it as a user who may write to its folder, or let that user start and stop `remora up` once",
+            )
+        return connect_reader(self._path, is_at_rest=True)
 
     async def _rows(self, name: str, values: Values) -> list[Row]:
         """All rows of a query that only reads."""
