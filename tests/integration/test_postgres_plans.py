@@ -51,6 +51,7 @@ def _filled(url: str) -> "psycopg.Connection[Any]":
     connection.execute(
         "INSERT INTO inbox (source, kind, key, announced_at) SELECT 's', 'item', n, 1 FROM generate_series(1, 5000) AS n"
     )
+    connection.execute("INSERT INTO fetches SELECT n::text, n FROM generate_series(1, 200000) AS n")
     connection.execute("INSERT INTO coverage SELECT 's', 2 * n, 2 * n FROM generate_series(1, 20000) AS n")
     connection.execute("ANALYZE")
     return connection

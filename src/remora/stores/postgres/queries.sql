@@ -63,10 +63,11 @@ SELECT current_schema();
 -- name: held_items
 -- What must be known of items and their gaps to judge new observations. One text of ids is quicker made than a list.
 SELECT
-  asked.id, i.hash, i.content_hash, i.revision, i.last_fetched_at,
+  asked.id, i.hash, i.content_hash, i.revision, i.last_fetched_at, f.departed_ns,
   g.kind, g.key, g.state, g.reason, g.attempts, g.looks, g.was_young, g.not_before_at, g.first_seen_at, g.last_seen_at
 FROM unnest(string_to_array(%(ids)s, ',')) AS asked (id)
 LEFT JOIN items AS i ON i.id = asked.id::bigint
+LEFT JOIN fetches AS f ON f.key = asked.id COLLATE "C"
 LEFT JOIN gaps AS g ON g.source = %(source)s AND g.kind = 'item' AND g.key = asked.id COLLATE "C"
 WHERE i.id IS NOT NULL OR g.key IS NOT NULL;
 
@@ -83,6 +84,23 @@ WHERE source = %(source)s AND key = ANY (%(keys)s::text[]);
 -- The gaps of some things, before they are judged again.
 SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
 WHERE source = %(source)s AND kind = %(kind)s AND key = ANY (%(keys)s::text[]);
+
+-- name: held_fetches
+-- When some things that are no items were last fetched, if that was not long ago.
+SELECT key, departed_ns FROM fetches WHERE key = ANY (%(keys)s::text[]);
+
+-- name: write_fetches
+-- Things that were held have been fetched again, in the order of keys: who meets another process here looks again.
+INSERT INTO fetches (key, departed_ns)
+SELECT key, departed_ns
+FROM unnest(string_to_array(%(keys)s, E'\n'), %(departed_ns)b::bigint[]) AS n (key, departed_ns)
+ON CONFLICT (key) DO UPDATE SET departed_ns = excluded.departed_ns;
+
+-- name: forget_fetches
+-- No fetch that left before is still under way anywhere.
+DELETE FROM fetches WHERE key IN (
+  SELECT key FROM fetches WHERE departed_ns < %(before_ns)s FOR UPDATE SKIP LOCKED
+);
 
 -- name: copy_items
 -- New items, as fast as they can be taken.

@@ -13,7 +13,7 @@ from remora.contracts import Observation, Outcome
 from remora.core.discovery import FromInbox, Kind, fingerprint
 from remora.core.gap import Gap, GapState, owed_reason
 from remora.core.item import Document, Item, Thing, User
-from remora.core.units import MILLISECOND_NS
+from remora.core.units import MILLISECOND_NS, MINUTE_NS
 from remora.core.verdict import Found
 from remora.stores.postgres.connections import Connection, Row
 from remora.stores.postgres.statements import SQL
@@ -42,9 +42,12 @@ _CHANGED_COLUMNS: Final = (
     *("last_fetched_at", "changed_at", "revision", "hash", "content_hash", "body"),
 )
 _FIRST_SEEN: Final = 9
-_GAP_AT: Final = 5  # where the gap's columns begin in `held_items`
+_GAP_AT: Final = 6  # where the gap's columns begin in `held_items`
 # A copy needs several round trips, a statement one: so many rows are written quicker one by one.
 FEW_ROWS: Final = 3
+# A request ends within a minute or two, so no fetch that is older than this is still under way in any process.
+FETCHES_KEPT_NS: Final = 10 * MINUTE_NS
+FORGET_EVERY_NS: Final = MINUTE_NS
 _GAP_COLUMNS: Final = (
     *("source", "kind", "key", "state", "reason", "attempts", "looks", "was_young"),
     *("not_before_at", "first_seen_at", "last_seen_at"),
@@ -76,6 +79,7 @@ class _Batch:
     answered: list[Row] = field(default_factory=list)
     single: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)  # statements for users and documents
     departures: list[tuple[Kind, str, int]] = field(default_factory=list)
+    fetched_again: list[tuple[str, int]] = field(default_factory=list)  # what was held, and when the fetch left
 
 
 def name_of(job: Job) -> str:
@@ -96,10 +100,12 @@ class Recorder:
 
     def __init__(self) -> None:
         self._recent = RecentFetches()
+        self._forgot_at_ns = 0
 
     async def record(self, connection: Connection, jobs: Sequence[Job], *, again: bool) -> list[Outcome]:
         """The outcomes of a batch, durable on return. `again`: an earlier try may have been committed unnoticed."""
         batch = _Batch()
+        await self._forget(connection, max(observation.now_ns for _, observation in jobs))
         async with connection.transaction():
             await self._probe(connection, batch, jobs)
             outcomes = [_judge(batch, source, observation, again=again) for source, observation in jobs]
@@ -107,6 +113,12 @@ class Recorder:
         for kind, key, departed_ns in batch.departures:
             self._recent.remember(kind, key, departed_ns)
         return outcomes
+
+    async def _forget(self, connection: Connection, now_ns: int) -> None:
+        """Before the batch: what fails here may be done again without doing anything twice."""
+        if abs(now_ns - self._forgot_at_ns) >= FORGET_EVERY_NS:
+            self._forgot_at_ns = now_ns
+            await connection.execute(SQL["forget_fetches"], {"before_ns": now_ns - FETCHES_KEPT_NS})
 
     async def _probe(self, connection: Connection, batch: _Batch, jobs: Sequence[Job]) -> None:
         keys: dict[str, list[str]] = {}
@@ -135,10 +147,10 @@ class Recorder:
                     raise AssertionError(f"a {kind} is never recorded here")
 
     def _hold(self, batch: _Batch, kind: Kind, found: Iterable[tuple[str, Row]], latest_ns: int) -> None:
-        """When it was fetched: ours is exact and knows of unchanged bodies; the row's may be newer, from elsewhere."""
-        for name, (body_hash, content_hash, revision, fetched) in found:
-            fetched_ns = fetched * MILLISECOND_NS
-            departed_ns = self._recent.of(kind, name)
+        """When it was fetched: a second fetch by anybody is known exactly, the first one exactly if it was ours."""
+        for name, (body_hash, content_hash, revision, fetched, again_ns) in found:
+            fetched_ns = fetched * MILLISECOND_NS if again_ns is None else again_ns
+            departed_ns = self._recent.of(kind, name) if again_ns is None else None
             if departed_ns is not None and not departed_ns + MILLISECOND_NS <= fetched_ns <= latest_ns + CLOCK_SLACK_NS:
                 fetched_ns = departed_ns
             batch.held[name] = Held(body_hash, content_hash, revision, fetched_ns)
@@ -158,7 +170,9 @@ async def _held_items(connection: Connection, batch: _Batch, source: str, keys: 
 async def _held_users(connection: Connection, keys: list[str]) -> Iterable[tuple[str, Row]]:
     values = {"names": [dump_key(key) for key in keys]}
     found = await (await connection.execute(SQL["held_users"], values, binary=True)).fetchall()
-    return ((_name("", Kind.USER, load_key(key)), (body_hash, b"", 1, fetched)) for key, body_hash, fetched in found)
+    named = [(_name("", Kind.USER, load_key(key)), body_hash, fetched) for key, body_hash, fetched in found]
+    again_ns = await _fetched_again(connection, [name for name, _, _ in named])
+    return ((name, (body_hash, b"", 1, fetched, again_ns.get(name))) for name, body_hash, fetched in named)
 
 
 async def _held_documents(
@@ -172,7 +186,14 @@ async def _held_documents(
         batch.documents[name] = _DocumentRow(listed_mark, listed_at, owed, updated_at)
         if body_hash is not None:
             held.append((name, (body_hash, b"", 1, fetched)))
-    return held
+    again_ns = await _fetched_again(connection, [name for name, _ in held])
+    return ((name, (*row, again_ns.get(name))) for name, row in held)
+
+
+async def _fetched_again(connection: Connection, names: list[str]) -> dict[str, int]:
+    """When these were fetched a second time or later, by any process, as far back as it matters."""
+    found = await connection.execute(SQL["held_fetches"], {"keys": [dump_key(name) for name in names]}, binary=True)
+    return {load_key(key): departed_ns for key, departed_ns in await found.fetchall()}
 
 
 async def _probe_gaps(connection: Connection, batch: _Batch, source: str, kind: Kind, keys: list[str]) -> None:
@@ -201,6 +222,8 @@ def _judge(batch: _Batch, source: str, observation: Observation, *, again: bool)
     if isinstance(observation.verdict, Found) and decision.outcome is not Outcome.STALE:
         _store(batch, source, observation, observation.verdict.thing, decision)
         batch.departures.append((kind, name, observation.started_at_ns))
+        if name in batch.held:
+            batch.fetched_again.append((dump_key(name), observation.started_at_ns))
     elif kind is Kind.DOCUMENT and name not in batch.documents:
         batch.single.append(("ensure_document", _document_values(source, discovery.key)))
     return decision.outcome
@@ -308,6 +331,10 @@ async def _write(connection: Connection, batch: _Batch) -> None:
             await connection.execute(SQL["add_item"], row)
     for name, values in batch.single:
         await connection.execute(SQL[name], values)
+    if batch.fetched_again:
+        fetched = sorted(batch.fetched_again)
+        values = {"keys": "\n".join(key for key, _ in fetched), "departed_ns": [moment_ns for _, moment_ns in fetched]}
+        await connection.execute(SQL["write_fetches"], values)
     if batch.moved_gaps:
         gaps = zip(*sorted(batch.moved_gaps, key=lambda row: row[:3]), strict=True)
         await connection.execute(SQL["write_gaps"], dict(zip(_GAP_COLUMNS, map(list, gaps), strict=True)))

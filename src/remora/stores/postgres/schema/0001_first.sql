@@ -173,6 +173,13 @@ CREATE INDEX runs_by_source ON runs (source, run_id);
 
 -- What follows exists because many processes share the database. Its moments are the database's clock, nobody else's.
 
+-- When what is held was last fetched, for a while: an unchanged body changes no other row, and an older fetch that another
+-- process still has under way must not overwrite it.
+CREATE TABLE fetches (
+  key text COLLATE "C" PRIMARY KEY,
+  departed_ns bigint NOT NULL
+);
+
 CREATE TABLE pace (
   source text COLLATE "C" PRIMARY KEY,
   record text,
