@@ -8,7 +8,7 @@ import pytest
 
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.sim.bodies import render
-from remora.sim.cast import Role
+from remora.sim.cast import Cast, Role
 from remora.sim.feed import Feed
 from remora.sim.lives import NEVER_NS, Chances
 from remora.sim.world import Look, World, WorldSettings
@@ -183,10 +183,33 @@ def test_a_profile_lists_exactly_what_its_owner_wrote(world: World, items: dict[
     assert all(world.author(item_id) == name for item_id in profile["submitted"])
 
 
-def test_a_world_of_a_million_items_answers_at_once() -> None:
-    world = World(WorldSettings(items=1_000_000))
-    assert world.max_id(START_NS) == 1_000_000
-    assert sum(1 for _ in world.dump(START_NS, first_id=999_000)) > 900
+def test_a_profile_lists_what_can_be_read_at_that_moment_and_nothing_else() -> None:
+    world = World(WorldSettings(items=2_000, absent_share=0.3, chances=Chances(late=0.5)))
+    for number in range(10):
+        name = world.author(1_990 + number)
+        submitted = set(json.loads(world.user(name, START_NS) or b"")["submitted"])
+        mine = {item_id for item_id in range(1, 2_001) if world.author(item_id) == name}
+        readable = {item_id for item_id in mine if world.body(item_id, START_NS) is not None}
+        assert submitted == readable
+        assert 0 < len(readable) < len(mine)
+
+
+def test_a_world_of_all_of_history_answers_at_once() -> None:
+    world = World(WorldSettings(items=47_000_000))
+    assert world.max_id(START_NS) == 47_000_000
+    assert sum(1 for _ in world.dump(START_NS, first_id=46_999_000)) > 900
+    assert sum(world.body(item_id, START_NS) is not None for item_id in range(1, 47_000_000, 1_000_003)) >= 45
+    assert json.loads(world.user(world.author(46_999_999), START_NS) or b"")["submitted"]
+
+
+def test_who_somebody_is_does_not_depend_on_who_was_asked_for_before() -> None:
+    one, other = Cast(1, absent_share=0.1), Cast(1, absent_share=0.1)
+    one.replies(3)
+    assert [one.role(item_id) for item_id in range(3_072, 4_096)] == [
+        other.role(item_id) for item_id in range(3_072, 4_096)
+    ]
+    absent = {item_id for item_id in range(4_096) if one.role(item_id) is Role.ABSENT}
+    assert absent == {item_id for item_id in range(4_096) if other.is_absent(item_id)}
 
 
 def test_the_feed_announces_nearly_every_change(world: World) -> None:

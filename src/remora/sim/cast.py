@@ -6,11 +6,14 @@ two or three neighbouring blocks, whatever the size of the world.
 """
 
 from array import array
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 from hashlib import shake_128
+from itertools import accumulate, count, islice
 from typing import Final
 
 BLOCK_IDS: Final = 1_024
@@ -35,13 +38,13 @@ class Role(IntEnum):
     ABSENT = 6  # null for ever
 
 
-_COMMENTS: Final = 0.845
-_STORIES: Final = _COMMENTS + 0.148
-_JOBS: Final = _STORIES + 0.005
-_POLLS: Final = _JOBS + 0.001
+_SHARES: Final = (0.845, 0.148, 0.005, 0.001)  # comments, stories, jobs, polls; the rest are stubs
+_EDGES: Final = tuple(edge * DRAW_MAX for edge in accumulate(_SHARES))
+_BY_SHARE: Final = (Role.COMMENT, Role.STORY, Role.JOB, Role.POLL, Role.STUB)
 _OPTIONS_MIN: Final = 2
 _OPTIONS_SPREAD: Final = 4
 _MOVES_FROM: Final = DRAW_MAX - DRAW_MAX // 500  # one in five hundred comments
+_COMMENTED: Final = (Role.STORY, Role.POLL)
 _NO_ID: Final = -1
 
 
@@ -83,6 +86,7 @@ class Cast:
     def __init__(self, seed: int, *, absent_share: float) -> None:
         self._seed = seed
         self._absent_below = int(absent_share * DRAW_MAX)
+        self.draws = lru_cache(maxsize=_BLOCKS_KEPT)(self._make_draws)
         self.block = lru_cache(maxsize=_BLOCKS_KEPT)(self._make_block)
         self.replies = lru_cache(maxsize=_BLOCKS_KEPT)(self._make_replies)
 
@@ -90,80 +94,94 @@ class Cast:
         return self.block(item_id // BLOCK_IDS).role(item_id)
 
     def own(self, item_id: int) -> Draws:
-        """The draws of one id."""
-        return self.block(item_id // BLOCK_IDS).own(item_id)
+        """The draws of one id, without asking who its neighbours are."""
+        at = item_id % BLOCK_IDS * DRAWS
+        return self.draws(item_id // BLOCK_IDS)[at : at + DRAWS]
+
+    def is_absent(self, item_id: int) -> bool:
+        """Whether there is nothing behind this id."""
+        return item_id < 1 or self.own(item_id)[EXTRA] < self._absent_below
 
     def poll_of(self, option_id: int) -> int:
         """The poll an option belongs to."""
         block = self.block(option_id // BLOCK_IDS)
         return next(poll for poll, options in block.options.items() if option_id in options)
 
-    def _make_block(self, number: int) -> Block:
-        draws = array("I", shake_128(f"{self._seed}/{number}".encode()).digest(BLOCK_IDS * DRAWS * 4))
-        block = Block(number * BLOCK_IDS, draws, [], [], {})
-        options_left, poll = 0, 0
-        for item_id in range(block.first_id, block.first_id + BLOCK_IDS):
-            own = block.own(item_id)
-            role = self._role(block, item_id, own, option=options_left > 0)
-            block.roles.append(role)
-            match role:
-                case Role.POLL:
-                    poll, options_left = item_id, _OPTIONS_MIN + own[EXTRA] % _OPTIONS_SPREAD
-                    block.options[poll] = []
-                    block.stories.append((item_id, own[RANK]))
-                case Role.POLLOPT:
-                    block.options[poll].append(item_id)
-                    options_left -= 1
-                case Role.STORY:
-                    block.stories.append((item_id, own[RANK]))
-                case Role.COMMENT | Role.JOB | Role.STUB | Role.ABSENT:
-                    pass
-        return block
+    def _make_draws(self, number: int) -> "array[int]":
+        return array("I", shake_128(f"{self._seed}/{number}".encode()).digest(BLOCK_IDS * DRAWS * 4))
 
-    def _role(self, block: Block, item_id: int, own: Draws, *, option: bool) -> Role:
-        if item_id == 0 or own[EXTRA] < self._absent_below:
-            return Role.ABSENT
-        if option:
-            return Role.POLLOPT
-        draw = own[ROLE] / DRAW_MAX
-        # The first of its block is a story, so that there is always something to comment on.
-        if draw < _COMMENTS and block.stories:
-            return Role.COMMENT
-        if draw < _STORIES:
-            return Role.STORY
-        if draw < _JOBS:
-            return Role.JOB
-        return Role.POLL if draw < _POLLS else Role.STUB
+    def _make_block(self, number: int) -> Block:
+        """Whoever looks at one id far away pays for its whole neighbourhood, so what is common is done in bulk."""
+        draws = self.draws(number)
+        extras = draws[EXTRA::DRAWS]
+        roles = [_BY_SHARE[bisect_right(_EDGES, draw)] for draw in draws[ROLE::DRAWS]]
+        for at in [at for at, extra in enumerate(extras) if extra < self._absent_below]:
+            roles[at] = Role.ABSENT
+        first_id = number * BLOCK_IDS
+        if first_id == 0:
+            roles[0] = Role.ABSENT
+        _let_a_story_be_first(roles)
+        options = {
+            first_id + poll: [first_id + at for at in parts] for poll, parts in _lay_out_polls(roles, extras).items()
+        }
+        ranks = draws[RANK::DRAWS]
+        stories = [(first_id + at, ranks[at]) for at, role in enumerate(roles) if role in _COMMENTED]
+        return Block(first_id, draws, roles, stories, options)
 
     def _make_replies(self, number: int) -> Replies:
+        """Put every comment into a thread: newer stories get more of them, and of two the more popular one does."""
         block = self.block(number)
         candidates = list(self.block(number - 1).stories) if number > 0 else []
         coming = iter([*block.stories, (_NO_ID, 0)])
         story = next(coming)
         replies = Replies()
-        for item_id, role in enumerate(block.roles, start=block.first_id):
+        members, story_of = defaultdict[int, list[int]](list), replies.story_of
+        picks, fates = block.draws[THREAD::DRAWS], block.draws[FATE::DRAWS]
+        for item_id, role, draw, fate in zip(count(block.first_id), block.roles, picks, fates, strict=False):
             if item_id == story[0]:
                 candidates.append(story)
                 story = next(coming)
             elif role is Role.COMMENT:
-                _join(replies, item_id, candidates, block.own(item_id))
+                high, low, size = draw >> 16, draw & 0xFFFF, len(candidates)
+                first = candidates[size - 1 - (size * high * high >> 32)]
+                second = candidates[size - 1 - (size * low * low >> 32)]
+                chosen = first[0] if first[1] >= second[1] else second[0]
+                members[chosen].append(item_id)
+                story_of[item_id] = chosen
+                if fate >= _MOVES_FROM:
+                    _let_move(replies, item_id, candidates[block.own(item_id)[EXTRA] % size][0])
+        replies.members.update(members)
         return replies
 
 
-def _join(replies: Replies, comment: int, candidates: list[tuple[int, int]], own: Draws) -> None:
-    """Put a comment into a thread: newer stories get more of them, and of two the more popular one does."""
-    count, draw = len(candidates), own[THREAD]
-    high, low = draw >> 16, draw & 0xFFFF
-    first = candidates[count - 1 - (count * high * high >> 32)]
-    second = candidates[count - 1 - (count * low * low >> 32)]
-    story = first[0] if first[1] >= second[1] else second[0]
-    replies.members.setdefault(story, []).append(comment)
-    replies.story_of[comment] = story
-    if moves(own[FATE]):
-        target = candidates[own[EXTRA] % count][0]
-        if target != story:
-            replies.adopted.setdefault(target, []).append(comment)
-            replies.moves_to[comment] = target
+def _let_a_story_be_first(roles: list[Role]) -> None:
+    """There is always something to comment on: the first that would be a comment is a story instead."""
+    for at, role in enumerate(roles):
+        if role is Role.COMMENT:
+            roles[at] = Role.STORY
+        if role in (Role.COMMENT, *_COMMENTED):
+            return
+
+
+def _lay_out_polls(roles: list[Role], extras: "array[int]") -> dict[int, list[int]]:
+    """What follows a poll becomes its options, whatever it would have been; only absent ids stay absent."""
+    polls: dict[int, list[int]] = {}
+    for poll in [at for at, role in enumerate(roles) if role is Role.POLL]:
+        if roles[poll] is Role.POLL:  # not an option of the one before
+            wanted = _OPTIONS_MIN + extras[poll] % _OPTIONS_SPREAD
+            polls[poll] = list(
+                islice((at for at in range(poll + 1, BLOCK_IDS) if roles[at] is not Role.ABSENT), wanted)
+            )
+            for at in polls[poll]:
+                roles[at] = Role.POLLOPT
+    return polls
+
+
+def _let_move(replies: Replies, comment: int, target: int) -> None:
+    """The comment will be moved under another story."""
+    if target != replies.story_of[comment]:
+        replies.adopted.setdefault(target, []).append(comment)
+        replies.moves_to[comment] = target
 
 
 def moves(fate_draw: int) -> bool:
