@@ -1,6 +1,7 @@
 """Are new items in the mirror soon after they exist, and is nothing called covered that is not?"""
 
 import asyncio
+from dataclasses import replace
 
 from remora.contracts import Observation, Outcome
 from remora.core.coverage import IdRange
@@ -60,6 +61,16 @@ def test_without_its_stream_the_newest_id_is_polled() -> None:
     delays = sorted(in_virtual_time(main))
     assert len(delays) > 450
     assert delays[int(len(delays) * 0.9)] <= 16.0
+
+
+def test_the_newest_id_is_polled_as_often_as_the_owner_says() -> None:
+    async def main(clock: SimClock, poll_every_ns: int) -> int:
+        rig = Rig.make(clock, faults=Faults(outages=(Outage(0, 10**6, "stream"),)))
+        await rig.live_for(HOUR_NS, settings=replace(ONLY_LIVE, poll_every_ns=poll_every_ns))
+        return rig.provider.arrivals.counts()["/v0/maxitem.json"]
+
+    assert 200 < in_virtual_time(lambda clock: main(clock, 15 * SECOND_NS)) < 260
+    assert 25 < in_virtual_time(lambda clock: main(clock, 2 * MINUTE_NS)) < 35
 
 
 def test_the_first_start_begins_at_the_newest_id_and_leaves_history_uncovered() -> None:

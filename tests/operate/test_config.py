@@ -6,8 +6,11 @@ import pytest
 
 from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
+from remora.loops.rescan import RescanSettings
+from remora.loops.service import ServiceSettings
 from remora.operate.config import Flags, Settings, SourceKind, default_in_flight, pick_source
 from remora.operate.config_reader import load
+from remora.operate.service import chosen
 
 LISTED = '[sources.chats]\nkind = "listed"\nurl = "https://archive.example/api"\n'
 
@@ -75,6 +78,25 @@ detail = {{ path = "/detail/{{key}}" }}
     )
     assert (chats.every_ns, chats.max_wall_ns, chats.max_fetches) == (HOUR_NS, 900 * SECOND_NS, 500)
     assert settings.console.address == ("::1", 9000)
+
+
+def test_whatever_the_owner_of_a_numbered_source_chose_reaches_its_loops(tmp_path: Path) -> None:
+    text = """
+[sources.hackernews]
+first_id = 5
+in_flight = 7
+workers = 3
+poll_every = "30s"
+rescan = { every = "12h", window = "5d" }
+"""
+    assert chosen(read(tmp_path, text).sources["hackernews"], catch_up=False) == ServiceSettings(
+        first_id=5,
+        catch_up=False,
+        rescan=RescanSettings(12 * HOUR_NS, 5 * DAY_NS),
+        update_workers=3,
+        walk_width=7,
+        poll_every_ns=30 * SECOND_NS,
+    )
 
 
 def test_the_default_rescan_reaches_three_days_back(tmp_path: Path) -> None:

@@ -55,12 +55,14 @@ class Live:
         *,
         clock: Clock,
         behind_kind: SegmentKind = SegmentKind.CATCH_UP,
+        poll_every_ns: int = POLL_EVERY_NS,
     ) -> None:
         self._source = source.name
         self._collector = collector
         self._store = store
         self._clock = clock
         self._behind_kind = behind_kind
+        self._poll_every_ns = poll_every_ns
         self._stream = Stream("newest", source.newest_ids, self._hear, clock=clock)
         self._live_from: int | None = None
         self._todo: list[IdRange] = []  # uncovered and not begun; the newest ids last
@@ -116,7 +118,7 @@ class Live:
             self._kept_id = kept
             self._collector.newest_id = max(kept, self._collector.newest_id or 0)
         while (newest_id := await self._ask()) is None:
-            await self._clock.sleep_until(self._clock.monotonic_ns() + POLL_EVERY_NS)
+            await self._clock.sleep_until(self._clock.monotonic_ns() + self._poll_every_ns)
         await self.keep()
         coverage = await self._store.coverage(self._source)
         live_from = await self._store.note(self._source, LIVE_FROM_NOTE)
@@ -164,7 +166,7 @@ class Live:
         while True:
             told_at_ns = self.newest_at_ns
             with suppress(TimeoutError):
-                async with asyncio.timeout(POLL_EVERY_NS / SECOND_NS):
+                async with asyncio.timeout(self._poll_every_ns / SECOND_NS):
                     await self._look_now.wait()
             if self._look_now.is_set() or self.newest_at_ns == told_at_ns:
                 self._look_now.clear()

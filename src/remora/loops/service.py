@@ -24,7 +24,7 @@ from remora.governor import Governor, GovernorState
 from remora.loops.ages import AgeBook
 from remora.loops.catch_up import SegmentWorker, plan_missing
 from remora.loops.inbox import MEMORY_MAX, WORKERS, InboxWorkers
-from remora.loops.live import Live
+from remora.loops.live import POLL_EVERY_NS, Live
 from remora.loops.newest import follow_newest
 from remora.loops.recover import Recover
 from remora.loops.rescan import Rescan, RescanSettings
@@ -52,6 +52,7 @@ class ServiceSettings:
     )  # None: no backstop; only for proving the rest
     update_workers: int = WORKERS
     walk_width: int = WALK_WIDTH  # ids in flight per walker
+    poll_every_ns: int = POLL_EVERY_NS  # the newest id is asked for when the stream has not told it for so long
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,8 @@ class NumberedService:
             on_changed=self._ages.changed,
         )
         behind_kind = SegmentKind.CATCH_UP if self._settings.catch_up else SegmentKind.BLIND_WINDOW
-        self._live = Live(source, collector, store, clock=clock, behind_kind=behind_kind)
+        poll_every_ns = self._settings.poll_every_ns
+        self._live = Live(source, collector, store, clock=clock, behind_kind=behind_kind, poll_every_ns=poll_every_ns)
         self._rescan = self._make_rescan(self._settings.rescan)
         self._updates = Updates(
             source,

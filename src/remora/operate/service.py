@@ -40,6 +40,18 @@ def run_name(source: str) -> str:
     return f"run:{source}"
 
 
+def chosen(source: SourceSettings, *, catch_up: bool) -> ServiceSettings:
+    """What the owner of a numbered source decided, in the words of its loops."""
+    return ServiceSettings(
+        first_id=source.first_id,
+        catch_up=catch_up,
+        rescan=RescanSettings(source.rescan.every_ns, source.rescan.window_ns or None),
+        update_workers=source.workers,
+        walk_width=source.in_flight,
+        poll_every_ns=source.poll_every_ns,
+    )
+
+
 class Service:
     """The whole service of one process."""
 
@@ -112,13 +124,7 @@ class Service:
             runtime.governor,
             clock=self._clock,
             owner=self._owner,
-            settings=ServiceSettings(
-                first_id=source.first_id,
-                catch_up=self._catch_up,
-                rescan=RescanSettings(source.rescan.every_ns, source.rescan.window_ns or None),
-                update_workers=source.workers,
-                walk_width=source.in_flight,
-            ),
+            settings=chosen(source, catch_up=self._catch_up),
             alone=None if self._fleet is None else self._fleet.alone(f"watch:{runtime.name}"),
         )
 
