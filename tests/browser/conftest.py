@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright
 
 from tests.browser.take_screenshots import LAUNCH, PHONE, WIDE
@@ -35,7 +36,7 @@ class Visit(Protocol):
     def __call__(self, url: str, *, dark: bool = ..., phone: bool = ...) -> AbstractAsyncContextManager[Visitor]: ...
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser(browser_path: Path) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
         launched = await playwright.chromium.launch(executable_path=browser_path, args=[*LAUNCH])

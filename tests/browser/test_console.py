@@ -1,6 +1,7 @@
 """Does the page tell the truth while the world changes? A real browser, a real server, scenes that change while it looks."""
 
 import re
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -9,6 +10,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from remora.core.reasons import GapReason
+from remora.core.units import MINUTE_NS
 from tests.browser.conftest import Visit
 from tests.browser.scenes import (
     CATCHING_UP,
@@ -25,7 +27,8 @@ from tests.browser.scenes import (
 from tests.browser.stage import staged
 from tests.browser.take_screenshots import FOLDER
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+# One loop for all: the browser is started once and belongs to it.
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
 AUDIT = (Path(__file__).parent / "audit.js").read_text().partition("\n")[2]
 SOON_MS = 8_000
@@ -95,6 +98,15 @@ async def test_a_finished_run_has_no_current_rate(visit: Visit) -> None:
     async with staged(ended, with_past=False) as stage, visit(stage.url) as visitor:
         await expect(visitor.page.locator(".pace")).to_have_text("Unknown")
         await expect(visitor.page.locator(".pace-note")).to_have_text("it was 3.2/s 90 s ago")
+
+
+async def test_what_a_listed_source_owes_is_due_with_a_run(visit: Visit) -> None:
+    async with staged(LISTED) as stage, visit(stage.url) as visitor:
+        owed = visitor.page.locator(".gaps tbody tr.owed td").nth(4)
+        await expect(owed).to_have_text(re.compile("in [89] min"))
+        due = replace(LISTED, ledgers=lambda now_ns: LISTED.ledgers(now_ns - 2 * MINUTE_NS))
+        stage.play(replace(due, beat_age_ns=2 * MINUTE_NS, ended_because="done"))
+        await expect(owed).to_have_text("with the next run", timeout=SOON_MS)
 
 
 async def test_a_dead_letter_is_asked_for_again_only_after_a_yes(visit: Visit) -> None:

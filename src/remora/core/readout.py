@@ -118,7 +118,7 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         stream=stream,
         inbox=_inbox(facts, ledger),
         rescan=_rescan(facts, silence, now_ns),
-        gaps=tuple(_gaps(tally) for tally in ledger.gaps),
+        gaps=tuple(_gaps(tally, facts.next_run_at_ns if facts else None) for tally in ledger.gaps),
         loops={loop: Loop(f.alive, f.restarts, f.last_error) for loop, f in (facts.loops if facts else {}).items()},
         workers_alive=facts.workers_alive if facts else None,
         next_run_at=_iso(facts.next_run_at_ns) if facts else None,
@@ -345,8 +345,9 @@ def _age_buckets(counts: Sequence[int]) -> tuple[AgeBucket, ...]:
     return (*(AgeBucket(*pair) for pair in zip(bounds, groups, strict=True)), AgeBucket(None, beyond))
 
 
-def _gaps(tally: GapTally) -> Gaps:
-    next_at = None if tally.state is GapState.ABSENT else iso(tally.next_at_ns)
+def _gaps(tally: GapTally, next_run_at_ns: int | None) -> Gaps:
+    """What is due between two runs is asked for by the next one."""
+    next_at = None if tally.state is GapState.ABSENT else iso(max(tally.next_at_ns, next_run_at_ns or 0))
     return Gaps(tally.kind, tally.state, tally.reason, tally.count, iso(tally.oldest_at_ns), next_at)
 
 

@@ -7,6 +7,7 @@ from remora.core.status import (
     Covered,
     CoveredList,
     Fresh,
+    Gaps,
     Inbox,
     Rate,
     Rescan,
@@ -23,11 +24,11 @@ LABEL_WIDTH = 11
 
 def render(status: Status) -> str:
     """The whole status as text."""
-    blocks = ["\n".join(_source(name, source)) for name, source in status.sources.items()]
+    blocks = ["\n".join(_source(name, source, status.as_of)) for name, source in status.sources.items()]
     return "\n\n".join(blocks) if blocks else "no source is configured"
 
 
-def _source(name: str, source: SourceStatus) -> Iterator[str]:
+def _source(name: str, source: SourceStatus, as_of: str) -> Iterator[str]:
     doing = f", {source.doing}" if source.doing else ""
     yield f"{name}  {source.state.replace('_', ' ')}{doing}"
     for question, answer in answers_of(source).items():
@@ -48,8 +49,8 @@ def _source(name: str, source: SourceStatus) -> Iterator[str]:
     if isinstance(source.rescan, Rescan):
         yield _line("rescan", _rescan(source.rescan))
     for gaps in source.gaps:
-        following = f", next attempt {gaps.next_attempt_at}" if gaps.next_attempt_at else ""
-        yield _line("gaps", f"{gaps.count:,} {gaps.state} ({gaps.reason}), oldest {gaps.oldest_at}{following}")
+        told = f"{gaps.count:,} {gaps.state} ({gaps.reason}), oldest {gaps.oldest_at}"
+        yield _line("gaps", f"{told}{_next_attempt(gaps, source, as_of)}")
     if source.next_run_at is not None:
         yield _line(
             "next run", f"{source.next_run_at}: {source.why_not_now}" if source.why_not_now else source.next_run_at
@@ -57,6 +58,17 @@ def _source(name: str, source: SourceStatus) -> Iterator[str]:
     for run in source.runs[:1]:
         ended = f"ended {run.ended_at} by {run.stopped_by}" if run.ended_at else "still open"
         yield _line("last run", f"{run.run_id}, started {run.started_at}, {ended}")
+
+
+def _next_attempt(gaps: Gaps, source: SourceStatus, as_of: str) -> str:
+    """When it is asked for again: at a moment to come, now, or as soon as somebody works on the source again."""
+    if gaps.next_attempt_at is None:
+        return ""
+    if gaps.next_attempt_at > as_of:
+        return f", next attempt {gaps.next_attempt_at}"
+    if source.state == "running":
+        return ", due now"
+    return f", due with the next {'start' if source.budget is None else 'run'}"
 
 
 def rate_text(rate: Rate | Unknown) -> str:

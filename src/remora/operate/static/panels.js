@@ -240,6 +240,7 @@ function drawRuns(panel, source, now) {
 function drawGaps(card, source, now, old) {
   const panel = card.querySelector(".gaps");
   const gaps = [...source.gaps].sort((one, other) => STATES.indexOf(one.state) - STATES.indexOf(other.state) || other.count - one.count);
+  const due = source.state === "running" ? "due now" : source.budget ? "with the next run" : "with the next start";
   const dead = gaps.filter((gap) => gap.state === "dead").reduce((sum, gap) => sum + gap.count, 0);
   panel.querySelector(".scroll").hidden = gaps.length === 0;
   const note = gaps.length === 0 ? "Nothing is owed." : dead === 0 ? "No dead letters." : `${number(dead)} dead ${dead === 1 ? "letter" : "letters"}: given up on for now, tried again slowly by themselves.`;
@@ -257,7 +258,7 @@ function drawGaps(card, source, now, old) {
     return row;
   }, (row, gap) => {
     row.gap = gap;
-    const next = gap.next_attempt_at === null ? "none" : seconds(gap.next_attempt_at) <= now ? "due now" : `in ${span(seconds(gap.next_attempt_at) - now)}`;
+    const next = gap.next_attempt_at === null ? "none" : seconds(gap.next_attempt_at) <= now ? due : `in ${span(seconds(gap.next_attempt_at) - now)}`;
     const texts = [gap.kind === "item" || gap.kind === "document" ? gap.state : `${gap.state} ${plain(gap.kind)}`, plain(gap.reason), number(gap.count), ago(now - seconds(gap.oldest_at)), next];
     texts.forEach((text, index) => say(row.children[index], text));
     row.children[3].title = moment(seconds(gap.oldest_at), now);

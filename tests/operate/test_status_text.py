@@ -1,0 +1,51 @@
+"""When is a gap asked for again, as the status says it? With the next run, if nothing is asked between two runs."""
+
+import pytest
+
+from remora.core.discovery import Kind
+from remora.core.gap import GapState
+from remora.core.readout import iso, read_out
+from remora.core.reasons import GapReason
+from remora.core.snapshot import Beat, GapTally, LedgerFacts, Role, Snapshot, SourceFacts
+from remora.core.status import Status
+from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.operate.status_text import render
+
+NOW_NS = 1_800_000_000 * SECOND_NS
+NEXT_RUN_NS = NOW_NS + 9 * MINUTE_NS
+
+
+def status(
+    *, next_run_at_ns: int | None, runs: bool = True, due_in_ns: int = -SECOND_NS, listed: bool = True
+) -> Status:
+    kind = Kind.DOCUMENT if listed else Kind.ITEM
+    gap = GapTally(kind, GapState.OWED, GapReason.TIMEOUT, 1, NOW_NS - MINUTE_NS, NOW_NS + due_in_ns)
+    ledger = LedgerFacts(kind="listed" if listed else "hackernews", owed_details=0 if listed else None, gaps=(gap,))
+    facts = SourceFacts(doing="waiting", next_run_at_ns=next_run_at_ns)
+    beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS - MINUTE_NS, sources={"one": facts}))
+    return read_out([beat] if runs else [], {"one": ledger}, now_ns=NOW_NS)
+
+
+def told(found: Status) -> str:
+    (line,) = [line for line in render(found).splitlines() if line.startswith("  gaps")]
+    return line.rpartition(", ")[2]
+
+
+def test_what_is_due_between_two_runs_waits_for_the_next_one() -> None:
+    found = status(next_run_at_ns=NEXT_RUN_NS)
+    assert found.sources["one"].gaps[0].next_attempt_at == iso(NEXT_RUN_NS)
+    assert told(found) == f"next attempt {iso(NEXT_RUN_NS)}"
+
+
+def test_what_is_due_only_after_the_next_run_keeps_its_own_moment() -> None:
+    later_ns = 30 * MINUTE_NS
+    assert told(status(next_run_at_ns=NEXT_RUN_NS, due_in_ns=later_ns)) == f"next attempt {iso(NOW_NS + later_ns)}"
+
+
+def test_what_is_due_during_a_run_is_due_now() -> None:
+    assert told(status(next_run_at_ns=None)) == "due now"
+
+
+@pytest.mark.parametrize("listed, when", [(True, "due with the next run"), (False, "due with the next start")])
+def test_while_nobody_runs_nothing_is_due_now(listed: bool, when: str) -> None:
+    assert told(status(next_run_at_ns=None, runs=False, listed=listed)) == when
