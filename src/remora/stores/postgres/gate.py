@@ -10,8 +10,9 @@ a process killed at any moment has at worst spent its window, never doubled it. 
 - `hold`, below: a row lock is held over the wait and the send. It keeps every gap even when processes stall, because
   whoever is slow keeps all others waiting, until the server ends the session of a holder that is dead or frozen.
 
-Moments are given on the caller's own monotonic clock, computed from the round trip on the safe side: a window starts
-late and ends early by what the round trip leaves uncertain. Wall clocks of two machines are never compared.
+Moments are given on the caller's own monotonic clock, on the safe side: they start late and end early by what the round
+trips leave uncertain. For a window the quickest recent answer counts, for a turn the last one alone. Wall clocks of two
+machines are never compared.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -22,6 +23,7 @@ from typing import Final
 import psycopg
 
 from remora.contracts import Clock, Json
+from remora.core.clock_offset import Ahead, look, narrowed
 from remora.core.pacing import bunch_for
 from remora.core.units import MINUTE_NS
 from remora.fleet import SharedPace as SharedPace
@@ -65,6 +67,7 @@ class SharedGate:
             },
         )
         self._known: set[str] = set()
+        self._ahead: Ahead | None = None
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -197,8 +200,11 @@ class SharedGate:
 
         async def work(connection: Connection) -> Reservation:
             asked_at_ns = self._clock.monotonic_ns()
-            row = await (await connection.execute(GATE["plan"], parameters)).fetchone()
-            return _reservation(_only(row), asked_at_ns=asked_at_ns, answered_at_ns=self._clock.monotonic_ns())
+            row = _only(await (await connection.execute(GATE["plan"], parameters)).fetchone())
+            seen = look(asked_at_ns=asked_at_ns, answered_at_ns=self._clock.monotonic_ns(), theirs_ns=row[1])
+            self._ahead = narrowed(self._ahead, seen)
+            # A turn stands on this one answer alone: then not even a clock that is set meanwhile shortens a gap.
+            return _reservation(row, self._ahead if late_ns is None else seen)
 
         return await self._plans.run(work)
 
@@ -261,21 +267,21 @@ def _only(row: Row | None) -> Row:
     return row
 
 
-def _reservation(row: Row, *, asked_at_ns: int, answered_at_ns: int) -> Reservation:
-    """The database's moments on our own clock. Its `now` lies somewhere between question and answer."""
+def _reservation(row: Row, ahead: Ahead) -> Reservation:
+    """The database's moments on our own clock, on the safe side."""
     count, now_ns, start_ns, expires_ns, next_ns, interval_ns, *shared, is_probe, shut_in_ns, cool_down_ns = row
     record, version, paced_ns, not_before_ns = shared
     return Reservation(
         count=count,
-        starts_at_ns=answered_at_ns + start_ns - now_ns,
-        expires_at_ns=asked_at_ns + expires_ns - now_ns,
+        starts_at_ns=ahead.surely_from_ns(start_ns),
+        expires_at_ns=ahead.surely_until_ns(expires_ns),
         interval_ns=interval_ns,
         pace=SharedPace(
             load_json(record),
             version,
             paced_ns,
             max(0, not_before_ns - now_ns),
-            ahead_ns=now_ns - answered_at_ns,
+            ahead_ns=ahead.least_ns,
             shut_in_ns=shut_in_ns,
             cool_down_ns=cool_down_ns,
         ),
