@@ -102,6 +102,26 @@ def test_no_more_than_the_width_are_served_at_once() -> None:
     simulated(main)
 
 
+def test_one_slow_item_holds_up_nothing_that_falls_due_meanwhile() -> None:
+    async def main(clock: SimClock) -> None:
+        source, store = Numbers(clock), MemoryStore()
+        await owe(clock, source, store, range(1, 2))
+        await clock.sleep_until(clock.monotonic_ns() + 55 * SECOND_NS)
+        await owe(clock, source, store, range(2, 6))
+        source.says = lambda item_id, _attempt: Answer(latency_ns=HOUR_NS if item_id == 1 else SECOND_NS)
+        async with process(clock, source, store) as one:
+            serving = asyncio.ensure_future(recover(one, width=2).run())
+            await clock.sleep_until(clock.monotonic_ns() + 30 * MINUTE_NS)
+            found = await states(store)
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+        assert {item_id for item_id, state in found.items() if state is GapState.SETTLED} == {2, 3, 4, 5}
+        # Its lease ran out long ago, and still nobody here asked for it a second time.
+        assert source.ids.count(1) == 1
+
+    simulated(main)
+
+
 def test_reasons_can_be_left_out_without_touching_their_gaps() -> None:
     async def main(clock: SimClock) -> None:
         source, store = Numbers(clock), MemoryStore()

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -36,16 +37,36 @@ class Recover:
         self._store = store
         self._clock = clock
         self._owner = owner
-        self._width = width
+        self._places = asyncio.Semaphore(width)
+        self._under_way: set[tuple[Kind, str]] = set()
 
-    async def run(self) -> None:
-        """Serve whatever is due, for ever."""
-        while True:
-            if not await self.run_once():
-                await self._clock.sleep_until(self._clock.monotonic_ns() + IDLE_NS)
+    async def run(self, idle_ns: Callable[[], int] = lambda: IDLE_NS) -> None:
+        """Serve whatever is due, for ever. One slow item keeps its place, and the others go on."""
+        outcomes: Counter[Outcome] = Counter()
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    if not await self._begin(group, outcomes):
+                        await self._clock.sleep_until(self._clock.monotonic_ns() + idle_ns())
+        except asyncio.CancelledError:
+            await self._let_go()
+            raise
 
     async def run_once(self, *, without: Sequence[GapReason] = ()) -> Counter[Outcome]:
         """Lease one batch of due gaps and ask for each once more; empty when nothing was due."""
+        outcomes: Counter[Outcome] = Counter()
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._begin(group, outcomes, without=without)
+        except asyncio.CancelledError:
+            await self._let_go()
+            raise
+        return outcomes
+
+    async def _begin(
+        self, group: asyncio.TaskGroup, outcomes: Counter[Outcome], *, without: Sequence[GapReason] = ()
+    ) -> bool:
+        """Lease a batch and begin with each gap in it as places become free; False when nothing was due."""
         gaps = await self._store.lease_gaps(
             self._source,
             owner=self._owner,
@@ -54,20 +75,21 @@ class Recover:
             now_ns=self._clock.wall_ns(),
             without=without,
         )
+        # A lease that ran out under a request that is still on its way has just been renewed.
+        gaps = [gap for gap in gaps if (gap.kind, gap.key) not in self._under_way]
         begin_until_ns = self._clock.monotonic_ns() + GAP_LEASE_NS - LEASE_LEFT_NS
-        outcomes: Counter[Outcome] = Counter()
-        places = asyncio.Semaphore(self._width)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for gap in gaps:
-                    await places.acquire()
-                    if self._clock.monotonic_ns() >= begin_until_ns:
-                        break  # a slow source: what is left is anybody's again, and first in line
-                    group.create_task(self._serve(gap, outcomes)).add_done_callback(lambda _: places.release())
-        except asyncio.CancelledError:
-            await self._let_go()
-            raise
-        return outcomes
+        for gap in gaps:
+            await self._places.acquire()
+            if self._clock.monotonic_ns() >= begin_until_ns:
+                self._places.release()
+                break  # a slow source: what is left is anybody's again, and first in line
+            self._under_way.add((gap.kind, gap.key))
+            group.create_task(self._serve(gap, outcomes)).add_done_callback(partial(self._end, gap))
+        return bool(gaps)
+
+    def _end(self, gap: Gap, _task: "asyncio.Task[None]") -> None:
+        self._under_way.discard((gap.kind, gap.key))
+        self._places.release()
 
     async def _let_go(self) -> None:
         try:

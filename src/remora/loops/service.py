@@ -201,12 +201,12 @@ class NumberedService:
             owner=self._owner,
             width=self._settings.walk_width,
         )
-        while True:
-            if not await recover.run_once():
-                now_ns = self._clock.monotonic_ns()
-                owed_at_ns = self._live.owed_at_ns
-                recently = owed_at_ns is not None and now_ns - owed_at_ns < RECENTLY_OWED_NS
-                await self._clock.sleep_until(now_ns + (RECOVER_IDLE_NS if recently else RECOVER_IDLE_LONG_NS))
+        await recover.run(self._recover_idle_ns)
+
+    def _recover_idle_ns(self) -> int:
+        owed_at_ns = self._live.owed_at_ns
+        recently = owed_at_ns is not None and self._clock.monotonic_ns() - owed_at_ns < RECENTLY_OWED_NS
+        return RECOVER_IDLE_NS if recently else RECOVER_IDLE_LONG_NS
 
     async def _repair(self) -> None:
         """The ids of blind windows that were too many for the inbox."""
