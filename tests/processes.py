@@ -1,5 +1,6 @@
 """How do tests run the real thing? `remora` and its simulated provider as processes of their own, on loopback."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -9,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
+
+from tests.warm_start import warm_up
 
 START_S = 30.0
 
@@ -80,6 +83,10 @@ class Remora:
         self.folder = folder
         config = f'[sources.hackernews]\nurl = "{provider.url}"\nceiling = "{ceiling}"\ntimeout = "{timeout}"\n'
         (folder / "remora.toml").write_text(config, encoding="utf-8")
+
+    def warm_up(self, rate_per_s: float) -> None:
+        """As if an earlier back-fill had learned this pace a moment ago: a cold start takes its time."""
+        asyncio.run(warm_up(self.folder / "remora.db", "hackernews", rate_per_s))
 
     def __call__(self, *words: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""

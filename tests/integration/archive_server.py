@@ -5,33 +5,19 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from remora.contracts import Json
-from remora.core.pace_record import record_to_json, to_record
-from remora.core.rate_law import cold_start
-from remora.core.units import SECOND_NS
-from remora.stores.sqlite import SqliteStore
+from tests.warm_start import warm_up
 
 CANARY = "canary"
 TOKEN = f"{CANARY}-token-1f6b"
 START_S = 30.0
-
-
-def learned_pace(rate_per_s: float) -> dict[str, Json]:
-    """A pace as a run that ended a moment ago would have stored it."""
-    cold = cold_start(ceiling_interval_ns=int(SECOND_NS / rate_per_s), now_ns=0)
-    learned = replace(cold, rate_per_s=rate_per_s, octave_per_s=rate_per_s)
-    record = record_to_json(to_record(learned, now_ns=0, now_wall_ns=time.time_ns()))
-    return {"pace": cast("Json", record), "saved_at_wall_ns": time.time_ns()}
 
 
 class LoopbackArchive:
@@ -120,10 +106,7 @@ class ArchiveProcess:
 
     async def warm_up(self, rate_per_s: float) -> None:
         """As if an earlier run had learned this pace a moment ago: a cold start takes its time."""
-        store = SqliteStore(self.store)
-        await store.open()
-        await store.save_pace("chats", learned_pace(rate_per_s))
-        await store.close()
+        await warm_up(self.store, "chats", rate_per_s)
 
     def __call__(self, *words: str, token: str = TOKEN, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""

@@ -10,7 +10,8 @@ import pytest
 from remora.core.discovery import Kind
 from remora.core.gap import GapState
 from remora.stores.postgres import PostgresStore
-from tests.integration.archive_server import ArchiveProcess, learned_pace, loopback_archive
+from tests.integration.archive_server import ArchiveProcess, loopback_archive
+from tests.warm_start import learned_pace
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 

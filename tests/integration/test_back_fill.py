@@ -58,6 +58,7 @@ def test_20_000_items_with_faults_of_every_kind_equal_the_worlds_own_dump(
     kinds = [kind for kind in FaultKind if kind is not FaultKind.STALE]
     provider.set_faults({"rates": dict.fromkeys(kinds, 0.02 / len(kinds)), "slow_s": 0.3})
     remora = Remora(tmp_path, provider, ceiling=f"{CEILING_PER_S}/s")
+    remora.warm_up(CEILING_PER_S)
     first = remora("catchup", "--json")
     assert first.returncode == 0, first.stderr
     assert_adds_up(remora)
@@ -78,6 +79,7 @@ def test_20_kills_at_random_moments_end_in_the_same_mirror_and_repeat_at_most_a_
     provider: SimulatedProvider, tmp_path: Path
 ) -> None:
     remora = Remora(tmp_path, provider, ceiling=f"{CEILING_PER_S}/s")
+    remora.warm_up(CEILING_PER_S / 32)
     chance = random.Random(20)
     kills = 0
     while kills < 20:
@@ -106,6 +108,7 @@ def test_a_poison_id_a_hanging_one_a_cut_body_and_a_wrong_one_are_gaps_and_heal_
     poison = {"17": "unauthorized", "33": "hang", "50": "truncated", "77": "wrong_id"}
     small_provider.set_faults({"ids": poison})
     remora = Remora(tmp_path, small_provider, ceiling=f"{CEILING_PER_S}/s", timeout="500ms")
+    remora.warm_up(CEILING_PER_S)
     assert remora("catchup", "--end-id", "200").returncode == 0
     reasons = {gap["key"]: gap["reason"] for gap in remora.gaps() if gap["key"] in poison}
     assert reasons == {"17": "unauthorized", "33": "timeout", "50": "connection", "77": "malformed"}
@@ -125,6 +128,7 @@ def test_a_signal_drains_releases_the_leases_and_ends_with_0_within_ten_seconds(
     provider: SimulatedProvider, tmp_path: Path, number: signal.Signals
 ) -> None:
     remora = Remora(tmp_path, provider, ceiling=f"{CEILING_PER_S}/s")
+    remora.warm_up(20)
     process = remora.start("catchup")
     while provider.arrived() < 20 and process.poll() is None:
         time.sleep(0.02)
