@@ -11,6 +11,7 @@ from remora.core.item import Decoded, Item, Nothing, Readable, Unreadable, Wrong
 from remora.core.reasons import GapFamily, GapReason
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import (
+    FAR_ABOVE_NEWEST_IDS,
     NEAR_NEWEST_IDS,
     RETRY_AFTER_MAX_NS,
     Fault,
@@ -69,6 +70,8 @@ def test_every_fault_has_its_verdict(fault: Fault, expected: Verdict) -> None:
         (Nothing(), -3, NotYet()),
         (Nothing(), NEAR_NEWEST_IDS - 1, NotYet()),
         (Nothing(), NEAR_NEWEST_IDS, Missing(GapReason.NOT_FOUND)),
+        (Nothing(), -FAR_ABOVE_NEWEST_IDS, NotYet()),
+        (Nothing(), -FAR_ABOVE_NEWEST_IDS - 1, Missing(GapReason.NOT_FOUND)),
         (Unreadable("cut off"), 0, Trouble(GapReason.SERVER_ERROR)),
         (WrongShape("another id"), 0, Malformed(GapReason.MALFORMED)),
     ],

@@ -214,6 +214,22 @@ def test_an_item_that_is_absent_is_not_served_and_a_dead_one_is_on_its_slow_sche
     simulated(main)
 
 
+def test_an_id_far_above_the_newest_is_soon_let_be_and_asked_for_once_it_is_assigned() -> None:
+    async def main(clock: SimClock) -> None:
+        far_id = 900_000_000
+        source, store = Numbers(clock, bodies={far_id: NULL}), MemoryStore()
+        async with process(clock, source, store) as one:
+            await one.collector.collect(Discovery.item(far_id, via=Lane.UPDATE))
+            await hourly(one, days=2)
+            assert await states(store) == {far_id: GapState.ABSENT}
+            assert source.times(far_id) <= 3
+            del source.bodies[far_id]
+            assert await one.collector.collect(Discovery.item(far_id, via=Lane.LIVE)) is Outcome.NEW
+            assert await states(store) == {far_id: GapState.SETTLED}
+
+    simulated(main)
+
+
 def test_a_provider_that_is_down_for_a_day_makes_nothing_dead() -> None:
     async def main(clock: SimClock) -> None:
         source, store = Numbers(clock), MemoryStore()

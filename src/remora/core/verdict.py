@@ -15,6 +15,8 @@ from remora.core.units import DAY_NS, SECOND_NS
 
 # A null this close to the newest id may still become an item: ids are handed out before their items can be read.
 NEAR_NEWEST_IDS: Final = 50
+# One this far above it is no young one: somebody named a wrong number. Once it is assigned it is asked for as a new id.
+FAR_ABOVE_NEWEST_IDS: Final = 1_000
 # A provider that asks for more than this is broken rather than busy; the wait stays bounded and visible.
 RETRY_AFTER_MAX_NS: Final = 30 * DAY_NS
 # Python reads more as a number than any provider means by one: "inf", "nan", "1_000".
@@ -156,7 +158,7 @@ def _with_content(decoded: Decoded, behind_newest: int | None) -> Verdict:
 
 
 def _absence(reason: GapReason, behind_newest: int | None) -> Verdict:
-    if behind_newest is not None and behind_newest < NEAR_NEWEST_IDS:
+    if behind_newest is not None and -FAR_ABOVE_NEWEST_IDS <= behind_newest < NEAR_NEWEST_IDS:
         return NotYet()
     return Missing(reason)
 
