@@ -24,7 +24,7 @@ class MemoryGaps(MemoryPart):
         """Due gaps, longest not served first."""
         due = [
             row
-            for row in self._gap_rows(source)
+            for row in self._open_gaps(source)
             if row.gap.reason not in without and _is_servable(row, lease_ns=lease_ns, now_ns=now_ns)
         ]
         due.sort(key=lambda row: (row.served_turn, row.gap.first_seen_ns, row.gap.kind, row.gap.key))
@@ -36,7 +36,7 @@ class MemoryGaps(MemoryPart):
 
     async def release_gaps(self, source: str, *, owner: str) -> int:
         """Give back what this owner still holds."""
-        held = [row for row in self._gap_rows(source) if row.gap.state is GapState.LEASED and row.owner == owner]
+        held = [row for row in self._open_gaps(source) if row.gap.state is GapState.LEASED and row.owner == owner]
         for row in held:
             row.gap, row.owner = moved(row.gap, GapEvent.RELEASE), None
         return len(held)
@@ -45,20 +45,19 @@ class MemoryGaps(MemoryPart):
         self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
     ) -> Sequence[Gap]:
         """What is owed, oldest first."""
+        rows = self._tables.gaps if state is GapState.SETTLED else self._tables.open_gaps
         found = [
             row.gap
-            for row in self._gap_rows(source)
-            if reason in {None, row.gap.reason}
-            and (row.gap.state is state if state else row.gap.state is not GapState.SETTLED)
+            for (named, _, _), row in rows.items()
+            if named == source and reason in {None, row.gap.reason} and state in {None, row.gap.state}
         ]
         return tuple(sorted(found, key=lambda gap: (gap.first_seen_ns, gap.kind, gap.key))[:limit])
 
     async def gap_counts(self, source: str) -> Sequence[GapCount]:
         """All gaps that are not settled, counted."""
         groups: dict[tuple[Kind, GapState, GapReason], list[Gap]] = {}
-        for row in self._gap_rows(source):
-            if row.gap.state is not GapState.SETTLED:
-                groups.setdefault((row.gap.kind, row.gap.state, row.gap.reason), []).append(row.gap)
+        for row in self._open_gaps(source):
+            groups.setdefault((row.gap.kind, row.gap.state, row.gap.reason), []).append(row.gap)
         return tuple(
             GapCount(
                 *name,
@@ -75,7 +74,7 @@ class MemoryGaps(MemoryPart):
         """Dead and absent ones are owed again, owed ones are due now."""
         replayed = [
             row
-            for row in self._gap_rows(source)
+            for row in self._open_gaps(source)
             if row.gap.state in _REPLAYED and reason in {None, row.gap.reason} and key in {None, row.gap.key}
             if row.gap.kind is not Kind.PAGE  # the rest of a list is no item: its cool-down stays
         ]
@@ -83,8 +82,8 @@ class MemoryGaps(MemoryPart):
             row.gap = replace(moved(row.gap, GapEvent.REPLAY), not_before_ns=now_ns)
         return len(replayed)
 
-    def _gap_rows(self, source: str) -> Iterator[GapRow]:
-        return (row for (named, _, _), row in self._tables.gaps.items() if named == source)
+    def _open_gaps(self, source: str) -> Iterator[GapRow]:
+        return (row for (named, _, _), row in self._tables.open_gaps.items() if named == source)
 
     async def announce(self, source: str, keys: Sequence[tuple[Kind, str]], *, now_ns: int) -> int:
         """Add keys; one that waits already gets a new ticket, and with it a new place."""

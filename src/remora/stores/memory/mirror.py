@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from remora.contracts import Observation, Outcome, StoredItem
 from remora.core import source_clock
 from remora.core.discovery import Discovery, FromInbox, Kind, fingerprint
-from remora.core.gap import Gap
+from remora.core.gap import Gap, GapState
 from remora.core.item import Document, Item, User
 from remora.core.source_clock import BLOCK_ITEMS, Timed
 from remora.core.verdict import Found
@@ -55,7 +55,11 @@ class MemoryMirror(MemoryPart):
         row = self._tables.gaps.get(name)
         # A new gap waits behind those that were served already: the longest not served come first.
         turn = self._tables.turn if row is None else row.served_turn
-        self._tables.gaps[name] = GapRow(gap, turn)
+        self._tables.gaps[name] = moved = GapRow(gap, turn)
+        if gap.state is GapState.SETTLED:
+            self._tables.open_gaps.pop(name, None)
+        else:
+            self._tables.open_gaps[name] = moved
 
     def _write_thing(self, source: str, observation: Observation, decision: Decision) -> None:
         assert isinstance(observation.verdict, Found)

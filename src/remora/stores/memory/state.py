@@ -66,6 +66,7 @@ class Tables:
     users: dict[str, UserRow] = field(default_factory=dict)
     documents: dict[tuple[str, str], DocumentRow] = field(default_factory=dict)
     gaps: dict[tuple[str, Kind, str], GapRow] = field(default_factory=dict)
+    open_gaps: dict[tuple[str, Kind, str], GapRow] = field(default_factory=dict)  # those of them that are not settled
     turn: int = 0
     segments: dict[str, list[SegmentRow]] = field(default_factory=dict)
     segment_ids: "count[int]" = field(default_factory=lambda: count(1))
