@@ -51,3 +51,17 @@ async def test_a_change_that_commits_late_is_met_by_who_has_already_read_a_later
         second, place = follow(reader, place)
         assert first + second == ["high number, commits first", "low number, commits last"]
         assert follow(reader, place) == ([], place)
+
+
+async def test_a_page_of_the_feed_is_found_by_an_index_however_long_the_feed_is(postgres_url: str) -> None:
+    await migrate(postgres_url)
+    with psycopg.connect(postgres_url, autocommit=True) as reader:
+        reader.execute(
+            "INSERT INTO changes (source, kind, key, change, changed_at) "
+            "SELECT 's', 'item', n::text, 'new', 1 FROM generate_series(1, 50000) AS n"
+        )
+        reader.execute("ANALYZE changes")
+        lines = reader.execute("EXPLAIN " + documented_query(), {"last_xid": "1", "last_seq": 1}).fetchall()
+    plan = "\n".join(line for (line,) in lines)
+    assert "changes_by_transaction" in plan
+    assert "Sort" not in plan
