@@ -72,29 +72,27 @@ async def test_processes_that_are_killed_again_and_again_repeat_one_page_and_one
 
 
 def test_a_fresh_resume_restores_the_prior_runs_learned_interval(tmp_path: Path) -> None:
-    with loopback_archive(25) as archive:
+    with loopback_archive(9) as archive:
         remora = ArchiveProcess(tmp_path, archive)
-        assert remora("run", "chats", "--max-fetches", "14").returncode == 75
+        assert remora("run", "chats", "--max-fetches", "6").returncode == 75
         learned = stored_pace(remora)
         assert learned["rate_per_s"] > 1.2, "faster than the cold start of one per second"
-        began = time.monotonic()
         again = remora("run", "chats")
         assert again.returncode == 0
         restored = event(again.stderr, "pace_restored")
         assert restored["how"] == "warm"
         assert restored["rate_per_s"] == pytest.approx(learned["rate_per_s"], rel=0.01)
-        assert time.monotonic() - began < 30
         slower = remora("run", "chats", "--ceiling", "1/s", "--max-fetches", "1")
         assert event(slower.stderr, "pace_restored")["rate_per_s"] == 1.0, "never faster than the ceiling"
 
 
 def test_a_stale_resume_falls_back_to_the_cold_discovery_interval(tmp_path: Path) -> None:
-    with loopback_archive(25) as archive:
+    with loopback_archive(9) as archive:
         remora = ArchiveProcess(tmp_path, archive)
-        remora("run", "chats", "--max-fetches", "14")
+        remora("run", "chats", "--max-fetches", "6")
         assert stored_pace(remora)["rate_per_s"] > 1.2
         age_the_pace(remora, 7 * HOUR_NS)
-        again = remora("run", "chats", "--max-fetches", "3")
+        again = remora("run", "chats", "--max-fetches", "1")
         restored = event(again.stderr, "pace_restored")
         assert (restored["how"], restored["rate_per_s"]) == ("cold_stale", 1.0)
 

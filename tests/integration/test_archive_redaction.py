@@ -76,7 +76,7 @@ def console(remora: ArchiveProcess) -> dict[str, bytes]:
     try:
         base = f"http://127.0.0.1:{remora.port}"
         wait_until_up(f"{base}/health")
-        time.sleep(4)
+        time.sleep(2)
         shown = {f"GET {path}": fetched(base + path) for path in PAGES}
     finally:
         process.terminate()

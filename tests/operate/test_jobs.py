@@ -69,10 +69,10 @@ def jobs(tmp_path: Path) -> Iterator[Jobs]:
 
 
 def test_a_catchup_reports_to_machines_and_a_second_one_has_nothing_to_do(jobs: Jobs) -> None:
-    words = ("catchup", "--url", jobs.url, "--ceiling", "20/s", "--start-id", "1", "--limit", "8", "--json")
+    words = ("catchup", "--url", jobs.url, "--ceiling", "20/s", "--start-id", "1", "--limit", "4", "--json")
     first, second = jobs.run(*words), jobs.run(*words)
     done = jobs.lines(first.stdout)[-1]
-    assert (first.returncode, done["event"], done["fetched"], done["stopped"]) == (0, "done", 8, False)
+    assert (first.returncode, done["event"], done["fetched"], done["stopped"]) == (0, "done", 4, False)
     assert jobs.lines(second.stdout)[-1]["fetched"] == 0
     exported = jobs.run("export").stdout.splitlines()
     assert len(exported) == int(
@@ -114,7 +114,7 @@ def test_the_service_shows_itself_and_ends_cleanly(jobs: Jobs) -> None:
 
 
 def test_a_simulated_archive_can_be_run_over(jobs: Jobs) -> None:
-    provider = jobs.start("simulate", "--conversations", "9", "--items", "1", "--speed", "0", "--port", "0", "--json")
+    provider = jobs.start("simulate", "--conversations", "3", "--items", "1", "--speed", "0", "--port", "0", "--json")
     archive = json.loads(jobs.first_line(provider))["archive"]
     (jobs.folder / "token").write_text(archive["token"])
     (jobs.folder / "token").chmod(0o600)

@@ -184,13 +184,17 @@ async function readHistory() {
   } catch {
     return; // the banner says that nobody answers; the chart keeps what it has
   }
+  draw();
 }
 
 function listen() {
   page.events = new EventSource("/api/events");
   page.events.addEventListener("open", readHistory);
   page.events.addEventListener("status", (event) => heard(JSON.parse(event.data)));
-  page.events.addEventListener("items", (event) => { page.items = JSON.parse(event.data); });
+  page.events.addEventListener("items", (event) => {
+    page.items = JSON.parse(event.data);
+    draw();
+  });
   page.events.addEventListener("error", () => {
     // A browser gives up for good after some refusals; we do not.
     if (page.events.readyState !== EventSource.CLOSED) return;
