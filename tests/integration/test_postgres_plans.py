@@ -18,6 +18,7 @@ HOT: dict[str, dict[str, Any]] = {
     "reap_segments": SEGMENT,
     "advance": {**SEGMENT, "segment_id": 5, "fence": 1, "cursor": 7, "covers": True},
     "held_gaps": {"source": "s", "kind": "item", "keys": ["7", "8"]},
+    "lease_gaps": {**SEGMENT, "limit": 100, "without": [], "due": 1, "not_before_max": 10**9},
     "reap_gaps": {"source": "s", "lease": 60_000, "slack": 60_000, "now": None},
     "waiting": {"source": "s", "after": 10, "limit": 100},
     "bodies": {"first": 100, "last": 200, "limit": 50},

@@ -203,7 +203,8 @@ async def test_hot_queries_use_their_indexes(tmp_path: Path) -> None:
     await filled(path)
     connection = sqlite3.connect(path)
     for name, index in {
-        "due_gaps": "gaps_open",
+        "due_gaps": "gaps_due",
+        "gap_counts": "gaps_open",
         "claim": "segments_unfinished",
         "owed_details": "documents_owed",
         "coverage_below": "PRIMARY KEY",

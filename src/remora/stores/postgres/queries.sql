@@ -174,7 +174,8 @@ INSERT INTO gaps (
   source, kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at, served_turn
 )
 SELECT n.*, (
-  SELECT coalesce(max(g.served_turn), 0) FROM gaps AS g WHERE g.source = n.source AND g.state <> 'settled'
+  SELECT coalesce(max(g.served_turn), 0) FROM gaps AS g
+  WHERE g.source = n.source AND g.state IN ('owed', 'leased', 'dead')
 )
 FROM unnest(
   %(source)s::text[], %(kind)s::text[], %(key)s::text[], %(state)s::text[], %(reason)s::text[], %(attempts)s::int[],
@@ -300,7 +301,7 @@ RETURNING segment_id;
 -- name: open_segments
 -- Ids left to walk, by kind.
 SELECT kind, sum(last_id - cursor)::bigint FROM segments
-WHERE source = %(source)s AND state IN ('pending', 'claimed') GROUP BY kind;
+WHERE source = %(source)s AND state <> 'done' GROUP BY kind;
 
 -- name: coverage
 -- Every covered range, lowest first; they may overlap.
@@ -349,10 +350,11 @@ WHERE (source, kind, key) IN (
 -- Due gaps, longest not served first, for one owner. What lies too far in the future was written by a clock that has
 -- since stepped back.
 WITH last_turn AS MATERIALIZED (
-  SELECT coalesce(max(served_turn), 0) AS turn FROM gaps WHERE source = %(source)s AND state <> 'settled'
+  SELECT coalesce(max(served_turn), 0) AS turn FROM gaps
+  WHERE source = %(source)s AND state IN ('owed', 'leased', 'dead')
 ), due AS MATERIALIZED (
   SELECT source, kind, key, served_turn FROM gaps
-  WHERE source = %(source)s AND state IN ('owed', 'dead') AND state <> 'settled'
+  WHERE source = %(source)s AND state IN ('owed', 'dead')
   AND (
     not_before_at <= %(due)s OR not_before_at > %(due)s + %(not_before_max)s OR last_seen_at > %(due)s + %(slack)s
   )

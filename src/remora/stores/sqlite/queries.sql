@@ -100,7 +100,7 @@ FROM gaps WHERE source = :source AND kind = :kind AND key IN (SELECT value FROM 
 
 -- name: last_turn
 -- The latest turn in which gaps were served.
-SELECT coalesce(max(served_turn), 0) FROM gaps WHERE source = :source AND state <> 'settled';
+SELECT coalesce(max(served_turn), 0) FROM gaps WHERE source = :source AND state IN ('owed', 'leased', 'dead');
 
 -- name: write_gaps
 -- Gaps after one more answer; their leases, if any, have ended.
@@ -117,7 +117,7 @@ ON CONFLICT (source, kind, key) DO UPDATE SET
 -- Gaps that may be served, longest not served first; expired leases count as owed. What lies too far in the future
 -- was written by a clock that has since stepped back.
 SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
-WHERE source = :source AND state <> 'settled'
+WHERE source = :source AND state IN ('owed', 'leased', 'dead')
 AND (
   (state = 'leased' AND (lease_until <= :now OR lease_until > :lease_until + :slack))
   OR (
@@ -134,8 +134,8 @@ UPDATE gaps SET state = 'leased', owner = ?, lease_until = ?, served_turn = ? WH
 
 -- name: release_gaps
 -- What this owner still holds is owed again.
-UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0
-WHERE source = :source AND state = 'leased' AND owner = :owner;
+UPDATE gaps INDEXED BY gaps_due SET state = 'owed', owner = NULL, lease_until = 0
+WHERE source = :source AND state IN ('owed', 'leased', 'dead') AND state = 'leased' AND owner = :owner;
 
 -- name: release_all_gaps
 -- Nobody else can be alive when a writer opens the store: leases of the dead end.
@@ -161,7 +161,7 @@ WHERE source = :source AND state <> 'settled' GROUP BY kind, state, reason ORDER
 -- name: replay_gaps
 -- Dead and absent gaps are owed again, and owed ones are due now. The rest of a list is no item: its cool-down stays.
 UPDATE gaps SET state = 'owed', not_before_at = :now
-WHERE source = :source AND kind <> 'page' AND state IN ('owed', 'dead', 'absent')
+WHERE source = :source AND kind <> 'page' AND state IN ('owed', 'dead', 'absent') AND state <> 'settled'
 AND reason = coalesce(:reason, reason) AND key = coalesce(:key, key);
 
 -- name: announce

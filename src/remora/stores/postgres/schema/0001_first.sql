@@ -97,7 +97,7 @@ CREATE TABLE segments (
   moved_at bigint NOT NULL
 );
 
-CREATE INDEX segments_pending ON segments (source, kind, first_id DESC) WHERE state = 'pending';
+CREATE INDEX segments_unfinished ON segments (source, kind, first_id DESC) WHERE state <> 'done';
 CREATE INDEX segments_claimed ON segments (source, lease_until) WHERE state = 'claimed';
 
 -- A range may lie in another one or touch it: every worker writes rows of its own and readers take the union.
@@ -126,7 +126,9 @@ CREATE TABLE gaps (
   PRIMARY KEY (source, kind, key)
 );
 
-CREATE INDEX gaps_open ON gaps (source, served_turn, first_seen_at) WHERE state <> 'settled';
+-- What may be served, in its order. Absent ids are many, and for ever.
+CREATE INDEX gaps_due ON gaps (source, served_turn, first_seen_at) WHERE state IN ('owed', 'leased', 'dead');
+CREATE INDEX gaps_open ON gaps (source, kind, state, reason, first_seen_at, not_before_at) WHERE state <> 'settled';
 CREATE INDEX gaps_leased ON gaps (source, lease_until) WHERE state = 'leased';
 
 CREATE TABLE inbox (

@@ -112,7 +112,11 @@ CREATE TABLE gaps (
   PRIMARY KEY (source, kind, key)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX gaps_open ON gaps (source, served_turn, first_seen_at) WHERE state <> 'settled';
+-- What may be served, in its order; looking for what is due reads nothing else. Absent ids are many, and for ever.
+CREATE INDEX gaps_due ON gaps (
+  source, served_turn, first_seen_at, not_before_at, last_seen_at, state, lease_until, reason
+) WHERE state IN ('owed', 'leased', 'dead');
+CREATE INDEX gaps_open ON gaps (source, kind, state, reason, first_seen_at, not_before_at) WHERE state <> 'settled';
 
 CREATE TABLE inbox (
   ticket INTEGER PRIMARY KEY AUTOINCREMENT,
