@@ -272,10 +272,14 @@ class Notes(Protocol):
         """Keep it, durably."""
 
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
-        """The runtime is alive and this is what it sees."""
+        """The runtime is alive and this is what it sees.
+
+        Each start is a runtime of its own: of those named alike up to the last colon, what fell silent long ago is
+        forgotten, but for the latest few.
+        """
 
     async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
-        """(runtime, when, snapshot) of every runtime that ever beat, newest first."""
+        """(runtime, when, snapshot), newest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from math import nan
 from remora.contracts import Json, Store
 from remora.core.discovery import Kind
 from remora.core.pace_record import Damaged, record_from_json
+from remora.stores.shared import HEARTBEATS_KEPT
 from tests.contract.answers import ARCHIVE, SOURCE, at
 
 
@@ -82,3 +83,20 @@ async def test_every_runtime_has_one_heartbeat_and_the_newest_comes_first(store:
     await store.beat("two", {"items": 2}, now_ns=at(2))
     await store.beat("one", {"items": 3}, now_ns=at(3))
     assert await store.heartbeats() == (("one", at(3), {"items": 3}), ("two", at(2), {"items": 2}))
+
+
+async def test_of_processes_that_follow_one_another_only_the_latest_heartbeats_are_kept(store: Store) -> None:
+    await store.beat("worker:here:7", {}, now_ns=at(0))
+    await store.beat("service:there:7", {}, now_ns=at(0))
+    for number in range(HEARTBEATS_KEPT + 20):
+        await store.beat(f"service:here:{number}", {}, now_ns=at(100 * number))
+    kept = [runtime for runtime, _, _ in await store.heartbeats()]
+    assert len(kept) == HEARTBEATS_KEPT + 2
+    assert kept[0] == f"service:here:{HEARTBEATS_KEPT + 19}"
+    assert {"worker:here:7", "service:there:7"} <= set(kept)
+
+
+async def test_no_living_process_loses_its_heartbeat_to_many_others(store: Store) -> None:
+    for number in range(3 * HEARTBEATS_KEPT):
+        await store.beat(f"worker:here:{number}", {}, now_ns=at(number / 10))
+    assert len(await store.heartbeats()) == 3 * HEARTBEATS_KEPT

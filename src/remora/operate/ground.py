@@ -68,7 +68,9 @@ async def beating(ground: Ground, role: Role, facts: Callable[[], Mapping[str, S
             role=role, started_at_ns=started_at_ns, pid=os.getpid(), version=__version__, sources=dict(facts())
         )
 
-    heart = Heart(f"{role}:{ground.owner}", ground.store, snapshot, clock=ground.clock)
+    # A run is of one source: how its last one went is remembered, however often others run.
+    runtime = f"{role}:{'+'.join(facts())}:{ground.owner}" if role is Role.RUN else f"{role}:{ground.owner}"
+    heart = Heart(runtime, ground.store, snapshot, clock=ground.clock)
     beats = asyncio.get_running_loop().create_task(heart.run(), name="heart")
     because = ENDED_DONE
     try:

@@ -20,6 +20,10 @@ HASH_BYTES: Final = 16
 CLOCK_SLACK_NS: Final = MINUTE_NS
 # Departures of recent fetches that are remembered exactly; more than can be in flight at once.
 RECENT_FETCHES_MAX: Final = 20_000
+# Of runtimes with the same role on the same machine: as many silent ones are remembered. One that beat within the last
+# minute may be alive, however many they are.
+HEARTBEATS_KEPT: Final = 20
+HEARTBEAT_ALIVE_NS: Final = MINUTE_NS
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
 
@@ -165,6 +169,12 @@ def adds_coverage(kind: SegmentKind) -> bool:
 def is_lease_over(lease_until_ns: int, *, lease_ns: int, now_ns: int) -> bool:
     """Whether a lease has ended. One that ends later than any given now was given by a clock that has stepped back."""
     return lease_until_ns <= now_ns or lease_until_ns > now_ns + lease_ns + CLOCK_SLACK_NS
+
+
+def alike(runtime: str) -> tuple[str, str]:
+    """Between which names, the second one excluded, the runtimes lie that are named alike up to the last colon."""
+    family = runtime.rpartition(":")[0]
+    return f"{family}:", f"{family};"
 
 
 def is_durable(results: Sequence[object]) -> bool:

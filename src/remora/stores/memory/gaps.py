@@ -9,7 +9,7 @@ from remora.core.discovery import Kind
 from remora.core.gap import Gap, GapEvent, GapState, is_due, moved
 from remora.core.reasons import GapReason
 from remora.stores.memory.state import GapRow, MemoryPart
-from remora.stores.shared import is_lease_over
+from remora.stores.shared import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike, is_lease_over
 
 _SERVED = frozenset({GapState.OWED, GapState.DEAD})
 _REPLAYED = frozenset({GapState.OWED, GapState.DEAD, GapState.ABSENT})
@@ -119,7 +119,12 @@ class MemoryGaps(MemoryPart):
 
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """The runtime is alive."""
-        self._tables.heartbeats[runtime] = (now_ns, json.dumps(snapshot))
+        beats, (first, end) = self._tables.heartbeats, alike(runtime)
+        beats[runtime] = (now_ns, json.dumps(snapshot))
+        latest = sorted((name for name in beats if first <= name < end), key=lambda name: -beats[name][0])
+        for name in latest[HEARTBEATS_KEPT:]:
+            if beats[name][0] < now_ns - HEARTBEAT_ALIVE_NS:
+                del beats[name]
 
     async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
         """Newest first."""

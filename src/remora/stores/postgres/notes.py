@@ -4,8 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from remora.contracts import Json
 from remora.core.units import MILLISECOND_NS
+from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart
+from remora.stores.postgres.statements import SQL
 from remora.stores.rows import dump_json, load_json, milliseconds
+from remora.stores.shared import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike
 
 
 class PostgresNotes(PostgresPart):
@@ -32,7 +35,16 @@ class PostgresNotes(PostgresPart):
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """The runtime is alive."""
         values = {"runtime": runtime, "beat": milliseconds(now_ns), "snapshot": dump_json(dict(snapshot))}
-        await self._change("beat", values)
+        first, end = alike(runtime)
+        before = milliseconds(now_ns - HEARTBEAT_ALIVE_NS)
+        others = {"first": first, "end": end, "before": before, "kept": HEARTBEATS_KEPT}
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                await connection.execute(SQL["beat"], values)
+                await connection.execute(SQL["forget_heartbeats"], others)
+
+        await self._connections().run(work)
 
     async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
         """Newest first."""

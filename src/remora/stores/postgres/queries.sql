@@ -443,8 +443,15 @@ ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
 INSERT INTO heartbeat (runtime, beat_at, snapshot) VALUES (%(runtime)s, %(beat)s, %(snapshot)s)
 ON CONFLICT (runtime) DO UPDATE SET beat_at = excluded.beat_at, snapshot = excluded.snapshot;
 
+-- name: forget_heartbeats
+-- Of runtimes that are named alike, only the latest silent ones are of interest.
+DELETE FROM heartbeat
+WHERE runtime >= %(first)s AND runtime < %(end)s AND beat_at < %(before)s AND runtime NOT IN (
+  SELECT runtime FROM heartbeat WHERE runtime >= %(first)s AND runtime < %(end)s ORDER BY beat_at DESC LIMIT %(kept)s
+);
+
 -- name: heartbeats
--- Every runtime that ever beat, newest first.
+-- What runtimes said last, newest first.
 SELECT runtime, beat_at, snapshot FROM heartbeat ORDER BY beat_at DESC, runtime;
 
 -- ── listed sources ─────────────────────────────────────────────────────────────────────────────────────────────────

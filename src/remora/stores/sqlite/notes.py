@@ -6,6 +6,7 @@ from remora.contracts import InboxEntry, Json
 from remora.core.discovery import Kind
 from remora.core.units import MILLISECOND_NS
 from remora.stores.rows import dump_json, load_json
+from remora.stores.shared import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart
@@ -58,9 +59,17 @@ class SqliteNotes(SqlitePart):
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """The runtime is alive and this is what it sees."""
         values = {"runtime": runtime, "now": now_ns // MILLISECOND_NS, "snapshot": dump_json(snapshot)}
-        await self._change("beat", values)
+        first, end = alike(runtime)
+        before = (now_ns - HEARTBEAT_ALIVE_NS) // MILLISECOND_NS
+        others = {"first": first, "end": end, "before": before, "kept": HEARTBEATS_KEPT}
+
+        def work(connection: Connection) -> None:
+            connection.execute(self._sql["beat"], values)
+            connection.execute(self._sql["forget_heartbeats"], others)
+
+        await self._write(work)
 
     async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
-        """Every runtime that ever beat, newest first."""
+        """What runtimes said last, newest first."""
         rows = await self._rows("heartbeats", {})
         return tuple((runtime, beat_at * MILLISECOND_NS, load_json(text)) for runtime, beat_at, text in rows)

@@ -270,8 +270,14 @@ ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
 INSERT INTO heartbeat (runtime, beat_at, snapshot) VALUES (:runtime, :now, :snapshot)
 ON CONFLICT (runtime) DO UPDATE SET beat_at = excluded.beat_at, snapshot = excluded.snapshot;
 
+-- name: forget_heartbeats
+-- Of runtimes that are named alike, only the latest silent ones are of interest.
+DELETE FROM heartbeat WHERE runtime >= :first AND runtime < :end AND beat_at < :before AND runtime NOT IN (
+  SELECT runtime FROM heartbeat WHERE runtime >= :first AND runtime < :end ORDER BY beat_at DESC LIMIT :kept
+);
+
 -- name: heartbeats
--- Every runtime that ever beat, newest first.
+-- What runtimes said last, newest first.
 SELECT runtime, beat_at, snapshot FROM heartbeat ORDER BY beat_at DESC, runtime;
 
 -- name: listed
