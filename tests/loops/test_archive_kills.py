@@ -9,6 +9,7 @@ import pytest
 
 from remora.contracts import Store
 from remora.core.discovery import Kind, fingerprint
+from remora.core.gap import ATTEMPTS_BEFORE_DEAD
 from remora.core.pace_record import Restore
 from remora.core.priority import Lane
 from remora.core.run import StoppedBy
@@ -19,6 +20,7 @@ from remora.sim.clock import SimClock, run
 from remora.sim.crash import Crashed, Generation
 from remora.sim.limits import Limit
 from remora.sim.provider import Provider
+from remora.sim.replies import GONE
 from remora.sim.world import World, WorldSettings
 from remora.sources.paging import ListSettings
 from remora.stores.memory import MemoryStore
@@ -169,5 +171,32 @@ def test_a_living_archive_is_complete_once_it_rests_however_often_its_runs_were_
             odd = {line.key for line in archive.listing(clock.true_ns())} - set(truth)
             gone = {key for key in mirror if key not in truth}
             assert {fingerprint(NAME, key) for key in odd - gone} <= owed, "what cannot be had is owed"
+
+    run(main)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after_effect", [False, True])
+def test_a_kill_at_any_call_does_not_make_a_dead_entry_that_is_listed_anew_wait_for_a_week(after_effect: bool) -> None:
+    async def attempt(clock: SimClock, die_at: int) -> bool:
+        rig = ArchiveRig(clock, SmallArchive(3))
+        rig.archive.spoiled = {"c1": GONE}
+        for _ in range(ATTEMPTS_BEFORE_DEAD):
+            await rig.run()
+            await rig.wait(13 * HOUR_NS)
+        assert (await rig.run()).dead == 1
+        rig.archive.spoiled = {}
+        rig.archive.add("c1")
+        died = await killed(rig, Generation(die_at_call=die_at, after_effect=after_effect))
+        for _ in range(2):
+            await rig.wait(HOUR_NS)
+            await rig.run()
+        assert await rig.is_complete(), f"killed at call {die_at}"
+        return died
+
+    async def main(clock: SimClock) -> None:
+        die_at = 1
+        while await attempt(clock, die_at):
+            die_at += 1
 
     run(main)

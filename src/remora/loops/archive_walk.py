@@ -153,10 +153,10 @@ class ListWalk:
         if page.next_position is None and self._is_whole:
             # Before the page: cut off between the two, the walk that is under way goes on to its end all the same.
             await self._store.keep_note(self._source, FULL_WALK_NOTE, now_ns)
-        revived = await self._revived(page)
-        self._counts.listed += await self._store.record_page(self._source, page.entries, self._state, now_ns=now_ns)
-        for key in revived:
+        # Before the page, too: once it is recorded nothing shows any more that these entries are newer.
+        for key in await self._revived(page):
             await self._store.replay_gaps(self._source, key=key, now_ns=now_ns)
+        self._counts.listed += await self._store.record_page(self._source, page.entries, self._state, now_ns=now_ns)
         self._remember(page)
         return is_last
 
