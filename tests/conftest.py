@@ -21,6 +21,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "remora"))
 _database_numbers = count(1)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first: a worker that is done early still finds short ones to fill its time with."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(autouse=True)
 def logs_of_its_own() -> Iterator[None]:
     """A test that runs a command sets up logs; the next one must not inherit which events they leave out."""

@@ -22,7 +22,7 @@ CEILING_INTERVAL_NS = 1_000_000_000 // CEILING_PER_S
 # Between leaving and being read a request passes two processes on a shared machine; this much may be lost on the way.
 ON_THE_WAY_NS = 60_000_000
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("back_fill")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("processes")]
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.postgres,
     pytest.mark.slow,
     pytest.mark.timeout(500),
-    pytest.mark.xdist_group("fleet"),
+    pytest.mark.xdist_group("processes"),  # one after another: several of them at once would need a larger machine
 ]
 
 NAME = "hackernews"
