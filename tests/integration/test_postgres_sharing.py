@@ -18,6 +18,7 @@ from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Found
 from remora.stores.postgres import PostgresStore, migrate
 from remora.stores.postgres.statements import NEWEST_VERSION
+from remora.stores.postgres.writer import BATCH_MAX
 from tests.contract.answers import SOURCE, TIMEOUT, at, observed, record, story
 
 pytestmark = pytest.mark.postgres
@@ -168,6 +169,28 @@ async def test_our_own_mistake_is_told_to_whoever_made_it_and_to_nobody_else(pos
         assert results[0] is Outcome.NEW
         assert isinstance(results[1], AssertionError)
         assert results[2] is Outcome.NEW
+
+
+class Exploding(Item):
+    """An item that raises what no store expects."""
+
+    @property
+    def content(self) -> bytes:
+        raise RuntimeError("nobody thought of this")
+
+    @content.setter
+    def content(self, value: bytes) -> None:
+        pass
+
+
+async def test_a_mistake_that_nobody_thought_of_hurts_only_itself_and_nobody_waits_for_ever(postgres_url: str) -> None:
+    things = [story(n) for n in range(0, 2 * BATCH_MAX + 10, 2)]  # even ids share a lane
+    things[3] = Exploding(6, b"{}")
+    async with opened(postgres_url) as store, asyncio.timeout(20):
+        answers = [observed(thing.item_id, Found(thing), started_s=0) for thing in things]
+        results = await asyncio.gather(*(store.record(SOURCE, answer) for answer in answers), return_exceptions=True)
+    assert isinstance(results.pop(3), RuntimeError)
+    assert results == [Outcome.NEW] * len(results)
 
 
 async def test_six_processes_that_open_an_empty_database_at_once_migrate_it_once(postgres_url: str) -> None:

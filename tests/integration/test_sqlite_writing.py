@@ -24,7 +24,9 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.stores.sqlite import InPlace, SqliteStore
 from remora.stores.sqlite.database import connect_writer
+from remora.stores.sqlite.offload import InThread
 from remora.stores.sqlite.recording import Recorder
+from remora.stores.sqlite.writer import BATCH_MAX, Writer
 from tests.contract.answers import SOURCE, TIMEOUT, at, observed, record, story
 
 KILLS = 5
@@ -74,6 +76,22 @@ def files_limited_to(size_bytes: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
+
+
+async def test_a_mistake_that_nobody_thought_of_hurts_only_itself_and_nobody_waits_for_ever(path: Path) -> None:
+    writer = Writer(path, InThread())
+    await writer.open()
+
+    def blow_up(_: sqlite3.Connection) -> int:
+        raise RuntimeError("nobody thought of this")
+
+    async with asyncio.timeout(10):
+        results = await asyncio.gather(
+            writer.run(blow_up), *(writer.run(lambda _: 1) for _ in range(BATCH_MAX + 10)), return_exceptions=True
+        )
+    assert isinstance(results[0], RuntimeError)
+    assert results[1:] == [1] * (BATCH_MAX + 10)
+    await writer.close()
 
 
 async def test_a_full_disk_fails_every_caller_of_the_batch_and_nothing_is_half_written(path: Path) -> None:

@@ -22,9 +22,6 @@ LANES: Final = 2
 # Callers wait for their own write, so only a runaway caller comes near this.
 QUEUE_MAX: Final = 100_000
 
-# What one bad value can raise while it is judged or written; its batch mates are written all the same.
-POISON: Final = (BadRow, ValueError, OverflowError, LookupError, TypeError, AssertionError)
-
 
 class _Waiting(NamedTuple):
     name: str
@@ -125,12 +122,12 @@ class _Lane:
 
         try:
             return list(await self._pool.run(work))
-        except POISON as error:
+        except Exception as error:  # noqa: BLE001 - a bad value or our own mistake: told to whoever made it, to nobody else
             if len(jobs) == 1:
                 return [error]
+            if isinstance(error, StoreError) and not isinstance(error, BadRow):
+                return [error] * len(jobs)
             return [result for job in jobs for result in await self._write([job])]
-        except StoreError as error:
-            return [error] * len(jobs)
 
 
 def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:

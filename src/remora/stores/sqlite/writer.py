@@ -25,8 +25,6 @@ T = TypeVar("T")
 BATCH_MAX: Final = 500
 # Callers wait for their own write, so only a runaway caller comes near this.
 QUEUE_MAX: Final = 100_000
-# What one bad value can raise while it is bound or judged; its batch mates are written all the same.
-_POISON: Final = (ValueError, OverflowError, LookupError, TypeError, AssertionError, sqlite3.Error, RemoraError)
 
 
 @dataclass(slots=True)
@@ -142,7 +140,7 @@ class Writer:
             return self._in_one_transaction(batch)
         except StoreUnavailable as error:
             return [StoreUnavailable(error.message, hint=error.hint) for _ in batch]
-        except _POISON as error:
+        except Exception as error:  # noqa: BLE001 - a bad value or our own mistake: told to whoever made it, to nobody else
             if len(batch) == 1:
                 return [_as_ours(error)]
             return [result for job in batch for result in self._write([job])]
