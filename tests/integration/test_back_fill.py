@@ -57,7 +57,8 @@ def test_20_000_items_with_faults_of_every_kind_equal_the_worlds_own_dump(
     # A stale replica's body is a true body of another moment: no single look can tell, the rescan does.
     kinds = [kind for kind in FaultKind if kind is not FaultKind.STALE]
     provider.set_faults({"rates": dict.fromkeys(kinds, 0.02 / len(kinds)), "slow_s": 0.3})
-    remora = Remora(tmp_path, provider, ceiling=f"{CEILING_PER_S}/s")
+    # Items that hang hold their walkers up for as long as this; the slow ones come before it.
+    remora = Remora(tmp_path, provider, ceiling=f"{CEILING_PER_S}/s", timeout="700ms")
     remora.warm_up(CEILING_PER_S)
     first = remora("catchup", "--json")
     assert first.returncode == 0, first.stderr
