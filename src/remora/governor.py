@@ -223,6 +223,7 @@ class Governor:
 
     async def turn(self, lane: Lane) -> GovernedPermit:
         """Stand in line; use `admit`, which also gives the permit back."""
+        self._learner.check()
         turn: asyncio.Future[GovernedPermit] = asyncio.get_running_loop().create_future()
         waiter = _Waiter(self._clock.monotonic_ns() + self._jitter_ns(), turn)
         self._waiting[lane].append(waiter)

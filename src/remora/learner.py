@@ -298,6 +298,11 @@ class Learner:
             now_ns=self._clock.monotonic_ns(),
         )
 
+    def check(self) -> None:
+        """Raise what ended the keeper: a mistake of our own must not stay unheard until the process ends."""
+        if self._keeper is not None and self._keeper.done():
+            self._keeper.result()
+
     async def close(self) -> None:
         """Store what was learned and let go."""
         keeper, self._keeper = self._keeper, None

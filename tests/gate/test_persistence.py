@@ -1,6 +1,7 @@
 """Does what was learned outlive the process, and is a restart never faster than what the last process knew?"""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import cast
@@ -315,5 +316,22 @@ def test_what_was_learned_is_stored_at_the_end_of_a_run() -> None:
             learned = run.governor.state().interval_ns
         stored = cast("dict[str, dict[str, float]]", book.record)
         assert stored["pace"]["rate_per_s"] == pytest.approx(SECOND_NS / learned)
+
+    simulated(main)
+
+
+class Mistaken(Book):
+    """A book whose author made a mistake."""
+
+    async def save_pace(self, source: str, record: Mapping[str, Json]) -> None:
+        raise RuntimeError("our own mistake")
+
+
+def test_a_mistake_while_the_pace_is_kept_reaches_whoever_asks_next_instead_of_nobody() -> None:
+    async def main(clock: SimClock) -> None:
+        with pytest.raises(RuntimeError):
+            async with gate(clock, FOUR_PER_S, book=Mistaken(clock)) as mistaken:
+                await mistaken.send_many(100)
+        assert len(mistaken.departures) < 100
 
     simulated(main)
