@@ -130,7 +130,16 @@ def test_a_real_event_resets_the_back_off() -> None:
         script: list[list[Line]] = [[], [], [], [updates(1), updates(2)], []]
         _, transport = await listen(rig, script, seconds=60)
         gaps = [round(later - earlier, 3) for earlier, later in pairwise(transport.connected_s)]
-        assert gaps[:5] == [0.5, 1, 2, 0, 0.5]
+        assert gaps[:6] == [0.5, 1, 2, 0.5, 0.5, 1]
+
+    in_virtual_time(main)
+
+
+def test_a_stream_that_tells_something_and_breaks_again_and_again_is_not_opened_more_than_twice_a_second() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = Rig.make(clock)
+        _, transport = await listen(rig, [[updates(1), updates(2)]] * 500, seconds=60)
+        assert 100 <= len(transport.connected_s) <= 121
 
     in_virtual_time(main)
 
@@ -150,7 +159,7 @@ def test_a_stream_without_a_byte_for_a_minute_is_left_even_if_the_transport_does
         rig = Rig.make(clock)
         script: list[list[Line]] = [[updates(1), updates(2), pause(50), KEEP_ALIVE, SILENCE], [SILENCE]]
         _, transport = await listen(rig, script, seconds=120)
-        assert transport.connected_s == [0, 110]
+        assert transport.connected_s == [0, 110.5]
 
     in_virtual_time(main)
 

@@ -67,7 +67,9 @@ class Stream:
     async def run(self) -> None:
         """Stay connected, for ever."""
         while True:
-            wait_ns = max(back_off_ns(self._failures), self._asked_to_wait_ns)
+            # A stream that was well is opened again soon, but not at once: it may break after every event.
+            failures = max(self._failures, min(1, self._opened))
+            wait_ns = max(back_off_ns(failures), self._asked_to_wait_ns)
             await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
             reason = await self.run_once()
             log.info("stream_ended", stream=self._name, reason=reason, failures=self._failures)
