@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeGuard
 
 LINE_MAX_BYTES: Final = 1024 * 1024
-EVENT_MAX_BYTES: Final = 2 * 1024 * 1024
-ANNOUNCED_MAX: Final = 20_000  # keys of one event; far above the busiest event ever seen
+EVENT_MAX_BYTES: Final = 2 * 1024 * 1024  # bounds the keys of one event, too: none of them is left out
 ITEM_ID_MAX: Final = 2**53
 PROFILE_MAX_CHARACTERS: Final = 100
 RETRY_MAX_MS: Final = 10 * 60 * 1_000
@@ -124,7 +123,7 @@ class EventParser:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """These items and profiles changed. `dropped` counts what could not be a key, or was beyond the bound."""
+    """These items and profiles changed. `dropped` counts what could not be a key."""
 
     item_ids: tuple[int, ...] = ()
     profiles: tuple[str, ...] = ()
@@ -231,14 +230,14 @@ class _Harvest:
 
     def _add_ids(self, values: Iterable[object]) -> None:
         for value in values:
-            if _is_id(value) and len(self.item_ids) < ANNOUNCED_MAX:
+            if _is_id(value):
                 self.item_ids[value] = None
             elif value is not None:  # an emptied slot says nothing
                 self.dropped += 1
 
     def _add_profiles(self, values: Iterable[object]) -> None:
         for value in values:
-            if _is_profile(value) and len(self.profiles) < ANNOUNCED_MAX:
+            if _is_profile(value):
                 self.profiles[value] = None
             elif value is not None:
                 self.dropped += 1
