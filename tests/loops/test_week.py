@@ -35,6 +35,17 @@ CEILING_NS = SECOND_NS // 10
 TASKS_MAX = 400
 FATES_NS = 14 * DAY_NS  # items of this world change for longer than three days, so the window is wider
 SETTINGS = ServiceSettings(rescan=RescanSettings(window_ns=FATES_NS))
+BAD_WEEK = Faults(
+    seed=7,
+    rates=every_kind(0.02).rates,
+    slow_s=0.5,
+    outages=(Outage(3 * 86_400, 3 * 86_400 + 7_200),),
+    stream=StreamFaults(
+        drops_per_hour=1.4,
+        zombies_per_hour=0.03,
+        floods=(Flood(5 * 86_400, 5 * 86_400 + 600, ids_per_second=200),),
+    ),
+)
 
 
 @dataclass(slots=True)
@@ -166,21 +177,9 @@ def assert_all_is_well(rig: Rig, log: Log) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_after_a_bad_week_and_one_rescan_the_mirror_equals_the_world() -> None:
-    faults = Faults(
-        seed=7,
-        rates=every_kind(0.02).rates,
-        slow_s=0.5,
-        outages=(Outage(3 * 86_400, 3 * 86_400 + 7_200),),
-        stream=StreamFaults(
-            drops_per_hour=1.4,
-            zombies_per_hour=0.03,
-            floods=(Flood(5 * 86_400, 5 * 86_400 + 600, ids_per_second=200),),
-        ),
-    )
-
     async def main(clock: SimClock) -> None:
         world = WorldSettings(items=300, new_per_day=120)
-        rig = Rig.make(clock, world=world, faults=faults, ceiling_ns=CEILING_NS)
+        rig = Rig.make(clock, world=world, faults=BAD_WEEK, ceiling_ns=CEILING_NS)
         log = Log()
         await live_through(rig, log, SETTINGS, restarts=RESTARTS, for_ns=WEEK_NS, stay_down=True)
         async with rig.process(settings=SETTINGS, owner="last") as process:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -24,10 +24,13 @@ class Ended(Generic[T]):
     stopped: bool
 
 
-def run_job(job: Coroutine[Any, Any, T]) -> Ended[T]:
+def run_job(
+    job: Coroutine[Any, Any, T], *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> Ended[T]:
     """Run one job to its end or until a signal. Our own errors come out as themselves, also from task groups."""
     try:
-        return asyncio.run(_until_signal(job))
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(_until_signal(job))
     except BaseExceptionGroup as group:
         found = _first_of_ours(group)
         if found is None:

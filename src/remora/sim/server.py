@@ -24,7 +24,7 @@ from remora.sim.archive import Archive, ArchiveSettings
 from remora.sim.faults import NO_FAULTS, Faults, load_faults, parse_faults
 from remora.sim.provider import Provider
 from remora.sim.replies import NOT_FOUND, Answer, ok
-from remora.sim.wire import ProviderProtocol, Request
+from remora.sim.wire import Admin, ProviderProtocol, Request
 from remora.sim.world import World, WorldSettings
 
 _BACKLOG: Final = 1_024
@@ -180,7 +180,13 @@ async def serve(
     )
     if warm:
         provider.warm_up()
-    admin = Administration(provider, world_time)
+    return await listen(provider, Administration(provider, world_time), host=host, port=port)
+
+
+async def listen(
+    provider: Provider, admin: Admin = lambda _: NOT_FOUND, *, host: str = "127.0.0.1", port: int = 0
+) -> ServerHandle:
+    """Put a provider on a socket. It keeps whatever time it was made with."""
     connections: set[ProviderProtocol] = set()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
