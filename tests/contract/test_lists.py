@@ -2,11 +2,13 @@
 
 import asyncio
 
-from remora.contracts import Outcome, OwedDetail, RunRecord, Store, WalkState
-from remora.core.discovery import FromGap, Kind, fingerprint
+from remora.contracts import Observation, Outcome, OwedDetail, RunRecord, Store, WalkState
+from remora.core.discovery import Discovery, FromGap, Kind, fingerprint
 from remora.core.gap import GapState
 from remora.core.item import Document, Entry
+from remora.core.priority import Lane
 from remora.core.units import SECOND_NS
+from remora.core.verdict import Found
 from tests.contract.answers import ARCHIVE, MISSING, TIMEOUT, at, keys, record_document
 
 WALKING = WalkState(watermark="1", walking_from="9", seen_down_to="5", position="100")
@@ -109,7 +111,9 @@ async def test_a_document_is_unchanged_changed_or_stale_like_an_item(store: Stor
     assert await store.document(ARCHIVE, "a") == before
     assert await record_document(store, "a", document("a", text="new"), at_s=7) is Outcome.CHANGED
     assert await record_document(store, "a", document("a", text="newer"), at_s=8) is Outcome.CHANGED
-    assert await record_document(store, "a", document("a", text="old"), at_s=7.5) is Outcome.STALE
+    asked = Discovery(Kind.DOCUMENT, "a", Lane.DETAIL)
+    late = Observation(asked, Found(document("a", text="old")), at(7.5), at(9))
+    assert await store.record(ARCHIVE, late) is Outcome.STALE
     held = await store.document(ARCHIVE, "a")
     assert held is not None
     assert held.body == document("a", text="newer").body

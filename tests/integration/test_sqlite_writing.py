@@ -15,7 +15,7 @@ import pytest
 
 from remora.contracts import Observation, Outcome
 from remora.core.coverage import IdRange
-from remora.core.discovery import Discovery, Kind
+from remora.core.discovery import Discovery, FromInbox, Kind
 from remora.core.errors import StoreError, StoreUnavailable
 from remora.core.item import User
 from remora.core.priority import Lane
@@ -92,6 +92,21 @@ async def test_a_mistake_that_nobody_thought_of_hurts_only_itself_and_nobody_wai
     assert isinstance(results[0], RuntimeError)
     assert results[1:] == [1] * (BATCH_MAX + 10)
     await writer.close()
+
+
+async def test_after_a_restart_with_a_clock_that_was_set_back_by_seconds_no_change_is_taken_for_an_old_one(
+    path: Path,
+) -> None:
+    for text, at_s in (("before", 40), ("after the restart", 10), ("a moment later", 11)):
+        store = SqliteStore(path)
+        await store.open()
+        await store.announce(SOURCE, [(Kind.ITEM, "1")], now_ns=at(at_s))
+        (entry,) = await store.waiting(SOURCE, limit=1)
+        await record(store, 1, story(1, text=text), at_s=at_s, origin=FromInbox(entry.ticket))
+        held = await store.item(1)
+        await store.close()
+        assert held is not None
+        assert held.body == story(1, text=text).body
 
 
 async def test_a_full_disk_fails_every_caller_of_the_batch_and_nothing_is_half_written(path: Path) -> None:

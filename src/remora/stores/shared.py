@@ -65,9 +65,14 @@ def gap_key(source: str, discovery: Discovery) -> str:
     return discovery.key
 
 
-def decide(observation: Observation, *, gap_key: str, held: Held | None, gap: Gap | None) -> Decision:
-    """The one decision behind `record`: outcome, revision and gap, from what is held and what was observed."""
-    if held is not None and is_stale(observation, held.fetched_ns):
+def decide(
+    observation: Observation, *, gap_key: str, held: Held | None, gap: Gap | None, clocks_differ_ns: int = 0
+) -> Decision:
+    """The one decision behind `record`: outcome, revision and gap, from what is held and what was observed.
+
+    `clocks_differ_ns` is by how much the clocks of those who share the store may differ.
+    """
+    if held is not None and is_stale(observation, held.fetched_ns, clocks_differ_ns=clocks_differ_ns):
         return Decision(Outcome.STALE, held, gap=_given_back(gap, observation.discovery))
     kind, verdict = observation.discovery.kind, observation.verdict
     moved = None
@@ -83,9 +88,9 @@ def decide(observation: Observation, *, gap_key: str, held: Held | None, gap: Ga
     return _found(_checked(verdict.thing, kind), observation.started_at_ns, held, moved)
 
 
-def is_stale(observation: Observation, fetched_ns: int) -> bool:
+def is_stale(observation: Observation, fetched_ns: int, *, clocks_differ_ns: int) -> bool:
     """Whether a newer fetch was recorded first. A departure from the future proves only that the clock stepped back."""
-    return observation.started_at_ns < fetched_ns <= observation.now_ns + CLOCK_SLACK_NS
+    return observation.started_at_ns < fetched_ns <= observation.now_ns + clocks_differ_ns
 
 
 def _found(thing: Item | User | Document, started_at_ns: int, held: Held | None, gap: Gap | None) -> Decision:

@@ -216,7 +216,8 @@ def _judge(batch: _Batch, source: str, observation: Observation, *, again: bool)
         batch.answered.append((source, kind.value, dump_key(discovery.key), discovery.origin.ticket))
     if again and gap is not None and (outcome := _outcome_if_counted(gap, observation)) is not None:
         return outcome
-    decision = decide(observation, gap_key=owed_key, held=batch.held.get(name), gap=gap)
+    held = batch.held.get(name)
+    decision = decide(observation, gap_key=owed_key, held=held, gap=gap, clocks_differ_ns=CLOCK_SLACK_NS)
     if decision.gap is not None:
         batch.moved_gaps.append((source, *gap_to_row(decision.gap)))
     if isinstance(observation.verdict, Found) and decision.outcome is not Outcome.STALE:
