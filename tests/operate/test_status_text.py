@@ -1,12 +1,13 @@
-"""When is a gap asked for again, as the status says it? With the next run, if nothing is asked between two runs."""
+"""Does the status say what is true at this moment? When a gap is asked for again, and what holds a pace that is young."""
 
 import pytest
 
+from remora.core.answers import what_limits
 from remora.core.discovery import Kind
 from remora.core.gap import GapState
 from remora.core.readout import iso, read_out
 from remora.core.reasons import GapReason
-from remora.core.snapshot import Beat, GapTally, LedgerFacts, Role, Snapshot, SourceFacts
+from remora.core.snapshot import Beat, GapTally, LedgerFacts, LimitedBy, Role, Snapshot, SourceFacts
 from remora.core.status import Status
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.operate.status_text import render
@@ -49,3 +50,8 @@ def test_what_is_due_during_a_run_is_due_now() -> None:
 @pytest.mark.parametrize("listed, when", [(True, "due with the next run"), (False, "due with the next start")])
 def test_while_nobody_runs_nothing_is_due_now(listed: bool, when: str) -> None:
     assert told(status(next_run_at_ns=None, runs=False, listed=listed)) == when
+
+
+def test_a_pace_that_met_no_refusal_yet_is_being_learned() -> None:
+    assert "is being learned" in what_limits(LimitedBy.PACE, edge_is_known=False)
+    assert "would refuse" in what_limits(LimitedBy.PACE)

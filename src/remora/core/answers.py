@@ -78,11 +78,13 @@ def is_polite(rate: RateFacts | None, *, silence: str | None) -> Answer:
     return Answer(YesNo.YES, f"never faster than the ceiling of {ceiling:,.4g}/s")
 
 
-def what_limits(limited_by: LimitedBy) -> str:
+def what_limits(limited_by: LimitedBy, *, edge_is_known: bool = True) -> str:
     """What holds the rate where it is, as a sentence. One for each of the closed set."""
     match limited_by:
         case LimitedBy.CEILING:
             return "At the ceiling: as fast as its owner allows, and never faster."
+        case LimitedBy.PACE if not edge_is_known:
+            return "The pace is being learned: it rises for as long as the provider refuses nothing."
         case LimitedBy.PACE:
             return "The learned pace holds it: faster than this, the provider would refuse."
         case LimitedBy.RETRY_AFTER:

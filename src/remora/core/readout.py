@@ -185,7 +185,7 @@ def _rate(facts: SourceFacts | None, silence: Unknown | None, alive: Beat | None
         recent_requests=rate.recent_requests,
         recent_refused=rate.recent_refused,
         limited_by=rate.limited_by,
-        limit=what_limits(rate.limited_by),
+        limit=what_limits(rate.limited_by, edge_is_known=rate.edge_per_second is not None),
         circuit=rate.circuit,
         retry_after_until=_iso(rate.not_before_ns),
         in_flight=rate.in_flight,

@@ -2,7 +2,7 @@
 import { clock, number, rate, shortClock, span } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
-const MARGIN = { top: 18, right: 8, bottom: 24, left: 44 };
+const MARGIN = { top: 28, right: 8, bottom: 24, left: 44 };
 const TIME_STEPS = [60, 120, 300, 600, 900, 1800, 3600, 7200];
 const LINES_MAX = 24; // more back-offs than this are only marked, else they hide what they mark
 
@@ -71,7 +71,7 @@ export function drawRate(svg, { points, backoffs, ceiling, edge, from, to }) {
     parts.push(shape("path", { class: "allowed", d: `M${line.join("L")}${run.length === 1 ? "h1" : ""}` }));
   }
   if (edge) parts.push(...level(edge, y(edge), width, "edge", `learned edge ${rate(edge)}`, ceilingFits && ceiling && y(edge) - y(ceiling) < 16));
-  if (ceiling) parts.push(...level(ceiling, ceilingFits ? y(ceiling) : MARGIN.top - 6, width, "ceiling", `ceiling ${rate(ceiling)}${ceilingFits ? "" : ", above this scale ↑"}`));
+  if (ceiling) parts.push(...level(ceiling, ceilingFits ? y(ceiling) : MARGIN.top - 8, width, "ceiling", `ceiling ${rate(ceiling)}${ceilingFits ? "" : ", above this scale ↑"}`));
   for (const mark of marks) parts.push(backOff(mark, x(mark.at), floor, marks.length <= LINES_MAX));
   svg.replaceChildren(...parts);
   return { shown, marks, x, from, to, width };
@@ -83,7 +83,7 @@ function* axes({ from, to, top, width, floor, x, y }) {
     yield shape("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(value), y2: y(value) });
     yield shape("text", { class: "tick y", x: MARGIN.left - 6, y: y(value) + 4 }, value === 0 ? "0" : number(+value.toPrecision(3)));
   }
-  yield shape("text", { class: "tick", x: 0, y: MARGIN.top - 6 }, "per s");
+  yield shape("text", { class: "tick", x: 0, y: 11 }, "per s");
   const stride = TIME_STEPS.find((size) => (to - from) / size <= (width < 420 ? 4 : 7)) ?? 7200;
   for (let at = Math.ceil(from / stride) * stride; at <= to; at += stride) {
     const near = x(at);
