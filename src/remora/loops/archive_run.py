@@ -171,16 +171,16 @@ class ArchiveRun:
     async def _details(self) -> Stop | None:
         """Fetch every owed detail, newest first. One that is refused, gone or wrong is a gap; the rest goes on."""
         self.phase = Phase.DETAILS
-        stale: set[str] = set()
-        while owed := await self._owed(stale):
+        owed: list[str] = []
+        stuck: set[str] = set()
+        while owed := await self._owed(owed, stuck):
             for key in owed:
                 discovery = Discovery(Kind.DOCUMENT, key, Lane.DETAIL)
                 asked = await self._asker.ask(discovery)
                 if isinstance(asked, Stop):
                     await self._set_aside(discovery, asked)
                     return asked
-                if await self._record(discovery, asked) is Outcome.STALE:
-                    stale.add(key)  # the clock stepped back: it stays owed, and this run has done what it can
+                await self._record(discovery, asked)
                 if self._asker.is_refused and isinstance(asked.verdict, Refused):
                     return Stop(StoppedBy.REFUSED, asked.verdict.reason)
         return None
@@ -190,9 +190,17 @@ class ArchiveRun:
         if self._asker.is_pressed and stop.reason is not None:
             await self._record(discovery, Asked(Deferred(stop.reason), self._clock.wall_ns(), 0))
 
-    async def _owed(self, stale: set[str]) -> list[str]:
-        owed = await self._store.owed_details(self._source, limit=DETAILS_AT_ONCE)
-        return [detail.key for detail in owed if detail.key not in stale]
+    async def _owed(self, asked: Sequence[str], stuck: set[str]) -> list[str]:
+        """What to ask for next. What was asked for a moment ago and is owed all the same is stuck.
+
+        It was listed by a clock that has since stepped back. It stays owed, and this run has done what it can.
+        """
+        while True:
+            details = await self._store.owed_details(self._source, limit=DETAILS_AT_ONCE + len(stuck))
+            owed = [detail.key for detail in details if detail.key not in stuck]
+            if not (again := set(asked).intersection(owed)):
+                return owed
+            stuck |= again
 
     async def _record(self, discovery: Discovery, asked: Asked) -> Outcome:
         outcome = await self._collector.record(discovery, asked)
