@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from remora.contracts import Outcome
-from remora.core.errors import ConfigurationError, StoreError, StoreUnavailable
+from remora.core.errors import ConfigurationError, StoreError, StoreRefused, StoreUnavailable
 from remora.core.verdict import Found
 from remora.stores.postgres import PostgresStore
 from remora.stores.postgres.connections import Connection, Pool
@@ -253,6 +253,49 @@ async def test_closing_writes_what_was_accepted(postgres_url: str) -> None:
     assert await asyncio.gather(*writing) == [Outcome.NEW] * 9
     with pytest.raises(StoreUnavailable):
         await store.item(1)
+
+
+@pytest.mark.parametrize(
+    "words, said, write",
+    [
+        (
+            'root certificate file "/home/ada/root.crt" does not exist',
+            "certificate to know the server by",
+            "sslrootcert=",
+        ),
+        ("SSL error: certificate verify failed", "signed by nobody we know", "sslrootcert="),
+        (
+            'server certificate for "db.example" does not match host name "10.0.0.7"',
+            "another name",
+            "sslmode=verify-ca",
+        ),
+        ("server does not support SSL, but SSL was required", "offers no encryption", "sslmode=prefer"),
+    ],
+)
+def test_encryption_that_cannot_be_had_says_what_to_write(words: str, said: str, write: str) -> None:
+    """Certificates cannot be had here; the words of the driver for them can."""
+    refused = explained(
+        psycopg.OperationalError(f'connection to server at "10.0.0.7" failed: {words}'), connected=False
+    )
+    assert isinstance(refused, StoreRefused)
+    assert said in refused.message
+    assert write in refused.hint
+
+
+@pytest.mark.parametrize(
+    "words, cause",
+    [
+        ("failed to resolve host 'db.example': [Errno -2] Name or service not known", "its host's name is not known"),
+        ("connection timeout expired", "it gave no answer in time"),
+        ("FATAL:  the database system is starting up", "it is still starting"),
+        ("something new", "the connection to PostgreSQL is lost"),
+    ],
+)
+def test_a_server_that_does_not_answer_may_come_back(words: str, cause: str) -> None:
+    lost = explained(psycopg.OperationalError(words), connected=False)
+    assert isinstance(lost, StoreUnavailable)
+    assert cause in lost.message
+    assert "db.example" not in str(lost)
 
 
 def test_a_full_disk_and_a_full_server_tell_the_operator_what_to_do() -> None:
