@@ -1,7 +1,5 @@
 """What does one run leave to the next? What is owed, how long to leave it alone, and nobody forgotten."""
 
-import json
-
 import pytest
 
 from remora.core.discovery import Kind, fingerprint
@@ -11,10 +9,9 @@ from remora.core.reasons import GapReason
 from remora.core.run import REFUSED_IN_A_ROW_MAX, StoppedBy
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.loops.archive_backlog import BACKLOG_NOTE, COOL_DOWN_MAX_NS
-from remora.loops.archive_run import DETAILS_AT_ONCE, RunOptions
+from remora.loops.archive_run import RunOptions
 from remora.sim.clock import SimClock, run
 from remora.sim.replies import GONE, NOT_FOUND, SERVER_ERROR, Answer, ok
-from remora.sources.paging import ListSettings
 from tests.loops.archive_rig import NAME, ArchiveRig, SmallArchive, answer_429
 
 SHORT = RunOptions(max_fetches=6)
@@ -217,20 +214,6 @@ def test_a_permanent_refusal_ends_as_dead_within_its_attempts_without_failing_a_
         await rig.wait(8 * DAY_NS)
         await rig.run()
         assert await rig.is_complete(), "a dead one is tried again on a slow schedule"
-
-    run(main)
-
-
-def test_after_a_clock_that_steps_back_a_detail_that_lags_behind_its_list_is_asked_for_once_per_run() -> None:
-    async def main(clock: SimClock) -> None:
-        rig = ArchiveRig(clock, SmallArchive(DETAILS_AT_ONCE + 20), settings=ListSettings(page_size=500))
-        newest = [f"c{number}" for number in range(20, DETAILS_AT_ONCE + 20)]
-        rig.archive.spoiled = {key: ok(json.dumps({"id": key, "update_time": 0}).encode()) for key in newest}
-        await rig.run(RunOptions(max_fetches=1))
-        clock.step_wall(-DAY_NS)
-        summary = await rig.run()
-        assert rig.archive.requests("detail") == dict.fromkeys(rig.archive.truth(), 1)
-        assert (summary.stopped_by, summary.owed) == (StoppedBy.COMPLETE, DETAILS_AT_ONCE)
 
     run(main)
 

@@ -307,3 +307,18 @@ def test_a_walk_resumed_after_the_list_shrank_beyond_its_page_begins_again() -> 
         assert set(rig.archive.truth()) <= set(await rig.mirror())
 
     run(main)
+
+
+@pytest.mark.parametrize("paging", PAGINGS)
+def test_an_entry_with_an_absurd_mark_hides_nothing_that_comes_below_it(paging: Paging) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ArchiveRig(clock, SmallArchive(12), settings=PAGINGS[paging])
+        rig.archive.place("from the year 9999", 10**9)
+        await rig.run()
+        assert await rig.is_complete()
+        for number in range(35):
+            rig.archive.place(f"new {number}", 100 + number)
+        await rig.run()
+        assert await rig.is_complete()
+
+    run(main)

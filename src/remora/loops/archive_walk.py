@@ -144,21 +144,27 @@ class ListWalk:
 
     async def _record(self, page: Page) -> bool:
         """The page is durable, with what it owes and how far the walk is. True at the end of the walk."""
-        self._is_resuming = False
+        is_repeated, self._is_resuming = self._is_resuming, False
         # From the first unreadable entry on the walk goes on, but nothing durable moves past it.
         self._is_whole = self._is_whole and page.unreadable == 0
-        is_last = is_at_end(self._state, page)
-        self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_last)
+        is_end, is_known = page.next_position is None, is_at_end(self._state, page)
+        self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_end)
         now_ns = self._clock.wall_ns()
-        if page.next_position is None and self._is_whole:
+        if is_end and self._is_whole:
             # Before the page: cut off between the two, the walk that is under way goes on to its end all the same.
             await self._store.keep_note(self._source, FULL_WALK_NOTE, now_ns)
         # Before the page, too: once it is recorded nothing shows any more that these entries are newer.
         for key in await self._revived(page):
             await self._store.replay_gaps(self._source, key=key, now_ns=now_ns)
-        self._counts.listed += await self._store.record_page(self._source, page.entries, self._state, now_ns=now_ns)
+        listed = await self._store.record_page(self._source, page.entries, self._state, now_ns=now_ns)
+        self._counts.listed += listed
         self._remember(page)
-        return is_last
+        # A page with news is not the last one, whatever its marks say: one absurd mark makes all others look old.
+        if is_end or listed or is_repeated or not is_known:
+            return is_end
+        self._state = finished(self._state) if self._is_whole else restarted(self._state)
+        await self._store.record_page(self._source, (), self._state, now_ns=now_ns)
+        return True
 
     async def _revived(self, page: Page) -> list[str]:
         """Gaps we had given up on whose entries are newer now: they are worth another try at once."""
