@@ -55,6 +55,7 @@ class GovernorState:
     circuit_wait_ns: int | None  # 0: requests pass; None: one probe's answer is awaited
     not_before_in_ns: int
     in_flight: int
+    leaving: int  # of those in flight: they had their turn and have not left yet
     waiting: int
     last_back_off: BackOff | None
     restored: Restore
@@ -213,6 +214,7 @@ class Governor:
             circuit_wait_ns=circuit.wait_ns(now_ns=now_ns),
             not_before_in_ns=max(0, self._learner.not_before_ns - now_ns),
             in_flight=self._in_flight,
+            leaving=self._leaving,
             waiting=sum(len(line) for line in self._waiting.values()),
             last_back_off=self._learner.last_back_off,
             restored=self._learner.restored,

@@ -122,7 +122,8 @@ class Asker:
         asking = asyncio.get_running_loop().create_task(self._collector.ask(discovery), name="asking")
         try:
             await asyncio.wait({asking}, timeout=left_ns / SECOND_NS)
-            if asking.done() or self._governor.state().in_flight:
+            gate = self._governor.state()
+            if asking.done() or gate.in_flight > gate.leaving:
                 return await asking
             return self._out_of_time()
         finally:
