@@ -62,9 +62,11 @@ class Transport(Protocol):
 class StreamBroken(Exception):
     """The event stream could not be opened, broke, was silent for too long, or led to a foreign host."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, wait_ns: int = 0) -> None:
+        """`wait_ns` is how long the provider asks to wait before the next connect."""
         super().__init__(reason)
         self.reason = reason
+        self.wait_ns = wait_ns
 
 
 class Source(Protocol):

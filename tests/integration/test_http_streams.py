@@ -6,6 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from remora.contracts import StreamBroken
+from remora.core.units import SECOND_NS
 from remora.sources.http import STREAM_HOPS_MAX, HttpSettings, HttpTransport, _belongs_to
 from tests.counting_server import Behaviour, CountingServer, Wire, WireRequest, hang
 from tests.sources.permits import Gate, LoopClock
@@ -165,3 +166,14 @@ async def test_closing_a_stream_lets_go_of_its_connection_at_once() -> None:
             assert await anext(chunks)
         await asyncio.wait_for(gone.wait(), timeout=5)
         assert server.connections == 1
+
+
+@pytest.mark.parametrize("header, wait_s", [("Retry-After: 90\r\n", 90), ("Retry-After: soon\r\n", 0), ("", 0)])
+async def test_a_stream_that_is_refused_says_how_long_the_provider_asks_to_wait(header: str, wait_s: int) -> None:
+    async def too_many(_request: WireRequest, wire: Wire) -> None:
+        await wire.answer(b"", status="429 Too Many Requests", headers=header)
+
+    async with CountingServer(too_many) as server:
+        with pytest.raises(StreamBroken) as broken:
+            await collected(server)
+    assert (broken.value.reason, broken.value.wait_ns) == ("status_429", wait_s * SECOND_NS)

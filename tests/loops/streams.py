@@ -34,7 +34,7 @@ class Scripted:
 
     behind: Transport
     clock: SimClock
-    connections: Sequence[Sequence[bytes | float]]
+    connections: Sequence[Sequence[bytes | float | StreamBroken]]
     connected_s: list[float] = field(default_factory=list)
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
@@ -48,6 +48,8 @@ class Scripted:
         if number >= len(self.connections):
             raise StreamBroken("refused")
         for line in self.connections[number]:
+            if isinstance(line, StreamBroken):
+                raise line
             if isinstance(line, float | int):
                 await asyncio.sleep(line)
             elif line == SILENCE:

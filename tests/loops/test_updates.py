@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from remora.contracts import Store
+from remora.contracts import Store, StreamBroken
 from remora.core.coverage import IdRange
 from remora.core.discovery import Kind
 from remora.core.freshness import LastEvent, last_event_from_json, last_event_to_json
@@ -21,7 +21,7 @@ from remora.sim.world import WorldSettings
 from tests.loops.rig import HOUR_NS, MINUTE_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
 from tests.loops.streams import CANCEL, END, KEEP_ALIVE, SILENCE, Scripted, pause, updates
 
-Line = bytes | float
+Line = bytes | float | StreamBroken
 
 
 class Listener:
@@ -150,6 +150,15 @@ def test_a_provider_that_asks_to_wait_before_a_reconnect_is_heeded() -> None:
         script: list[list[Line]] = [[b"retry: 7000\n" + updates(1), updates(2)], [SILENCE]]
         _, transport = await listen(rig, script, seconds=60)
         assert transport.connected_s[1] - transport.connected_s[0] == 7
+
+    in_virtual_time(main)
+
+
+def test_a_provider_that_refuses_the_stream_and_names_a_time_is_left_alone_until_then() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = Rig.make(clock)
+        _, transport = await listen(rig, [[StreamBroken("status_429", wait_ns=600 * SECOND_NS)]], seconds=700)
+        assert transport.connected_s[:3] == [0, 600, 601]
 
     in_virtual_time(main)
 

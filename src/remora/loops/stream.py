@@ -84,8 +84,11 @@ class Stream:
                 return "ended"
         except TimeoutError:
             return "silent"
-        except (StreamBroken, Reconnect) as broken:
+        except StreamBroken as broken:
+            self._asked_to_wait_ns = max(self._asked_to_wait_ns, broken.wait_ns)
             return broken.reason
+        except Reconnect as left:
+            return left.reason
         finally:
             self.connected = False
 

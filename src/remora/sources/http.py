@@ -19,7 +19,7 @@ from yarl import URL
 from remora import __version__
 from remora.contracts import Clock, Permit, StreamBroken
 from remora.core.errors import ConfigurationError
-from remora.core.verdict import Fault, NoReply, Reply
+from remora.core.verdict import Fault, NoReply, Reply, parse_retry_after
 from remora.sources.content_encoding import BadEncoding, TooLarge, decompress
 from remora.sources.deadline import Deadline, Deadlines
 
@@ -207,7 +207,7 @@ class HttpTransport:
         """What one host sends: either its bytes, or the one address to ask instead."""
         response = await self._open_stream(address)
         async with response:
-            elsewhere = _opened(response)
+            elsewhere = _opened(response, now_wall_ns=self._clock.wall_ns())
             if elsewhere is not None:
                 yield elsewhere
                 return
@@ -289,14 +289,16 @@ _STREAM_IS_ELSEWHERE: Final = frozenset({307})
 _PRINTABLE: Final = re.compile(r"[!-~]+")
 
 
-def _opened(response: aiohttp.ClientResponse) -> URL | None:
+def _opened(response: aiohttp.ClientResponse, *, now_wall_ns: int) -> URL | None:
     """None when the stream is open, else the address it was moved to."""
     if response.status in _STREAM_IS_HERE:
         if response.content_type != EVENT_STREAM:
             raise StreamBroken("not_an_event_stream")
         return None
     if response.status not in _STREAM_IS_ELSEWHERE:
-        raise StreamBroken(f"status_{response.status}")
+        headers = {name: response.headers[name] for name in HEADERS_KEPT if name in response.headers}
+        wait_ns = parse_retry_after(headers, now_wall_ns=now_wall_ns)
+        raise StreamBroken(f"status_{response.status}", wait_ns=wait_ns or 0)
     location = response.headers.get("Location", "")
     if not _PRINTABLE.fullmatch(location):
         raise StreamBroken("bad_redirect")
