@@ -259,7 +259,7 @@ async def test_closing_writes_what_was_accepted(postgres_url: str) -> None:
     "words, said, write",
     [
         (
-            'root certificate file "/home/ada/root.crt" does not exist',
+            'root certificate file "/etc/ssl/root.crt" does not exist',
             "certificate to know the server by",
             "sslrootcert=",
         ),
