@@ -49,6 +49,19 @@ def test_finally_blocks_of_a_killed_process_leave_no_trace() -> None:
     assert run(main) == ["line"] * 4
 
 
+def test_a_process_that_is_asked_to_stop_says_goodbye_and_does_nothing_more() -> None:
+    async def main(clock: SimClock) -> list[str]:
+        disk, generation = Disk(), Generation()
+        living = asyncio.get_running_loop().create_task(generation.live(_write_for_ever(generation.guard(disk))))
+        await asyncio.sleep(3.5)
+        living.cancel()
+        await asyncio.wait([living])
+        await clock.sleep_until(clock.monotonic_ns() + 3_600 * SECOND_NS)
+        return disk.lines
+
+    assert run(main) == [*["line"] * 4, "goodbye"]
+
+
 def test_a_process_may_die_before_a_call_has_any_effect_or_after_it() -> None:
     async def lines(*, after_effect: bool) -> list[str]:
         disk, generation = Disk(), Generation(die_at_call=3, after_effect=after_effect)

@@ -71,6 +71,9 @@ class Generation:
             raise Crashed("this process has been killed")
         finally:
             death.cancel()
+            if not process.done():  # who waits for it was cancelled: it is asked to stop, and may drain
+                process.cancel()
+                await asyncio.wait([process])
 
     async def _bury(self) -> None:
         """End every task of the dead process. Whatever they still try to do fails at a port."""
