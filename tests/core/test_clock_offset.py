@@ -1,9 +1,10 @@
 """Is the other machine's clock always between the bounds, and do many answers tell it better than one?"""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.clock_offset import DRIFT_ONE_IN, KNOWN_FOR_NS, Ahead, look, narrowed
+from remora.core.clock_offset import DRIFT_ONE_IN, KNOWN_FOR_NS, Ahead, look, narrowed, was_set_forward
 from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 # One question: how long after the last answer, how long there and back, and where in between the clock was read.
@@ -26,6 +27,7 @@ def test_the_bounds_hold_the_truth_whatever_the_round_trips_and_never_say_less_t
         now_ns += pause_ns
         theirs_ns = now_ns + round_trip_ns * where_percent // 100 + ahead_ns
         seen = look(asked_at_ns=now_ns, answered_at_ns=now_ns + round_trip_ns, theirs_ns=theirs_ns)
+        assert not was_set_forward(known, seen)
         known = narrowed(known, seen)
         now_ns += round_trip_ns
         assert known.least_ns <= ahead_ns <= known.most_ns
@@ -47,6 +49,19 @@ def test_a_clock_that_was_set_is_believed_at_once() -> None:
     for theirs_ns in (-HOUR_NS, HOUR_NS):
         seen = look(asked_at_ns=SECOND_NS, answered_at_ns=SECOND_NS + 10, theirs_ns=theirs_ns)
         assert narrowed(known, seen) == seen
+
+
+@pytest.mark.parametrize(
+    "jump_ns, age_ns, expected", [(4, 0, False), (20, 0, True), (20, 60_000, False), (-50, 0, False)]
+)
+def test_a_jump_ahead_is_noticed_and_drift_is_not(jump_ns: int, age_ns: int, expected: bool) -> None:
+    """In milliseconds, with an answer that took five."""
+    now_ns = age_ns * MILLISECOND_NS
+    seen = look(
+        asked_at_ns=now_ns - 5 * MILLISECOND_NS, answered_at_ns=now_ns, theirs_ns=now_ns + jump_ns * MILLISECOND_NS
+    )
+    assert was_set_forward(Ahead(-5, 5, 0), seen) is expected
+    assert not was_set_forward(None, seen)
 
 
 def test_moments_of_the_other_clock_are_late_as_a_beginning_and_early_as_an_end() -> None:

@@ -14,6 +14,7 @@ from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.operate.clock import SystemClock
 from remora.stores.postgres import SharedGate, migrate
 from remora.stores.postgres.gate import is_strict
+from remora.stores.slots import AHEAD_AT_MOST_NS, Slots
 from tests.integration.postgres_fleet import Fleet, earliest_by_ns
 
 pytestmark = pytest.mark.postgres
@@ -140,6 +141,44 @@ async def test_a_database_clock_that_stepped_back_does_not_close_the_gate_for_da
         operator.execute("UPDATE gates SET next_ns = next_ns + 864000000000000")
     window = await gate.reserve(SOURCE, ceiling_interval_ns=FAST_NS, want=1)
     assert window.starts_at_ns - time.monotonic_ns() < 62 * SECOND_NS
+
+
+class SetBack(SystemClock):
+    """Our clock, set back now and then: as good as a database whose clock is set forward."""
+
+    set_back_ns = 0
+
+    def monotonic_ns(self) -> int:
+        return super().monotonic_ns() - self.set_back_ns
+
+    async def sleep_until(self, monotonic_ns: int) -> None:
+        await super().sleep_until(monotonic_ns + self.set_back_ns)
+
+
+@pytest.mark.parametrize("interval_ns", [FAST_NS, SLOW_NS])
+async def test_a_database_clock_that_is_set_forward_makes_all_wait_until_nothing_planned_before_can_leave(
+    url: str, interval_ns: int
+) -> None:
+    clock = SetBack()
+    gate = SharedGate(url, clock=clock)
+    common = Slots(gate, SOURCE, ceiling_interval_ns=interval_ns, clock=clock)
+
+    async def free_at_ns() -> int:
+        while True:
+            slot = await common.slot(interval_ns=interval_ns)
+            now_ns, is_fresh = clock.monotonic_ns(), slot.is_fresh(now_ns=clock.monotonic_ns())
+            slot.end()
+            if is_fresh:
+                return now_ns
+
+    async with asyncio.timeout(10):
+        await free_at_ns()
+        clock.set_back_ns = 500 * MILLISECOND_NS
+        set_at_ns = clock.monotonic_ns()
+        assert await free_at_ns() - set_at_ns >= AHEAD_AT_MOST_NS + interval_ns
+        went_on_at_ns = clock.monotonic_ns()
+        assert await free_at_ns() - went_on_at_ns < AHEAD_AT_MOST_NS
+    await gate.close()
 
 
 @pytest.mark.slow

@@ -7,12 +7,15 @@ stays true for a while, because clocks drift apart slowly. Where bounds contradi
 from dataclasses import dataclass
 from typing import Final
 
-from remora.core.units import SECOND_NS
+from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 # No clock that is only disciplined, not set, runs faster or slower than another by more than one part in this many.
 DRIFT_ONE_IN: Final = 2_000
 # An older answer is not worth trusting: a machine may have slept meanwhile.
 KNOWN_FOR_NS: Final = 10 * SECOND_NS
+
+# A smaller jump is taken for drift.
+JUMP_LEAST_NS: Final = 5 * MILLISECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +49,11 @@ def narrowed(known: Ahead | None, seen: Ahead) -> Ahead:
     least_ns = max(seen.least_ns, known.least_ns - drift_ns)
     most_ns = min(seen.most_ns, known.most_ns + drift_ns)
     return Ahead(least_ns, most_ns, seen.answered_at_ns) if least_ns <= most_ns else seen
+
+
+def was_set_forward(known: Ahead | None, seen: Ahead) -> bool:
+    """Whether the other clock jumped ahead since it was last looked at, however long ago that was."""
+    if known is None:
+        return False
+    drift_ns = (seen.answered_at_ns - known.answered_at_ns) // DRIFT_ONE_IN
+    return seen.least_ns > known.most_ns + drift_ns + JUMP_LEAST_NS

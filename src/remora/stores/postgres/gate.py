@@ -17,13 +17,14 @@ machines are never compared.
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from importlib.resources import files
 from typing import Final
 
 import psycopg
 
 from remora.contracts import Clock, Json
-from remora.core.clock_offset import Ahead, look, narrowed
+from remora.core.clock_offset import Ahead, look, narrowed, was_set_forward
 from remora.core.pacing import bunch_for
 from remora.core.units import MINUTE_NS
 from remora.fleet import SharedPace as SharedPace
@@ -68,6 +69,7 @@ class SharedGate:
         )
         self._known: set[str] = set()
         self._ahead: Ahead | None = None
+        self._free_at_ns = 0
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -202,9 +204,13 @@ class SharedGate:
             asked_at_ns = self._clock.monotonic_ns()
             row = _only(await (await connection.execute(GATE["plan"], parameters)).fetchone())
             seen = look(asked_at_ns=asked_at_ns, answered_at_ns=self._clock.monotonic_ns(), theirs_ns=row[1])
+            if was_set_forward(self._ahead, seen):
+                # What was planned before the jump leaves by the old time: nothing of ours until all of it has left.
+                self._free_at_ns = seen.answered_at_ns + AHEAD_AT_MOST_NS + OPEN_AT_MOST_NS + row[5]
             self._ahead = narrowed(self._ahead, seen)
             # A turn stands on this one answer alone: then not even a clock that is set meanwhile shortens a gap.
-            return _reservation(row, self._ahead if late_ns is None else seen)
+            plan = _reservation(row, self._ahead if late_ns is None else seen)
+            return plan if plan.starts_at_ns >= self._free_at_ns else _spent(plan, self._free_at_ns)
 
         return await self._plans.run(work)
 
@@ -265,6 +271,11 @@ def _turn_name(source: str) -> str:
 def _only(row: Row | None) -> Row:
     assert row is not None, "a gate's row is never removed"
     return row
+
+
+def _spent(plan: Reservation, free_at_ns: int) -> Reservation:
+    """A plan that is not used: ask again at this moment."""
+    return replace(plan, count=0, starts_at_ns=free_at_ns, expires_at_ns=free_at_ns, is_probe=False)
 
 
 def _reservation(row: Row, ahead: Ahead) -> Reservation:
