@@ -47,6 +47,22 @@ def test_a_signal_after_the_drain_changes_nothing_any_more() -> None:
     assert ended == Ended(None, stopped=True)
 
 
+def test_two_signals_at_once_are_one_wish() -> None:
+    drained = []
+
+    async def job() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.Event().wait()
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0.01)
+            drained.append("all")
+
+    assert run_job(job()) == Ended(None, stopped=True)
+    assert drained == ["all"]
+
+
 def test_a_job_that_was_not_asked_to_stop_leaves_the_signals_as_they_are() -> None:
     async def job() -> None:
         pass

@@ -11,6 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 from remora.core.errors import Exit, RemoraError
 
 DRAIN_MAX_S: Final = 10.0
+# Who stops a whole group of processes may reach one of them twice; signals this close together are one wish.
+ONE_WISH_S: Final = 0.5
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 T = TypeVar("T")
@@ -41,13 +43,15 @@ def run_job(
 async def _until_signal(job: Coroutine[Any, Any, T]) -> Ended[T]:
     loop = asyncio.get_running_loop()
     task = loop.create_task(job, name="job")
-    stopped = False
+    stopped_s: float | None = None
 
     def on_signal() -> None:
-        nonlocal stopped
-        if stopped:
-            _give_up("asked twice")
-        stopped = True
+        nonlocal stopped_s
+        if stopped_s is not None:
+            if loop.time() - stopped_s >= ONE_WISH_S:
+                _give_up("asked twice")
+            return
+        stopped_s = loop.time()
         print("stopping: finishing what is in flight", file=sys.stderr, flush=True)
         task.cancel()
         loop.call_later(DRAIN_MAX_S, _give_up, f"still not done after {DRAIN_MAX_S:.0f} s")
@@ -55,13 +59,13 @@ async def _until_signal(job: Coroutine[Any, Any, T]) -> Ended[T]:
     for number in SIGNALS:
         loop.add_signal_handler(number, on_signal)
     try:
-        return Ended(await task, stopped)
+        return Ended(await task, stopped=stopped_s is not None)
     except asyncio.CancelledError:
-        if not stopped:
+        if stopped_s is None:
             raise
-        return Ended(None, stopped)
+        return Ended(None, stopped=True)
     finally:
-        _let_go(loop, deaf=stopped)
+        _let_go(loop, deaf=stopped_s is not None)
 
 
 def _let_go(loop: asyncio.AbstractEventLoop, *, deaf: bool) -> None:
