@@ -5,6 +5,7 @@ import json
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from remora.core.discovery import Kind
@@ -40,6 +41,7 @@ async def test_a_budget_a_kill_and_a_refused_detail_leave_a_complete_mirror_in_p
             await asyncio.sleep(0.01)
         process.kill()
         process.wait(timeout=10)
+        let_the_right_end(postgres_url)
 
         done = remora(*words)
         assert done.returncode == 0, done.stderr
@@ -48,6 +50,12 @@ async def test_a_budget_a_kill_and_a_refused_detail_leave_a_complete_mirror_in_p
         assert [gap.kind for gap in await store.gaps("chats")] == [Kind.DOCUMENT], "the backlog is settled"
         assert archive.requests("detail").total() <= 30 + 1
         await store.close()
+
+
+def let_the_right_end(url: str) -> None:
+    """As if the seconds had passed for which a dead process keeps the right to run alone."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("UPDATE singletons SET lease_until_ns = 0")
 
 
 async def test_two_runs_of_one_source_never_overlap_and_the_second_says_why(tmp_path: Path, postgres_url: str) -> None:

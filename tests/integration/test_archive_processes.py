@@ -55,7 +55,7 @@ async def test_processes_that_are_killed_again_and_again_repeat_one_page_and_one
         remora = ArchiveProcess(tmp_path, archive, ceiling="50/s")
         await remora.warm_up(50)
         chance, kills = random.Random(5), 0
-        while kills < 6:
+        while kills < 4:
             process = remora.start("run", "chats", into=tmp_path / "out.txt")
             wait_for_a_request(archive, process, after=len(archive.asked))
             await asyncio.sleep(chance.uniform(0.05, 1.0))

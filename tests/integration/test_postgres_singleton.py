@@ -112,7 +112,7 @@ def test_a_killed_and_a_frozen_holder_are_replaced_within_fifteen_seconds_and_ne
         assert taken.worker == last
         fleet.wake(frozen)
         woken_at_ns = time.monotonic_ns()
-        time.sleep(3)
+        time.sleep(2)
         assert acts(fleet, last)[-1].at_ns > woken_at_ns + SECOND_NS
     assert [event for event in acts(fleet, frozen) if event.at_ns >= frozen_at_ns] == []
     for earlier, later in ((killed, frozen), (frozen, last)):
