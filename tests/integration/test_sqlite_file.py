@@ -198,6 +198,21 @@ async def test_the_change_feed_names_what_is_new_and_what_changed_and_nothing_el
     ]
 
 
+async def test_who_follows_the_feed_misses_nothing_after_its_old_lines_were_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "remora.db"
+    for moment, text in enumerate(("first", "second")):
+        store = SqliteStore(path)
+        await store.open()
+        await record(store, 1, story(1, text=text), at_s=moment)
+        await store.close()
+        connection = sqlite3.connect(path)
+        numbers = connection.execute("SELECT seq FROM changes").fetchall()
+        connection.execute("DELETE FROM changes")
+        connection.commit()
+        connection.close()
+        assert numbers == [(moment + 1,)]
+
+
 async def test_hot_queries_use_their_indexes(tmp_path: Path) -> None:
     path = tmp_path / "remora.db"
     await filled(path)

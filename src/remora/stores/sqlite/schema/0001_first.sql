@@ -62,7 +62,7 @@ CREATE UNIQUE INDEX documents_by_fingerprint ON documents (source, fingerprint);
 CREATE INDEX documents_owed ON documents (source, listed_rank DESC, listed_mark DESC, key) WHERE owed = 1;
 
 CREATE TABLE changes (
-  seq INTEGER PRIMARY KEY,
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
   source TEXT NOT NULL,
   kind TEXT NOT NULL,
   key TEXT NOT NULL,
