@@ -324,7 +324,7 @@ class Governor:
         if self._in_flight >= self._limits.in_flight:
             return Hold(LimitedBy.IN_FLIGHT, None)
         if self._common is not None and self._leaving >= self._leaving_at_most():
-            return Hold(LimitedBy.STORE if self._store_is_silent else self._pacing_limit(), None)
+            return Hold(self._common_limit(), None)
         ready_at_ns = min(self._waiting[lane][0].ready_at_ns for lane in lanes)
         paced_until_ns = max(self._granted.turn_ns(), ready_at_ns)
         return self._hold(paced_until_ns, now_ns=self._clock.monotonic_ns(), is_probe=False)
@@ -339,6 +339,14 @@ class Governor:
     def _leaving_at_most(self) -> int:
         """Enough stand ready to fill the next window; more would only take turns from lanes that come first."""
         return 2 * bunch_for(self._learner.pace.interval_ns) - 1
+
+    def _common_limit(self) -> LimitedBy:
+        """What holds back a request that waits for the gate of all processes."""
+        circuit, now_ns = self._learner.circuit, self._clock.monotonic_ns()
+        if self._store_is_silent:
+            return LimitedBy.STORE
+        is_closed = circuit.state is CircuitState.CLOSED and not circuit.is_shut(now_ns=now_ns)
+        return self._pacing_limit() if is_closed else LimitedBy.CIRCUIT
 
     def _pacing_limit(self) -> LimitedBy:
         at_ceiling = self._learner.pace.interval_ns <= self._limits.ceiling_interval_ns

@@ -6,6 +6,7 @@ import pytest
 
 from remora.core.circuit import COOL_DOWN_NS, CircuitState
 from remora.core.pacing import interval_for
+from remora.core.snapshot import LimitedBy
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.sim.clock import SimClock, run
 from remora.sim.faults import NO_FAULTS, FaultKind, Faults
@@ -35,6 +36,9 @@ def test_one_process_that_finds_the_provider_broken_holds_all_and_one_of_them_pr
 ) -> None:
     async def main(clock: SimClock) -> None:
         rig, known = await broken(clock, processes=processes, rate=rate)
+        await clock.sleep_until(clock.monotonic_ns() + 3 * SECOND_NS)
+        states = [worker.governor.state() for worker in rig.workers.values()]
+        assert {(state.circuit, state.limited_by) for state in states} == {(CircuitState.OPEN, LimitedBy.CIRCUIT)}
         await clock.sleep_until(clock.monotonic_ns() + 5 * MINUTE_NS)
         probes = rig.provider.arrivals.times_ns[known:]
         await rig.stop()
