@@ -126,6 +126,10 @@ class FleetRig:
         mirror = [pair async for pair in self.store.bodies()]
         return compare(mirror, self.world.dump(self.clock.true_ns()))
 
+    def intervals_ns(self) -> list[int]:
+        """The pace of each living process."""
+        return [worker.governor.state().interval_ns for worker in self.workers.values()]
+
     def refusals(self) -> list[int]:
         """How many requests each living process saw refused."""
         return [

@@ -78,11 +78,12 @@ def test_a_hidden_limit_is_found_once_for_all_and_rarely_touched() -> None:
         for _ in range(8):
             rig.start()
         await clock.sleep_until(clock.monotonic_ns() + 4 * MINUTE_NS)
-        paces = [SECOND_NS / worker.governor.state().interval_ns for worker in rig.workers.values()]
         refused, asked = sum(rig.refusals()), len(rig.provider.arrivals)
+        # All of them go at one pace, also if it changed a moment ago; and together at nearly what is let through.
+        async with asyncio.timeout(3):
+            while max(rig.intervals_ns()) > 1.1 * min(rig.intervals_ns()):
+                await clock.sleep_until(clock.monotonic_ns() + SECOND_NS // 100)
         await rig.stop()
-        # All of them go at one pace, and together at nearly what the provider lets through.
-        assert max(paces) <= 1.1 * min(paces)
         assert asked - refused >= 0.65 * 40 * 210
         assert refused <= 0.03 * asked
 
