@@ -24,6 +24,7 @@ COLD_S = 40.0
 SETTLING_REQUESTS = 2_000
 MEASURED_REQUESTS = 10_000
 LEVEL_REQUESTS = 6_000
+TWO_BUNCHES_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,9 @@ def stepping(factor: float, *, every: int = LEVEL_REQUESTS) -> Callable[[Scenari
 
 def flawed(share: float, spoilt: Answer, burst: int = 10) -> Callable[[Scenario, Random], Provider]:
     def build(scenario: Scenario, chance: Random) -> Provider:
-        return Flawed(TokenBucket(scenario.limit_per_s, burst, scenario.latency(chance)), share, spoilt, chance)
+        # Departures leave in bunches of up to 10 ms worth: the burst must hold two of them.
+        held = max(burst, int(scenario.limit_per_s * TWO_BUNCHES_S))
+        return Flawed(TokenBucket(scenario.limit_per_s, held, scenario.latency(chance)), share, spoilt, chance)
 
     return build
 

@@ -15,7 +15,9 @@ from remora.core.units import HOUR_NS
 # A process that cannot share goes on learning, but remembers only its latest answers for the day it can.
 UNSHARED_MAX: Final = 4_096
 # How far a request travels is each process's own affair.
-OWN: Final = frozenset({"ceiling_interval_ns", "latency_ns", "baseline_ns"})
+OWN: Final = frozenset(
+    {"ceiling_interval_ns", "latency_ns", "baseline_ns", "answered_at_ns", "gap_ns", "queued", "queue_ns"}
+)
 MOMENTS: Final = frozenset({"learned_at_ns", "streak_began_at_ns", "last_refused_at_ns", "last_cut_at_ns"})
 WAITS: Final = frozenset({"quiet_until_ns"})
 # No moment that still matters lies further back.

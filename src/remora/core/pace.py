@@ -5,10 +5,29 @@ from enum import StrEnum
 from math import ceil
 from typing import TYPE_CHECKING
 
-from remora.core.rate_constants import ACCOUNT_MOST, COLD_START_PER_S, STRAY_LEAST, TROUBLE_LEAST
+from remora.core.rate_constants import (
+    ACCOUNT_MOST,
+    COLD_START_PER_S,
+    DIP,
+    EDGES_KEPT,
+    RATE_LEAST_PER_S,
+    STRAY_LEAST,
+    TROUBLE_LEAST,
+)
 from remora.core.units import SECOND_NS
 
-__all__ = ["Answer", "Answered", "ChangeKind", "Pace", "PaceChange", "changed", "cold_start", "describe"]
+__all__ = [
+    "Answer",
+    "Answered",
+    "ChangeKind",
+    "Pace",
+    "PaceChange",
+    "changed",
+    "cold_start",
+    "cut",
+    "describe",
+    "remember",
+]
 
 
 class Answer(StrEnum):
@@ -44,8 +63,12 @@ class Pace:
     # The edge, and what probing it may still cost.
     edges_per_s: tuple[float, ...] = ()  # rates that were refused: the present edge, then the next higher one
     below_per_s: float = 0.0  # the edge that a probe had passed when it was refused; 0 = none
+    reached_per_s: float = 0.0  # where that probe was refused; 0 = nowhere
     suspect_per_s: float = 0.0  # where discovery was last refused, which may have been a stray; 0 = nowhere
-    account: float = ACCOUNT_MOST  # refusals that probing may still cost
+    account: float = ACCOUNT_MOST  # good answers that probing may still cost
+    reach: float = 1.0  # how far above the edge, as a ratio, a probe gets before it is refused
+    held: int = 0  # good answers since the edge was last found somewhere else
+    lasted: int = 0  # how long it had held then; 0 = it never moved once it had settled
 
     # The present streak of refusals, and the last time the provider shut us out.
     streak: int = 0  # refusals in a row that counted
@@ -53,12 +76,14 @@ class Pace:
     last_refused_at_ns: int = 0
     provisional: bool = False  # the edge was set by this streak; none was known before
     probed: bool = False  # it began by probing the edge
+    overshot: bool = False  # the first of the refusals that are near each other came while probing or discovering
     wait_ns: int = 0  # length of the present wait; 0 = not waiting
     asked_ns: int = 0  # the wait the provider asked for with the last refusal; 0 = it did not say
     outage_ns: int = 0  # how long the provider shut us out the last time
 
     # Evidence, in answers.
     clean: int = 0  # good answers since the last refusal that counted
+    clean_before: int = 0  # the same between the two refusals before
     chain_good: int = 0  # good answers since the refusal from which the accepted rate is measured
     chain_ns: float = -1.0  # the time they took, idleness left out; negative before the first refusal
     evidence: float = 0.0  # log-likelihood that the edge lies below the present rate
@@ -67,6 +92,10 @@ class Pace:
     trouble_evidence: float = 0.0
     latency_ns: float = 0.0
     baseline_ns: float = 0.0
+    answered_at_ns: int = 0  # when the last good answer came
+    gap_ns: float = 0.0  # time between good answers, smoothed: in a queue, the time one request is served in
+    queued: int = 0  # answers in a row that took much longer than usual
+    queue_ns: float = 0.0  # how long answers took when the rate was last cut for that; 0 = never
 
     @property
     def interval_ns(self) -> int:
@@ -90,6 +119,18 @@ else:
         state.update(vars(pace))
         state.update(fields)
         return copy
+
+
+def cut(pace: Pace, rate_per_s: float, now_ns: int) -> Pace:
+    """The pace at a lower rate; requests that left before now will neither lower nor raise it again."""
+    least = min(RATE_LEAST_PER_S, pace.ceiling_per_s)
+    rate = min(pace.ceiling_per_s, max(rate_per_s, least))
+    return changed(pace, rate_per_s=rate, octave_per_s=rate, last_cut_at_ns=now_ns, learned_at_ns=now_ns)
+
+
+def remember(edges: tuple[float, ...], edge: float) -> tuple[float, ...]:
+    """Put an edge first; a clearly higher one stays, as what to slow down at once this one is passed."""
+    return (edge, *(higher for higher in edges if higher > edge * (1 + 2 * DIP)))[:EDGES_KEPT]
 
 
 def cold_start(*, ceiling_interval_ns: int, now_ns: int) -> Pace:

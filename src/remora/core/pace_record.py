@@ -34,6 +34,7 @@ CLOCK_SLACK_NS: Final = 2 * SECOND_NS
 # Nothing real is faster or slower than this; a number outside is damage.
 FASTEST_PER_S: Final = 1e9
 SLOWEST_PER_S: Final = 1e-6
+FURTHEST_REACH: Final = FASTEST_PER_S / SLOWEST_PER_S
 LARGEST: Final = 1 << 62
 
 
@@ -51,6 +52,9 @@ class PaceRecord:
     quiet_until_wall_ns: int  # 0 = not waiting
     learned_at_wall_ns: int
     outage_ns: int = 0  # how long the provider shut us out the last time
+    held: int = 0  # good answers since the edge was last found somewhere else
+    lasted: int = 0  # how long it had held then
+    reach: float = 1.0  # how far above the edge a probe gets
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,9 @@ def to_record(pace: Pace, *, now_ns: int, now_wall_ns: int) -> PaceRecord:
         quiet_until_wall_ns=now_wall_ns + pace.quiet_until_ns - now_ns if pace.quiet_until_ns > now_ns else 0,
         learned_at_wall_ns=now_wall_ns - max(0, now_ns - pace.learned_at_ns),
         outage_ns=pace.outage_ns,
+        held=pace.held,
+        lasted=pace.lasted,
+        reach=pace.reach,
     )
 
 
@@ -126,6 +133,9 @@ def record_from_json(data: object) -> PaceRecord | Damaged | None:
         quiet_until_wall_ns=int(known["quiet_until_wall_ns"]),
         learned_at_wall_ns=int(known["learned_at_wall_ns"]),
         outage_ns=int(known["outage_ns"]),
+        held=int(known["held"]),
+        lasted=int(known["lasted"]),
+        reach=float(known["reach"]),
     )
     reason = damage(record)
     return record if reason is None else Damaged(reason)
@@ -144,6 +154,8 @@ def damage(record: PaceRecord) -> str | None:
         return "a share is not between 0 and 1"
     if record.streak < 0 or record.outage_ns < 0 or not 0 <= record.wait_ns <= WAIT_MOST_NS:
         return "a wait is not a possible wait"
+    if record.held < 0 or record.lasted < 0 or not 1 <= record.reach <= FURTHEST_REACH:
+        return "what was learned of the edge is not possible"
     if record.learned_at_wall_ns < 0 or record.quiet_until_wall_ns < 0:
         return "a time before 1970"
     return None
@@ -189,6 +201,9 @@ def _warm(record: PaceRecord, cold: Pace, *, now_ns: int, now_wall_ns: int) -> P
         last_refused_at_ns=now_ns,
         last_cut_at_ns=now_ns,
         outage_ns=record.outage_ns,
+        held=record.held,
+        lasted=record.lasted,
+        reach=record.reach,
         wait_ns=record.wait_ns,
         quiet_until_ns=now_ns + quiet_left_ns if quiet_left_ns > 0 else 0,
     )

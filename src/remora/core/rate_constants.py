@@ -1,8 +1,8 @@
 """Which numbers does the rate law stand on, and why is each what it is?
 
-All are ratios or counts of answers, so the law is the same at 0.2 and at 2,000 requests per second. The four that are
-times say so: where to begin when nothing is known, how long to wait at most, how slow to become at most, and how much
-of an answer's delay is noise of the machine.
+All are ratios or counts of answers, so the law is the same at 0.2 and at 2,000 requests per second. The five that are
+times say so: where to begin when nothing is known, how long to wait at most, how slow to become at most, how much of an
+answer's delay is noise of the machine, and how much of it is a queue that hurts.
 """
 
 from typing import Final
@@ -17,44 +17,68 @@ ROUND_TRIPS_PER_DOUBLING: Final = 4
 # Around the edge. A dip of 2.5 % is cheap to rest at and wider than the edge's own noise.
 DIP: Final = 0.025
 CLIMB_SUCCESSES: Final = 64  # from the dip to the edge: slow enough that one refusal tells where the edge is
-ACCELERATION: Final = 12  # above a refuted edge the distance grows by a twelfth with each success
-EDGES_KEPT: Final = 2  # the present edge, and the next higher one to slow down at once it is refuted
+ACCELERATION: Final = 12  # above an edge the distance grows by a twelfth with each success
+FASTEST_CLIMB: Final = 24  # and the rate by no more than this part: what a window still counts must not be far behind
+EDGES_KEPT: Final = 2  # the present edge, and the next higher one to slow down at
+ELSEWHERE: Final = 4 * DIP  # an edge found this far away is another edge
+FAR: Final = 1.2  # and this far away, another provider
 
-# What probing may cost. Refusals stay below 0.5 % with room for what probing did not cause; being shut out for a time
-# is allowed to cost 2 % of the time, or 5 % while the edge is still being looked for.
-REFUSED_BUDGET: Final = 0.0033
-OUTAGE_BUDGET: Final = 0.02
-OUTAGE_BUDGET_UNSETTLED: Final = 0.05
-ACCOUNT_MOST: Final = 2.0  # a long clean run saves up for no more than two refusals
-ACCOUNT_AFTER_REFUSALS: Final = -8.0  # refusals alone never block probing for longer than this
-ACCOUNT_AFTER_A_CHANGE: Final = -1.0  # a provider that has become slower does not make us pay old debts
-ACCOUNT_LEAST: Final = -250.0  # bounds the longest rest, hence the recovery
+# What probing may cost, in good answers. The longer an edge has held, the longer it will: it is asked again after a
+# fifth of the answers it has held for. Where edges were seen to move, a thirty-second of what they last held for is
+# soon enough to find most of what the next move brings.
+PRICE_LEAST: Final = 64.0
+PRICE_MOST: Final = 2_000.0
+PRICE_AGE: Final = 1 / 5
+PRICE_LASTED: Final = 1 / 32
+LASTED_FORGOTTEN: Final = 1 / 4  # an edge that holds four times as long says that the provider has become steady
+SETTLED: Final = 800  # good answers before an edge has held at all
+ACCOUNT_MOST: Final = 128.0  # a long clean run saves up for no more than two cheap refusals
+ACCOUNT_AFTER_REFUSALS: Final = -2_400.0  # refusals alone never block probing for longer than this
+ACCOUNT_AFTER_A_CHANGE: Final = -64.0  # a provider that has changed does not make us pay old debts
+ACCOUNT_LEAST: Final = -75_000.0  # bounds the longest rest, hence the recovery
+REST_CHARGE: Final = 0.3  # a refusal at rest, or in a test, is not a probe of its own
+DOUBT_LEAST: Final = 0.1  # of a dip, by which a probe that got above the edge raises it; a whole one while it is new
+EDGE_NUDGE: Final = 0.75  # of a dip, by which a refusal at rest lowers it
+REST_MARGIN: Final = DIP / 4  # how far to rest below what was let through: so that a burst can fill again
+
+# A probe that got further than usual is tested: go on at about that rate. If it is refused there, half way back.
+USUAL_REACH: Final = 1.44  # a burst carries a probe about as far each time, the further the longer it could fill
+TEST_ENDED: Final = 2 * DIP  # half way is near enough
+TEST_PER_WAIT: Final = 8  # good answers more that a test needs per request's time that a burst could fill meanwhile
 
 # Is a refusal stray, or is the edge here? A sequential likelihood test: the usual share of strays against one in ten.
-STRAY_LEAST: Final = 0.004  # what probing itself causes
+STRAY_LEAST: Final = 0.004  # what probing itself causes at most in the long run
 STRAY_MOST: Final = 0.02
 STRAY_MEMORY: Final = 1_000
-DENSE_SHARE: Final = 0.1
-EDGE_BELIEVED: Final = 4.0  # two refusals within about 24 answers where strays are rare
-EVIDENCE_MOST: Final = 5.0  # so that old evidence is forgotten within about 50 answers
-ISOLATED: Final = 16  # good answers before a refusal that make it a possible stray
-SAME_RATE: Final = 1.2  # a quarter of an octave either way, which discovery crosses in six answers: strays rarely hit
-DISCOVERY_DOUBT: Final = 2.5  # a third refusal while no edge is known: an octave down costs little, a false edge much
+STRAY_WEIGHT: Final = 1.6  # makes up for the strays that are not counted, for being near others or regular
 STRAYS_USUAL: Final = 0.007  # a share that edges alone hardly ever cause
 STRAYS_CREDIT: Final = 2.0  # refusals that may be owed there before probing stops: most were not its doing
-REST_CHARGE: Final = 0.3  # a refusal at rest is not the probe's fault, but a sign that the edge is set too high
-EDGE_NUDGE: Final = 0.75  # how much of a dip it lowers the edge
+MEANING_LEAST: Final = 0.15  # even there a refusal says a little: an edge set too high must not pass for strays
+
+ISOLATED: Final = 16  # good answers before a refusal that make it a possible stray
+REGULAR: Final = 1.25  # chance hits so nearly after as many answers as the last time only once in nine
+DENSE_SHARE: Final = 0.1
+EDGE_BELIEVED: Final = 4.0  # two refusals within about 24 answers where strays are rare
+TEST_FAILED: Final = 3.3  # the same within about 32, in a test
+EVIDENCE_MOST: Final = 5.0  # so that old evidence is forgotten within about 50 answers
+SAME_RATE: Final = 1.2  # a quarter of an octave either way, which discovery crosses in six answers: strays rarely hit
+DISCOVERY_DOUBT: Final = 2.5  # a third refusal while no edge is known: an octave down costs little, a false edge much
 
 # What the provider lets through. Between two refusals it took all it would take: that rate is the edge.
-CHAIN_GAP: Final = 64  # so many good answers since the last refusal say that something else was going on
-CHAIN_MOST: Final = 128  # measured over no more answers than this; the limit may have changed since
-FAR: Final = 1.2  # a probe that got this far above the old edge has seen a new one
+CHAIN_GAP: Final = 64  # so many good answers since the last refusal are enough to measure it, and say it is not dense
+CHAIN_MOST: Final = 128  # dense refusals measure over no more answers than this; the limit may have changed since
+CLOGGED: Final = 4  # refused after so few more: not the rate, but what is still counted from before, is too much
 
-# Shut out: refused in a row, or told to wait. Wait 32 requests' time, then four times as long each time.
+# Shut out: refused in a row, or told to wait. Wait 32 requests' time, then four times as long each time. It may cost
+# 2 % of the time, or 5 % while the edge is still being looked for.
 SHUT_OUT: Final = 3.0  # requests' time without an accepted request
 EXPENSIVE: Final = 64.0  # requests' time that hurts: keep well away from what caused it
-CAREFUL: Final = 16.0  # requests' time shut out the last time, above which the climb stays slow all the way
+CAREFUL: Final = 8.0  # requests' time shut out the last time, above which the climb stays slow all the way
 CAREFUL_SUCCESSES: Final = 32  # one dip of climb takes so many successes then
+OUTAGE_BUDGET: Final = 0.02
+OUTAGE_BUDGET_UNSETTLED: Final = 0.05
+OUTAGE_DIPS: Final = 2  # how far below the edge to come back after a probe was shut out
+ASKED_DIPS: Final = 4  # how far a refusal at rest lowers it at most where the provider asks for a wait: it has counted
 DEEPEST_CUT: Final = 1 / 8
 WAIT_GROWTH: Final = 4
 OUTAGE_AGAIN: Final = 2  # wait twice the middle of the last outage, which is its end
@@ -76,3 +100,9 @@ LATENCY_HIGH: Final = 2.0
 # Delay that our own rate causes is a queue: more than a whole interval longer than usual. Less is noise of the machine,
 # which on a short way is many times the usual latency.
 LATENCY_NOISE_NS: Final = 20 * MILLISECOND_NS
+# A queue that our own rate holds up is drained. A shorter one hurts nobody, and may be the machine's.
+QUEUE_LONG_NS: Final = 100 * MILLISECOND_NS
+QUEUE_BELIEVED: Final = 4  # answers in a row
+QUEUE_CUT: Final = 1 / 2  # of the rate at which requests are served: the queue drains
+QUEUE_JUDGED: Final = 16  # answers after the cut that tell whether it has helped
+QUEUE_DRAINS: Final = 0.75  # a queue of ours is shorter than this by then; what is not was not our doing

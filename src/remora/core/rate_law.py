@@ -6,9 +6,20 @@ what probing may cost allows. `rate_edges.py` says what a refusal means, `rate_c
 it is.
 """
 
-from math import log
+from math import log, sqrt
 
-from remora.core.pace import Answer, Answered, ChangeKind, Pace, PaceChange, changed, cold_start, describe
+from remora.core.pace import (
+    Answer,
+    Answered,
+    ChangeKind,
+    Pace,
+    PaceChange,
+    changed,
+    cold_start,
+    cut,
+    describe,
+    remember,
+)
 from remora.core.rate_constants import (
     ACCELERATION,
     ACCOUNT_MOST,
@@ -19,10 +30,16 @@ from remora.core.rate_constants import (
     COLD_START_PER_S,
     DENSE_SHARE,
     DIP,
+    FAR,
+    FASTEST_CLIMB,
     LATENCY_HIGH,
     LATENCY_MEMORY,
     LATENCY_NOISE_NS,
-    REFUSED_BUDGET,
+    QUEUE_BELIEVED,
+    QUEUE_CUT,
+    QUEUE_DRAINS,
+    QUEUE_JUDGED,
+    QUEUE_LONG_NS,
     ROUND_TRIPS_PER_DOUBLING,
     STRAY_LEAST,
     STRAY_MEMORY,
@@ -35,7 +52,9 @@ from remora.core.rate_constants import (
     TROUBLE_MOST,
     TROUBLE_RATIO,
 )
-from remora.core.rate_edges import cut, refused, remember, resumed
+from remora.core.rate_edges import is_test_passed, passed_test, refused
+from remora.core.rate_outage import resumed
+from remora.core.rate_probing import charged, moved, price
 from remora.core.units import SECOND_NS
 
 __all__ = ["Answer", "Answered", "ChangeKind", "Pace", "PaceChange", "after", "cold_start", "describe"]
@@ -57,7 +76,10 @@ def _good(pace: Pace, event: Answered) -> Pace:
         return _counted(pace)
     if pace.streak:
         pace = resumed(pace, event)
-    return _reassured(pace, event, climbs=event.pace_bound and not _is_queueing(pace))
+    pace = _reassured(pace, event)
+    if pace.queued >= (QUEUE_JUDGED if pace.queue_ns else QUEUE_BELIEVED):
+        return _queued(pace, event)
+    return passed_test(pace) if is_test_passed(pace) else pace
 
 
 def _counted(pace: Pace) -> Pace:
@@ -67,12 +89,15 @@ def _counted(pace: Pace) -> Pace:
     return changed(pace, chain_good=pace.chain_good + 1, chain_ns=pace.chain_ns + pace.interval_ns)
 
 
-def _reassured(pace: Pace, event: Answered, *, climbs: bool) -> Pace:
+def _reassured(pace: Pace, event: Answered) -> Pace:
     """All evidence fades a little with a good answer, the account is credited, and the rate may take one step up."""
     edges, strays, faults = pace.edges_per_s, pace.stray_share, pace.trouble_share
     at_rest = not edges or pace.rate_per_s <= edges[0] * (1 - DIP / 2)
     latency = float(max(1, event.answered_at_ns - event.departed_at_ns))
+    gap = float(max(0, event.answered_at_ns - (pace.answered_at_ns or event.departed_at_ns)))
     falling = not pace.baseline_ns or latency < pace.baseline_ns
+    queueing = _is_queueing(pace)
+    climbs = event.pace_bound and not queueing
     rate, edges = _raised(pace) if climbs else (pace.rate_per_s, edges)
     # One copy for all of it: this is the way of nearly every answer.
     return changed(
@@ -84,7 +109,8 @@ def _reassured(pace: Pace, event: Answered, *, climbs: bool) -> Pace:
         clean=pace.clean + 1,
         chain_good=pace.chain_good + 1,
         chain_ns=pace.chain_ns + pace.interval_ns if pace.chain_ns >= 0 else -1.0,
-        account=min(ACCOUNT_MOST, pace.account + REFUSED_BUDGET),
+        account=min(ACCOUNT_MOST, pace.account + 1.0),
+        held=pace.held + 1,
         evidence=max(0.0, pace.evidence - (DENSE_SHARE - strays)) if pace.evidence else 0.0,
         # The share of strays is measured at rest, where no refusal is the probe's doing.
         stray_share=max(STRAY_LEAST, strays * (1 - 1 / STRAY_MEMORY)) if at_rest and strays > STRAY_LEAST else strays,
@@ -92,6 +118,10 @@ def _reassured(pace: Pace, event: Answered, *, climbs: bool) -> Pace:
         trouble_evidence=_calmer(pace) if pace.trouble_evidence else 0.0,
         latency_ns=pace.latency_ns + (latency - pace.latency_ns) / LATENCY_MEMORY if pace.latency_ns else latency,
         baseline_ns=latency if falling else pace.baseline_ns + (latency - pace.baseline_ns) / BASELINE_MEMORY,
+        answered_at_ns=event.answered_at_ns,
+        gap_ns=pace.gap_ns + (gap - pace.gap_ns) / LATENCY_MEMORY if pace.gap_ns else gap,
+        queued=pace.queued + 1 if queueing and _is_long(pace) and event.pace_bound else 0,
+        queue_ns=pace.queue_ns if queueing else 0.0,
     )
 
 
@@ -100,12 +130,10 @@ def _raised(pace: Pace) -> tuple[float, tuple[float, ...]]:
     edges = pace.edges_per_s
     rate = pace.rate_per_s + _step(pace)
     if edges and rate > edges[0] and pace.outage_ns * edges[0] / SECOND_NS > CAREFUL:
-        # Being shut out cost much the last time: no acceleration, and the edge moves up behind the rate.
-        rate = min(rate, pace.rate_per_s + edges[0] * DIP / CAREFUL_SUCCESSES)
-        if rate >= edges[0] * (1 + 2 * DIP):
-            edges = remember(edges, rate / (1 + DIP))
-    elif len(edges) > 1 and rate >= edges[1] * (1 + DIP):
-        edges = edges[1:]
+        # Being shut out cost much the last time: no acceleration, and far away the edge moves up behind the rate.
+        rate = min(rate, pace.rate_per_s * (1 + DIP / CAREFUL_SUCCESSES))
+        if rate > edges[0] * FAR:
+            edges = remember(edges, rate / FAR)
     return min(rate, pace.ceiling_per_s), edges
 
 
@@ -113,11 +141,13 @@ def _step(pace: Pace) -> float:
     rate, edges = pace.rate_per_s, pace.edges_per_s
     in_a_round_trip = rate * pace.latency_ns / SECOND_NS
     step = pace.octave_per_s / max(SUCCESSES_PER_DOUBLING, ROUND_TRIPS_PER_DOUBLING * in_a_round_trip)
+    if edges:
+        step = min(step, rate / FASTEST_CLIMB)
     for edge in edges:
         distance = (edge - rate) / SUCCESSES_PER_DOUBLING if rate < edge else (rate - edge) / ACCELERATION
         step = min(step, max(distance, edge * DIP / CLIMB_SUCCESSES))
-    may_owe = STRAYS_CREDIT if pace.stray_share > STRAYS_USUAL else 0.0
-    if not edges or pace.account >= -may_owe:
+    may_owe = STRAYS_CREDIT * price(pace) if pace.stray_share > STRAYS_USUAL else 0.0
+    if not edges or (pace.account >= -may_owe and not pace.below_per_s):
         return step
     rest = edges[0] * (1 - DIP)
     if rate < rest:
@@ -128,6 +158,26 @@ def _step(pace: Pace) -> float:
 def _is_queueing(pace: Pace) -> bool:
     longer_ns = pace.latency_ns - pace.baseline_ns
     return pace.latency_ns > LATENCY_HIGH * pace.baseline_ns and longer_ns > max(LATENCY_NOISE_NS, pace.interval_ns)
+
+
+def _is_long(pace: Pace) -> bool:
+    return pace.latency_ns - pace.baseline_ns > QUEUE_LONG_NS
+
+
+def _queued(pace: Pace, event: Answered) -> Pace:
+    """Answers take much longer: more is sent than served. Cut until the queue has drained, once per round trip."""
+    if pace.latency_ns > QUEUE_DRAINS * pace.queue_ns > 0:
+        # The last cut did not help: it is not our queue, but a provider that has become slower.
+        return changed(pace, baseline_ns=pace.latency_ns, queued=0, queue_ns=0.0)
+    rate, edges = pace.rate_per_s, pace.edges_per_s
+    edge = min(rate, SECOND_NS / max(1.0, pace.gap_ns))
+    pace = charged(pace, 1.0)
+    if edges and edges[0] / FAR < edge < edges[0] * FAR:
+        edge = min(rate, sqrt(edge * edges[0]))
+    elif edges:
+        pace = moved(pace, edges[0], edge)
+    pace = changed(pace, edges_per_s=remember(edges, edge), queued=0, queue_ns=pace.latency_ns)
+    return cut(pace, edge * QUEUE_CUT, event.answered_at_ns)
 
 
 def _troubled(pace: Pace, event: Answered) -> Pace:

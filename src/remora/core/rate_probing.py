@@ -1,0 +1,92 @@
+"""What may probing the edge cost, and how much does one refusal say?
+
+Both are counted in good answers. A refusal has a price, which the answers that follow must earn before the next probe.
+The longer an edge has held, the longer it will, so the price grows with its age; where edges are known to move, it
+stays low. And a refusal says little where refusals come by chance.
+"""
+
+from remora.core.pace import Pace, changed
+from remora.core.rate_constants import (
+    ACCOUNT_AFTER_A_CHANGE,
+    ACCOUNT_AFTER_REFUSALS,
+    CHAIN_GAP,
+    DIP,
+    FAR,
+    ISOLATED,
+    LASTED_FORGOTTEN,
+    MEANING_LEAST,
+    PRICE_AGE,
+    PRICE_LASTED,
+    PRICE_LEAST,
+    PRICE_MOST,
+    REGULAR,
+    REST_MARGIN,
+    SETTLED,
+    STRAY_LEAST,
+    STRAY_MEMORY,
+    STRAY_MOST,
+    STRAY_WEIGHT,
+    STRAYS_USUAL,
+)
+from remora.core.units import SECOND_NS
+
+
+def is_probing(pace: Pace) -> bool:
+    """Is the rate nearer to the edge, or above it, than to the rest below it?"""
+    return bool(pace.edges_per_s) and pace.rate_per_s > pace.edges_per_s[0] * (1 - DIP / 2)
+
+
+def price(pace: Pace) -> float:
+    """How many good answers one refusal costs."""
+    answers = pace.held * PRICE_AGE
+    if pace.lasted:
+        answers = min(answers, max(pace.lasted, pace.held * LASTED_FORGOTTEN) * PRICE_LASTED)
+    return min(PRICE_MOST, max(PRICE_LEAST, answers))
+
+
+def charged(pace: Pace, refusals: float) -> Pace:
+    """The pace after paying for some refusals."""
+    account = max(pace.account - refusals * price(pace), ACCOUNT_AFTER_REFUSALS)
+    return changed(pace, account=min(pace.account, account))
+
+
+def moved(pace: Pace, from_per_s: float, to_per_s: float) -> Pace:
+    """The edge is known to be somewhere else: no old debts, and probing is cheap again."""
+    far = max(from_per_s, to_per_s) > FAR * min(from_per_s, to_per_s)
+    lasted = pace.held if far and pace.held >= SETTLED else pace.lasted
+    return changed(pace, held=0, lasted=lasted, account=max(pace.account, ACCOUNT_AFTER_A_CHANGE))
+
+
+def meaning(pace: Pace) -> float:
+    """How much one refusal says, from 1 where strays are rare down to a little where they are usual."""
+    if _is_regular(pace):
+        return 1.0
+    return max(MEANING_LEAST, 1 - (pace.stray_share - STRAY_LEAST) / (STRAYS_USUAL - STRAY_LEAST))
+
+
+def with_a_stray(pace: Pace) -> Pace:
+    """The pace with one more refusal counted as a stray, if it can have been one."""
+    # A provider that says when to come back has counted.
+    if pace.clean < ISOLATED or pace.asked_ns or _is_regular(pace):
+        return pace
+    return changed(pace, stray_share=min(STRAY_MOST, pace.stray_share + STRAY_WEIGHT / STRAY_MEMORY))
+
+
+def _is_regular(pace: Pace) -> bool:
+    """Chance is not regular: refusals after about as many answers each time are a quota that runs out."""
+    return pace.clean_before <= pace.clean * REGULAR and pace.clean <= pace.clean_before * REGULAR
+
+
+def accepted_per_s(pace: Pace) -> float:
+    """The rate let through since the chain began: refusals at both ends say it was all the provider would take."""
+    return (pace.chain_good + 0.5) / max(1.0, pace.chain_ns) * SECOND_NS
+
+
+def proven_edge(pace: Pace) -> float:
+    """The edge whose rest lies just below what was let through since the last refusal; 0 = too little to tell."""
+    if pace.chain_good < CHAIN_GAP or pace.chain_ns <= 0:
+        return 0.0
+    says = meaning(pace)
+    # Off by one either way: a stray stood where a good answer would have been, a refusal at the edge did not.
+    answers = pace.chain_good + 1 - 2 * says
+    return answers / pace.chain_ns * SECOND_NS * (1 - REST_MARGIN * says) / (1 - DIP)
