@@ -166,6 +166,12 @@ def test_a_delay_that_is_not_the_paces_doing_cuts_nothing() -> None:
     assert slow_answers(before, 40, 2 * SECOND_NS, pace_bound=False).rate_per_s >= before.rate_per_s
 
 
+def test_idleness_before_a_queue_does_not_make_the_provider_look_slow() -> None:
+    idle = used_to(200 * MILLISECOND_NS)
+    idle = replace(idle, answered_at_ns=idle.answered_at_ns - 3_600 * SECOND_NS)
+    assert slow_answers(idle, 16, 2 * SECOND_NS).rate_per_s >= 1.0
+
+
 def test_refusals_too_dense_to_be_strays_set_an_edge_even_while_nothing_is_known() -> None:
     pace = replace(COLD, rate_per_s=20.0, octave_per_s=20.0, clean=2, overshot=True, evidence=7.0, chain_ns=0.0)
     assert refused(pace).edges_per_s

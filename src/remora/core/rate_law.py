@@ -2,8 +2,8 @@
 
 The law is a pure function of (pace, answer, time). It has one owner's number, the ceiling. It looks for the *edge*, the
 rate at which the provider refuses; rests a *dip* below it; and climbs to it again only as often as the *account* of
-what probing may cost allows. `rate_edges.py` says what a refusal means, `rate_constants.py` why each number is what
-it is.
+what probing may cost allows. `rate_edges.py` says what a refusal means, `rate_outage.py` how to come back after being
+shut out, `rate_probing.py` what probing costs, `rate_constants.py` why each number is what it is.
 """
 
 from math import log, sqrt
@@ -94,7 +94,8 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
     edges, strays, faults = pace.edges_per_s, pace.stray_share, pace.trouble_share
     at_rest = not edges or pace.rate_per_s <= edges[0] * (1 - DIP / 2)
     latency = float(max(1, event.answered_at_ns - event.departed_at_ns))
-    gap = float(max(0, event.answered_at_ns - (pace.answered_at_ns or event.departed_at_ns)))
+    # Longer than an answer takes there was no queue, but idleness.
+    gap = min(latency + pace.interval_ns, max(0.0, event.answered_at_ns - pace.answered_at_ns))
     falling = not pace.baseline_ns or latency < pace.baseline_ns
     queueing = _is_queueing(pace)
     climbs = event.pace_bound and not queueing
@@ -177,7 +178,12 @@ def _queued(pace: Pace, event: Answered) -> Pace:
     elif edges:
         pace = moved(pace, edges[0], edge)
     pace = changed(pace, edges_per_s=remember(edges, edge), queued=0, queue_ns=pace.latency_ns)
-    return cut(pace, edge * QUEUE_CUT, event.answered_at_ns)
+    return cut(pace, max(_least(pace), edge * QUEUE_CUT), event.answered_at_ns)
+
+
+def _least(pace: Pace) -> float:
+    """Neither faults nor a queue push it below where a cold start would begin: coming back would take hours."""
+    return min(pace.rate_per_s, COLD_START_PER_S)
 
 
 def _troubled(pace: Pace, event: Answered) -> Pace:
@@ -189,10 +195,8 @@ def _troubled(pace: Pace, event: Answered) -> Pace:
     share = min(TROUBLE_MOST / TROUBLE_RATIO, usual + (1 - usual) / TROUBLE_MEMORY)
     if evidence < TROUBLE_BELIEVED:
         return changed(pace, trouble_share=share, trouble_evidence=evidence)
-    # Faults alone never push it below where a cold start would begin: coming back from there would take hours.
-    least = min(pace.rate_per_s, COLD_START_PER_S)
     pace = changed(pace, trouble_share=share, trouble_evidence=0.0)
-    return cut(pace, max(least, pace.rate_per_s / 2), event.answered_at_ns)
+    return cut(pace, max(_least(pace), pace.rate_per_s / 2), event.answered_at_ns)
 
 
 def _calmer(pace: Pace) -> float:
