@@ -15,8 +15,9 @@ from remora.core.errors import StoreUnavailable
 from remora.core.gap import GapState
 from remora.core.priority import Lane
 from remora.core.reasons import GapReason
-from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
+from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault, Pressure, Trouble
+from remora.governor import Limits
 from remora.sim.clock import SimClock
 from remora.stores.memory import MemoryStore
 from tests.gate.numbers import NAME, NULL, POISON, Numbers, process
@@ -76,6 +77,31 @@ def test_a_retry_that_succeeds_settles_the_item(failures: int) -> None:
             assert await one.collector.collect(SEVEN) is Outcome.NEW
             assert list(await one.store.gaps(NAME)) == []
             assert len(source.asked) == failures + 1
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("latency_s, requests", [(20, 1), (5, 1), (3, 2), (2, 3), (1, 4)])
+def test_an_item_whose_requests_took_long_is_owed_without_another_attempt(latency_s: int, requests: int) -> None:
+    async def main(clock: SimClock) -> None:
+        hangs = Answer(fault=Fault.TIMEOUT, latency_ns=latency_s * SECOND_NS)
+        source = Numbers(clock, says=lambda _id, _attempt: hangs)
+        async with process(clock, source) as one:
+            assert await one.collector.collect(SEVEN) is Outcome.OWED
+            (gap,) = await one.store.gaps(NAME)
+            assert (gap.reason, gap.attempts) == (GapReason.TIMEOUT, 1)
+            assert len(source.asked) == requests
+
+    simulated(main)
+
+
+def test_a_long_wait_in_the_gate_takes_no_attempt_from_an_item() -> None:
+    async def main(clock: SimClock) -> None:
+        said = one_by_one([Answer(429, retry_after="30"), BROKEN, BROKEN])
+        source = Numbers(clock, says=lambda _id, _attempt: said(0))
+        async with process(clock, source, limits=Limits(MINUTE_NS)) as one:
+            assert await one.collector.collect(SEVEN) is Outcome.NEW
+            assert len(source.asked) == ATTEMPTS
 
     simulated(main)
 

@@ -35,6 +35,10 @@ log = structlog.get_logger()
 
 # A request that met pressure or trouble is sent again after these delays, each time through the gate; then it is owed.
 RETRY_DELAYS_NS: Final = (200 * MILLISECOND_NS, 500 * MILLISECOND_NS, 1_000 * MILLISECOND_NS)
+# An item whose own requests have taken this long is not asked for again at once: it is owed, and recovery asks later. A
+# request that hangs takes its whole timeout, and its walk stores no cursor beyond it meanwhile; faults that come sooner
+# cost a walk little. Waiting in the gate is not counted: that says nothing about the item.
+REQUEST_TIME_MAX_NS: Final = 5 * SECOND_NS
 # More new ids than a source assigns in weeks; a newest id this far above the last one is looked at twice.
 LEAP_MAX_IDS: Final = 1_000_000
 
@@ -83,11 +87,13 @@ class Collector:
         return outcome
 
     async def ask(self, discovery: Discovery) -> Asked:
-        """Ask until there is an answer, but not more often than the retry delays allow."""
-        requests, met = 0, frozenset[type[Verdict]]()
+        """Ask until there is an answer, but neither more often nor longer than one item may hold up others."""
+        requests, taken_ns, met = 0, 0, frozenset[type[Verdict]]()
         while True:
-            verdict, started_at_ns = await self._ask_once(discovery, met)
-            if requests >= len(self._retry_delays_ns) or not is_worth_a_retry(verdict):
+            verdict, started_at_ns, took_ns = await self._ask_once(discovery, met)
+            taken_ns += took_ns
+            is_last = requests >= len(self._retry_delays_ns) or taken_ns >= REQUEST_TIME_MAX_NS
+            if is_last or not is_worth_a_retry(verdict):
                 return Asked(verdict, started_at_ns, requests + 1)
             met |= {type(verdict)}
             await self._clock.sleep_until(self._clock.monotonic_ns() + self._retry_delays_ns[requests])
@@ -112,16 +118,20 @@ class Collector:
             case _:
                 return None
 
-    async def _ask_once(self, discovery: Discovery, met: Collection[type[Verdict]]) -> tuple[Verdict, int]:
+    async def _ask_once(self, discovery: Discovery, met: Collection[type[Verdict]]) -> tuple[Verdict, int, int]:
+        """What came of one request, when it left (wall clock) and how long it took."""
         async with self._governor.admit(discovery.via) as permit:
+            admitted_ns = self._clock.monotonic_ns()
             reply = await self._source.fetch(discovery, permit)
             now_wall_ns = self._clock.wall_ns()
             decoded = self._decode(discovery, reply)
             verdict = classify(reply, decoded, behind_newest=self._behind_newest(discovery), now_wall_ns=now_wall_ns)
             self._governor.learn(permit, reply, verdict, again=type(verdict) in met)
         self._meter.judged(self._source.name, discovery.via, verdict)
+        # What never left was held up by its connection alone.
+        took_ns = reply.answered_at_ns - (admitted_ns if reply.departed_at_ns is None else reply.departed_at_ns)
         # Read at the departure itself: computed backwards from now, a step of the clock could turn two fetches around.
-        return verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns
+        return verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns, took_ns
 
     def _tell(self, discovery: Discovery, verdict: Verdict, outcome: Outcome) -> None:
         """What is owed is told as it opens and as it ends; how many, why and how it was found, never which item."""
