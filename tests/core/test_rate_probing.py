@@ -132,46 +132,6 @@ def test_a_wait_that_was_asked_for_makes_the_test_longer_because_a_burst_could_f
     assert good(tested, 4 * CHAIN_GAP).below_per_s == 0.0
 
 
-def slow_answers(pace: Pace, count: int, latency_ns: int, *, pace_bound: bool = True) -> Pace:
-    """So many answers that took this long, one after the other as they left."""
-    left_ns = max(pace.answered_at_ns, pace.last_cut_at_ns) + SECOND_NS
-    for _ in range(count):
-        left_ns += pace.interval_ns
-        pace = after(pace, Answered(Answer.GOOD, left_ns, left_ns + latency_ns, pace_bound=pace_bound))
-    return pace
-
-
-def used_to(latency_ns: int) -> Pace:
-    return slow_answers(at(9.0, edge_per_s=10.0), 20, latency_ns)
-
-
-def test_a_queue_that_the_pace_holds_up_is_drained() -> None:
-    pace = slow_answers(used_to(200 * MILLISECOND_NS), 16, 2 * SECOND_NS)
-    assert pace.rate_per_s < 6.0
-    assert pace.edges_per_s[0] <= 10.0
-
-
-def test_a_provider_that_has_become_slower_is_not_taken_for_a_queue_for_ever() -> None:
-    pace = slow_answers(used_to(200 * MILLISECOND_NS), 2_000, 2 * SECOND_NS)
-    assert pace.rate_per_s >= 9.0
-
-
-def test_answers_that_take_a_little_longer_stop_the_climb_and_cut_nothing() -> None:
-    before = used_to(20 * MILLISECOND_NS)
-    assert slow_answers(before, 40, 90 * MILLISECOND_NS).rate_per_s >= before.rate_per_s
-
-
-def test_a_delay_that_is_not_the_paces_doing_cuts_nothing() -> None:
-    before = used_to(200 * MILLISECOND_NS)
-    assert slow_answers(before, 40, 2 * SECOND_NS, pace_bound=False).rate_per_s >= before.rate_per_s
-
-
-def test_idleness_before_a_queue_does_not_make_the_provider_look_slow() -> None:
-    idle = used_to(200 * MILLISECOND_NS)
-    idle = replace(idle, answered_at_ns=idle.answered_at_ns - 3_600 * SECOND_NS)
-    assert slow_answers(idle, 16, 2 * SECOND_NS).rate_per_s >= 1.0
-
-
 def test_refusals_too_dense_to_be_strays_set_an_edge_even_while_nothing_is_known() -> None:
     pace = replace(COLD, rate_per_s=20.0, octave_per_s=20.0, clean=2, overshot=True, evidence=7.0, chain_ns=0.0)
     assert refused(pace).edges_per_s

@@ -6,9 +6,10 @@ hears its own answers again on top of it: the law then sees the answers of all p
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from math import isfinite
 from typing import Any, Final, TypeGuard
 
+from remora.core.pace_record import LARGEST, SLOWEST_PER_S, damage, in_bounds, to_record
+from remora.core.rate_constants import WAIT_MOST_NS
 from remora.core.rate_law import Answered, Pace, after, cold_start
 from remora.core.units import HOUR_NS
 
@@ -16,10 +17,24 @@ from remora.core.units import HOUR_NS
 UNSHARED_MAX: Final = 4_096
 # How far a request travels is each process's own affair.
 OWN: Final = frozenset(
-    {"ceiling_interval_ns", "latency_ns", "baseline_ns", "answered_at_ns", "gap_ns", "queued", "queue_ns"}
+    {
+        "ceiling_interval_ns",
+        "latency_ns",
+        "baseline_ns",
+        "slow",
+        "slow_share",
+        "answered_at_ns",
+        "gap_ns",
+        "queued",
+        "queue_ns",
+    }
 )
 MOMENTS: Final = frozenset({"learned_at_ns", "streak_began_at_ns", "last_refused_at_ns", "last_cut_at_ns"})
 WAITS: Final = frozenset({"quiet_until_ns"})
+NEVER_NEGATIVE: Final = (
+    *("below_per_s", "suspect_per_s", "asked_ns"),
+    *("clean", "clean_before", "chain_good", "evidence", "trouble_evidence"),
+)
 # No moment that still matters lies further back.
 AGE_MOST_NS: Final = 24 * HOUR_NS
 
@@ -68,17 +83,15 @@ def from_common(
     if None in known.values():
         return None
     for name in MOMENTS:
-        known[name] = now_ns - max(0, known[name]) - age_ns
+        known[name] = now_ns - min(AGE_MOST_NS, max(0, known[name])) - age_ns
     for name in WAITS:
-        left_ns = quiet_in_ns if known[name] > 0 and quiet_in_ns else known[name] - age_ns
+        left_ns = quiet_in_ns if known[name] > 0 and quiet_in_ns else min(WAIT_MOST_NS, known[name] - age_ns)
         known[name] = now_ns + left_ns if known[name] else 0
     pace = replace(cold, **known)
-    if pace.rate_per_s <= 0 or pace.octave_per_s <= 0 or min(pace.edges_per_s, default=1.0) <= 0:
-        return None
-    if pace.streak and not pace.edges_per_s:
+    if not _is_possible(pace):
         return None
     cuts = _like(0, data.get(CUTS))
-    return Common(replace(pace, rate_per_s=min(pace.rate_per_s, pace.ceiling_per_s)), cuts or 0)
+    return Common(in_bounds(pace), max(0, cuts or 0))
 
 
 def heard_on_top(common: Pace, own: Pace, heard: Iterable[Answered]) -> Pace:
@@ -87,6 +100,17 @@ def heard_on_top(common: Pace, own: Pace, heard: Iterable[Answered]) -> Pace:
     for answered in heard:
         pace = after(pace, answered)
     return pace
+
+
+def _is_possible(pace: Pace) -> bool:
+    """Can the law have led here? It divides by some of these numbers, and takes the root of others."""
+    if not pace.edges_per_s and (pace.streak or pace.below_per_s):
+        return False
+    if pace.reached_per_s < pace.below_per_s or pace.octave_per_s < SLOWEST_PER_S:
+        return False
+    if min(getattr(pace, name) for name in NEVER_NEGATIVE) < 0:
+        return False
+    return damage(to_record(pace, now_ns=pace.learned_at_ns, now_wall_ns=0)) is None
 
 
 def _names() -> list[str]:
@@ -99,7 +123,7 @@ def _like(model: bool | float | tuple[float, ...], value: object) -> Any:  # noq
         case bool():
             return value if isinstance(value, bool) else None
         case int():
-            return value if isinstance(value, int) and not isinstance(value, bool) else None
+            return value if isinstance(value, int) and _is_number(value) else None
         case float():
             return float(value) if _is_number(value) else None
         case tuple():
@@ -107,4 +131,4 @@ def _like(model: bool | float | tuple[float, ...], value: object) -> Any:  # noq
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST

@@ -11,6 +11,7 @@ from remora.core.rate_constants import (
     DIP,
     EDGES_KEPT,
     RATE_LEAST_PER_S,
+    SLOW_LEAST,
     STRAY_LEAST,
     TROUBLE_LEAST,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "cold_start",
     "cut",
     "describe",
+    "possible",
     "remember",
 ]
 
@@ -90,8 +92,10 @@ class Pace:
     stray_share: float = STRAY_LEAST
     trouble_share: float = TROUBLE_LEAST
     trouble_evidence: float = 0.0
-    latency_ns: float = 0.0
-    baseline_ns: float = 0.0
+    latency_ns: float = 0.0  # how long answers take, smoothed
+    baseline_ns: float = 0.0  # how long the quick ones usually take
+    slow: int = 0  # answers in a row that took much longer than that
+    slow_share: float = SLOW_LEAST  # of all answers, usually
     answered_at_ns: int = 0  # when the last good answer came
     gap_ns: float = 0.0  # time between good answers, smoothed: in a queue, the time one request is served in
     queued: int = 0  # answers in a row that took much longer than usual
@@ -121,15 +125,20 @@ else:
         return copy
 
 
+def possible(pace: Pace, rate_per_s: float) -> float:
+    """The rate, neither above the ceiling nor slower than one request in the longest wait."""
+    return min(pace.ceiling_per_s, max(RATE_LEAST_PER_S, rate_per_s))
+
+
 def cut(pace: Pace, rate_per_s: float, now_ns: int) -> Pace:
-    """The pace at a lower rate; requests that left before now will neither lower nor raise it again."""
-    least = min(RATE_LEAST_PER_S, pace.ceiling_per_s)
-    rate = min(pace.ceiling_per_s, max(rate_per_s, least))
+    """The pace at this rate, if that is lower; requests that left before now will neither lower nor raise it again."""
+    rate = min(pace.rate_per_s, possible(pace, rate_per_s))
     return changed(pace, rate_per_s=rate, octave_per_s=rate, last_cut_at_ns=now_ns, learned_at_ns=now_ns)
 
 
 def remember(edges: tuple[float, ...], edge: float) -> tuple[float, ...]:
     """Put an edge first; a clearly higher one stays, as what to slow down at once this one is passed."""
+    edge = max(RATE_LEAST_PER_S, edge)
     return (edge, *(higher for higher in edges if higher > edge * (1 + 2 * DIP)))[:EDGES_KEPT]
 
 

@@ -10,10 +10,11 @@ from enum import StrEnum
 from math import isfinite
 from typing import Final, TypeGuard
 
-from remora.core.pace import Pace, cold_start
+from remora.core.pace import Pace, cold_start, remember
 from remora.core.rate_constants import (
     ACCOUNT_LEAST,
     ACCOUNT_MOST,
+    DIP,
     EDGES_KEPT,
     STRAY_LEAST,
     STRAY_MOST,
@@ -81,10 +82,14 @@ class Restored:
 
 
 def to_record(pace: Pace, *, now_ns: int, now_wall_ns: int) -> PaceRecord:
-    """The pace as it may be stored."""
+    """The pace as it may be stored. What a probe found and is still being tested is not known yet: the edge below it."""
+    rate, edges = pace.rate_per_s, pace.edges_per_s
+    if pace.below_per_s:
+        edges = remember(edges, min(pace.below_per_s, edges[0]))
+        rate = min(rate, edges[0] * (1 - DIP))
     return PaceRecord(
-        rate_per_s=pace.rate_per_s,
-        edges_per_s=pace.edges_per_s,
+        rate_per_s=rate,
+        edges_per_s=edges,
         account=pace.account,
         stray_share=pace.stray_share,
         trouble_share=pace.trouble_share,
@@ -186,26 +191,40 @@ def restore(
 
 
 def _warm(record: PaceRecord, cold: Pace, *, now_ns: int, now_wall_ns: int) -> Pace:
-    rate = min(record.rate_per_s, cold.ceiling_per_s)
     quiet_left_ns = min(WAIT_MOST_NS, record.quiet_until_wall_ns - now_wall_ns)
-    return replace(
+    pace = replace(
         cold,
-        rate_per_s=rate,
-        octave_per_s=rate,
+        rate_per_s=record.rate_per_s,
+        octave_per_s=record.rate_per_s,
         edges_per_s=record.edges_per_s,
-        account=min(ACCOUNT_MOST, max(ACCOUNT_LEAST, record.account)),
-        stray_share=min(STRAY_MOST, max(STRAY_LEAST, record.stray_share)),
-        trouble_share=min(TROUBLE_MOST / TROUBLE_RATIO, max(TROUBLE_LEAST, record.trouble_share)),
+        account=record.account,
+        stray_share=record.stray_share,
+        trouble_share=record.trouble_share,
         streak=record.streak if record.edges_per_s else 0,
         streak_began_at_ns=now_ns,
         last_refused_at_ns=now_ns,
         last_cut_at_ns=now_ns,
         outage_ns=record.outage_ns,
+        overshot=record.streak > 1,  # what led to the wait is forgotten: come back further below it
         held=record.held,
         lasted=record.lasted,
         reach=record.reach,
         wait_ns=record.wait_ns,
         quiet_until_ns=now_ns + quiet_left_ns if quiet_left_ns > 0 else 0,
+    )
+    return in_bounds(pace)
+
+
+def in_bounds(pace: Pace) -> Pace:
+    """The pace with what was stored kept within what the law would ever make of it."""
+    rate = min(pace.rate_per_s, pace.ceiling_per_s)
+    return replace(
+        pace,
+        rate_per_s=rate,
+        octave_per_s=min(pace.octave_per_s, rate),
+        account=min(ACCOUNT_MOST, max(ACCOUNT_LEAST, pace.account)),
+        stray_share=min(STRAY_MOST, max(STRAY_LEAST, pace.stray_share)),
+        trouble_share=min(TROUBLE_MOST / TROUBLE_RATIO, max(TROUBLE_LEAST, pace.trouble_share)),
     )
 
 

@@ -45,6 +45,7 @@ REST_MARGIN: Final = DIP / 4  # how far to rest below what was let through: so t
 USUAL_REACH: Final = 1.44  # a burst carries a probe about as far each time, the further the longer it could fill
 TEST_ENDED: Final = 2 * DIP  # half way is near enough
 TEST_PER_WAIT: Final = 8  # good answers more that a test needs per request's time that a burst could fill meanwhile
+TEST_MOST: Final = 10_000  # good answers that prove any edge, however long the wait was
 
 # Is a refusal stray, or is the edge here? A sequential likelihood test: the usual share of strays against one in ten.
 STRAY_LEAST: Final = 0.004  # what probing itself causes at most in the long run
@@ -93,10 +94,17 @@ TROUBLE_RATIO: Final = 4.0
 TROUBLE_MEMORY: Final = 512
 TROUBLE_BELIEVED: Final = 7.0
 
-# Latency, smoothed over a few answers, against a baseline that falls at once and rises slowly.
+# Latency, smoothed over a few answers, against a baseline that falls as soon and rises slowly.
 LATENCY_MEMORY: Final = 8
 BASELINE_MEMORY: Final = 1_024
 LATENCY_HIGH: Final = 2.0
+# Some providers answer from a cache or not, and a few slow answers in a row are chance there. In a queue all are slow:
+# the same test again, their usual share against nearly all, and a quick one begins it anew.
+SLOW_LEAST: Final = 0.01
+SLOW_MOST: Final = 0.9
+SLOW_QUEUED: Final = 0.95
+SLOW_MEMORY: Final = 64
+SLOW_BELIEVED: Final = 7.0
 # Delay that our own rate causes is a queue: more than a whole interval longer than usual. Less is noise of the machine,
 # which on a short way is many times the usual latency.
 LATENCY_NOISE_NS: Final = 20 * MILLISECOND_NS

@@ -26,6 +26,7 @@ from remora.core.rate_constants import (
     STRAY_LEAST,
     TEST_ENDED,
     TEST_FAILED,
+    TEST_MOST,
     TEST_PER_WAIT,
     USUAL_REACH,
 )
@@ -141,7 +142,7 @@ def _test_failed(pace: Pace, event: Answered) -> Pace:
     below, top = pace.below_per_s, pace.edges_per_s[0]
     pace = charged(pace, REST_CHARGE * meaning(pace))
     if top <= below * (1 + TEST_ENDED):
-        edges = remember(pace.edges_per_s, below)
+        edges = remember(pace.edges_per_s, min(below, top))
         pace = changed(pace, edges_per_s=edges, below_per_s=0.0, reach=pace.reached_per_s / below)
     else:
         pace = changed(pace, edges_per_s=remember(pace.edges_per_s, sqrt(below * top)))
@@ -151,7 +152,7 @@ def _test_failed(pace: Pace, event: Answered) -> Pace:
 def is_test_passed(pace: Pace) -> bool:
     """Has what a probe found held for long enough? A wait that was asked for has paid for some of it."""
     waited = pace.asked_ns * pace.rate_per_s / SECOND_NS
-    return pace.below_per_s > 0 and pace.clean >= CHAIN_GAP + TEST_PER_WAIT * waited
+    return pace.below_per_s > 0 and pace.clean >= min(CHAIN_GAP + TEST_PER_WAIT * waited, TEST_MOST)
 
 
 def passed_test(pace: Pace) -> Pace:

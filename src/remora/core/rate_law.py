@@ -41,6 +41,11 @@ from remora.core.rate_constants import (
     QUEUE_JUDGED,
     QUEUE_LONG_NS,
     ROUND_TRIPS_PER_DOUBLING,
+    SLOW_BELIEVED,
+    SLOW_LEAST,
+    SLOW_MEMORY,
+    SLOW_MOST,
+    SLOW_QUEUED,
     STRAY_LEAST,
     STRAY_MEMORY,
     STRAYS_CREDIT,
@@ -96,7 +101,9 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
     latency = float(max(1, event.answered_at_ns - event.departed_at_ns))
     # Longer than an answer takes there was no queue, but idleness.
     gap = min(latency + pace.interval_ns, max(0.0, event.answered_at_ns - pace.answered_at_ns))
-    falling = not pace.baseline_ns or latency < pace.baseline_ns
+    baseline = pace.baseline_ns or latency
+    baseline += (latency - baseline) / (LATENCY_MEMORY if latency < baseline else BASELINE_MEMORY)
+    slow = pace.baseline_ns > 0 and _is_slow(pace, latency)
     queueing = _is_queueing(pace)
     climbs = event.pace_bound and not queueing
     rate, edges = _raised(pace) if climbs else (pace.rate_per_s, edges)
@@ -118,7 +125,9 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         trouble_share=max(TROUBLE_LEAST, faults * (1 - 1 / TROUBLE_MEMORY)) if faults > TROUBLE_LEAST else faults,
         trouble_evidence=_calmer(pace) if pace.trouble_evidence else 0.0,
         latency_ns=pace.latency_ns + (latency - pace.latency_ns) / LATENCY_MEMORY if pace.latency_ns else latency,
-        baseline_ns=latency if falling else pace.baseline_ns + (latency - pace.baseline_ns) / BASELINE_MEMORY,
+        baseline_ns=baseline,
+        slow=pace.slow + 1 if slow else 0,
+        slow_share=min(SLOW_MOST, max(SLOW_LEAST, pace.slow_share + (slow - pace.slow_share) / SLOW_MEMORY)),
         answered_at_ns=event.answered_at_ns,
         gap_ns=pace.gap_ns + (gap - pace.gap_ns) / LATENCY_MEMORY if pace.gap_ns else gap,
         queued=pace.queued + 1 if queueing and _is_long(pace) and event.pace_bound else 0,
@@ -157,8 +166,13 @@ def _step(pace: Pace) -> float:
 
 
 def _is_queueing(pace: Pace) -> bool:
-    longer_ns = pace.latency_ns - pace.baseline_ns
-    return pace.latency_ns > LATENCY_HIGH * pace.baseline_ns and longer_ns > max(LATENCY_NOISE_NS, pace.interval_ns)
+    """Do answers take much longer than usual, and more of them than by chance?"""
+    return _is_slow(pace, pace.latency_ns) and pace.slow * log(SLOW_QUEUED / pace.slow_share) > SLOW_BELIEVED
+
+
+def _is_slow(pace: Pace, latency_ns: float) -> bool:
+    longer_ns = latency_ns - pace.baseline_ns
+    return latency_ns > LATENCY_HIGH * pace.baseline_ns and longer_ns > max(LATENCY_NOISE_NS, pace.interval_ns)
 
 
 def _is_long(pace: Pace) -> bool:
@@ -168,10 +182,11 @@ def _is_long(pace: Pace) -> bool:
 def _queued(pace: Pace, event: Answered) -> Pace:
     """Answers take much longer: more is sent than served. Cut until the queue has drained, once per round trip."""
     if pace.latency_ns > QUEUE_DRAINS * pace.queue_ns > 0:
-        # The last cut did not help: it is not our queue, but a provider that has become slower.
-        return changed(pace, baseline_ns=pace.latency_ns, queued=0, queue_ns=0.0)
+        # The last cut did not help: it is not our queue, but a provider that has become slower. The edge is in doubt.
+        return changed(pace, baseline_ns=pace.latency_ns, account=max(0.0, pace.account), queued=0, queue_ns=0.0)
     rate, edges = pace.rate_per_s, pace.edges_per_s
-    edge = min(rate, SECOND_NS / max(1.0, pace.gap_ns))
+    # No more than an octave at once: after a moment's standstill all answers come together, and none had queued.
+    edge = min(rate, max(rate / 2, SECOND_NS / max(1.0, pace.gap_ns)))
     pace = charged(pace, 1.0)
     if edges and edges[0] / FAR < edge < edges[0] * FAR:
         edge = min(rate, sqrt(edge * edges[0]))

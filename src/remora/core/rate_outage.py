@@ -7,7 +7,7 @@ it, and pay for the time it took before the next probe.
 from dataclasses import dataclass
 from math import sqrt
 
-from remora.core.pace import Answered, Pace, changed, cut, remember
+from remora.core.pace import Answered, Pace, changed, cut, possible, remember
 from remora.core.rate_constants import (
     ACCOUNT_AFTER_A_CHANGE,
     ACCOUNT_LEAST,
@@ -35,13 +35,17 @@ from remora.core.units import SECOND_NS
 
 def refused_in_a_row(pace: Pace, event: Answered) -> Pace:
     """Nothing gets through: only wait, longer each time, and as long as the last outage took."""
-    edge = pace.edges_per_s[0]
+    # Faults or a queue may have left the rate far below the edge. Refused there, the edge is not where to come back.
+    edge = min(pace.edges_per_s[0], 2 * pace.rate_per_s) if pace.streak == 1 else pace.edges_per_s[0]
     outage_requests = pace.outage_ns * edge / SECOND_NS
     faded_ns = pace.outage_ns / (1 + pace.clean / max(1.0, OUTAGE_MEMORY * outage_requests))
     first_ns = WAIT_GROWTH * int(SECOND_NS / (edge * DEEPEST_CUT))
-    wait_ns = min(WAIT_MOST_NS, max(first_ns, WAIT_GROWTH * pace.wait_ns, int(OUTAGE_AGAIN * faded_ns)))
+    wait_ns = min(
+        WAIT_MOST_NS, max(first_ns, pace.interval_ns, WAIT_GROWTH * pace.wait_ns, int(OUTAGE_AGAIN * faded_ns))
+    )
     pace = changed(
         charged(pace, 1.0) if pace.probed else pace,
+        edges_per_s=remember(pace.edges_per_s, edge),
         streak=pace.streak + 1,
         wait_ns=wait_ns,
         asked_ns=event.asked_to_wait_ns,
@@ -74,7 +78,9 @@ def resumed(pace: Pace, event: Answered) -> Pace:
     # A probe that got far above the old edge has found a faster provider: no old debts.
     faster = pace.streak == 1 and 0 < FAR * pace.below_per_s < edge
     least = ACCOUNT_AFTER_A_CHANGE if faster else ACCOUNT_LEAST
-    rate = min(back.rate_per_s, pace.ceiling_per_s)
+    # A streak has lowered an edge that was far above the rate; a single refusal has left both as they were.
+    most = 2 * pace.rate_per_s if pace.streak == 1 else back.rate_per_s
+    rate = possible(pace, min(back.rate_per_s, most))
     return changed(
         went_on,
         rate_per_s=rate,
