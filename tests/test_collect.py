@@ -95,6 +95,31 @@ def test_an_item_whose_requests_took_long_is_owed_without_another_attempt(latenc
     simulated(main)
 
 
+def test_a_request_is_given_up_only_when_it_hangs_and_its_item_is_owed_at_once() -> None:
+    async def main(clock: SimClock) -> None:
+        source = Numbers(clock, says=lambda _id, _attempt: Answer(latency_ns=HOUR_NS))
+        async with process(clock, source, limits=Limits(MINUTE_NS, in_flight=2)) as one:
+            eight = Discovery.item(8, via=Lane.LIVE)
+            asking = [asyncio.ensure_future(one.collector.collect(each)) for each in (SEVEN, eight)]
+            while not source.asked:
+                await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+            for _ in range(12):
+                # The second one waits in the gate all the time, and the first one has not hung for long enough at first.
+                one.collector.give_up_if_it_hangs(SEVEN)
+                one.collector.give_up_if_it_hangs(eight)
+                await clock.sleep_until(clock.monotonic_ns() + SECOND_NS // 2)
+            assert [each.done() for each in asking] == [True, False]
+            assert await asking[0] is Outcome.OWED
+            (gap,) = await one.store.gaps(NAME)
+            assert (gap.key, gap.reason) == ("7", GapReason.TIMEOUT)
+            assert len(source.asked) == 1
+            asking[1].cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+            assert one.governor.state().in_flight == 0
+
+    simulated(main)
+
+
 def test_a_long_wait_in_the_gate_takes_no_attempt_from_an_item() -> None:
     async def main(clock: SimClock) -> None:
         said = one_by_one([Answer(429, retry_after="30"), BROKEN, BROKEN])

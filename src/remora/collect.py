@@ -3,9 +3,10 @@
 discovery ─▶ governor.admit ─▶ source.fetch ─▶ source.decode ─▶ classify ─▶ governor.learn ─▶ store.record ─▶ meter
 """
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -16,6 +17,7 @@ from remora.core.item import Decoded, Item, Newest, WrongShape
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import (
     Deferred,
+    Fault,
     Found,
     Malformed,
     Missing,
@@ -29,7 +31,7 @@ from remora.core.verdict import (
     classify,
     has_content,
 )
-from remora.governor import Governor
+from remora.governor import GovernedPermit, Governor
 
 log = structlog.get_logger()
 
@@ -52,6 +54,13 @@ class Asked:
     requests: int
 
 
+class _Asking(NamedTuple):
+    """A request under way, and what ends the wait for it."""
+
+    permit: GovernedPermit
+    patience: asyncio.Timeout
+
+
 class Collector:
     """Brings items of one source into the store, one at a time, any number of times at once."""
 
@@ -71,6 +80,7 @@ class Collector:
         self._clock = clock
         self._meter = meter
         self._retry_delays_ns = retry_delays_ns
+        self._asking: dict[Discovery, _Asking] = {}
         self.newest_id: int | None = None  # the highest id anybody has told us of
 
     async def collect(self, discovery: Discovery) -> Outcome:
@@ -99,6 +109,14 @@ class Collector:
             await self._clock.sleep_until(self._clock.monotonic_ns() + self._retry_delays_ns[requests])
             requests += 1
 
+    def give_up_if_it_hangs(self, discovery: Discovery) -> None:
+        """End its request if it has been out for as long as an item may take: no answer came, so the item is owed."""
+        asking = self._asking.get(discovery)
+        if asking is None or asking.permit.departed_at_ns is None:
+            return
+        if self._clock.monotonic_ns() - asking.permit.departed_at_ns >= REQUEST_TIME_MAX_NS:
+            asking.patience.reschedule(asyncio.get_running_loop().time())
+
     async def newest(self) -> int | None:
         """Ask for the highest id and remember it; None when there was no answer."""
         told = await self._ask_newest()
@@ -122,7 +140,7 @@ class Collector:
         """What came of one request, when it left (wall clock) and how long it took."""
         async with self._governor.admit(discovery.via) as permit:
             admitted_ns = self._clock.monotonic_ns()
-            reply = await self._source.fetch(discovery, permit)
+            reply = await self._fetch(discovery, permit)
             now_wall_ns = self._clock.wall_ns()
             decoded = self._decode(discovery, reply)
             verdict = classify(reply, decoded, behind_newest=self._behind_newest(discovery), now_wall_ns=now_wall_ns)
@@ -132,6 +150,17 @@ class Collector:
         took_ns = reply.answered_at_ns - (admitted_ns if reply.departed_at_ns is None else reply.departed_at_ns)
         # Read at the departure itself: computed backwards from now, a step of the clock could turn two fetches around.
         return verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns, took_ns
+
+    async def _fetch(self, discovery: Discovery, permit: GovernedPermit) -> Reply | NoReply:
+        """One request, until there is an answer or nobody waits for it any longer."""
+        try:
+            async with asyncio.timeout(None) as patience:
+                self._asking[discovery] = _Asking(permit, patience)
+                return await self._source.fetch(discovery, permit)
+        except TimeoutError:
+            return NoReply(Fault.TIMEOUT, permit.departed_at_ns, self._clock.monotonic_ns())
+        finally:
+            self._asking.pop(discovery, None)
 
     def _tell(self, discovery: Discovery, verdict: Verdict, outcome: Outcome) -> None:
         """What is owed is told as it opens and as it ends; how many, why and how it was found, never which item."""

@@ -10,6 +10,7 @@ from remora.core.coverage import IdRange
 from remora.core.priority import Lane
 from remora.core.segment import (
     BATCH_MAX,
+    LATER_ONES_ANSWERED,
     TRANSITIONS,
     Segment,
     SegmentEvent,
@@ -105,6 +106,31 @@ def test_a_store_that_is_slow_holds_the_walk_instead_of_letting_it_run_ahead() -
     assert walk.take() is None
     walk.stored(49)
     assert walk.take() == BATCH_MAX
+
+
+@pytest.mark.parametrize("last", [100, 1_000])
+def test_a_walk_is_held_up_by_the_few_ids_that_are_left_of_a_batch_when_later_ones_were_answered(last: int) -> None:
+    walk = Walk(IdRange(1, last))
+    assert [walk.take() for _ in range(BATCH_MAX)] == list(range(1, BATCH_MAX + 1))
+    for item_id in range(1, BATCH_MAX + 1):
+        if item_id not in {3, 70}:
+            walk.complete(item_id)
+    assert list(walk.held_up_by) == [3, 70]
+    walk.complete(3)
+    walk.stored(walk.cursor)
+    # In the middle of a segment there is more to take now; at its end all wait for the last one.
+    assert list(walk.held_up_by) == ([70] if last == BATCH_MAX else [])
+
+
+def test_a_walk_is_not_held_up_by_one_id_when_all_of_them_are_late() -> None:
+    walk = Walk(IdRange(1, 1_000))
+    while walk.take() is not None:
+        pass
+    for item_id in range(2, LATER_ONES_ANSWERED + 1):
+        walk.complete(item_id)
+    assert list(walk.held_up_by) == []
+    walk.complete(LATER_ONES_ANSWERED + 1)
+    assert 1 in walk.held_up_by
 
 
 def test_an_id_is_completed_once_and_only_after_it_was_taken() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from remora.core.pacing import bunch_for
 from remora.core.segment import BATCH_MAX
-from remora.operate.back_fill import WALKERS
+from remora.loops.catch_up import WALKERS
 from remora.sim.checks import compare, worst_window
 from remora.sim.faults import FaultKind
 from tests.processes import Remora, SimulatedProvider, kill, simulated_provider

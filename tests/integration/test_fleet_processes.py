@@ -18,7 +18,7 @@ from remora.core.common_pace import COMMON, Common, to_common
 from remora.core.pacing import bunch_for, interval_for
 from remora.core.rate_law import cold_start
 from remora.core.segment import BATCH_MAX
-from remora.operate.back_fill import WALKERS
+from remora.loops.catch_up import WALKERS
 from remora.operate.clock import SystemClock
 from remora.sim.checks import compare, worst_window
 from remora.stores.postgres import PostgresStore

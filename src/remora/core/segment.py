@@ -1,6 +1,6 @@
 """Which ids is one worker walking, and how far is it? A segment is a durable range of ids with a cursor and a lease."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -12,6 +12,8 @@ from remora.core.units import SECOND_NS
 SEGMENT_IDS: Final = 1_000
 # Ids a worker may have fetched beyond its durable cursor: what a kill -9 repeats at most.
 BATCH_MAX: Final = 100
+# So many later ids were answered before the one that a walk waits for: that one is late, not the provider.
+LATER_ONES_ANSWERED: Final = BATCH_MAX // 4
 LEASE_NS: Final = 60 * SECOND_NS
 
 
@@ -119,6 +121,14 @@ class Walk:
         while self.cursor + 1 in self._done:
             self.cursor += 1
             self._done.remove(self.cursor)
+
+    @property
+    def held_up_by(self) -> Sequence[int]:
+        """The few ids that all the others wait for; none while there is another to take, or when many are late."""
+        is_waiting = self.all_taken or self._next - self.stored_cursor > BATCH_MAX
+        if not is_waiting or len(self._done) < LATER_ONES_ANSWERED:
+            return ()
+        return tuple(item_id for item_id in range(self.cursor + 1, self._next) if item_id not in self._done)
 
     def stored(self, cursor: int) -> None:
         """This cursor is durable."""

@@ -12,15 +12,13 @@ from remora.core.errors import ConfigurationError
 from remora.core.gap import GapState
 from remora.core.segment import SegmentKind
 from remora.core.units import SECOND_NS
-from remora.loops.catch_up import SegmentWorker, plan_again, plan_missing
+from remora.loops.catch_up import WALKERS, SegmentWorker, plan_again, plan_missing
 from remora.loops.recover import Recover
 from remora.operate.progress import Progress, ProgressView, is_learning
 from remora.operate.recent import RecentMeter
 from remora.operate.runtime import Numbered, ask_newest
 from remora.operate.showing import shown
 
-# Two segments are walked side by side, so that the stragglers of one do not leave the gate idle.
-WALKERS: Final = 2
 STILL_OWED: Final = frozenset({GapState.OWED, GapState.LEASED, GapState.DEAD})
 
 

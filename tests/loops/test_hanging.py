@@ -1,0 +1,127 @@
+"""Does an item that is never answered leave its neighbours alone? The pace is used, the walk goes on, the item is owed."""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from remora.contracts import Store
+from remora.core.coverage import Coverage, IdRange
+from remora.core.reasons import GapReason
+from remora.core.segment import Segment, SegmentKind
+from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.verdict import Fault
+from remora.governor import Limits
+from remora.loops.catch_up import WALKERS, SegmentWorker, plan_missing
+from remora.loops.recover import Recover
+from remora.loops.service import RECOVER_PART, WALK_IDLE_NS, ServiceSettings
+from remora.sim.clock import SimClock
+from remora.sim.faults import FaultKind, Faults
+from remora.sim.world import WorldSettings
+from remora.stores.memory import MemoryStore
+from tests.gate.numbers import NAME, Numbers, Process, process
+from tests.gate.rig import GOOD, Answer, simulated
+from tests.loops.rig import Rig
+
+PER_SECOND = 250
+IN_FLIGHT = 64
+CEILING = Limits(SECOND_NS // PER_SECOND, in_flight=IN_FLIGHT)
+HANGS = Answer(fault=Fault.TIMEOUT, latency_ns=20 * SECOND_NS)
+HISTORY = IdRange(1, 50_000)
+
+
+def walker(one: Process, number: int) -> SegmentWorker:
+    kinds = (SegmentKind.CATCH_UP,)
+    return SegmentWorker(
+        NAME, one.collector, one.store, clock=one.clock, owner=f"one:{number}", kinds=kinds, width=IN_FLIGHT
+    )
+
+
+async def plan(store: Store, clock: SimClock, ids: IdRange) -> None:
+    await plan_missing(NAME, store, ids, now_ns=clock.wall_ns())
+
+
+@pytest.mark.parametrize("hanging_share, least_used", [(0.001, 0.97), (0.01, 0.8)])
+def test_a_back_fill_uses_its_ceiling_although_some_items_hang(hanging_share: float, least_used: float) -> None:
+    async def main(clock: SimClock) -> float:
+        dice = Random(1)
+        hanging = {item_id for item_id in range(HISTORY.start, HISTORY.end) if dice.random() < hanging_share}
+        source = Numbers(clock, says=lambda item_id, _attempt: HANGS if item_id in hanging else GOOD)
+        store = MemoryStore()
+        await plan(store, clock, HISTORY)
+        async with process(clock, source, store, limits=CEILING) as one:
+            recover = Recover(NAME, one.collector, store, clock=clock, owner="recover", width=IN_FLIGHT // RECOVER_PART)
+            runs = [*(walker(one, number).run() for number in range(WALKERS)), recover.run()]
+            running = [asyncio.ensure_future(run) for run in runs]
+            await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+            collected = len(set(source.ids))
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        return collected / 60 / PER_SECOND
+
+    assert simulated(main) >= least_used
+
+
+def test_a_walk_waits_for_one_hanging_item_a_few_seconds_and_owes_it() -> None:
+    async def main(clock: SimClock) -> None:
+        source = Numbers(clock, says=lambda item_id, _attempt: HANGS if item_id == 500 else GOOD)
+        store = MemoryStore()
+        await plan(store, clock, IdRange(1, 999))
+        async with process(clock, source, store, limits=CEILING) as one:
+            started_ns = clock.monotonic_ns()
+            await walker(one, 0).run_until_done()
+            assert clock.monotonic_ns() - started_ns <= 12 * SECOND_NS
+        assert [(gap.key, gap.reason) for gap in await store.gaps(NAME)] == [("500", GapReason.TIMEOUT)]
+        assert sorted(source.ids) == list(range(1, 1_000))
+        assert await store.coverage(NAME) == Coverage((IdRange(1, 999),))
+
+    simulated(main)
+
+
+def test_a_provider_that_is_slow_with_every_item_is_waited_for() -> None:
+    async def main(clock: SimClock) -> None:
+        source = Numbers(clock, says=lambda _id, _attempt: Answer(latency_ns=8 * SECOND_NS))
+        store = MemoryStore()
+        await plan(store, clock, IdRange(1, 999))
+        async with process(clock, source, store, limits=CEILING) as one:
+            await walker(one, 0).run_until_done()
+        assert list(await store.gaps(NAME)) == []
+        assert sorted(source.ids) == list(range(1, 1_000))
+
+    simulated(main)
+
+
+class Claims(MemoryStore):
+    """A store that remembers who asked for segments, and who got one."""
+
+    def __init__(self, clock: SimClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self.asked_at_ns: list[int] = []
+        self.owners: set[str] = set()
+
+    async def claim(
+        self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int
+    ) -> Segment | None:
+        self.asked_at_ns.append(self._clock.monotonic_ns())
+        segment = await super().claim(source, kinds, owner=owner, lease_ns=lease_ns, now_ns=now_ns)
+        if segment is not None:
+            self.owners.add(owner)
+        return segment
+
+
+def test_the_service_walks_several_segments_at_once_and_looks_for_work_with_one_walker() -> None:
+    async def main(clock: SimClock) -> None:
+        store = Claims(clock)
+        hanging = {str(item_id): FaultKind.HANG for item_id in range(50, 20_000, 100)}
+        rig = Rig.make(clock, world=WorldSettings(items=20_000), faults=Faults(ids=hanging), store=store)
+        await rig.live_for(10 * MINUTE_NS, settings=ServiceSettings(rescan=None))
+        assert len(store.owners) == WALKERS
+        assert (await store.coverage("hackernews")).frontier(first_id=1) >= 20_000
+        # History is in; one walker of history and one of repairs look now and then.
+        idle = [at_ns for at_ns in store.asked_at_ns if at_ns > clock.monotonic_ns() - MINUTE_NS]
+        assert len(idle) <= 2 * (1 + MINUTE_NS // WALK_IDLE_NS)
+
+    simulated(main)
