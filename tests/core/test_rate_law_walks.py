@@ -108,6 +108,24 @@ def test_an_answer_from_before_the_last_cut_changes_no_rate_on_a_long_walk(seed:
             assert (pace.rate_per_s, pace.quiet_until_ns) == (before.rate_per_s, before.quiet_until_ns)
 
 
+def successes_to_recover(pace: Pace, *, now_ns: int) -> int:
+    """How many good answers alone lead back to the ceiling, or one more than the bound."""
+    for successes in range(MOST_SUCCESSES_TO_RECOVER + 1):
+        if pace.rate_per_s >= pace.ceiling_per_s:
+            return successes
+        now_ns += pace.interval_ns
+        pace = after(pace, Answered(Answer.GOOD, now_ns, now_ns + 1, pace_bound=True))
+    return MOST_SUCCESSES_TO_RECOVER + 1
+
+
+@settings(max_examples=10, deadline=None)
+@given(seeds)
+def test_from_any_state_good_answers_alone_lead_back_to_the_ceiling_in_a_bounded_number(seed: int) -> None:
+    *_, (_, event, pace) = walk(Random(seed), 300)
+    now_ns = max(event.answered_at_ns + pace.asked_ns, pace.quiet_until_ns)
+    assert successes_to_recover(pace, now_ns=now_ns) <= MOST_SUCCESSES_TO_RECOVER
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("ceiling_ns", [CEILINGS_NS[0], CEILINGS_NS[-1]])
 @pytest.mark.parametrize("is_tested", [False, True])
@@ -120,12 +138,7 @@ def test_the_deepest_debt_after_the_longest_outage_still_leads_back_to_the_ceili
         edges_per_s=(least * 1.01, least * 1.2), account=ACCOUNT_LEAST, outage_ns=30 * 24 * HOUR_NS, held=1_000_000,
         chain_ns=0.0, below_per_s=least * is_tested, reached_per_s=least, asked_ns=30 * 24 * HOUR_NS,
     )  # fmt: skip
-    now_ns = successes = 0
-    while pace.rate_per_s < pace.ceiling_per_s:
-        now_ns += pace.interval_ns
-        pace = after(pace, Answered(Answer.GOOD, now_ns, now_ns + 1, pace_bound=True))
-        successes += 1
-        assert successes <= MOST_SUCCESSES_TO_RECOVER
+    assert successes_to_recover(pace, now_ns=0) <= MOST_SUCCESSES_TO_RECOVER
 
 
 def pressed_down() -> Pace:
@@ -183,6 +196,12 @@ def test_a_crash_in_a_test_or_in_its_wait_comes_back_below_the_edge_that_was_kno
     back = restarted(pace, pace.last_cut_at_ns)
     assert back.rate_per_s <= min(pace.rate_per_s, 10.0 * (1 - DIP))
     assert hear(back, Answer.GOOD).rate_per_s <= 10.0 * (1 - DIP)
+
+
+def test_a_crash_in_a_test_at_the_slowest_rate_does_not_make_it_slower_still() -> None:
+    least = RATE_LEAST_PER_S
+    slowest = replace(in_a_test(), rate_per_s=least, edges_per_s=(1.4 * least,), below_per_s=least)
+    assert restarted(slowest, slowest.last_cut_at_ns).rate_per_s == least
 
 
 def test_a_crash_in_a_wait_does_not_come_back_faster_than_without_it() -> None:

@@ -53,7 +53,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Pace:
-    """The learned rate and what the law remembers. Only the first line matters to who asks how fast to go."""
+    """The learned rate and what the law remembers. Only the first lines matter to who asks how fast to go."""
 
     ceiling_interval_ns: int
     rate_per_s: float  # never above the ceiling
@@ -64,7 +64,7 @@ class Pace:
 
     # The edge, and what probing it may still cost.
     edges_per_s: tuple[float, ...] = ()  # rates that were refused: the present edge, then the next higher one
-    below_per_s: float = 0.0  # the edge that a probe had passed when it was refused; 0 = none
+    below_per_s: float = 0.0  # the edge that a probe had passed when it was refused, while that is tested; 0 = no test
     reached_per_s: float = 0.0  # where that probe was refused; 0 = nowhere
     suspect_per_s: float = 0.0  # where discovery was last refused, which may have been a stray; 0 = nowhere
     account: float = ACCOUNT_MOST  # good answers that probing may still cost
@@ -98,8 +98,8 @@ class Pace:
     slow_share: float = SLOW_LEAST  # of all answers, usually
     answered_at_ns: int = 0  # when the last good answer came
     gap_ns: float = 0.0  # time between good answers, smoothed: in a queue, the time one request is served in
-    queued: int = 0  # answers in a row that took much longer than usual
-    queue_ns: float = 0.0  # how long answers took when the rate was last cut for that; 0 = never
+    queued: int = 0  # answers in a row for which a queue was believed, since the rate was last cut for it
+    queue_ns: float = 0.0  # how long answers took when the rate was cut for it; 0 = there is none, or it has drained
 
     @property
     def interval_ns(self) -> int:

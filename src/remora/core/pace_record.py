@@ -10,7 +10,7 @@ from enum import StrEnum
 from math import isfinite
 from typing import Final, TypeGuard
 
-from remora.core.pace import Pace, cold_start, remember
+from remora.core.pace import Pace, cold_start, possible, remember
 from remora.core.rate_constants import (
     ACCOUNT_LEAST,
     ACCOUNT_MOST,
@@ -86,7 +86,7 @@ def to_record(pace: Pace, *, now_ns: int, now_wall_ns: int) -> PaceRecord:
     rate, edges = pace.rate_per_s, pace.edges_per_s
     if pace.below_per_s:
         edges = remember(edges, min(pace.below_per_s, edges[0]))
-        rate = min(rate, edges[0] * (1 - DIP))
+        rate = min(rate, possible(pace, edges[0] * (1 - DIP)))
     return PaceRecord(
         rate_per_s=rate,
         edges_per_s=edges,
