@@ -66,9 +66,10 @@ def test_a_refusal_always_says_something_and_never_more_than_all(share: float, c
 
 
 def test_refusals_after_as_many_answers_each_time_are_no_strays() -> None:
-    regular = replace(COLD, clean=100, clean_before=98, stray_share=0.01)
+    regular = replace(COLD, clean=100, clean_before=98, alike=1, stray_share=0.01)
     assert with_a_stray(regular) == regular
     assert meaning(regular) == 1.0
+    assert meaning(replace(regular, alike=0)) < 0.5, "once may be chance"
     chance = replace(regular, clean_before=310)
     assert with_a_stray(chance).stray_share > chance.stray_share
     assert meaning(chance) < 0.5

@@ -86,6 +86,7 @@ class Pace:
     # Evidence, in answers.
     clean: int = 0  # good answers since the last refusal that counted
     clean_before: int = 0  # the same between the two refusals before
+    alike: int = 0  # refusals in a row that came after about as many good answers as the one before
     chain_good: int = 0  # good answers since the refusal from which the accepted rate is measured
     chain_ns: float = -1.0  # the time they took, idleness left out; negative before the first refusal
     evidence: float = 0.0  # log-likelihood that the edge lies below the present rate

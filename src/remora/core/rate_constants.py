@@ -24,13 +24,13 @@ ELSEWHERE: Final = 4 * DIP  # an edge found this far away is another edge
 FAR: Final = 1.2  # and this far away, another provider
 
 # What probing may cost, in good answers. The longer an edge has held, the longer it will: it is asked again after a
-# fifth of the answers it has held for. Where edges were seen to move, a thirty-second of what they last held for is
+# third of the answers it has held for. Where edges were seen to move, a thirty-second of what they last held for is
 # soon enough to find most of what the next move brings.
 PRICE_LEAST: Final = 64.0
-PRICE_MOST: Final = 2_000.0
-PRICE_AGE: Final = 1 / 5
+PRICE_MOST: Final = 3_000.0
+PRICE_AGE: Final = 1 / 3
 PRICE_LASTED: Final = 1 / 32
-LASTED_FORGOTTEN: Final = 1 / 4  # an edge that holds four times as long says that the provider has become steady
+LASTED_FORGOTTEN: Final = 8  # an edge that holds so many times as long says that the provider has become steady
 SETTLED: Final = 800  # good answers before an edge has held at all
 ACCOUNT_MOST: Final = 128.0  # a long clean run saves up for no more than two cheap refusals
 ACCOUNT_AFTER_REFUSALS: Final = -2_400.0  # refusals alone never block probing for longer than this

@@ -29,7 +29,7 @@ from remora.core.rate_constants import (
     WAIT_GROWTH,
     WAIT_MOST_NS,
 )
-from remora.core.rate_probing import accepted_per_s, charged, price, proven_edge
+from remora.core.rate_probing import accepted_per_s, charged, is_alike, price, proven_edge
 from remora.core.units import SECOND_NS
 
 
@@ -65,6 +65,7 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         streak=0,
         clean=0,
         clean_before=pace.clean,
+        alike=pace.alike + 1 if is_alike(pace) else 0,
         provisional=False,
         chain_good=chain_good,
         chain_ns=chain_ns,

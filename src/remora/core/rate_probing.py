@@ -39,8 +39,8 @@ def is_probing(pace: Pace) -> bool:
 def price(pace: Pace) -> float:
     """How many good answers one refusal costs."""
     answers = pace.held * PRICE_AGE
-    if pace.lasted:
-        answers = min(answers, max(pace.lasted, pace.held * LASTED_FORGOTTEN) * PRICE_LASTED)
+    if pace.held < LASTED_FORGOTTEN * pace.lasted:
+        answers = min(answers, pace.lasted * PRICE_LASTED)
     return min(PRICE_MOST, max(PRICE_LEAST, answers))
 
 
@@ -59,7 +59,7 @@ def moved(pace: Pace, from_per_s: float, to_per_s: float) -> Pace:
 
 def meaning(pace: Pace) -> float:
     """How much one refusal says, from 1 where strays are rare down to a little where they are usual."""
-    if _is_regular(pace):
+    if pace.alike and is_alike(pace):
         return 1.0
     return max(MEANING_LEAST, 1 - (pace.stray_share - STRAY_LEAST) / (STRAYS_USUAL - STRAY_LEAST))
 
@@ -67,12 +67,12 @@ def meaning(pace: Pace) -> float:
 def with_a_stray(pace: Pace) -> Pace:
     """The pace with one more refusal counted as a stray, if it can have been one."""
     # A provider that says when to come back has counted.
-    if pace.clean < ISOLATED or pace.asked_ns or _is_regular(pace):
+    if pace.clean < ISOLATED or pace.asked_ns or is_alike(pace):
         return pace
     return changed(pace, stray_share=min(STRAY_MOST, pace.stray_share + STRAY_WEIGHT / STRAY_MEMORY))
 
 
-def _is_regular(pace: Pace) -> bool:
+def is_alike(pace: Pace) -> bool:
     """Chance is not regular: refusals after about as many answers each time are a quota that runs out."""
     return pace.clean_before <= pace.clean * REGULAR and pace.clean <= pace.clean_before * REGULAR
 
