@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from remora.core.pace import Pace
 from remora.core.rate_constants import CHAIN_GAP, DIP, PRICE_LEAST, PRICE_MOST, SETTLED, STRAY_LEAST
 from remora.core.rate_law import Answer, Answered, after, cold_start
-from remora.core.rate_probing import accepted_per_s, meaning, moved, price, proven_edge, with_a_stray
+from remora.core.rate_probing import accepted_per_s, meaning, moved, price, proven_edge, with_a_stray, without_strays
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 COLD = cold_start(ceiling_interval_ns=MILLISECOND_NS, now_ns=0)
@@ -73,6 +73,15 @@ def test_refusals_after_as_many_answers_each_time_are_no_strays() -> None:
     chance = replace(regular, clean_before=310)
     assert with_a_stray(chance).stray_share > chance.stray_share
     assert meaning(chance) < 0.5
+
+
+def test_what_passed_for_strays_is_doubted_once_refusals_come_regularly_or_at_the_same_rate() -> None:
+    usual = replace(COLD, rate_per_s=10.0, clean=100, clean_before=300, stray_share=0.01)
+    assert without_strays(usual).stray_share == 0.01
+    assert without_strays(replace(usual, clean_before=98)).stray_share == 0.01, "once may be chance"
+    assert STRAY_LEAST <= without_strays(replace(usual, clean_before=98, alike=1)).stray_share < 0.01
+    assert without_strays(replace(usual, probed=True, met_per_s=10.01)).stray_share < 0.01
+    assert without_strays(replace(usual, probed=True, met_per_s=10.5)).stray_share == 0.01
 
 
 def test_a_provider_that_names_a_wait_has_counted_and_its_refusal_is_no_stray() -> None:

@@ -66,6 +66,7 @@ class Pace:
     edges_per_s: tuple[float, ...] = ()  # rates that were refused: the present edge, then the next higher one
     below_per_s: float = 0.0  # the edge that a probe had passed when it was refused, while that is tested; 0 = no test
     reached_per_s: float = 0.0  # where that probe was refused; 0 = nowhere
+    met_per_s: float = 0.0  # where the last probe was refused alone; 0 = nowhere
     suspect_per_s: float = 0.0  # where discovery was last refused, which may have been a stray; 0 = nowhere
     account: float = ACCOUNT_MOST  # good answers that probing may still cost
     reach: float = 1.0  # how far above the edge, as a ratio, a probe gets before it is refused

@@ -54,6 +54,8 @@ STRAY_MEMORY: Final = 1_000
 STRAY_WEIGHT: Final = 1.6  # makes up for the strays that are not counted, for being near others or regular
 STRAYS_USUAL: Final = 0.007  # a share that edges alone hardly ever cause
 STRAYS_CREDIT: Final = 2.0  # refusals that may be owed there before probing stops: most were not its doing
+SAME_PLACE: Final = DIP / 8  # a probe is refused so near the last one by chance only once in six
+STRAYS_DOUBTED: Final = 0.8  # of the share is left when refusals turn out to be regular
 MEANING_LEAST: Final = 0.15  # even there a refusal says a little: an edge set too high must not pass for strays
 
 ISOLATED: Final = 16  # good answers before a refusal that make it a possible stray

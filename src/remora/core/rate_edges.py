@@ -40,6 +40,7 @@ from remora.core.rate_probing import (
     price,
     proven_edge,
     with_a_stray,
+    without_strays,
 )
 from remora.core.units import SECOND_NS
 
@@ -95,6 +96,8 @@ def _refused_alone(pace: Pace, event: Answered) -> Pace:
     """One refusal: at rest, at the edge, or further above it than ever."""
     rate, edge, now_ns = pace.rate_per_s, pace.edges_per_s[0], event.answered_at_ns
     pace = charged(pace, STRAY_LEAST / pace.stray_share if pace.probed else REST_CHARGE * meaning(pace))
+    pace = without_strays(pace)
+    pace = changed(pace, met_per_s=rate if pace.probed else pace.met_per_s)
     usual = _is_usual(pace)
     if rate > edge * (1 + DIP) and not usual:
         # Has the edge moved up, or did a burst carry the probe this far? The next answers at about this rate will tell.

@@ -21,11 +21,13 @@ from remora.core.rate_constants import (
     PRICE_MOST,
     REGULAR,
     REST_MARGIN,
+    SAME_PLACE,
     SETTLED,
     STRAY_LEAST,
     STRAY_MEMORY,
     STRAY_MOST,
     STRAY_WEIGHT,
+    STRAYS_DOUBTED,
     STRAYS_USUAL,
 )
 from remora.core.units import SECOND_NS
@@ -70,6 +72,14 @@ def with_a_stray(pace: Pace) -> Pace:
     if pace.clean < ISOLATED or pace.asked_ns or is_alike(pace):
         return pace
     return changed(pace, stray_share=min(STRAY_MOST, pace.stray_share + STRAY_WEIGHT / STRAY_MEMORY))
+
+
+def without_strays(pace: Pace) -> Pace:
+    """The pace once refusals keep coming at the same rate, or after as many answers: what passed for strays was an edge."""
+    same = pace.probed and abs(pace.rate_per_s - pace.met_per_s) < SAME_PLACE * pace.rate_per_s
+    if not same and not (pace.alike and is_alike(pace)):
+        return pace
+    return changed(pace, stray_share=max(STRAY_LEAST, pace.stray_share * STRAYS_DOUBTED))
 
 
 def is_alike(pace: Pace) -> bool:
