@@ -59,7 +59,7 @@ from remora.core.rate_constants import (
 )
 from remora.core.rate_edges import is_test_passed, passed_test, refused
 from remora.core.rate_outage import resumed
-from remora.core.rate_probing import charged, moved, price
+from remora.core.rate_probing import charged, is_probing, moved, price
 from remora.core.units import SECOND_NS
 
 __all__ = ["Answer", "Answered", "ChangeKind", "Pace", "PaceChange", "after", "cold_start", "describe"]
@@ -97,7 +97,7 @@ def _counted(pace: Pace) -> Pace:
 def _reassured(pace: Pace, event: Answered) -> Pace:
     """All evidence fades a little with a good answer, the account is credited, and the rate may take one step up."""
     edges, strays, faults = pace.edges_per_s, pace.stray_share, pace.trouble_share
-    at_rest = not edges or pace.rate_per_s <= edges[0] * (1 - DIP / 2)
+    at_rest = not is_probing(pace)
     latency = float(max(1, event.answered_at_ns - event.departed_at_ns))
     # Longer than an answer takes there was no queue, but idleness.
     gap = min(latency + pace.interval_ns, max(0.0, event.answered_at_ns - pace.answered_at_ns))
