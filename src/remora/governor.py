@@ -6,9 +6,7 @@ what is spaced is what leaves, however long a connection took to open.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,25 +19,21 @@ from remora.core.limits import JITTER_NS as JITTER_NS
 from remora.core.limits import Limits as Limits
 from remora.core.pace_record import Restore
 from remora.core.pacing import Pacer, bunch_for, new_pacer
-from remora.core.priority import ORDER, Lane, Turns, choose
+from remora.core.priority import Lane
 from remora.core.snapshot import LimitedBy
-from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
 from remora.fleet import CommonGate, Slot
 from remora.learner import BackOff, Hold, Learner, Sent
+from remora.line import Line
 from remora.permit import Admission
 from remora.permit import GovernedPermit as GovernedPermit
+from remora.waiting import Waiting
 
 log = structlog.get_logger()
 
-# Where requests leave in bunches, turns are handed out this often: waking for each of them would cost more than sending.
-WAKE_EVERY_NS: Final = MILLISECOND_NS
 # How long a request waits before it asks a shared store again that did not answer.
 STORE_AGAIN_NS: Final = SECOND_NS
-# A longer wait listens for what may shorten it: the pace may be back long before a slot of a slow one. Its last part is
-# slept without listening, to the exact moment.
-LISTEN_FROM_NS: Final = 100 * MILLISECOND_NS
-SLEEP_LAST_NS: Final = 50 * MILLISECOND_NS
 PACING: Final = frozenset({LimitedBy.CEILING, LimitedBy.PACE})
 
 
@@ -60,12 +54,6 @@ class GovernorState:
     last_back_off: BackOff | None
     restored: Restore
     departures: int
-
-
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    ready_at_ns: int  # when its jitter is over
-    turn: asyncio.Future["GovernedPermit"]
 
 
 class Governor:
@@ -102,15 +90,13 @@ class Governor:
         # `_departed` holds what left; `_granted` runs ahead of it by the permits that are still on their way out.
         self._departed: Pacer = self._new_pacer()
         self._granted: Pacer = self._departed
-        self._turns = Turns()
-        self._waiting: dict[Lane, deque[_Waiter]] = {lane: deque() for lane in ORDER}
-        self._lines = tuple(self._waiting.items())
+        self._line = Line()
+        self._waiting = Waiting(clock)
         self._in_flight = 0
         self._leaving = 0  # got their turn and have not left yet
         self._store_is_silent = False
         self._unhindered_since_ns = clock.monotonic_ns()
         self._departures = 0
-        self._changed = asyncio.Event()
         self._dispatcher: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -123,9 +109,7 @@ class Governor:
         if self._dispatcher is not None:
             self._dispatcher.cancel()
             await asyncio.gather(self._dispatcher, return_exceptions=True)
-        for line in self._waiting.values():
-            for waiter in line:
-                waiter.turn.cancel()
+        self._line.cancel()
         await self._learner.close()
 
     def admit(self, lane: Lane) -> Admission:
@@ -148,7 +132,7 @@ class Governor:
         self._leaving -= 1
         if slot is not None:
             permit.use(slot, now_ns=now_ns, is_ahead=self._learner.is_ahead_of_all())
-            self._changed.set()
+            self._waiting.changed()
         self._learner.departed(now_ns=now_ns)
         permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
         self._meter.departed(self._source, permit.lane)
@@ -166,7 +150,7 @@ class Governor:
                 slot.end()
                 slot = None
             if hold is not None:
-                await self._wait(hold)
+                await self._waiting.until_over(hold)
             elif self._common is not None:
                 slot = await self._ask_for_slot(self._common)
 
@@ -215,7 +199,7 @@ class Governor:
             not_before_in_ns=max(0, self._learner.not_before_ns - now_ns),
             in_flight=self._in_flight,
             leaving=self._leaving,
-            waiting=sum(len(line) for line in self._waiting.values()),
+            waiting=len(self._line),
             last_back_off=self._learner.last_back_off,
             restored=self._learner.restored,
             departures=self._departures,
@@ -226,25 +210,18 @@ class Governor:
     async def turn(self, lane: Lane) -> GovernedPermit:
         """Stand in line; use `admit`, which also gives the permit back."""
         self._learner.check()
-        turn: asyncio.Future[GovernedPermit] = asyncio.get_running_loop().create_future()
-        waiter = _Waiter(self._clock.monotonic_ns() + self._jitter_ns(), turn)
-        self._waiting[lane].append(waiter)
-        self._changed.set()
+        ready_at_ns = self._clock.monotonic_ns() + self._limits.jitter_ns(self._chance())
+        waiter = self._line.join(lane, ready_at_ns=ready_at_ns)
+        self._waiting.changed()
         if self._dispatcher is None or self._dispatcher.done():
             self._dispatcher = asyncio.get_running_loop().create_task(self._dispatch(), name=f"gate:{self._source}")
         try:
-            return await turn
+            return await waiter.turn
         except asyncio.CancelledError:
-            if waiter in self._waiting[lane]:
-                self._waiting[lane].remove(waiter)
-            elif turn.done() and not turn.cancelled() and turn.exception() is None:
-                self.give_back(turn.result())
+            self._line.leave(lane, waiter)
+            if (permit := waiter.permit) is not None:
+                self.give_back(permit)
             raise
-
-    def _jitter_ns(self) -> int:
-        low_ns = self._limits.jitter_min_ns
-        high_ns = max(low_ns, min(self._limits.jitter_max_ns, self._limits.ceiling_interval_ns))
-        return low_ns + int(self._chance() * (high_ns - low_ns))
 
     def give_back(self, permit: GovernedPermit) -> None:
         """The request is over; its place is free."""
@@ -258,41 +235,28 @@ class Governor:
         if self._in_flight >= self._limits.in_flight:
             self._unhindered_since_ns = self._clock.monotonic_ns()
         self._in_flight -= 1
-        self._changed.set()
+        self._waiting.changed()
 
     async def _dispatch(self) -> None:
         """Hand out turns while anybody waits. The clock is read again before every turn: timers lie."""
         try:
-            while lanes := self._lanes_waiting():
+            while lanes := self._line.lanes():
                 hold = self._hold_for_turn(lanes)
                 if hold is None:
                     self._give_turn(lanes)
                 elif hold.limited_by in PACING and hold.until_ns is not None:
-                    await self._wait_for_turn(hold.until_ns)
+                    in_bunches = bunch_for(self._granted.interval_ns) > 1
+                    await self._waiting.until_turn(hold.until_ns, in_bunches=in_bunches)
                 else:
-                    await self._wait(hold)
+                    await self._waiting.until_over(hold)
                     self._unhindered_since_ns = self._clock.monotonic_ns()
         except Exception as error:
-            # Our own mistake: whoever waits must hear of it instead of waiting for ever.
-            for waiter in (waiter for line in self._waiting.values() for waiter in line):
-                if not waiter.turn.done():
-                    waiter.turn.set_exception(error)
+            self._line.fail(error)
             raise
-
-    def _lanes_waiting(self) -> list[Lane]:
-        lanes = []
-        for lane, line in self._lines:
-            while line and line[0].turn.done():  # cancelled a moment ago; it has not left the line itself yet
-                line.popleft()
-            if line:
-                lanes.append(lane)
-        return lanes
 
     def _give_turn(self, lanes: list[Lane]) -> None:
         now_ns = self._clock.monotonic_ns()
-        ready = [lane for lane in lanes if self._waiting[lane][0].ready_at_ns <= now_ns]
-        lane, self._turns = choose(self._turns, ready)
-        waiter = self._waiting[lane].popleft()
+        lane, waiter = self._line.take_next(lanes, now_ns=now_ns)
         # Only a request that the pacer alone held back proves that the pace is what limits us.
         slot_ns = max(self._granted.turn_ns(), self._granted.earliest_ns())
         bound = slot_ns > max(waiter.ready_at_ns, self._unhindered_since_ns)
@@ -305,15 +269,6 @@ class Governor:
         assert self._in_flight <= self._limits.in_flight, "more requests in flight than the owner allows"
         waiter.turn.set_result(permit)
 
-    async def _wait_for_turn(self, until_ns: int) -> None:
-        """A turn comes ahead of its departure, so a coarse timer will do; where requests leave in bunches, a rare one."""
-        left_ns = until_ns - self._clock.monotonic_ns()
-        if left_ns > LISTEN_FROM_NS:
-            await self._until_changed(left_ns - SLEEP_LAST_NS)
-            return
-        least_ns = WAKE_EVERY_NS if bunch_for(self._granted.interval_ns) > 1 else 0
-        await asyncio.sleep(max(left_ns, least_ns) / SECOND_NS)
-
     def _make_probe(self, permit: GovernedPermit) -> None:
         permit.is_probe = True
         self._learner.circuit.move(CircuitEvent.PROBE)
@@ -325,8 +280,7 @@ class Governor:
             return Hold(LimitedBy.IN_FLIGHT, None)
         if self._common is not None and self._leaving >= self._leaving_at_most():
             return Hold(self._common_limit(), None)
-        ready_at_ns = min(self._waiting[lane][0].ready_at_ns for lane in lanes)
-        paced_until_ns = max(self._granted.turn_ns(), ready_at_ns)
+        paced_until_ns = max(self._granted.turn_ns(), self._line.ready_at_ns(lanes))
         return self._hold(paced_until_ns, now_ns=self._clock.monotonic_ns(), is_probe=False)
 
     def _hold(self, paced_until_ns: int, *, now_ns: int, is_probe: bool) -> Hold | None:
@@ -353,7 +307,7 @@ class Governor:
         return LimitedBy.CEILING if at_ceiling else LimitedBy.PACE
 
     def _limited_by(self) -> LimitedBy:
-        lanes = [lane for lane in ORDER if self._waiting[lane]]
+        lanes = self._line.lanes()
         if self._store_is_silent and self._leaving:
             return LimitedBy.STORE
         if not lanes:
@@ -361,30 +315,11 @@ class Governor:
         hold = self._hold_for_turn(lanes)
         return self._pacing_limit() if hold is None else hold.limited_by
 
-    async def _wait(self, hold: Hold) -> None:
-        """Until the hold ends. What may end early (a free place, a probe's answer, a better pace) is listened for."""
-        if hold.until_ns is None:
-            await self._until_changed(None)
-            return
-        left_ns = hold.until_ns - self._clock.monotonic_ns()
-        if hold.limited_by is LimitedBy.STORE:
-            await self._until_changed(max(0, left_ns))
-        elif left_ns > LISTEN_FROM_NS:
-            await self._until_changed(left_ns - SLEEP_LAST_NS)
-        else:
-            await self._clock.sleep_until(hold.until_ns)
-
-    async def _until_changed(self, at_most_ns: int | None) -> None:
-        self._changed.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if at_most_ns is None else at_most_ns / SECOND_NS):
-                await self._changed.wait()
-
     def _on_change(self) -> None:
         interval_ns = self._own_interval_ns()
         self._departed = self._departed.at_interval(interval_ns)
         self._granted = self._granted.at_interval(interval_ns)
-        self._changed.set()
+        self._waiting.changed()
 
     def _new_pacer(self) -> Pacer:
         return new_pacer(

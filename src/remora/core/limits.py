@@ -32,3 +32,8 @@ class Limits:
             )
         if self.in_flight < 1:
             raise ConfigurationError(f"in_flight is {self.in_flight}", hint="write 1 or more")
+
+    def jitter_ns(self, chance: float) -> int:
+        """How long one request waits for no reason but to be out of step with other mirrors; `chance` is below 1."""
+        high_ns = max(self.jitter_min_ns, min(self.jitter_max_ns, self.ceiling_interval_ns))
+        return self.jitter_min_ns + int(chance * (high_ns - self.jitter_min_ns))
