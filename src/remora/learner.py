@@ -47,6 +47,8 @@ log = structlog.get_logger()
 
 # A learned pace is stored at most this often; a back-off is stored at once.
 SAVE_EVERY_S: Final = 1.0
+# So is a pace that is in use and does not change, but rarely: the next process trusts what was used lately.
+SAVE_UNCHANGED_EVERY_NS: Final = LEAST_STALE_AFTER_NS // 6
 # Answers that leave the pace where it is count, too: all processes together earn the next look at the edge.
 SHARE_EVERY_NS: Final = 5 * SECOND_NS
 # A pace that rose by this much is shared soon: until then all processes still go at the old one, and it proves nothing.
@@ -97,7 +99,9 @@ class Learner:
         self.circuit = SourceCircuit(source, clock=clock, meter=meter, on_change=on_change, on_news=self._tell_soon)
         self.not_before_ns = 0
         self.idle_ns = 0  # at the start: how long ago, as far as is known, the last process sent something
+        self._started_at_ns = now_ns
         self._departed_at_ns: int | None = None
+        self._saved_at_ns = now_ns
         self.last_back_off: BackOff | None = None
         self._untold: PaceChange | None = None
         self._told_at_ns = now_ns - EVENT_EVERY_NS
@@ -155,7 +159,8 @@ class Learner:
     def departed(self, *, now_ns: int) -> None:
         """A request left. Where departures are rare, each is stored: the next process counts its wait from the last."""
         self._departed_at_ns = now_ns
-        if self._common is None and self.pace.interval_ns >= SAVE_EVERY_S * SECOND_NS:
+        is_rare = self.pace.interval_ns >= SAVE_EVERY_S * SECOND_NS
+        if self._common is None and (is_rare or now_ns - self._saved_at_ns >= SAVE_UNCHANGED_EVERY_NS):
             self._unsaved.set()
 
     def _wait_until(self, not_before_ns: int) -> None:
@@ -271,6 +276,7 @@ class Learner:
             stale_after_ns=self._stale_after_ns,
         )
         self.pace, self.restored = restored.pace, restored.how
+        self._started_at_ns = now_ns
         age_ns = since_saved_ns(fields, wall_ns)
         self.not_before_ns = now_ns + max(0, wait_ns_of(fields, "not_before_in_ns") - age_ns)
         self.idle_ns = wait_ns_of(fields, "idle_ns") + age_ns
@@ -329,13 +335,7 @@ class Learner:
         self._unsaved.clear()
         self._urgent.clear()
         cuts = self._cuts
-        now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
-        record: dict[str, Json] = {
-            "pace": cast("Json", record_to_json(to_record(self.pace, now_ns=now_ns, now_wall_ns=wall_ns))),
-            "not_before_in_ns": max(0, self.not_before_ns - now_ns),
-            "idle_ns": self.idle_ns if self._departed_at_ns is None else now_ns - self._departed_at_ns,
-            "saved_at_wall_ns": wall_ns,
-        }
+        record = self._record()
         try:
             if self._common is None:
                 await self._book.save_pace(self._source, record)
@@ -350,7 +350,21 @@ class Learner:
             self._unsaved.set()
             return
         self._cuts_saved = cuts
+        self._saved_at_ns = self._clock.monotonic_ns()
         self._on_change()
+
+    def _record(self) -> dict[str, Json]:
+        """What the next process should know. A pace grows stale from its last use, however long ago it last changed."""
+        now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
+        unused_ns = self.idle_ns + now_ns - self._started_at_ns
+        idle_ns = unused_ns if self._departed_at_ns is None else now_ns - self._departed_at_ns
+        pace = to_record(self.pace, now_ns=now_ns, now_wall_ns=wall_ns)
+        return {
+            "pace": cast("Json", record_to_json(replace(pace, learned_at_wall_ns=max(0, wall_ns - idle_ns)))),
+            "not_before_in_ns": max(0, self.not_before_ns - now_ns),
+            "idle_ns": idle_ns,
+            "saved_at_wall_ns": wall_ns,
+        }
 
     async def _share(self, common: CommonGate, record: dict[str, Json]) -> bool:
         """Tell all processes. False: another one told them something newer first, and ours now stands on top of it."""

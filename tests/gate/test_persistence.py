@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remora.contracts import Json
-from remora.core.pace_record import DEFAULT_STALE_AFTER_NS, Restore
+from remora.core.pace_record import DEFAULT_STALE_AFTER_NS, LEAST_STALE_AFTER_NS, Restore
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import RETRY_AFTER_MAX_NS
 from remora.governor import Governor, Limits
@@ -167,6 +167,53 @@ def test_a_stale_resume_falls_back_to_the_cold_discovery_interval() -> None:
     async def main(clock: SimClock) -> None:
         _, resumed_ns, how = await resumed(clock, pause_ns=DEFAULT_STALE_AFTER_NS + HOUR_NS)
         assert (resumed_ns, how) == (SECOND_NS, Restore.COLD_STALE)
+
+    simulated(main)
+
+
+@pytest.mark.parametrize("ends", ["closed", "killed"])
+def test_a_pace_in_use_is_restored_however_long_ago_it_last_changed(ends: str) -> None:
+    async def main(clock: SimClock) -> None:
+        limits = replace(FOUR_PER_S, stale_after_ns=LEAST_STALE_AFTER_NS)
+        book, for_ns = warm(clock, limits), 2 * LEAST_STALE_AFTER_NS
+        if ends == "killed":
+            await crashing(clock, book, says=always(GOOD), for_ns=for_ns, limits=limits)
+        else:
+            async with gate(clock, limits, book=book) as watching:
+                # Far fewer requests than the pace allows: none of them moves it.
+                while clock.monotonic_ns() < for_ns:
+                    await watching.send()
+                    await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+        async with gate(clock, limits, book=book) as second:
+            assert second.governor.state().restored is Restore.WARM
+            assert second.governor.state().interval_ns == limits.ceiling_interval_ns
+
+    simulated(main)
+
+
+def test_a_pace_that_nobody_used_grows_stale_however_often_it_is_taken_up() -> None:
+    async def main(clock: SimClock) -> None:
+        book, how = Book(clock), list[Restore]()
+        async with gate(clock, FOUR_PER_S, book=book) as first:
+            await first.send_until(MINUTE_NS)
+        for _ in range(4):
+            await clock.sleep_until(clock.monotonic_ns() + DEFAULT_STALE_AFTER_NS // 6)
+            async with gate(clock, FOUR_PER_S, book=book) as unused:
+                how.append(unused.governor.state().restored)
+                await clock.sleep_until(clock.monotonic_ns() + DEFAULT_STALE_AFTER_NS // 6)
+        assert how == [Restore.WARM, Restore.WARM, Restore.WARM, Restore.COLD_STALE]
+
+    simulated(main)
+
+
+def test_the_wait_for_a_slow_slot_goes_on_through_processes_that_end_before_it_comes() -> None:
+    async def main(clock: SimClock) -> None:
+        book, left = warm(clock, Limits(15 * MINUTE_NS)), list[int]()
+        for _ in range(3):
+            async with gate(clock, FOUR_PER_S, book=book) as impatient:
+                await impatient.send_until(clock.monotonic_ns() + 6 * MINUTE_NS)
+            left += impatient.left_at_ns
+        assert left[0] == 15 * MINUTE_NS
 
     simulated(main)
 
