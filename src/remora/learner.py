@@ -218,8 +218,12 @@ class Learner:
             "ceiling_per_s": round(SECOND_NS / self._ceiling_interval_ns, 4),
         }
         if change.kind is not ChangeKind.SPED_UP and self.last_back_off is not None:
-            fields["reason"] = self.last_back_off.reason
-            fields["backed_off_at_s"] = round(self.last_back_off.at_wall_ns / SECOND_NS, 3)
+            back_off = self.last_back_off
+            fields["reason"] = back_off.reason
+            fields["backed_off_at_s"] = round(back_off.at_wall_ns / SECOND_NS, 3)
+            # What rose before or after it is told with it, so it has rates of its own.
+            fields["backed_off_from_per_s"] = round(back_off.from_per_s, 4)
+            fields["backed_off_to_per_s"] = round(back_off.to_per_s, 4)
             fields["not_before_in_s"] = round(max(0, self.not_before_ns - self._told_at_ns) / SECOND_NS, 3)
         log.info(str(change.kind), source=self._source, **fields)
 
@@ -237,7 +241,8 @@ class Learner:
         common = self._common_pace(shared)
         if common is None:
             return  # another version of this program wrote it; its interval binds in the gate all the same
-        if common.cuts > self._common_cuts:
+        was_cut = common.cuts > self._common_cuts
+        if was_cut:
             # What left before this process knew of the cut says nothing new about the rate.
             common = replace(common, pace=replace(common.pace, last_cut_at_ns=now_ns))
         self._common_cuts = common.cuts
@@ -246,7 +251,7 @@ class Learner:
             self.not_before_ns = max(self.not_before_ns, now_ns + shared.not_before_in_ns)
         change = describe(before, self.pace)
         if change is not None:
-            if change.kind is not ChangeKind.SPED_UP and self.pace.streak:
+            if change.kind is not ChangeKind.SPED_UP and (was_cut or self.pace.streak or self.last_back_off is None):
                 self.last_back_off = BackOff(self._clock.wall_ns(), TOLD, change.from_per_s, change.to_per_s)
             self._meter.pace_changed(self._source, interval_ns=self.pace.interval_ns, backed_off_because=None)
             self._tell(change)

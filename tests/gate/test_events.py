@@ -18,9 +18,25 @@ from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.governor import Governor, Limits
 from remora.sim.clock import SimClock
+from remora.sim.fleet import SimPlans
 from remora.sim.meter import CountingMeter
 from remora.stores.memory import MemoryStore
-from tests.gate.rig import BROKEN, GOOD, SOURCE, Answer, Book, always, gate, one_by_one, simulated, warm
+from remora.stores.slots import Slots
+from tests.gate.rig import (
+    BROKEN,
+    GOOD,
+    PRESSED,
+    SOURCE,
+    Answer,
+    Book,
+    Gate,
+    Says,
+    always,
+    gate,
+    one_by_one,
+    simulated,
+    warm,
+)
 
 Events = list[MutableMapping[str, Any]]
 FOUR_PER_S = Limits(ceiling_interval_ns=SECOND_NS // 4)
@@ -79,6 +95,7 @@ def test_controller_state_is_emitted_as_redacted_run_trace_progress(events: Even
             assert event["reason"] in {"rate_limited", "upstream_pressure"}
             assert event["rate_per_s"] < event["from_per_s"]
             assert event["backed_off_at_s"] > 1.7e9
+            assert event["backed_off_to_per_s"] < event["backed_off_from_per_s"]
     told = repr(events)
     assert SECRET_KEY not in told
     assert SECRET_TOKEN not in told
@@ -121,6 +138,52 @@ def test_a_back_off_that_came_too_soon_after_another_event_is_still_told(events:
         # No change is missing between two events: each begins where the one before it ended.
         paces = [event for event in events if event["event"] in PACE_EVENTS]
         assert all(later["from_per_s"] == earlier["rate_per_s"] for earlier, later in pairwise(paces))
+
+    simulated(main)
+
+
+def test_a_back_off_is_told_with_its_own_rates_also_where_a_rise_is_told_with_it(events: Events) -> None:
+    async def main(clock: SimClock) -> None:
+        # The pace rises for a third of a second before it falls: both are one event.
+        limits, quick = Limits(SECOND_NS // 500, in_flight=16), Answer(latency_ns=SECOND_NS // 100)
+        says = one_by_one([quick] * 160 + [replace(quick, status=429)], then=quick)
+        async with gate(clock, limits, book=warm(clock, Limits(SECOND_NS // 100)), says=says) as busy:
+            await busy.send_until(3 * SECOND_NS, workers=16)
+            back_off = busy.governor.state().last_back_off
+        assert back_off is not None
+        (slower,) = [event for event in events if event["event"] == "backed_off"]
+        assert slower["rate_per_s"] > slower["from_per_s"]
+        told = (slower["backed_off_from_per_s"], slower["backed_off_to_per_s"], slower["reason"])
+        assert told == (round(back_off.from_per_s, 4), round(back_off.to_per_s, 4), "rate_limited")
+        assert back_off.to_per_s < back_off.from_per_s
+
+    simulated(main)
+
+
+def test_a_back_off_in_another_process_is_told_as_such_also_when_that_one_has_gone_on_since(events: Events) -> None:
+    async def main(clock: SimClock) -> None:
+        plans, limits = SimPlans(clock), Limits(SECOND_NS // 20, in_flight=2)
+
+        async def process(says: Says) -> Gate:
+            slots = Slots(plans, SOURCE, ceiling_interval_ns=limits.ceiling_interval_ns, clock=clock)
+            governor = Governor(
+                SOURCE, limits, clock=clock, book=Book(clock), meter=CountingMeter(), chance=lambda: 0.0, common=slots
+            )
+            await governor.open()
+            return Gate(clock, governor, says)
+
+        busy, other = await process(one_by_one([GOOD] * 60 + [PRESSED])), await process(always(GOOD))
+        await busy.send_many(60)
+        await other.send()
+        assert other.governor.state().last_back_off is None
+        await busy.send_many(3)
+        heard_ns = clock.wall_ns()
+        await other.send()
+        back_off = other.governor.state().last_back_off
+        assert back_off is not None
+        assert (back_off.reason, back_off.at_wall_ns >= heard_ns) == ("another_process", True)
+        for each in (busy, other):
+            await each.governor.close()
 
     simulated(main)
 
