@@ -1,7 +1,14 @@
 """Does `remora check` find what would only fail later? Each finding says what to write instead."""
 
+import asyncio
+import time
+from collections.abc import Mapping
+
 import pytest
 
+from remora.contracts import Json
+from remora.stores import open_store
+from tests.counting_server import CountingServer, Wire, WireRequest
 from tests.operate.command_line import CommandLine
 from tests.unwritable import open_folder, unwritable
 
@@ -72,3 +79,42 @@ def test_a_folder_that_this_user_may_not_enter_is_no_bug(remora: CommandLine) ->
     # Its owner may look into it, and finds that nothing is there; nobody else may.
     assert result.exit_code == 2
     assert result.stderr.startswith("remora: ")
+
+
+async def keep_pace(record: Mapping[str, Json]) -> None:
+    store = open_store("sqlite:///remora.db")
+    await store.open()
+    await store.save_pace("hackernews", record)
+    await store.close()
+
+
+async def newest(_request: WireRequest, wire: Wire) -> None:
+    await wire.answer(b"4711")
+
+
+async def test_one_request_asks_whether_a_source_can_be_reached(remora: CommandLine) -> None:
+    async with CountingServer(newest) as server:
+        result = await asyncio.to_thread(remora, "check", "--url", server.url("/v0"))
+        assert "newest id 4,711" in result.stdout
+        assert server.count == 1
+
+
+async def test_a_provider_that_asked_for_a_wait_is_not_asked_before_it_is_over(remora: CommandLine) -> None:
+    await keep_pace({"not_before_in_ns": 600 * 10**9, "saved_at_wall_ns": time.time_ns()})
+    async with CountingServer(newest) as server:
+        result = await asyncio.to_thread(remora, "check", "--url", server.url("/v0"))
+        assert server.count == 0
+    assert result.exit_code == 0
+    assert "not asked: the next request may leave in 9m" in result.stdout
+
+
+async def test_a_provider_that_refuses_is_asked_once_and_not_waited_for(remora: CommandLine) -> None:
+    async def refuse(_request: WireRequest, wire: Wire) -> None:
+        await wire.answer(status="429 Too Many Requests", headers="Retry-After: 3600\r\n")
+
+    async with CountingServer(refuse) as server:
+        async with asyncio.timeout(30):
+            result = await asyncio.to_thread(remora, "check", "--url", server.url("/v0"))
+        assert server.count == 1
+    assert result.exit_code == 1
+    assert "gave no newest id" in result.stdout

@@ -4,26 +4,29 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
-from remora.contracts import Store
+from remora.contracts import Json, Store
 from remora.core.errors import ConfigurationError, RemoraError, StoreEmpty
 from remora.core.readout import is_alive
 from remora.core.status import Covered
+from remora.core.units import SECOND_NS
 from remora.operate.commands.common import opened_store, wall_ns
 from remora.operate.config import NotifySettings, Settings, SourceKind, SourceSettings, known_source
 from remora.operate.notify import PATH
-from remora.operate.rates import format_rate
+from remora.operate.rates import format_duration, format_rate
 from remora.operate.secrets import read_token, without_credentials
 from remora.operate.status import decode_beats, read_status
 
 FREE_BYTES_LEAST: Final = 1 << 30
 # Before this was written no clock can have been right.
 CLOCK_EARLIEST_S: Final = 1_790_000_000
+# Nobody waits longer than this to hear whether a source can be reached.
+WAIT_TO_ASK_NS: Final = 15 * SECOND_NS
 
 Verdict = Literal["ok", "warning", "bad"]
 
@@ -123,7 +126,7 @@ def _notify(notify: NotifySettings) -> Iterator[Finding]:
 
 async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]:
     """One request per source. A source that a live runtime is reading is not asked: its ceiling is in use there."""
-    running = await _running(settings)
+    running, learned = await _known(settings, names)
     for name in names:
         source = settings.sources[name]
         if name in running:
@@ -131,41 +134,52 @@ async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]
             continue
         match source.kind:
             case SourceKind.HACKERNEWS:
-                yield await _ask_newest(name, source)
+                yield await _ask_newest(name, source, learned.get(name))
             case SourceKind.LISTED:
                 yield Finding("warning", f"{name}: reachable", "not asked", f"try remora run {name} --max-fetches 1")
 
 
-async def _running(settings: Settings) -> frozenset[str]:
+async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], Mapping[str, Json]]:
+    """The sources that a live runtime is reading, and what is stored of each pace."""
     path = _file_of(settings.store.url)
     if path is not None and not path.exists():
-        return frozenset()
+        return frozenset(), {}
     try:
         async with opened_store(settings, read_only=True) as store:
             beats = decode_beats(await store.heartbeats())
+            learned = {name: await store.load_pace(name) for name in names}
     except RemoraError:
-        return frozenset()
-    return frozenset(name for beat in beats if is_alive(beat, now_ns=wall_ns()) for name in beat.snapshot.sources)
+        return frozenset(), {}
+    alive = (beat for beat in beats if is_alive(beat, now_ns=wall_ns()))
+    return frozenset(name for beat in alive for name in beat.snapshot.sources), learned
 
 
-async def _ask_newest(name: str, source: SourceSettings) -> Finding:
+async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Finding:
+    from remora.collect import Collector  # noqa: PLC0415
     from remora.operate.clock import SystemClock  # noqa: PLC0415
     from remora.operate.metrics import Metrics  # noqa: PLC0415
     from remora.operate.runtime import open_numbered  # noqa: PLC0415
     from remora.stores import open_store  # noqa: PLC0415
 
-    clock = SystemClock()
-    # The real store stays untouched: what one request teaches is not worth a write.
+    clock, meter, what = SystemClock(), Metrics(), f"{name}: reachable"
+    # The real store stays untouched: what one request teaches is not worth a write. What was learned holds here, too.
     store: Store = open_store("memory://")
     await store.open()
     try:
-        async with open_numbered(name, source, store=store, clock=clock, meter=Metrics()) as numbered:
-            newest = await numbered.collector.newest()
+        if isinstance(learned, dict):
+            await store.save_pace(name, learned)
+        async with open_numbered(name, source, store=store, clock=clock, meter=meter) as numbered:
+            wait_ns = numbered.governor.wait_ahead_ns()
+            if wait_ns > WAIT_TO_ASK_NS:
+                told = f"not asked: the next request may leave in {format_duration(wait_ns)}"
+                return Finding("warning", what, told, "ask again then; see remora status")
+            once = Collector(numbered.source, store, numbered.governor, clock=clock, meter=meter, retry_delays_ns=())
+            newest = await once.newest()
     finally:
         await store.close()
     if newest is None:
-        return Finding("bad", f"{name}: reachable", f"{source.url} gave no newest id", "check the network and the url")
-    return Finding("ok", f"{name}: reachable", f"newest id {newest:,}")
+        return Finding("bad", what, f"{source.url} gave no newest id", "check the network and the url")
+    return Finding("ok", what, f"newest id {newest:,}")
 
 
 async def store_stats(settings: Settings) -> dict[str, int | str | None]:
