@@ -13,7 +13,9 @@ import structlog
 from remora.contracts import Clock, Meter, Mirror, Observation, Outcome, Source
 from remora.core.discovery import Discovery, FromGap, Kind
 from remora.core.gap import owed_reason
+from remora.core.heard import is_unanswered
 from remora.core.item import Decoded, Item, Newest, WrongShape
+from remora.core.reasons import GapReason
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import (
     Deferred,
@@ -144,7 +146,8 @@ class Collector:
             now_wall_ns = self._clock.wall_ns()
             decoded = self._decode(discovery, reply)
             verdict = classify(reply, decoded, behind_newest=self._behind_newest(discovery), now_wall_ns=now_wall_ns)
-            self._governor.learn(permit, reply, verdict, again=type(verdict) in met)
+            again = type(verdict) in met or _hangs_again(discovery, verdict)
+            self._governor.learn(permit, reply, verdict, again=again)
         self._meter.judged(self._source.name, discovery.via, verdict)
         # What never left was held up by its connection alone.
         took_ns = reply.answered_at_ns - (admitted_ns if reply.departed_at_ns is None else reply.departed_at_ns)
@@ -200,6 +203,12 @@ def is_worth_a_retry(verdict: Verdict) -> bool:
             return True
         case Found() | NotYet() | Missing() | Refused() | Malformed() | Deferred():
             return False
+
+
+def _hangs_again(discovery: Discovery, verdict: Verdict) -> bool:
+    """Whether an item is still not answered that is owed because it was not: nothing new about the source."""
+    origin = discovery.origin
+    return isinstance(origin, FromGap) and origin.reason is GapReason.TIMEOUT and is_unanswered(verdict)
 
 
 def _age_s(seen: Observation) -> float | None:

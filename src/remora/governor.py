@@ -173,7 +173,8 @@ class Governor:
     def learn(self, permit: GovernedPermit, reply: Reply | NoReply, verdict: Verdict, *, again: bool = False) -> None:
         """Hear what an answer says about the rate and about the provider as a whole.
 
-        `again` marks a retry that met what an earlier attempt of the same request met: it slows nothing down a second time.
+        `again` marks what was met before, by an earlier attempt or when the item became owed: it slows nothing down a
+        second time.
         """
         permit.was_heard = True
         sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe)
@@ -256,12 +257,13 @@ class Governor:
 
     def _give_turn(self, lanes: list[Lane]) -> None:
         now_ns = self._clock.monotonic_ns()
-        lane, waiter = self._line.take_next(lanes, now_ns=now_ns)
+        is_probe = self._learner.circuit.state is CircuitState.OPEN
+        lane, waiter = self._line.take_next(lanes, now_ns=now_ns, is_probe=is_probe)
         # Only a request that the pacer alone held back proves that the pace is what limits us.
         slot_ns = max(self._granted.turn_ns(), self._granted.earliest_ns())
         bound = slot_ns > max(waiter.ready_at_ns, self._unhindered_since_ns)
         permit = GovernedPermit(self, lane, pace_bound=bound)
-        if self._learner.circuit.state is CircuitState.OPEN:
+        if is_probe:
             self._make_probe(permit)
         self._granted = self._granted.took_turn(now_ns=now_ns)
         self._in_flight += 1

@@ -17,7 +17,7 @@ from remora.contracts import Clock, Json, Meter, PaceBook
 from remora.core.circuit import CircuitState
 from remora.core.common_pace import COMMON, UNSHARED_MAX, Common, from_common, heard_on_top, to_common
 from remora.core.errors import StoreError
-from remora.core.heard import answer_of
+from remora.core.heard import WellAnswered, answer_of, is_unanswered
 from remora.core.lessons import BackOff as BackOff
 from remora.core.lessons import Hold as Hold
 from remora.core.lessons import Sent as Sent
@@ -97,6 +97,7 @@ class Learner:
         self.pace: Pace = cold_start(ceiling_interval_ns=ceiling_interval_ns, now_ns=now_ns)
         self.restored = Restore.COLD_NONE
         self.circuit = SourceCircuit(source, clock=clock, meter=meter, on_change=on_change, on_news=self._tell_soon)
+        self._well_answered = WellAnswered()
         self.not_before_ns = 0
         self.idle_ns = 0  # at the start: how long ago, as far as is known, the last process sent something
         self._started_at_ns = now_ns
@@ -136,13 +137,17 @@ class Learner:
     def hear(self, sent: Sent, reply: Reply | NoReply, verdict: Verdict, *, again: bool) -> None:
         """Hear what an answer says about the rate and about the provider as a whole.
 
-        `again` marks a retry that met what an earlier attempt of the same request met: it slows nothing down a second time.
+        `again` marks what was met before, by an earlier attempt or when the item became owed: it slows nothing down a
+        second time. Nor does an item that hangs while the source answers others.
         """
-        answer = answer_of(verdict)
+        answer, departed_at_ns = answer_of(verdict), sent.departed_at_ns
+        if departed_at_ns is not None and answer is Answer.GOOD:
+            self._well_answered.add(departed_at_ns)
+        elif departed_at_ns is not None and is_unanswered(verdict):
+            again = again or self._well_answered.have_overtaken(departed_at_ns)
         if isinstance(verdict, Pressure) and verdict.retry_after_ns:
             self._wait_until(reply.answered_at_ns + verdict.retry_after_ns)
         self.circuit.hear(sent, answer, again=again)
-        departed_at_ns = sent.departed_at_ns
         if answer is None or departed_at_ns is None or (again and answer is not Answer.GOOD):
             return
         asked_ns = verdict.retry_after_ns or 0 if isinstance(verdict, Pressure) else 0

@@ -60,9 +60,14 @@ class Line:
         """When the first of those at the head of these lanes is ready."""
         return min(self._waiting[lane][0].ready_at_ns for lane in lanes)
 
-    def take_next(self, lanes: list[Lane], *, now_ns: int) -> tuple[Lane, Waiter]:
-        """Whose turn it is among those at the head of these lanes; somebody must be ready."""
+    def take_next(self, lanes: list[Lane], *, now_ns: int, is_probe: bool = False) -> tuple[Lane, Waiter]:
+        """Whose turn it is among those at the head of these lanes; somebody must be ready.
+
+        A probe asks whether the source is well again. What is owed may have a fault of its own, so it probes only alone.
+        """
         ready = [lane for lane in lanes if self._waiting[lane][0].ready_at_ns <= now_ns]
+        if is_probe:
+            ready = [lane for lane in ready if lane is not Lane.RECOVER] or ready
         lane, self._turns = choose(self._turns, ready)
         return lane, self._waiting[lane].popleft()
 

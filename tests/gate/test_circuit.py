@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from remora.core.circuit import COOL_DOWN_NS, CircuitState
+from remora.core.circuit import COOL_DOWN_NS, RECENT_ANSWERS, CircuitState
 from remora.core.priority import Lane
 from remora.core.snapshot import LimitedBy
 from remora.core.units import MINUTE_NS, SECOND_NS
@@ -59,6 +59,69 @@ def test_one_item_that_always_fails_does_not_open_it_with_its_retries() -> None:
                 await poisoned.send(again=3 <= attempt <= 5)
             assert poisoned.governor.state().circuit is CircuitState.CLOSED
             assert poisoned.governor.state().last_back_off is None
+
+    simulated(main)
+
+
+HANGS = Answer(fault=Fault.TIMEOUT, latency_ns=20 * SECOND_NS)
+
+
+def test_requests_that_hang_while_those_that_left_later_are_answered_do_not_open_it() -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, TEN_PER_S, says=always(HANGS), book=warm(clock, TEN_PER_S)) as one:
+            hanging = [asyncio.ensure_future(one.send()) for _ in range(30)]
+            await clock.sleep_until(clock.monotonic_ns() + 4 * SECOND_NS)
+            one.says = always(GOOD)
+            await one.send_many(RECENT_ANSWERS)
+            await asyncio.gather(*hanging)
+            assert one.governor.state().circuit is CircuitState.CLOSED
+            assert one.governor.state().last_back_off is None
+
+    simulated(main)
+
+
+def test_a_source_that_answers_nothing_any_more_opens_it_within_seconds_of_the_first_timeouts() -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, TEN_PER_S, book=warm(clock, TEN_PER_S)) as dying:
+            await dying.send_many(100, workers=10)
+            dying.says = always(HANGS)
+            died_ns = clock.monotonic_ns()
+            sending = asyncio.ensure_future(dying.send_until(died_ns + MINUTE_NS, workers=50))
+            while dying.governor.state().circuit is CircuitState.CLOSED:
+                await clock.sleep_until(clock.monotonic_ns() + SECOND_NS // 10)
+            assert clock.monotonic_ns() <= died_ns + HANGS.latency_ns + 2 * SECOND_NS
+            await sending
+
+    simulated(main)
+
+
+def test_a_source_that_lets_most_requests_hang_opens_it_although_it_answers_some() -> None:
+    async def main(clock: SimClock) -> None:
+        def mostly(_now_ns: int) -> Answer:
+            return HANGS if clock.random.random() < 0.9 else GOOD
+
+        async with gate(clock, TEN_PER_S, says=mostly, book=warm(clock, TEN_PER_S)) as torn:
+            sending = asyncio.ensure_future(torn.send_until(clock.monotonic_ns() + MINUTE_NS, workers=50))
+            await clock.sleep_until(clock.monotonic_ns() + 30 * SECOND_NS)
+            assert torn.governor.state().circuit is CircuitState.OPEN
+            await sending
+
+    simulated(main)
+
+
+def test_the_probe_is_not_an_owed_item_while_anything_else_waits() -> None:
+    async def main(clock: SimClock) -> None:
+        async with gate(clock, TEN_PER_S, says=always(BROKEN)) as broken:
+            await opened(broken)
+            broken.says = always(GOOD)
+            before = len(broken.departures)
+            await asyncio.gather(*(broken.send(lane) for lane in (Lane.RECOVER, Lane.CATCH_UP, Lane.RECOVER)))
+            assert [lane for _, lane in broken.departures[before:]] == [Lane.CATCH_UP, Lane.RECOVER, Lane.RECOVER]
+            broken.says = always(BROKEN)
+            await opened(broken)
+            broken.says = always(GOOD)
+            await broken.send(Lane.RECOVER)  # if nothing else waits, it will do
+            assert broken.governor.state().circuit is CircuitState.CLOSED
 
     simulated(main)
 

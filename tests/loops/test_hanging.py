@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from remora.contracts import Store
+from remora.core.circuit import CircuitState
 from remora.core.coverage import Coverage, IdRange
 from remora.core.reasons import GapReason
 from remora.core.segment import Segment, SegmentKind
@@ -42,7 +43,7 @@ async def plan(store: Store, clock: SimClock, ids: IdRange) -> None:
     await plan_missing(NAME, store, ids, now_ns=clock.wall_ns())
 
 
-@pytest.mark.parametrize("hanging_share, least_used", [(0.001, 0.97), (0.01, 0.8)])
+@pytest.mark.parametrize("hanging_share, least_used", [(0.001, 0.97), (0.01, 0.8), (0.02, 0.65), (0.05, 0.45)])
 def test_a_back_fill_uses_its_ceiling_although_some_items_hang(hanging_share: float, least_used: float) -> None:
     async def main(clock: SimClock) -> float:
         dice = Random(1)
@@ -56,12 +57,37 @@ def test_a_back_fill_uses_its_ceiling_although_some_items_hang(hanging_share: fl
             running = [asyncio.ensure_future(run) for run in runs]
             await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
             collected = len(set(source.ids))
+            assert one.governor.state().circuit is CircuitState.CLOSED
+            assert one.governor.state().last_back_off is None
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
         return collected / 60 / PER_SECOND
 
     assert simulated(main) >= least_used
+
+
+def test_owed_items_that_hang_again_and_again_slow_nothing_down() -> None:
+    async def main(clock: SimClock) -> None:
+        source, store = Numbers(clock), MemoryStore()
+        source.says = lambda item_id, _attempt: HANGS if item_id % 10 == 5 else GOOD
+        async with process(clock, source, store, limits=CEILING) as one:
+            await plan(store, clock, IdRange(1, 999))
+            await walker(one, 0).run_until_done()
+            assert len(await store.gaps(NAME)) == 100
+            recovering = asyncio.ensure_future(
+                Recover(NAME, one.collector, store, clock=clock, owner="recover", width=IN_FLIGHT // RECOVER_PART).run()
+            )
+            for _ in range(20):  # nothing else is asked for but the newest id, now and then
+                await clock.sleep_until(clock.monotonic_ns() + 15 * SECOND_NS)
+                assert await one.collector.newest() is not None
+                assert one.governor.state().circuit is CircuitState.CLOSED
+            recovering.cancel()
+            await asyncio.gather(recovering, return_exceptions=True)
+            assert one.governor.state().last_back_off is None
+        assert len(await store.gaps(NAME)) == 100
+
+    simulated(main)
 
 
 def test_a_walk_waits_for_one_hanging_item_a_few_seconds_and_owes_it() -> None:

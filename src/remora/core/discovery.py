@@ -5,6 +5,7 @@ from enum import StrEnum
 from hashlib import sha256
 
 from remora.core.priority import Lane
+from remora.core.reasons import GapReason
 
 
 class Kind(StrEnum):
@@ -26,9 +27,10 @@ class FromInbox:
 
 @dataclass(frozen=True, slots=True)
 class FromGap:
-    """The discovery is an owed gap, leased to `owner` for as long as it is served."""
+    """The discovery is an owed gap, leased to `owner` for as long as it is served, and why it is owed."""
 
     owner: str
+    reason: GapReason | None = None
 
 
 # A segment's ids are not listed here: they leave it when its cursor advances past recorded outcomes.

@@ -103,5 +103,5 @@ class Recover:
         if gap.kind is Kind.DOCUMENT:
             key = await self._store.key_of(self._source, gap.key)
         assert key is not None, "a gap names a document that was never listed"
-        discovery = Discovery(gap.kind, key, Lane.RECOVER, FromGap(self._owner))
+        discovery = Discovery(gap.kind, key, Lane.RECOVER, FromGap(self._owner, gap.reason))
         outcomes[await self._collector.collect(discovery)] += 1
