@@ -365,7 +365,7 @@ class Meter(Protocol):
         """A permit was used."""
 
     def wire_sent(self, source: str) -> None:
-        """A request was written to a connection. Always equal to the departures."""
+        """A request is written to a connection, dead or alive. Always equal to the departures."""
 
     def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
         """An answer was classified."""

@@ -140,7 +140,7 @@ class Metrics:
         self.departures.labels(source, lane).inc()
 
     def wire_sent(self, source: str) -> None:
-        """A request was written to a connection."""
+        """A request is written to a connection."""
         self.wire_sends.labels(source).inc()
 
     def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:

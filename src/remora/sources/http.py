@@ -73,6 +73,7 @@ class _Request(aiohttp.ClientRequest):
         if self.exchange is None:
             return await super().send(conn)
         await self.exchange.depart()
+        self.exchange.leaves()
         response = await super().send(conn)
         self.exchange.sent()
         return response
@@ -105,10 +106,13 @@ class _Exchange:
         self.departed_at_ns = await self._permit.depart()
         self._deadline.set(self._total_s)
 
+    def leaves(self) -> None:
+        """The request is written next. Counted before: the connection may have died meanwhile, and the permit is spent."""
+        self._wire_sent()
+
     def sent(self) -> None:
         """The request is written."""
         self._permit.sent()
-        self._wire_sent()
 
 
 async def _ended_when_dropped(
