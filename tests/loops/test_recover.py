@@ -11,6 +11,7 @@ from remora.core.gap import GapState
 from remora.core.priority import Lane
 from remora.core.reasons import GapReason
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.core.verdict import Fault
 from remora.governor import Limits
 from remora.loops.recover import GAP_LEASE_NS, GAPS_AT_ONCE, Recover
 from remora.sim.clock import SimClock
@@ -18,6 +19,8 @@ from remora.sim.crash import Crashed, Generation
 from remora.stores.memory import MemoryStore
 from tests.gate.numbers import NAME, NULL, Numbers, Process, process
 from tests.gate.rig import BROKEN, GOOD, REFUSED, Answer, simulated
+
+HANGS = Answer(fault=Fault.TIMEOUT, latency_ns=20 * SECOND_NS)
 
 
 def recover(one: Process, *, owner: str = "one", width: int = 4) -> Recover:
@@ -85,6 +88,24 @@ def test_a_batch_is_bounded_and_everybody_gets_a_turn_before_anybody_gets_two() 
             counts = [sum((await recover(one).run_once()).values()) for _ in range(3)]
         assert counts == [GAPS_AT_ONCE, GAPS_AT_ONCE, 50]
         assert sorted(source.ids) == list(range(1, 251))
+
+    simulated(main)
+
+
+def test_everything_that_is_due_is_asked_for_once_and_what_fails_again_is_left_for_later() -> None:
+    async def main(clock: SimClock) -> None:
+        source, store = Numbers(clock), MemoryStore()
+        await owe(clock, source, store, range(1, 251))
+        async with process(clock, source, store) as one:
+            await clock.sleep_until(clock.monotonic_ns() + HOUR_NS)
+            # So slowly that the first ones are due again long before the last ones were asked for.
+            source.says = lambda item_id, _attempt: HANGS if item_id % 2 else GOOD
+            assert await recover(one, width=8).run_through() == {Outcome.OWED: 125, Outcome.NEW: 125}
+        assert sorted(source.ids) == list(range(1, 251))
+        found = await states(store)
+        assert {state for item_id, state in found.items() if item_id % 2} == {
+            GapState.OWED
+        }  # nobody holds them any more
 
     simulated(main)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -25,6 +25,8 @@ GAP_LEASE_NS: Final = 5 * MINUTE_NS
 LEASE_LEFT_NS: Final = MINUTE_NS
 IDLE_NS: Final = SECOND_NS
 
+Served = tuple[Kind, str]  # which gap
+
 
 class Recover:
     """Serves owed items of one source, up to `width` at once."""
@@ -38,7 +40,7 @@ class Recover:
         self._clock = clock
         self._owner = owner
         self._places = asyncio.Semaphore(width)
-        self._under_way: set[tuple[Kind, str]] = set()
+        self._under_way: set[Served] = set()
 
     async def run(self, idle_ns: Callable[[], int] = lambda: IDLE_NS) -> None:
         """Serve whatever is due, for ever. One slow item keeps its place, and the others go on."""
@@ -63,10 +65,27 @@ class Recover:
             raise
         return outcomes
 
+    async def run_through(self) -> Counter[Outcome]:
+        """Ask for everything that is due, each once. What is owed after that is left for later, however soon it is due."""
+        outcomes: Counter[Outcome] = Counter()
+        served: set[Served] = set()
+        try:
+            async with asyncio.TaskGroup() as group:
+                while begun := await self._begin(group, outcomes, besides=served):
+                    served |= begun
+        finally:
+            await self._let_go()  # what came up a second time was leased with the rest
+        return outcomes
+
     async def _begin(
-        self, group: asyncio.TaskGroup, outcomes: Counter[Outcome], *, without: Sequence[GapReason] = ()
-    ) -> bool:
-        """Lease a batch and begin with each gap in it as places become free; False when nothing was due."""
+        self,
+        group: asyncio.TaskGroup,
+        outcomes: Counter[Outcome],
+        *,
+        without: Sequence[GapReason] = (),
+        besides: Collection[Served] = (),
+    ) -> set[Served]:
+        """Lease a batch and begin with each gap in it as places become free; which ones, none when nothing was due."""
         gaps = await self._store.lease_gaps(
             self._source,
             owner=self._owner,
@@ -76,16 +95,19 @@ class Recover:
             without=without,
         )
         # A lease that ran out under a request that is still on its way has just been renewed.
-        gaps = [gap for gap in gaps if (gap.kind, gap.key) not in self._under_way]
+        not_now = {*self._under_way, *besides}
+        gaps = [gap for gap in gaps if (gap.kind, gap.key) not in not_now]
+        begun: set[Served] = set()
         begin_until_ns = self._clock.monotonic_ns() + GAP_LEASE_NS - LEASE_LEFT_NS
         for gap in gaps:
             await self._places.acquire()
             if self._clock.monotonic_ns() >= begin_until_ns:
                 self._places.release()
                 break  # a slow source: what is left is anybody's again, and first in line
+            begun.add((gap.kind, gap.key))
             self._under_way.add((gap.kind, gap.key))
             group.create_task(self._serve(gap, outcomes)).add_done_callback(partial(self._end, gap))
-        return bool(gaps)
+        return begun
 
     def _end(self, gap: Gap, _task: "asyncio.Task[None]") -> None:
         self._under_way.discard((gap.kind, gap.key))

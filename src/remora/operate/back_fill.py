@@ -80,7 +80,7 @@ class BackFill:
             fetched=self._outcomes.total(),
             outcomes={str(outcome): count for outcome, count in sorted(self._outcomes.items())},
             frontier=frontier,
-            owed=sum(count.count for count in await self._store.gap_counts(name) if count.state in STILL_OWED),
+            owed=await self._owed(),
             seconds=round(self._elapsed_s(), 3),
         )
 
@@ -107,7 +107,9 @@ class BackFill:
                 group.create_task(worker.run_until_done())
 
     async def _recover(self) -> None:
-        """Ask once more for everything that is due by now; the rest stays owed, with its own not-before."""
+        """Ask for everything that is due once more, and only once: the rest stays owed, with its own not-before."""
+        if owed := await self._owed():
+            self._view.say(f"{self._runtime.name}: {owed:,} items are owed; those that are due are asked for once more")
         recover = Recover(
             self._runtime.name,
             self._runtime.collector,
@@ -116,8 +118,11 @@ class BackFill:
             owner=f"{self._owner}:recover",
             width=self._runtime.settings.in_flight,
         )
-        while await recover.run_once():
-            pass
+        await recover.run_through()
+
+    async def _owed(self) -> int:
+        counts = await self._store.gap_counts(self._runtime.name)
+        return sum(count.count for count in counts if count.state in STILL_OWED)
 
     def _count(self, outcome: Outcome) -> None:
         self._outcomes[outcome] += 1
