@@ -295,7 +295,9 @@ class Learner:
         """How old it is, the shared store knows better than any wall clock: nobody learns while nothing leaves."""
         now_ns = self._clock.monotonic_ns()
         self._version = shared.version
-        self.not_before_ns = now_ns + shared.not_before_in_ns
+        # What nobody has shared yet was copied from another store, and its own wait is the only one that is known.
+        copied_ns = 0 if shared.interval_ns else self.not_before_ns
+        self.not_before_ns = max(copied_ns, now_ns + shared.not_before_in_ns)
         common = self._common_pace(shared)
         if common is None or shared.idle_ns is None:
             return

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
@@ -17,11 +17,13 @@ from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply, Verdict, classify, has_content
 from remora.governor import GovernedPermit, Governor, Limits
 from remora.sim.clock import SimClock, run
+from remora.sim.crash import Crashed, Generation
 from remora.sim.meter import CountingMeter
 
 T = TypeVar("T")
 SOURCE = "chats"
 LATENCY_NS = 20 * MILLISECOND_NS
+QUARTERS = Limits(ceiling_interval_ns=SECOND_NS // 4)
 
 
 @dataclass
@@ -169,6 +171,27 @@ async def gate(
         yield Gate(clock, governor, says or always(GOOD))
     finally:
         await governor.close()
+
+
+async def crashing(clock: SimClock, book: Book, *, says: Says, for_ns: int, limits: Limits = QUARTERS) -> Gate:
+    """One life of a process that is killed without closing anything."""
+    life = Generation()
+    governor = Governor(
+        SOURCE, limits, clock=clock, book=life.guard(book), meter=CountingMeter(), chance=clock.random.random
+    )
+    process = Gate(clock, governor, says)
+
+    async def main() -> None:
+        await governor.open()
+        while True:
+            await process.send()
+
+    running = asyncio.ensure_future(life.live(main()))
+    await clock.sleep_until(clock.monotonic_ns() + for_ns)
+    life.crash()
+    with suppress(Crashed):
+        await running
+    return process
 
 
 def simulated(main: Callable[[SimClock], Awaitable[T]], *, seed: int = 0) -> T:
