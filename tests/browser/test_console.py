@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from remora.core.reasons import GapReason
+from remora.core.snapshot import SourceFacts
 from remora.core.units import MINUTE_NS
 from tests.browser.conftest import Visit
 from tests.browser.scenes import (
@@ -32,6 +33,8 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.asyncio(loop_sc
 
 AUDIT = (Path(__file__).parent / "audit.js").read_text().partition("\n")[2]
 SOON_MS = 8_000
+# A runtime that lives and says nothing of its rate.
+SPEECHLESS = Scene("speechless", lambda _now_ns: {"hackernews": SourceFacts(doing="watching")}, NEVER_STARTED.ledgers)
 LIGHTS: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 
 
@@ -84,6 +87,16 @@ async def test_a_silent_controller_is_unknown_and_its_last_rate_is_called_past(v
         for question in ("fresh", "polite", "working"):
             await expect(visitor.page.locator(visitor.answer(question))).to_have_text("Unknown")
         assert "NaN" not in await text(visitor.page, "body")
+
+
+@pytest.mark.parametrize("scene", [NEVER_STARTED, SILENT, SPEECHLESS], ids=lambda scene: scene.name)
+async def test_the_console_readout_degrades_honestly_when_state_is_absent(visit: Visit, scene: Scene) -> None:
+    """The console readout degrades honestly when state is absent."""
+    async with staged(scene, with_past=False) as stage, visit(stage.url) as visitor:
+        await expect(visitor.page.locator(".rate .pace")).to_have_text("Unknown")
+        await expect(visitor.page.locator(visitor.answer("polite"))).to_have_text("Unknown")
+        assert not re.search(r"\b0(\.0+)?/(s|min|h|d)\b", await text(visitor.page, ".rate"))
+        assert await visitor.page.get_attribute("body", "data-verdict") != "yes"
 
 
 async def test_what_never_ran_shows_no_number_at_all(visit: Visit) -> None:

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from remora.core.snapshot import Role, Snapshot, SourceFacts
+from remora.core.circuit import CircuitState
+from remora.core.snapshot import LimitedBy, RateFacts, Role, Snapshot, SourceFacts
 from remora.operate.clock import SystemClock
 from remora.operate.heartbeat import Heart
 from remora.stores import open_store
 from tests.operate.command_line import CommandLine
 from tests.operate.small_mirror import DEAD_ID, NEWEST_ID, OWED_ID, SOURCE, body_of, fill
+
+RATE = RateFacts(
+    interval_ns=8_000_000, ceiling_interval_ns=4_000_000, limited_by=LimitedBy.PACE, circuit=CircuitState.CLOSED
+)
 
 
 async def make_mirror(folder: Path, *, beating: bool) -> None:
@@ -24,7 +29,7 @@ async def make_mirror(folder: Path, *, beating: bool) -> None:
         snapshot = Snapshot(
             role=Role.SERVICE,
             started_at_ns=time.time_ns(),
-            sources={SOURCE: SourceFacts(newest_id=NEWEST_ID, newest_id_at_ns=time.time_ns())},
+            sources={SOURCE: SourceFacts(rate=RATE, newest_id=NEWEST_ID, newest_id_at_ns=time.time_ns())},
         )
         await Heart("service", store, lambda: snapshot, clock=SystemClock()).run_once()
     await store.close()

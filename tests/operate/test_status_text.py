@@ -1,15 +1,19 @@
-"""Does the status say what is true at this moment? When a gap is asked for again, and what holds a pace that is young."""
+"""Does the status say what is true at this moment? The rate, when a gap is asked for again, what holds a young pace."""
+
+import math
 
 import pytest
 
 from remora.core.answers import what_limits
 from remora.core.discovery import Kind
 from remora.core.gap import GapState
+from remora.core.health import Severity, severity
 from remora.core.readout import iso, read_out
 from remora.core.reasons import GapReason
-from remora.core.snapshot import Beat, GapTally, LedgerFacts, LimitedBy, Role, Snapshot, SourceFacts
-from remora.core.status import Status
+from remora.core.snapshot import Beat, GapTally, LedgerFacts, LimitedBy, RateFacts, Role, Snapshot, SourceFacts
+from remora.core.status import Status, Unknown, YesNo
 from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.operate.metrics import Metrics
 from remora.operate.status_text import render
 
 NOW_NS = 1_800_000_000 * SECOND_NS
@@ -55,3 +59,45 @@ def test_while_nobody_runs_nothing_is_due_now(listed: bool, when: str) -> None:
 def test_a_pace_that_met_no_refusal_yet_is_being_learned() -> None:
     assert "is being learned" in what_limits(LimitedBy.PACE, edge_is_known=False)
     assert "would refuse" in what_limits(LimitedBy.PACE)
+
+
+RATE = RateFacts(
+    interval_ns=SECOND_NS // 4, ceiling_interval_ns=SECOND_NS // 5, limited_by=LimitedBy.PACE, circuit="closed"
+)
+
+
+def one_beat(rate: RateFacts | None, *, age_ns: int = 0, ended: bool = False) -> Beat:
+    ended_at_ns = NOW_NS - age_ns if ended else None
+    sources = {"one": SourceFacts(rate=rate)}
+    snapshot = Snapshot(role=Role.SERVICE, started_at_ns=0, ended_at_ns=ended_at_ns, sources=sources)
+    return Beat(NOW_NS - age_ns, snapshot)
+
+
+def rate_line(found: Status) -> str:
+    (line,) = [line for line in render(found).splitlines() if line.startswith("  rate")]
+    return line
+
+
+@pytest.mark.parametrize(
+    "beats",
+    [(), (one_beat(None),), (one_beat(RATE, age_ns=MINUTE_NS),), (one_beat(RATE, age_ns=MINUTE_NS, ended=True),)],
+    ids=["never started", "nothing said yet", "silent", "ended"],
+)
+def test_the_console_readout_degrades_honestly_when_state_is_absent(beats: tuple[Beat, ...]) -> None:
+    """The console readout degrades honestly when state is absent."""
+    found = read_out(beats, {"one": LedgerFacts(kind="hackernews")}, now_ns=NOW_NS)
+    source, metrics = found.sources["one"], Metrics()
+    assert isinstance(source.rate, Unknown)
+    assert rate_line(found).startswith("  rate       unknown: ")
+    assert "0/" not in rate_line(found).replace(source.rate.reason, "")
+    # Not green: neither the answer about the rate nor the whole.
+    assert source.answers.polite.answer is YesNo.UNKNOWN
+    assert severity(found) in {Severity.UNKNOWN, Severity.CRITICAL}
+    metrics.watch("one", ceiling_interval_ns=RATE.ceiling_interval_ns)
+    metrics.take("one", source)
+    assert math.isnan(metrics.registry.get_sample_value("remora_pace_interval_seconds", {"source": "one"}) or 0)
+
+
+def test_a_known_rate_says_as_of_when() -> None:
+    found = read_out([one_beat(RATE, age_ns=SECOND_NS)], {"one": LedgerFacts(kind="hackernews")}, now_ns=NOW_NS)
+    assert rate_line(found).endswith(f"4/s allowed, ceiling 5/s, limited by pace, as of {iso(NOW_NS - SECOND_NS)}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from remora.core.status import Answer, Answers, SourceStatus, Status, YesNo
+from remora.core.status import Answer, SourceStatus, Status, YesNo
 
 
 class Severity(IntEnum):
@@ -40,13 +40,16 @@ def reasons_against_health(status: Status) -> tuple[str, ...]:
 
 def severity(status: Status) -> Severity:
     """What monitoring should hear. Critical outweighs unknown, unknown outweighs a warning."""
-    found = {level for source in status.sources.values() for level in _severities(source.answers)}
+    found = {level for source in status.sources.values() for level in _severities(source)}
     order = (Severity.CRITICAL, Severity.UNKNOWN, Severity.WARNING, Severity.OK)
     return next((level for level in order if level in found), Severity.UNKNOWN)
 
 
-def _severities(answers: Answers) -> Iterable[Severity]:
-    if answers.working.answer is YesNo.UNKNOWN:
+def _severities(source: SourceStatus) -> Iterable[Severity]:
+    answers = source.answers
+    # Between two runs nobody has a rate. While somebody works, a rate that nobody knows is no good sign.
+    is_in_the_dark = source.state == "running" and answers.polite.answer is YesNo.UNKNOWN
+    if is_in_the_dark or answers.working.answer is YesNo.UNKNOWN:
         yield Severity.UNKNOWN
     if YesNo.NO in {answers.working.answer, answers.fresh.answer}:
         yield Severity.CRITICAL

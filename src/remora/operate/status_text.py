@@ -82,7 +82,8 @@ def rate_text(rate: Rate | Unknown) -> str:
             recent = "" if rate.recent_per_second is None else f", {format_rate(rate.recent_per_second)} leaving"
             limit = f"limited by {rate.limited_by.replace('_', ' ')}"
             ceiling = format_rate(rate.ceiling_per_second)
-            return f"{format_rate(rate.per_second)} allowed, ceiling {ceiling}{edge}{recent}, {limit}"
+            told = f"{format_rate(rate.per_second)} allowed, ceiling {ceiling}{edge}{recent}, {limit}"
+            return f"{told}, as of {rate.as_of}"
 
 
 def _coverage(coverage: Covered | CoveredList | Unknown) -> str:
