@@ -21,7 +21,7 @@ RATE = RateFacts(
 )
 
 
-async def make_mirror(folder: Path, *, beating: bool) -> None:
+async def make_mirror(folder: Path, *, beating: bool, rate: RateFacts | None = None) -> None:
     store = open_store(f"sqlite:///{folder}/remora.db")
     await store.open()
     await fill(store, now_ns=time.time_ns())
@@ -29,7 +29,7 @@ async def make_mirror(folder: Path, *, beating: bool) -> None:
         snapshot = Snapshot(
             role=Role.SERVICE,
             started_at_ns=time.time_ns(),
-            sources={SOURCE: SourceFacts(rate=RATE, newest_id=NEWEST_ID, newest_id_at_ns=time.time_ns())},
+            sources={SOURCE: SourceFacts(rate=rate, newest_id=NEWEST_ID, newest_id_at_ns=time.time_ns())},
         )
         await Heart("service", store, lambda: snapshot, clock=SystemClock()).run_once()
     await store.close()
@@ -112,8 +112,13 @@ def test_status_reads_as_text(mirror: CommandLine) -> None:
     assert "rate       unknown: " in text
 
 
-def test_status_check_tells_monitoring_the_worst(mirror: CommandLine) -> None:
-    assert mirror("status", "--check").exit_code == 1
+def test_status_check_tells_monitoring_the_worst(remora: CommandLine) -> None:
+    asyncio.run(make_mirror(remora.folder, beating=True, rate=RATE))
+    assert remora("status", "--check").exit_code == 1
+
+
+def test_a_runtime_that_says_nothing_of_its_rate_is_unknown_to_monitoring(mirror: CommandLine) -> None:
+    assert mirror("status", "--check").exit_code == 3
 
 
 def test_a_runtime_that_never_beat_is_unknown_to_monitoring(remora: CommandLine) -> None:
