@@ -50,18 +50,26 @@ def pressing(times: int, matching: str = "") -> Callable[[str], Response | None]
     return hook
 
 
+def states(rig: ArchiveRig) -> list[str]:
+    """What the circuit went through."""
+    return [str(state) for _, state in rig.meter.circuits]
+
+
 async def families(rig: ArchiveRig, kind: Kind) -> set[GapFamily]:
     return {gap.reason.family for gap in await rig.store.gaps(NAME) if gap.kind is kind}
 
 
-def test_source_pressure_recovery_stop_with_budget_continues_to_forward_walk() -> None:
+@pytest.mark.parametrize("opens_circuit", [False, True], ids=["refusals", "circuit"])
+def test_source_pressure_recovery_stop_with_budget_continues_to_forward_walk(opens_circuit: bool) -> None:
     async def main(clock: SimClock) -> None:
         rig = await with_gaps(clock, 20)
         rig.archive.add("new")
         old_gaps = {f"c{number}" for number in range(20)}
 
         def hook(asked: str) -> Response | None:
-            return answer_429() if asked.removeprefix("detail ") in old_gaps else None
+            if asked.removeprefix("detail ") not in old_gaps:
+                return None
+            return SERVER_ERROR if opens_circuit else answer_429()
 
         rig.archive.hook = hook
         before = await rig.store.walk_state(NAME)
@@ -70,6 +78,7 @@ def test_source_pressure_recovery_stop_with_budget_continues_to_forward_walk() -
         assert after.watermark != before.watermark, "the forward walk advanced the cursor"
         assert "new" in await rig.mirror()
         assert 0 < rig.archive.requests("detail").total() - 1 < 20, "the recovery stopped short"
+        assert states(rig) == (["open", "half_open", "closed"] if opens_circuit else [])
         owed = {gap.key for gap in await rig.store.gaps(NAME, state=GapState.OWED) if gap.kind is Kind.DOCUMENT}
         assert len(owed) == 20, "every item that was not recovered is owed still"
         assert summary.stopped_by is StoppedBy.COMPLETE
@@ -110,7 +119,7 @@ def test_an_open_circuit_with_budget_remaining_waits_out_the_cool_down_and_resum
         rig = ArchiveRig(clock, SmallArchive(10))
         rig.archive.hook = pressing(3, "detail")
         summary = await rig.run(FIFTEEN_MINUTES)
-        assert [state for _, state in rig.meter.circuits] == ["open", "half_open", "closed"]
+        assert states(rig) == ["open", "half_open", "closed"]
         assert summary.stopped_by is StoppedBy.COMPLETE
         assert summary.counts.waits == 3
         assert rig.archive.requests("detail")["c9"] == 4, "the same detail was tried again"
@@ -125,7 +134,7 @@ def test_a_circuit_opened_by_faults_is_waited_out_and_the_same_detail_is_tried_a
         rig = ArchiveRig(clock, SmallArchive(10))
         rig.archive.hook = lambda asked: SERVER_ERROR if 3 < len(rig.archive.asked) <= 6 else None
         summary = await rig.run(FIFTEEN_MINUTES)
-        assert [state for _, state in rig.meter.circuits] == ["open", "half_open", "closed"]
+        assert states(rig) == ["open", "half_open", "closed"]
         assert summary.stopped_by is StoppedBy.COMPLETE
         assert rig.archive.requests("detail")["c9"] == 4
         waited_ns = rig.archive.departures_ns[6] - rig.archive.departures_ns[5]
@@ -143,6 +152,21 @@ def test_a_circuit_that_an_earlier_phase_opened_is_waited_out_in_the_next() -> N
         assert summary.stopped_by is StoppedBy.COMPLETE
         assert rig.archive.asked[0].startswith("detail"), "the recovery met the pressure"
         assert summary.counts.requests == len(rig.archive.asked) < 40
+
+    run(main)
+
+
+def test_genuine_budget_exhaustion_while_an_open_circuit_is_waited_out_defers_the_tail() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ArchiveRig(clock, SmallArchive(40))
+        rig.archive.hook = lambda asked: SERVER_ERROR if asked.startswith("detail") else None
+        summary = await rig.run(RunOptions(max_wall_ns=3 * MINUTE_NS))
+        assert states(rig)[-1] == "open"
+        assert (summary.stopped_by, summary.owed) == (StoppedBy.MAX_WALL_CLOCK, 40)
+        # Each of the first details failed by itself; the one at hand and all the others are owed for the budget's sake.
+        reasons = [gap.reason for gap in await rig.store.gaps(NAME)]
+        assert set(reasons) == {GapReason.SERVER_ERROR, GapReason.MAX_WALL_CLOCK}
+        assert reasons.count(GapReason.MAX_WALL_CLOCK) == 2
 
     run(main)
 
@@ -173,6 +197,7 @@ def test_a_circuit_that_keeps_re_opening_converges_to_a_bounded_defer() -> None:
         summary = await rig.run(RunOptions(max_wall_ns=100 * HOUR_NS))
         assert summary.stopped_by is StoppedBy.UPSTREAM_PRESSURE
         assert rig.archive.requests("detail") == {"c39": WAITS_IN_A_ROW_MAX}
+        assert states(rig) == ["open", "half_open", "open"], "it opened again when it was asked"
         assert SECOND_NS < clock.monotonic_ns() - started_ns < 3 * HOUR_NS
         assert summary.owed == 40
         assert [gap.reason for gap in await rig.store.gaps(NAME)] == [GapReason.UPSTREAM_PRESSURE] * 2
@@ -240,6 +265,7 @@ def test_an_outage_is_waited_out_and_does_not_turn_the_tail_into_gaps() -> None:
         rig.archive.hook = lambda asked: SERVER_ERROR if asked.startswith("detail") else None
         summary = await rig.run()
         assert summary.stopped_by is StoppedBy.UPSTREAM_PRESSURE
+        assert states(rig) == ["open", *["half_open", "open"] * (WAITS_IN_A_ROW_MAX - 1)], "it opened after every wait"
         documents = [gap for gap in await rig.store.gaps(NAME) if gap.kind is Kind.DOCUMENT]
         assert len(documents) <= 5
         assert summary.owed == 200
