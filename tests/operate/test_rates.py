@@ -21,6 +21,7 @@ PERIODS = {"s": SECOND_NS, "min": MINUTE_NS, "h": HOUR_NS}
         ("4s", 4 * SECOND_NS),
         ("250ms", 250 * MILLISECOND_NS),
         (" 60 / min ", SECOND_NS),
+        ("0.3333334ms", 333_334),  # an interval is rounded to the slower side, too
         ("1/day", DAY_NS),
     ],
 )

@@ -93,7 +93,7 @@ def _interval_of(rate: re.Match[str]) -> int | None:
 
 def _span_ns(text: str) -> int | None:
     found = _DURATION.fullmatch(text)
-    return int(Fraction(found[1]) * UNITS_NS[found[2]]) if found else None
+    return ceil(Fraction(found[1]) * UNITS_NS[found[2]]) if found else None
 
 
 def _text(value: object, where: str, hint: str) -> str:
