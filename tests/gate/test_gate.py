@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from remora.core.errors import ConfigurationError
 from remora.core.priority import ORDER, Lane
-from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.governor import JITTER_NS, Limits
 from remora.sim.clock import SimClock
 from tests.gate.rig import (
@@ -18,6 +18,7 @@ from tests.gate.rig import (
     PRESSED,
     REFUSED,
     Answer,
+    Book,
     Gate,
     Says,
     always,
@@ -54,7 +55,7 @@ def weather(clock: SimClock) -> Says:
 
 
 async def restless(turbulent: Gate, lane: Lane, until_ns: int) -> None:
-    """Workers that come and go: slow connects, idle spells, and cancellations at any moment."""
+    """Workers that come and go: slow connects, idle spells, cancellations and steps of the clock at any moment."""
     clock, chance = turbulent.clock, turbulent.clock.random
     while clock.monotonic_ns() < until_ns:
         connect_ns = chance.choice([0, 0, 0, chance.randrange(1, 2 * SECOND_NS)])
@@ -69,6 +70,8 @@ async def restless(turbulent: Gate, lane: Lane, until_ns: int) -> None:
             await asyncio.gather(request, return_exceptions=True)
         if chance.random() < 0.1:
             await clock.sleep_until(clock.monotonic_ns() + chance.randrange(3 * SECOND_NS))
+        if chance.random() < 0.1:
+            clock.step_wall(chance.choice([-DAY_NS, -SECOND_NS, SECOND_NS, DAY_NS]))
 
 
 @settings(max_examples=40)
@@ -76,9 +79,9 @@ async def restless(turbulent: Gate, lane: Lane, until_ns: int) -> None:
 def test_no_combination_of_settings_lets_a_request_leave_earlier_than_the_ceiling(limits: Limits, seed: int) -> None:
     async def main(clock: SimClock) -> None:
         left: list[int] = []
-        book = warm(clock, limits) if seed % 2 else None
-        for _ in range(2):  # a restart adds nothing
-            async with gate(clock, limits, says=weather(clock), book=book) as turbulent:
+        book = warm(clock, limits) if seed % 2 else Book(clock)
+        for _ in range(3):  # a restart adds nothing
+            async with gate(clock.restarted(), limits, says=weather(clock), book=book) as turbulent:
                 until_ns = clock.monotonic_ns() + 20 * limits.ceiling_interval_ns + 5 * SECOND_NS
                 lanes = [clock.random.choice(ORDER) for _ in range(12)]
                 working = [asyncio.ensure_future(restless(turbulent, lane, until_ns)) for lane in lanes]
