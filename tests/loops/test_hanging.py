@@ -9,14 +9,16 @@ import pytest
 from remora.contracts import Store
 from remora.core.circuit import CircuitState
 from remora.core.coverage import Coverage, IdRange
+from remora.core.freshness import UpdateAges
 from remora.core.reasons import GapReason
 from remora.core.segment import Segment, SegmentKind
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault
 from remora.governor import Limits
 from remora.loops.catch_up import WALKERS, SegmentWorker, plan_missing
-from remora.loops.recover import Recover
-from remora.loops.service import RECOVER_PART, WALK_IDLE_NS, ServiceSettings
+from remora.loops.recover import Recover, width_beside_walks
+from remora.loops.rescan import Rescan, RescanSettings
+from remora.loops.service import WALK_IDLE_NS, ServiceSettings
 from remora.sim.clock import SimClock
 from remora.sim.faults import FaultKind, Faults
 from remora.sim.world import WorldSettings
@@ -52,7 +54,9 @@ def test_a_back_fill_uses_its_ceiling_although_some_items_hang(hanging_share: fl
         store = MemoryStore()
         await plan(store, clock, HISTORY)
         async with process(clock, source, store, limits=CEILING) as one:
-            recover = Recover(NAME, one.collector, store, clock=clock, owner="recover", width=IN_FLIGHT // RECOVER_PART)
+            recover = Recover(
+                NAME, one.collector, store, clock=clock, owner="recover", width=width_beside_walks(IN_FLIGHT)
+            )
             runs = [*(walker(one, number).run() for number in range(WALKERS)), recover.run()]
             running = [asyncio.ensure_future(run) for run in runs]
             await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
@@ -76,7 +80,9 @@ def test_owed_items_that_hang_again_and_again_slow_nothing_down() -> None:
             await walker(one, 0).run_until_done()
             assert len(await store.gaps(NAME)) == 100
             recovering = asyncio.ensure_future(
-                Recover(NAME, one.collector, store, clock=clock, owner="recover", width=IN_FLIGHT // RECOVER_PART).run()
+                Recover(
+                    NAME, one.collector, store, clock=clock, owner="recover", width=width_beside_walks(IN_FLIGHT)
+                ).run()
             )
             for _ in range(20):  # nothing else is asked for but the newest id, now and then
                 await clock.sleep_until(clock.monotonic_ns() + 15 * SECOND_NS)
@@ -149,5 +155,37 @@ def test_the_service_walks_several_segments_at_once_and_looks_for_work_with_one_
         # History is in; one walker of history and one of repairs look now and then.
         idle = [at_ns for at_ns in store.asked_at_ns if at_ns > clock.monotonic_ns() - MINUTE_NS]
         assert len(idle) <= 2 * (1 + MINUTE_NS // WALK_IDLE_NS)
+
+    simulated(main)
+
+
+@pytest.mark.slow
+def test_a_rescan_walks_several_segments_at_once_so_that_hanging_items_do_not_hold_up_the_pass() -> None:
+    async def main(clock: SimClock) -> None:
+        store = Claims(clock)
+        rig = Rig.make(clock, world=WorldSettings(items=8_000, new_per_day=8_000), store=store)
+        async with rig.process() as one:
+            await one.collector.newest()
+            await plan_missing("hackernews", store, IdRange(1, 8_000), now_ns=clock.wall_ns())
+            kinds = (SegmentKind.CATCH_UP,)
+            await SegmentWorker(
+                "hackernews", one.collector, store, clock=clock, owner="one", kinds=kinds, width=IN_FLIGHT
+            ).run_until_done()
+            store.owners.clear()
+            rescan = Rescan(
+                "hackernews",
+                one.collector,
+                store,
+                clock=clock,
+                settings=RescanSettings(),
+                ages=UpdateAges,
+                owner="one",
+                width=IN_FLIGHT,
+            )
+            done = await rescan.run_once()
+        assert done is not None
+        assert done.processed >= 8_000
+        assert len(store.owners) == WALKERS
+        assert await store.open_segments("hackernews") == {}
 
     simulated(main)

@@ -5,7 +5,7 @@ The same walker serves every kind of segment: history, blind windows, rescans an
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -162,6 +162,40 @@ class SegmentWorker:
         except StoreError as error:
             # The lease runs out by itself; the stop goes on.
             log.warning("segment_not_released", source=self._source, why=error.message)
+
+
+def walkers(
+    source: str,
+    collector: Collector,
+    store: Store,
+    *,
+    clock: Clock,
+    owner: str,
+    kinds: Sequence[SegmentKind],
+    width: int,
+    on_outcome: OnOutcome | None = None,
+) -> Sequence[SegmentWorker]:
+    """Those who walk these kinds of segments in one process, each under a name of its own: a lease has one holder."""
+    return [
+        SegmentWorker(
+            source,
+            collector,
+            store,
+            clock=clock,
+            owner=f"{owner}:{number}",
+            kinds=kinds,
+            width=width,
+            on_outcome=on_outcome,
+        )
+        for number in range(WALKERS)
+    ]
+
+
+async def side_by_side(walks: Iterable[Coroutine[None, None, None]]) -> None:
+    """Until all of them end, or one fails: then the others let go of what they hold."""
+    async with asyncio.TaskGroup() as group:
+        for walk in walks:
+            group.create_task(walk)
 
 
 class _DurableWalk:

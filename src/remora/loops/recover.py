@@ -24,8 +24,16 @@ GAP_LEASE_NS: Final = 5 * MINUTE_NS
 # What is left of a lease when the last request under it is begun: it may have to wait for its turn at the gate.
 LEASE_LEFT_NS: Final = MINUTE_NS
 IDLE_NS: Final = SECOND_NS
+# What is owed because it hangs will mostly hang again: beside walks it may take this part of the places in flight.
+PART_BESIDE_WALKS: Final = 4
+WIDTH_LEAST: Final = 2
 
 Served = tuple[Kind, str]  # which gap
+
+
+def width_beside_walks(in_flight: int) -> int:
+    """How many of the places in flight recovery may take where walks want them, too."""
+    return max(WIDTH_LEAST, in_flight // PART_BESIDE_WALKS)
 
 
 class Recover:

@@ -29,7 +29,7 @@ from remora.core.freshness import (
 from remora.core.segment import SegmentKind
 from remora.core.snapshot import RescanFacts
 from remora.core.units import HOUR_NS, SECOND_NS
-from remora.loops.catch_up import SegmentWorker, plan_again
+from remora.loops.catch_up import SegmentWorker, plan_again, side_by_side, walkers
 
 log = structlog.get_logger()
 
@@ -71,12 +71,12 @@ class Rescan:
         self._clock = clock
         self._settings = settings
         self._ages = ages
-        self._worker = SegmentWorker(
+        self._walkers = walkers(
             source,
             collector,
             store,
             clock=clock,
-            owner=owner,
+            owner=f"{owner}:{SegmentKind.RESCAN}",
             kinds=(SegmentKind.RESCAN,),
             width=width,
             on_outcome=self._count,
@@ -108,7 +108,7 @@ class Rescan:
             await self._clock.sleep_until(self._clock.monotonic_ns() + WAIT_FOR_OTHERS_NS)
             return None
         assert self._under_way is not None, "a pass that began is under way"
-        await self._walk()
+        await side_by_side(self._walk(walker) for walker in self._walkers)
         done = replace(self._under_way, ended_at_ns=self._clock.wall_ns())
         await self._store.keep_note(self._source, DONE_NOTE, {**pass_to_json(done)})
         await self._store.keep_note(self._source, UNDER_WAY_NOTE, None)
@@ -168,9 +168,9 @@ class Rescan:
         await self._store.keep_note(self._source, UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
         return True
 
-    async def _walk(self) -> None:
+    async def _walk(self, walker: SegmentWorker) -> None:
         while True:
-            if await self._worker.run_once() is not None:
+            if await walker.run_once() is not None:
                 assert self._under_way is not None, "a pass ended while it was walked"
                 await self._store.keep_note(self._source, UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
             elif (await self._store.open_segments(self._source)).get(SegmentKind.RESCAN, 0):

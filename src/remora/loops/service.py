@@ -22,11 +22,11 @@ from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.fleet import Alone
 from remora.governor import Governor, GovernorState
 from remora.loops.ages import AgeBook
-from remora.loops.catch_up import WALKERS, SegmentWorker, plan_missing
+from remora.loops.catch_up import plan_missing, side_by_side, walkers
 from remora.loops.inbox import MEMORY_MAX, WORKERS, InboxWorkers
 from remora.loops.live import POLL_EVERY_NS, Live
 from remora.loops.newest import follow_newest
-from remora.loops.recover import Recover
+from remora.loops.recover import Recover, width_beside_walks
 from remora.loops.rescan import Rescan, RescanSettings
 from remora.loops.supervisor import Run, Supervisor
 from remora.loops.updates import Updates
@@ -39,9 +39,6 @@ WALK_IDLE_NS: Final = 5 * SECOND_NS
 RECOVER_IDLE_NS: Final = SECOND_NS
 RECOVER_IDLE_LONG_NS: Final = 5 * SECOND_NS
 RECENTLY_OWED_NS: Final = MINUTE_NS
-# What is owed because it hangs will mostly hang again: it may take this part of the places in flight, not all of them.
-RECOVER_PART: Final = 4
-RECOVER_WIDTH_LEAST: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +199,7 @@ class NumberedService:
             self._store,
             clock=self._clock,
             owner=self._owner,
-            width=max(RECOVER_WIDTH_LEAST, self._settings.walk_width // RECOVER_PART),
+            width=width_beside_walks(self._settings.walk_width),
         )
         await recover.run(self._recover_idle_ns)
 
@@ -216,19 +213,17 @@ class NumberedService:
         await self._walk(SegmentKind.BLIND_WINDOW)
 
     async def _walk(self, *kinds: SegmentKind) -> None:
+        walking = walkers(
+            self._source,
+            self._collector,
+            self._store,
+            clock=self._clock,
+            owner=f"{self._owner}:{kinds[0]}",
+            kinds=kinds,
+            width=self._settings.walk_width,
+        )
         looking = asyncio.Lock()
-        async with asyncio.TaskGroup() as group:
-            for number in range(WALKERS):
-                worker = SegmentWorker(
-                    self._source,
-                    self._collector,
-                    self._store,
-                    clock=self._clock,
-                    owner=f"{self._owner}:{kinds[0]}:{number}",
-                    kinds=kinds,
-                    width=self._settings.walk_width,
-                )
-                group.create_task(worker.run(looking=looking, idle_ns=WALK_IDLE_NS))
+        await side_by_side(walker.run(looking=looking, idle_ns=WALK_IDLE_NS) for walker in walking)
 
     def _make_rescan(self, settings: RescanSettings | None) -> Rescan | None:
         if settings is None:

@@ -1,5 +1,6 @@
 """What does a process do that only helps? It claims segments and gaps of one source and fetches them, beside all others."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -7,9 +8,9 @@ from remora.collect import Collector
 from remora.contracts import Clock, Store
 from remora.core.segment import SegmentKind
 from remora.core.snapshot import LoopFacts
-from remora.loops.catch_up import SegmentWorker
+from remora.loops.catch_up import side_by_side, walkers
 from remora.loops.newest import follow_newest, look_once
-from remora.loops.recover import Recover
+from remora.loops.recover import Recover, width_beside_walks
 from remora.loops.supervisor import Supervisor
 
 # What was missed comes first, history last.
@@ -26,8 +27,8 @@ class Worker:
         self._collector = collector
         self._store = store
         self._clock = clock
-        self._segments = SegmentWorker(source, collector, store, clock=clock, owner=owner, kinds=KINDS, width=width)
-        self._gaps = Recover(source, collector, store, clock=clock, owner=owner, width=width)
+        self._walkers = walkers(source, collector, store, clock=clock, owner=owner, kinds=KINDS, width=width)
+        self._gaps = Recover(source, collector, store, clock=clock, owner=owner, width=width_beside_walks(width))
         loops = {"segments": self._walk, "gaps": self._gaps.run, "newest_id": self._follow_newest}
         self._supervisor = Supervisor(loops, clock=clock)
 
@@ -42,7 +43,8 @@ class Worker:
     async def _walk(self) -> None:
         # Before the first answer: an empty one is judged by how far its id is behind the newest.
         await look_once(self._collector, self._store, self._source)
-        await self._segments.run()
+        looking = asyncio.Lock()
+        await side_by_side(walker.run(looking=looking) for walker in self._walkers)
 
     async def _follow_newest(self) -> None:
         await follow_newest(self._collector, self._store, self._source, clock=self._clock)

@@ -1,6 +1,5 @@
 """How does `remora catchup` work? It plans what is uncovered, walks it, asks once more for what is due, and says how it went."""
 
-import asyncio
 from collections import Counter
 from typing import Final
 
@@ -12,7 +11,7 @@ from remora.core.errors import ConfigurationError
 from remora.core.gap import GapState
 from remora.core.segment import SegmentKind
 from remora.core.units import SECOND_NS
-from remora.loops.catch_up import WALKERS, SegmentWorker, plan_again, plan_missing
+from remora.loops.catch_up import plan_again, plan_missing, side_by_side, walkers
 from remora.loops.recover import Recover
 from remora.operate.progress import Progress, ProgressView, is_learning
 from remora.operate.recent import RecentMeter
@@ -92,19 +91,17 @@ class BackFill:
             await plan_missing(self._runtime.name, self._store, ids, now_ns=now_ns)
 
     async def _walk(self, kind: SegmentKind) -> None:
-        async with asyncio.TaskGroup() as group:
-            for number in range(WALKERS):
-                worker = SegmentWorker(
-                    self._runtime.name,
-                    self._runtime.collector,
-                    self._store,
-                    clock=self._clock,
-                    owner=f"{self._owner}:{number}",
-                    kinds=(kind,),
-                    width=self._runtime.settings.in_flight,
-                    on_outcome=lambda _kind, outcome: self._count(outcome),
-                )
-                group.create_task(worker.run_until_done())
+        walking = walkers(
+            self._runtime.name,
+            self._runtime.collector,
+            self._store,
+            clock=self._clock,
+            owner=self._owner,
+            kinds=(kind,),
+            width=self._runtime.settings.in_flight,
+            on_outcome=lambda _kind, outcome: self._count(outcome),
+        )
+        await side_by_side(walker.run_until_done() for walker in walking)
 
     async def _recover(self) -> None:
         """Ask for everything that is due once more, and only once: the rest stays owed, with its own not-before."""
