@@ -185,6 +185,20 @@ def test_a_jitter_floor_above_the_ceiling_interval_is_refused_and_says_what_to_w
     assert 'write jitter_min = "0ms", or a slower ceiling, as ceiling = "200ms"' in told
 
 
+@pytest.mark.parametrize(
+    "ceiling, jitter_min", [("60/min", "90s"), ("250/s", "4.5ms"), ("3000/s", "1ms"), ("10/h", "6.5m")]
+)
+def test_what_a_refused_jitter_floor_says_to_write_is_not_refused(
+    tmp_path: Path, ceiling: str, jitter_min: str
+) -> None:
+    told = refusal(tmp_path, f'[sources.hackernews]\nceiling = "{ceiling}"\njitter_min = "{jitter_min}"\n')
+    instead = told.rpartition("as ceiling = ")[2]
+    source = read(tmp_path, f'[sources.hackernews]\nceiling = {instead}\njitter_min = "{jitter_min}"\n')
+    assert source.sources["hackernews"].ceiling_interval_ns == source.sources["hackernews"].jitter_min_ns
+    first, _, second = told.partition(" is longer than the ceiling's interval ")
+    assert first.rpartition("jitter_min ")[2] != second.partition(",")[0]
+
+
 def test_jitter_is_never_longer_than_the_ceiling_interval(tmp_path: Path) -> None:
     source = read(tmp_path, '[sources.hackernews]\njitter = "3s"').sources["hackernews"]
     assert source.jitter_max_ns == source.ceiling_interval_ns

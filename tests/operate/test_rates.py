@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from remora.operate.rates import format_duration, format_rate, parse_duration, parse_rate, parse_size
+from remora.operate.rates import format_duration, format_exactly, format_rate, parse_duration, parse_rate, parse_size
 
 PERIODS = {"s": SECOND_NS, "min": MINUTE_NS, "h": HOUR_NS}
 
@@ -34,6 +34,11 @@ def test_a_rate_is_never_read_faster_than_it_was_written(count: int, unit: str) 
     interval_ns = parse_rate(f"{count}/{unit}", "ceiling")
     assert interval_ns * count >= PERIODS[unit]
     assert (interval_ns - 1) * count < PERIODS[unit]
+
+
+@given(st.integers(min_value=1, max_value=DAY_NS))
+def test_an_interval_written_back_is_read_as_the_same(interval_ns: int) -> None:
+    assert parse_duration(format_exactly(interval_ns), "jitter_min") == interval_ns
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from remora.operate.config import (
     SourceSettings,
     default_in_flight,
 )
-from remora.operate.rates import format_duration
+from remora.operate.rates import format_exactly
 
 ENVIRONMENT_PREFIX: Final = "REMORA_"
 # Each stands for one flag and one place in the file; SOURCE_KEYS apply to the source that the command means.
@@ -257,9 +257,9 @@ def _checked(name: str, source: SourceSettings) -> SourceSettings:
     interval_ns = source.ceiling_interval_ns
     if source.jitter_min_ns > interval_ns:
         raise ConfigurationError(
-            f"{where}.jitter_min ({format_duration(source.jitter_min_ns)}) is longer than the ceiling's interval"
-            f" ({format_duration(interval_ns)}), so the ceiling would mean nothing",
-            hint=f'write jitter_min = "0ms", or a slower ceiling, as ceiling = "{format_duration(source.jitter_min_ns)}"',
+            f"{where}.jitter_min ({format_exactly(source.jitter_min_ns)}) is longer than the ceiling's interval"
+            f" ({format_exactly(interval_ns)}), so the ceiling would mean nothing",
+            hint=f'write jitter_min = "0ms", or a slower ceiling, as ceiling = "{format_exactly(source.jitter_min_ns)}"',
         )
     jitter_max_ns = min(max(source.jitter_max_ns, source.jitter_min_ns), interval_ns)
     return msgspec.structs.replace(source, jitter_max_ns=jitter_max_ns, url=source.url.rstrip("/"))

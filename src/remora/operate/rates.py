@@ -84,6 +84,15 @@ def format_duration(span_ns: int) -> str:
     return " ".join(parts[:2])
 
 
+def format_exactly(span_ns: int) -> str:
+    """A span of time as its owner may write it, to the nanosecond: 250ms, 4.5ms, 90s."""
+    if span_ns % SECOND_NS == 0:
+        return f"{span_ns // SECOND_NS}s"
+    whole, rest = divmod(span_ns, MILLISECOND_NS)
+    decimals = f".{rest:06d}".rstrip("0.")
+    return f"{whole}{decimals}ms"
+
+
 def _interval_of(rate: re.Match[str]) -> int | None:
     count = Fraction(rate[1])
     if count <= 0:
