@@ -42,6 +42,7 @@ from remora.core.verdict import (
     Verdict,
 )
 from remora.fleet import CommonGate, SharedPace
+from remora.telling import Teller
 
 log = structlog.get_logger()
 
@@ -59,7 +60,6 @@ AHEAD_OF_ALL: Final = 1.07
 # After a back-off nothing leaves until it is stored, so that a crash cannot forget it. A store that is down may hold
 # the gate only this long.
 HOLD_FOR_STORE_NS: Final = SECOND_NS
-EVENT_EVERY_NS: Final = SECOND_NS // 2
 # Why the pace went down when no answer of this process asked for it.
 REMEMBERED: Final = "remembered"
 TOLD: Final = "another_process"
@@ -104,8 +104,7 @@ class Learner:
         self._departed_at_ns: int | None = None
         self._saved_at_ns = now_ns
         self.last_back_off: BackOff | None = None
-        self._untold: PaceChange | None = None
-        self._told_at_ns = now_ns - EVENT_EVERY_NS
+        self._teller = Teller(source, self, ceiling_interval_ns=ceiling_interval_ns, clock=clock)
         self._unsaved = asyncio.Event()
         self._urgent = asyncio.Event()
         self._cuts = 0
@@ -191,7 +190,7 @@ class Learner:
             self._urgent.set()
         self._unsaved.set()
         self._meter.pace_changed(self._source, interval_ns=interval_ns, backed_off_because=reason)
-        self._tell(change)
+        self._teller.tell(change)
         self._on_change()
 
     def is_ahead_of_all(self, by: float = AHEAD_OF_ALL) -> bool:
@@ -200,37 +199,6 @@ class Learner:
 
     def _rested_ns(self) -> int:
         return self._clock.monotonic_ns() - self._shared_at_ns
-
-    def _tell(self, change: PaceChange) -> None:
-        """An event on a change of pace, but only a few per second: changes that come faster are told together."""
-        untold = self._untold
-        from_per_s = change.from_per_s if untold is None else untold.from_per_s
-        slower = change.kind is not ChangeKind.SPED_UP or (untold is not None and untold.kind is not ChangeKind.SPED_UP)
-        kind = ChangeKind.BACKED_OFF if slower and change.kind is ChangeKind.SPED_UP else change.kind
-        self._untold = PaceChange(kind, from_per_s, change.to_per_s)
-        if self._clock.monotonic_ns() - self._told_at_ns >= EVENT_EVERY_NS:
-            self._tell_now()
-
-    def _tell_now(self) -> None:
-        if (change := self._untold) is None:
-            return
-        self._untold = None
-        self._told_at_ns = self._clock.monotonic_ns()
-        fields: dict[str, str | float] = {
-            "interval_s": round(self.pace.interval_ns / SECOND_NS, 6),
-            "rate_per_s": round(change.to_per_s, 4),
-            "from_per_s": round(change.from_per_s, 4),
-            "ceiling_per_s": round(SECOND_NS / self._ceiling_interval_ns, 4),
-        }
-        if change.kind is not ChangeKind.SPED_UP and self.last_back_off is not None:
-            back_off = self.last_back_off
-            fields["reason"] = back_off.reason
-            fields["backed_off_at_s"] = round(back_off.at_wall_ns / SECOND_NS, 3)
-            # What rose before or after it is told with it, so it has rates of its own.
-            fields["backed_off_from_per_s"] = round(back_off.from_per_s, 4)
-            fields["backed_off_to_per_s"] = round(back_off.to_per_s, 4)
-            fields["not_before_in_s"] = round(max(0, self.not_before_ns - self._told_at_ns) / SECOND_NS, 3)
-        log.info(str(change.kind), source=self._source, **fields)
 
     def _tell_soon(self) -> None:
         self._unsaved.set()
@@ -259,7 +227,7 @@ class Learner:
             if change.kind is not ChangeKind.SPED_UP and (was_cut or self.pace.streak or self.last_back_off is None):
                 self.last_back_off = BackOff(self._clock.wall_ns(), TOLD, change.from_per_s, change.to_per_s)
             self._meter.pace_changed(self._source, interval_ns=self.pace.interval_ns, backed_off_because=None)
-            self._tell(change)
+            self._teller.tell(change)
         self._on_change()
 
     async def open(self) -> None:
@@ -329,7 +297,7 @@ class Learner:
             await asyncio.gather(keeper, return_exceptions=True)
             if not keeper.cancelled() and (error := keeper.exception()) is not None:
                 raise error  # our own mistake ended it
-        self._tell_now()
+        self._teller.tell_now()
         if self._common is None or self._unshared or not self.circuit.is_told:
             await self._save()
 
@@ -340,8 +308,7 @@ class Learner:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SAVE_EVERY_S):
                     await self._urgent.wait()
-            if self._clock.monotonic_ns() - self._told_at_ns >= EVENT_EVERY_NS:
-                self._tell_now()
+            self._teller.tell_if_due()
 
     async def _save(self) -> None:
         self._unsaved.clear()
