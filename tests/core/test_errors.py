@@ -23,7 +23,7 @@ from remora.core.errors import (
         (StoreError, Exit.FAILED, False),
         (StoreUnavailable, Exit.FAILED, True),
         (StoreBusy, Exit.FAILED, False),
-        (StoreRefused, Exit.USAGE, False),
+        (StoreRefused, Exit.USAGE, True),
         (StoreForeign, Exit.USAGE, False),
         (StoreEmpty, Exit.USAGE, False),
     ],

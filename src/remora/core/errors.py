@@ -5,7 +5,7 @@ RemoraError
 └── StoreError              exit 1: the local copy cannot be read or written
     ├── StoreUnavailable    retryable: it may work in a moment
     ├── StoreBusy           another process holds the store
-    ├── StoreRefused        the database's server turns us away until somebody acts; exit 2
+    ├── StoreRefused        the database's server turns us away until somebody acts; exit 2, but retryable
     └── StoreForeign        the file or database is not ours, or from a newer version; exit 2
         └── StoreEmpty      nothing is there yet, and it was opened to be read
 """
@@ -58,9 +58,13 @@ class StoreBusy(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The database's server turns us away, and will until somebody corrects the address, the rights or the server."""
+    """The database's server turns us away, and will until somebody corrects the address, the rights or the server.
+
+    At a start that is bad input. A process that has been let in waits: what the owner wrote did work, and may again.
+    """
 
     exit_code = Exit.USAGE
+    retryable = True
 
 
 class StoreForeign(StoreError):

@@ -8,7 +8,7 @@ from typing import Final
 
 import psycopg
 
-from remora.core.errors import StoreError, StoreForeign, StoreRefused, StoreUnavailable
+from remora.core.errors import StoreError, StoreRefused, StoreUnavailable
 
 
 class ConnectionLost(StoreUnavailable):
@@ -81,7 +81,7 @@ LASTING: Final[dict[str, tuple[str, str]]] = {
     ),
 }
 
-# The schema is not there or not whole.
+# The schema is not there or not whole: somebody must make it, or is just restoring it.
 FOREIGN: Final = frozenset({"42P01", "42703", "3F000"})
 
 
@@ -175,7 +175,7 @@ def explained(error: psycopg.Error, *, connected: bool) -> StoreError:
     if code in CONFLICTS:
         return Conflict(f"two transactions met on the same rows ({what})", hint="trying again is enough")
     if code in FOREIGN:
-        return StoreForeign(f"a table of Remora is missing ({what})", hint="run `remora store migrate`")
+        return StoreRefused(f"a table of Remora is missing ({what})", hint="run `remora store migrate`")
     if code is not None and code.startswith(BAD_ROW_PREFIXES):
         return BadRow(f"PostgreSQL refuses a value ({what})", hint="this is a mistake in Remora; please report it")
     if not connected or code is None or code.startswith(CONNECTION_PREFIXES):

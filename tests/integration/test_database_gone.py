@@ -1,0 +1,118 @@
+"""Does a running process outlive its database? It waits, says so, and goes on by itself with nothing lost."""
+
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from remora.core.errors import Exit
+from remora.sim.checks import compare
+from tests.postgres_server import PostgresServer
+from tests.processes import Remora, SimulatedProvider, kill, simulated_provider
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("processes"),
+]
+
+ITEMS = 1_000
+GONE_S = 8.0
+WITHIN_S = 120.0
+
+Gone = Callable[[PostgresServer, str], AbstractContextManager[None]]
+
+
+@contextmanager
+def stopped(server: PostgresServer, _url: str) -> Iterator[None]:
+    """Nothing listens any more."""
+    server.stop()
+    try:
+        yield
+    finally:
+        server.start()
+
+
+@contextmanager
+def moved_away(server: PostgresServer, url: str) -> Iterator[None]:
+    """The server answers, and there is no such database, as while it is restored from a backup."""
+    name = url.rpartition("/")[2]
+    rename(server, name, f"{name}_away")
+    try:
+        yield
+    finally:
+        rename(server, f"{name}_away", name)
+
+
+def rename(server: PostgresServer, old: str, new: str) -> None:
+    with psycopg.connect(server.url(), autocommit=True) as operator:
+        operator.execute(f"ALTER DATABASE {old} ALLOW_CONNECTIONS false".encode())
+        operator.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (old,))
+        operator.execute(f"ALTER DATABASE {old} RENAME TO {new}".encode())
+        operator.execute(f"ALTER DATABASE {new} ALLOW_CONNECTIONS true".encode())
+
+
+@contextmanager
+def without_its_tables(_server: PostgresServer, url: str) -> Iterator[None]:
+    """The database is there, and nothing is in it yet."""
+    with psycopg.connect(url, autocommit=True) as operator:
+        operator.execute("ALTER SCHEMA public RENAME TO elsewhere; CREATE SCHEMA public")
+        try:
+            yield
+        finally:
+            operator.execute("DROP SCHEMA public; ALTER SCHEMA elsewhere RENAME TO public")
+
+
+def remora_on(url: str, folder: Path, provider: SimulatedProvider) -> Remora:
+    remora = Remora(folder, provider, ceiling="200/s")
+    config = folder / "remora.toml"
+    listen = '[console]\nlisten = "127.0.0.1:0"\n'
+    config.write_text(f'[store]\nurl = "{url}"\n\n{listen}\n{config.read_text()}', encoding="utf-8")
+    assert remora("store", "migrate").returncode == 0
+    return remora
+
+
+def let_the_leases_end(url: str) -> None:
+    """As if the minute had passed for which segments stay claimed that could not be given back."""
+    with psycopg.connect(url, autocommit=True) as operator:
+        operator.execute("UPDATE segments SET lease_until = 0")
+
+
+def until_it_holds(url: str, count: int, process: "subprocess.Popen[bytes]") -> None:
+    give_up_s = time.monotonic() + WITHIN_S
+    held = 0
+    while held < count:
+        assert process.poll() is None, f"ended with {process.returncode}"
+        assert time.monotonic() < give_up_s, f"only {held} items after {WITHIN_S:g} s"
+        time.sleep(0.2)
+        with psycopg.connect(url) as connection:
+            row = connection.execute("SELECT count(*) FROM items").fetchone()
+        held = row[0] if row else 0
+
+
+@pytest.mark.parametrize("gone", [stopped, moved_away, without_its_tables])
+def test_a_service_waits_for_its_database_and_goes_on_with_nothing_lost(
+    gone: Gone, postgres_server: PostgresServer, postgres_url: str, tmp_path: Path
+) -> None:
+    with simulated_provider(items=ITEMS) as provider:
+        remora = remora_on(postgres_url, tmp_path, provider)
+        process = remora.start("up")
+        try:
+            until_it_holds(postgres_url, 50, process)
+            with gone(postgres_server, postgres_url):
+                time.sleep(GONE_S)
+                assert process.poll() is None
+                # Started now, it would be bad input: nobody can tell a wrong name from one that comes back.
+                asked = remora("status").returncode
+                assert asked == (Exit.FAILED if gone is stopped else Exit.USAGE)
+            let_the_leases_end(postgres_url)
+            truth = provider.dump()
+            until_it_holds(postgres_url, len(truth), process)
+            assert compare(remora.bodies(), truth) == []
+        finally:
+            kill(process)
