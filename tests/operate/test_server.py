@@ -116,6 +116,26 @@ async def test_a_store_that_is_down_is_told_and_metrics_go_on(console: Console) 
             assert "remora_wire_sends_total" in await reply.text()
 
 
+async def test_what_was_read_before_the_store_went_down_is_not_served_as_if_it_were_now(console: Console) -> None:
+    gauges = ("remora_answer", "remora_pace_interval_seconds", "remora_circuit_state", "remora_frontier_id",
+              "remora_inbox_depth", "remora_dead_letters", "remora_gaps")  # fmt: skip
+
+    async def numbers(session: ClientSession) -> list[str]:
+        async with session.get("/metrics") as reply:
+            lines = (await reply.text()).splitlines()
+        return [line.rpartition(" ")[2] for line in lines if line.startswith(tuple(f"{gauge}{{" for gauge in gauges))]
+
+    rate = RateFacts(interval_ns=8_000_000, ceiling_interval_ns=4_000_000, limited_by=PACE, circuit="closed")
+    await console.beat(rate)
+    async with visitor(console) as session:
+        assert "NaN" not in await numbers(session)
+        console.broken = True
+        console.feed.forget()
+        assert set(await numbers(session)) == {"NaN"}
+        console.broken = False
+        assert "NaN" not in await numbers(session)
+
+
 async def test_metrics_speak_openmetrics_when_asked(console: Console) -> None:
     headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
     async with visitor(console) as session, session.get("/metrics", headers=headers) as reply:

@@ -34,7 +34,11 @@ class StatusFeed:
         """The status, at most a second old. Raises `StoreError` while the store does not answer."""
         async with self._reading:
             if self._latest is None or self._clock.monotonic_ns() - self._read_at_ns >= READ_EVERY_NS:
-                self._latest = await self._read()
+                try:
+                    self._latest = await self._read()
+                except StoreError:
+                    self._metrics.forget()
+                    raise
                 self._read_at_ns = self._clock.monotonic_ns()
                 for name, source in self._latest.sources.items():
                     self._metrics.take(name, source)

@@ -121,16 +121,28 @@ class Metrics:
         if source in self._sources:
             return
         self._sources.add(source)
-        for gauge in (*self._of_numbered, self.dead_letters, self.pace_interval):
-            gauge.labels(source).set(math.nan)
-        for question in QUESTIONS:
-            self.answer.labels(source, question).set(math.nan)
+        self._forget(source)
         for counter in (
             self.stream_reconnects, self.items_updated, self.rescan_processed, self.rescan_changed, self.wire_sends,
         ):  # fmt: skip
             counter.labels(source)
         self.update_age.labels(source)
         self.ceiling_interval.labels(source).set(ceiling_interval_ns / SECOND_NS)
+
+    def forget(self) -> None:
+        """Nobody can read the status: what it said the last time is not known any more."""
+        for source in self._sources:
+            self._forget(source)
+
+    def _forget(self, source: str) -> None:
+        numbered = () if source in self._listed else self._of_numbered
+        for gauge in (*numbered, self.dead_letters, self.pace_interval):
+            gauge.labels(source).set(math.nan)
+        for question in QUESTIONS:
+            self.answer.labels(source, question).set(math.nan)
+        for labels in self._gap_labels:
+            if labels[0] == source:
+                self.gaps.labels(*labels).set(math.nan)
         self.set_circuit(source, None)
 
     # -- contracts.Meter -----------------------------------------------------------------------------------------------
