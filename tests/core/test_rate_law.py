@@ -55,7 +55,7 @@ def good_answers(pace: Pace, count: int, *, now_ns: int) -> Pace:
 
 def numbers(pace: Pace) -> list[float]:
     return [
-        pace.rate_per_s, pace.octave_per_s, *pace.edges_per_s, pace.below_per_s, pace.reached_per_s, pace.reach,
+        pace.rate_per_s, pace.octave_per_s, *pace.edges_per_s, pace.below_per_s, pace.left_per_s,
         pace.account, pace.chain_ns, pace.evidence, pace.stray_share, pace.trouble_share, pace.trouble_evidence, pace.latency_ns, pace.baseline_ns,
     ]  # fmt: skip
 
@@ -93,7 +93,7 @@ def test_an_answer_to_a_request_from_before_the_last_cut_changes_no_rate(
 ) -> None:
     pace = walk(cold_start(ceiling_interval_ns=ceiling_ns, now_ns=0), taken)[-1]
     now_ns = pace.last_cut_at_ns + SECOND_NS
-    late = after(pace, Answered(answer, pace.last_cut_at_ns, now_ns, pace_bound=True))
+    late = after(pace, Answered(answer, pace.last_cut_at_ns - 1, now_ns, pace_bound=True))
     assert (late.rate_per_s, late.quiet_until_ns) == (pace.rate_per_s, pace.quiet_until_ns)
 
 

@@ -136,7 +136,7 @@ def test_the_deepest_debt_after_the_longest_outage_still_leads_back_to_the_ceili
     pace = replace(
         cold_start(ceiling_interval_ns=ceiling_ns, now_ns=0), rate_per_s=least, octave_per_s=least,
         edges_per_s=(least * 1.01, least * 1.2), account=ACCOUNT_LEAST, outage_ns=30 * 24 * HOUR_NS, held=1_000_000,
-        chain_ns=0.0, below_per_s=least * is_tested, reached_per_s=least, asked_ns=30 * 24 * HOUR_NS,
+        chain_ns=0.0, below_per_s=least * is_tested, asked_ns=30 * 24 * HOUR_NS,
     )  # fmt: skip
     assert successes_to_recover(pace, now_ns=0) <= MOST_SUCCESSES_TO_RECOVER
 

@@ -6,9 +6,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.core.pace import Pace
-from remora.core.rate_constants import CHAIN_GAP, DIP, PRICE_LEAST, PRICE_MOST, SETTLED, STRAY_LEAST
+from remora.core.rate_constants import (
+    CHAIN_GAP,
+    DIP,
+    PRICE_HELD,
+    PRICE_LEAST,
+    PRICE_MOST,
+    PROBE_HEIGHT,
+    REST_MARGIN,
+    SETTLED,
+    STRAY_LEAST,
+)
 from remora.core.rate_law import Answer, Answered, after, cold_start
-from remora.core.rate_probing import accepted_per_s, meaning, moved, price, proven_edge, with_a_stray, without_strays
+from remora.core.rate_probing import (
+    accepted_at_most_per_s,
+    accepted_per_s,
+    may_be_a_burst,
+    meaning,
+    moved,
+    price,
+    proven_edge,
+    with_a_stray,
+    without_strays,
+)
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 COLD = cold_start(ceiling_interval_ns=MILLISECOND_NS, now_ns=0)
@@ -35,29 +55,49 @@ def good(pace: Pace, count: int) -> Pace:
     return pace
 
 
+def seen_to_move(held: int, lasted: int, *, edge_per_s: float = 5.0, left_per_s: float = 10.0) -> Pace:
+    return replace(COLD, held=held, lasted=lasted, edges_per_s=(edge_per_s,), left_per_s=left_per_s)
+
+
 @given(counts, counts, counts)
 def test_the_longer_an_edge_has_held_the_more_a_refusal_costs_up_to_a_bound(held: int, more: int, lasted: int) -> None:
-    young, old = (replace(COLD, held=age, lasted=lasted) for age in (held, held + more))
+    young, old = (seen_to_move(age, lasted) for age in (held, held + more))
     assert PRICE_LEAST <= price(young) <= price(old) <= PRICE_MOST
 
 
 @given(counts, st.integers(1, 10**9))
-def test_where_edges_were_seen_to_move_a_refusal_costs_no_more_than_elsewhere(held: int, lasted: int) -> None:
-    assert price(replace(COLD, held=held, lasted=lasted)) <= price(replace(COLD, held=held))
+def test_where_edges_were_seen_to_move_far_a_refusal_costs_no_more_than_elsewhere(held: int, lasted: int) -> None:
+    steady = price(replace(COLD, held=held))
+    assert price(seen_to_move(held, lasted)) <= steady
+    assert price(seen_to_move(held, lasted, edge_per_s=9.5)) == steady, "that was not far"
 
 
-@given(counts, rates, rates)
-def test_an_edge_that_moved_is_asked_again_cheaply_whatever_was_owed(held: int, old: float, new: float) -> None:
-    pace = moved(replace(COLD, held=held, account=-50_000.0), old, new)
+@given(counts, st.integers(1, 10**9))
+def test_an_edge_that_holds_on_is_asked_the_more_rarely_even_where_edges_were_seen_to_move(
+    held: int, lasted: int
+) -> None:
+    assert price(seen_to_move(held, lasted)) >= min(PRICE_MOST, held * PRICE_HELD)
+
+
+def test_a_refusal_costs_the_less_the_more_it_would_bring_to_find_the_edge_again_that_was_left() -> None:
+    prices = [price(seen_to_move(3_000, 32_000, edge_per_s=edge)) for edge in (1.0, 2.0, 4.0, 8.0, 9.9)]
+    assert prices == sorted(prices)
+    assert len(set(prices)) == len(prices)
+    assert price(seen_to_move(3_000, 32_000, edge_per_s=20.0)) == 1_000.0, "there is nothing to find again"
+
+
+@given(counts, rates)
+def test_an_edge_that_moved_is_asked_again_cheaply_whatever_was_owed(held: int, left: float) -> None:
+    pace = moved(replace(COLD, held=held, account=-50_000.0), left)
     assert price(pace) == PRICE_LEAST
     assert pace.account >= -PRICE_LEAST
 
 
-def test_how_long_an_edge_held_is_remembered_only_if_it_had_settled_and_moved_far() -> None:
-    settled = replace(COLD, held=SETTLED)
-    assert moved(settled, 10.0, 5.0).lasted == SETTLED
-    assert moved(settled, 10.0, 9.5).lasted == 0
-    assert moved(replace(COLD, held=SETTLED - 1), 10.0, 5.0).lasted == 0
+def test_how_long_an_edge_held_is_remembered_only_if_it_had_settled() -> None:
+    settled = moved(replace(COLD, held=SETTLED), 10.0)
+    assert (settled.lasted, settled.left_per_s) == (SETTLED, 10.0)
+    again = moved(replace(settled, held=SETTLED - 1), 5.0)
+    assert (again.lasted, again.left_per_s) == (SETTLED, 10.0)
 
 
 @given(st.floats(STRAY_LEAST, 0.02), counts, counts)
@@ -116,7 +156,7 @@ def test_a_test_does_not_climb() -> None:
     assert good(tested, CHAIN_GAP - 1).rate_per_s <= 12.0 * (1 - DIP)
 
 
-def test_a_test_that_is_refused_goes_half_way_back_until_it_is_near_the_old_edge_and_then_knows_the_burst() -> None:
+def test_a_test_that_is_refused_goes_half_way_back_until_it_is_near_the_old_edge_and_then_knows_of_bursts() -> None:
     pace = refused(at(16.0, edge_per_s=10.0, held=5_000))
     edges = [pace.edges_per_s[0]]
     while pace.below_per_s:
@@ -125,21 +165,103 @@ def test_a_test_that_is_refused_goes_half_way_back_until_it_is_near_the_old_edge
     assert edges == sorted(edges, reverse=True)
     assert edges[-1] == 10.0
     assert len(edges) <= 6
-    assert pace.reach == 1.6
+    assert pace.bursts
     assert pace.held > 5_000, "the edge has not moved"
 
 
-def test_a_probe_that_gets_as_far_as_usual_costs_one_refusal_and_leaves_the_edge() -> None:
-    usual = replace(at(16.0, edge_per_s=10.0, held=20_000), reach=1.6)
-    met = refused(usual)
+def test_a_test_that_is_refused_after_long_leaves_what_was_let_through_meanwhile() -> None:
+    tested = refused(at(10.4, edge_per_s=10.0), asked_to_wait_ns=10 * SECOND_NS)
+    failed = refused(good(tested, 3_000), asked_to_wait_ns=10 * SECOND_NS)
+    assert failed.below_per_s == 0.0
+    assert 10.0 < failed.edges_per_s[0] < 10.4
+
+
+def carried(rate_per_s: float, *, good: int, requests_time: float, bursts: bool = True) -> Pace:
+    """A probe above an edge at 10/s, after so many good answers in the time of so many requests at that rate."""
+    pace = replace(at(rate_per_s, edge_per_s=10.0, held=20_000), account=100.0, bursts=bursts, latency_ns=1.0)
+    return replace(pace, chain_good=good, chain_ns=requests_time / 10.0 * SECOND_NS)
+
+
+def test_where_bursts_are_known_a_probe_that_one_can_have_carried_costs_one_refusal_and_leaves_the_edge() -> None:
+    met = refused(carried(11.0, good=980, requests_time=1_000))
     assert met.below_per_s == 0.0
     assert 10.0 <= met.edges_per_s[0] <= 10.0 * (1 + DIP)
 
 
-def test_a_wait_that_was_asked_for_makes_the_test_longer_because_a_burst_could_fill_meanwhile() -> None:
+def test_a_probe_is_tested_while_no_burst_is_known_and_whenever_more_was_let_through_than_one_explains() -> None:
+    assert refused(carried(11.0, good=980, requests_time=1_000, bursts=False)).below_per_s == 10.0
+    assert refused(carried(11.0, good=1_000, requests_time=1_000)).below_per_s == 10.0
+
+
+def test_a_probe_climbs_no_higher_until_more_was_let_through_than_a_burst_explains() -> None:
+    height = 10.0 * (1 + PROBE_HEIGHT)
+    waiting = carried(height, good=900, requests_time=1_000)
+    assert may_be_a_burst(waiting)
+    assert good(waiting, 1).rate_per_s == height
+    moved_up = carried(height, good=1_000, requests_time=1_000)
+    assert not may_be_a_burst(moved_up)
+    assert good(moved_up, 1).rate_per_s > height
+
+
+@given(st.integers(0, 100_000), rates)
+def test_a_probe_that_stays_high_is_always_believed_in_the_end(rested: int, edge: float) -> None:
+    height = edge * (1 + PROBE_HEIGHT)
+    rest_ns = rested / (edge * (1 - DIP)) * SECOND_NS
+    answers = 40 + rested // 4
+    pace = replace(at(height, edge_per_s=edge), chain_good=rested + answers, chain_ns=rest_ns + answers / height * 1e9)
+    assert not may_be_a_burst(pace)
+
+
+def test_a_burst_that_filled_while_nothing_was_sent_passes_no_test() -> None:
     tested = refused(at(12.0, edge_per_s=10.0), asked_to_wait_ns=SECOND_NS)
     assert good(tested, CHAIN_GAP).below_per_s == 10.0
     assert good(tested, 4 * CHAIN_GAP).below_per_s == 0.0
+    shut_out = refused(refused(at(20.0, edge_per_s=10.0)))
+    waited = good(shut_out, CHAIN_GAP)
+    assert waited.below_per_s == 10.0, "its own wait fills a burst just as well"
+
+
+def test_where_a_wait_was_asked_for_the_rest_lies_a_little_above_what_was_let_through() -> None:
+    let_through = replace(COLD, chain_good=3_000, chain_ns=300 * SECOND_NS)
+    unasked = proven_edge(let_through) * (1 - DIP)
+    asked = proven_edge(replace(let_through, asked_ns=SECOND_NS)) * (1 - DIP)
+    long_wait = proven_edge(replace(let_through, asked_ns=1_000 * SECOND_NS)) * (1 - DIP)
+    assert unasked < 10.0 < asked <= long_wait <= 10.0 * (1 + REST_MARGIN)
+
+
+@given(st.integers(0, 10_000), rates, st.integers(0, 10))
+def test_what_is_on_its_way_is_not_held_against_the_provider(answers: int, per_s: float, on_its_way: int) -> None:
+    latency_ns = on_its_way / per_s * SECOND_NS
+    pace = replace(COLD, rate_per_s=per_s, latency_ns=latency_ns, chain_good=answers, chain_ns=1e9)
+    assert accepted_at_most_per_s(pace) >= answers + on_its_way
+
+
+def test_an_edge_that_a_careful_climb_leaves_behind_has_not_held() -> None:
+    climbing = replace(at(12.5, edge_per_s=10.0, held=5_000), outage_ns=2 * SECOND_NS, account=100.0)
+    left_behind = good(climbing, 1)
+    assert left_behind.edges_per_s[0] > 10.0
+    assert left_behind.held == 0
+
+
+def test_an_edge_far_below_the_rate_has_not_held() -> None:
+    assert good(replace(at(14.0, edge_per_s=10.0, held=5_000), account=100.0), 1).held == 5_001
+    assert good(replace(at(16.0, edge_per_s=10.0, held=5_000), account=100.0), 1).held == 0
+
+
+def test_an_outage_at_rest_that_shows_a_lower_edge_is_a_move_and_its_debts_are_small() -> None:
+    at_rest = replace(at(9.7, edge_per_s=10.0, held=5_000), chain_good=10, chain_ns=2 * SECOND_NS, account=-2_000.0)
+    back = good(refused(refused(at_rest)), 1)
+    assert back.edges_per_s[0] < 9.0
+    assert back.lasted == 5_000
+    assert back.left_per_s > 9.9
+    assert back.account > -1_500.0
+
+
+def test_an_outage_in_a_test_goes_half_way_back_like_any_test_that_fails() -> None:
+    tested = good(refused(at(20.0, edge_per_s=10.0)), 10)
+    back = good(refused(refused(tested)), 1)
+    assert 11.0 < back.edges_per_s[0] < 15.0
+    assert back.below_per_s == 10.0
 
 
 def test_refusals_too_dense_to_be_strays_set_an_edge_even_while_nothing_is_known() -> None:

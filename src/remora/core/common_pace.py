@@ -106,7 +106,7 @@ def _is_possible(pace: Pace) -> bool:
     """Can the law have led here? It divides by some of these numbers, and takes the root of others."""
     if not pace.edges_per_s and (pace.streak or pace.below_per_s):
         return False
-    if pace.reached_per_s < pace.below_per_s or pace.octave_per_s < SLOWEST_PER_S:
+    if pace.octave_per_s < SLOWEST_PER_S:
         return False
     if min(getattr(pace, name) for name in NEVER_NEGATIVE) < 0:
         return False

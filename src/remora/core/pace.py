@@ -65,13 +65,13 @@ class Pace:
     # The edge, and what probing it may still cost.
     edges_per_s: tuple[float, ...] = ()  # rates that were refused: the present edge, then the next higher one
     below_per_s: float = 0.0  # the edge that a probe had passed when it was refused, while that is tested; 0 = no test
-    reached_per_s: float = 0.0  # where that probe was refused; 0 = nowhere
     met_per_s: float = 0.0  # where the last probe was refused alone; 0 = nowhere
     suspect_per_s: float = 0.0  # where discovery was last refused, which may have been a stray; 0 = nowhere
     account: float = ACCOUNT_MOST  # good answers that probing may still cost
-    reach: float = 1.0  # how far above the edge, as a ratio, a probe gets before it is refused
+    bursts: bool = False  # a burst is known to carry probes above the edge
     held: int = 0  # good answers since the edge was last found somewhere else
     lasted: int = 0  # how long it had held then; 0 = it never moved once it had settled
+    left_per_s: float = 0.0  # the edge that had held so long; 0 = none
 
     # The present streak of refusals, and the last time the provider shut us out.
     streak: int = 0  # refusals in a row that counted

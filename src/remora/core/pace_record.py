@@ -35,7 +35,7 @@ CLOCK_SLACK_NS: Final = 2 * SECOND_NS
 # Nothing real is faster or slower than this; a number outside is damage.
 FASTEST_PER_S: Final = 1e9
 SLOWEST_PER_S: Final = 1e-6
-FURTHEST_REACH: Final = FASTEST_PER_S / SLOWEST_PER_S
+NO_NUMBERS: Final = ("edges_per_s", "bursts")
 LARGEST: Final = 1 << 62
 
 
@@ -55,7 +55,8 @@ class PaceRecord:
     outage_ns: int = 0  # how long the provider shut us out the last time
     held: int = 0  # good answers since the edge was last found somewhere else
     lasted: int = 0  # how long it had held then
-    reach: float = 1.0  # how far above the edge a probe gets
+    left_per_s: float = 0.0  # the edge that had held so long; 0 = none
+    bursts: bool = False  # a burst is known to carry probes above the edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,8 @@ def to_record(pace: Pace, *, now_ns: int, now_wall_ns: int) -> PaceRecord:
         outage_ns=pace.outage_ns,
         held=pace.held,
         lasted=pace.lasted,
-        reach=pace.reach,
+        left_per_s=pace.left_per_s,
+        bursts=pace.bursts,
     )
 
 
@@ -118,8 +120,11 @@ def record_from_json(data: object) -> PaceRecord | Damaged | None:
     edges = data.get("edges_per_s")
     if not isinstance(edges, list | tuple):
         return Damaged("edges_per_s is not a list")
+    bursts = data.get("bursts", False)
+    if not isinstance(bursts, bool):
+        return Damaged("bursts is neither true nor false")
     # A record of an older version lacks what has a default here.
-    names = {field.name: field.default for field in fields(PaceRecord) if field.name != "edges_per_s"}
+    names = {field.name: field.default for field in fields(PaceRecord) if field.name not in NO_NUMBERS}
     numbers = {
         name: _number(data.get(name, None if default is MISSING else default)) for name, default in names.items()
     }
@@ -140,7 +145,8 @@ def record_from_json(data: object) -> PaceRecord | Damaged | None:
         outage_ns=int(known["outage_ns"]),
         held=int(known["held"]),
         lasted=int(known["lasted"]),
-        reach=float(known["reach"]),
+        left_per_s=float(known["left_per_s"]),
+        bursts=bursts,
     )
     reason = damage(record)
     return record if reason is None else Damaged(reason)
@@ -159,7 +165,7 @@ def damage(record: PaceRecord) -> str | None:
         return "a share is not between 0 and 1"
     if record.streak < 0 or record.outage_ns < 0 or not 0 <= record.wait_ns <= WAIT_MOST_NS:
         return "a wait is not a possible wait"
-    if record.held < 0 or record.lasted < 0 or not 1 <= record.reach <= FURTHEST_REACH:
+    if record.held < 0 or record.lasted < 0 or not 0 <= record.left_per_s <= FASTEST_PER_S:
         return "what was learned of the edge is not possible"
     if record.learned_at_wall_ns < 0 or record.quiet_until_wall_ns < 0:
         return "a time before 1970"
@@ -208,7 +214,8 @@ def _warm(record: PaceRecord, cold: Pace, *, now_ns: int, now_wall_ns: int) -> P
         overshot=record.streak > 1,  # what led to the wait is forgotten: come back further below it
         held=record.held,
         lasted=record.lasted,
-        reach=record.reach,
+        left_per_s=record.left_per_s,
+        bursts=record.bursts,
         wait_ns=record.wait_ns,
         quiet_until_ns=now_ns + quiet_left_ns if quiet_left_ns > 0 else 0,
     )

@@ -22,15 +22,17 @@ FASTEST_CLIMB: Final = 24  # and the rate by no more than this part: what a wind
 EDGES_KEPT: Final = 2  # the present edge, and the next higher one to slow down at
 ELSEWHERE: Final = 4 * DIP  # an edge found this far away is another edge
 FAR: Final = 1.2  # and this far away, another provider
+LEFT_BEHIND: Final = 1.5  # so far above an edge hardly any burst carries a probe: it has not held
 
 # What probing may cost, in good answers. The longer an edge has held, the longer it will: it is asked again after a
-# third of the answers it has held for. Where edges were seen to move, a thirty-second of what they last held for is
-# soon enough to find most of what the next move brings.
+# third of the answers it has held for. Where edges were seen to move far, a thirty-second of what they last held for is
+# soon enough to find most of what the next move brings, and sooner still where it would bring back a higher edge. But
+# one that holds on is asked the more rarely: a sixteenth is what one false move may cost.
 PRICE_LEAST: Final = 64.0
 PRICE_MOST: Final = 3_000.0
 PRICE_AGE: Final = 1 / 3
 PRICE_LASTED: Final = 1 / 32
-LASTED_FORGOTTEN: Final = 8  # an edge that holds so many times as long says that the provider has become steady
+PRICE_HELD: Final = 1 / 16
 SETTLED: Final = 800  # good answers before an edge has held at all
 ACCOUNT_MOST: Final = 128.0  # a long clean run saves up for no more than two cheap refusals
 ACCOUNT_AFTER_REFUSALS: Final = -2_400.0  # refusals alone never block probing for longer than this
@@ -40,11 +42,16 @@ REST_CHARGE: Final = 0.3  # a refusal at rest, or in a test, is not a probe of i
 DOUBT_LEAST: Final = 0.1  # of a dip, by which a probe that got above the edge raises it; a whole one while it is new
 EDGE_NUDGE: Final = 0.75  # of a dip, by which a refusal at rest lowers it
 REST_MARGIN: Final = DIP / 4  # how far to rest below what was let through: so that a burst can fill again
+FILLED_LASTS: Final = 1_500  # good answers for which a burst that filled during a wait should last at rest
 
-# A probe that got further than usual is tested: go on at about that rate. If it is refused there, half way back.
-USUAL_REACH: Final = 1.44  # a burst carries a probe about as far each time, the further the longer it could fill
+# A burst that filled since the last refusal carries a probe above the edge. The probe goes no higher than this until
+# more was let through than the edge and such a burst explain: then the edge has moved, and the climb goes on.
+PROBE_HEIGHT: Final = 4 * DIP
+LIMIT_DIPS: Final = 0.7  # so many dips below the edge lies what the provider lets through, where that was measured
+BURST_NOISE: Final = 2  # answers more than that which may be chance
+
+# A probe that was refused above the edge is tested: go on at about that rate. Refused there, half way back.
 TEST_ENDED: Final = 2 * DIP  # half way is near enough
-TEST_PER_WAIT: Final = 8  # good answers more that a test needs per request's time that a burst could fill meanwhile
 TEST_MOST: Final = 10_000  # good answers that prove any edge, however long the wait was
 
 # Is a refusal stray, or is the edge here? A sequential likelihood test: the usual share of strays against one in ten.
@@ -56,13 +63,14 @@ STRAYS_USUAL: Final = 0.007  # a share that edges alone hardly ever cause
 STRAYS_CREDIT: Final = 2.0  # refusals that may be owed there before probing stops: most were not its doing
 SAME_PLACE: Final = DIP / 8  # a probe is refused so near the last one by chance only once in six
 STRAYS_DOUBTED: Final = 0.8  # of the share is left when refusals turn out to be regular
+DOUBTFUL: Final = 0.5  # a refusal that means less than this may as well have been a stray
 MEANING_LEAST: Final = 0.15  # even there a refusal says a little: an edge set too high must not pass for strays
 
 ISOLATED: Final = 16  # good answers before a refusal that make it a possible stray
 REGULAR: Final = 1.25  # chance hits so nearly after as many answers as the last time only once in nine
 DENSE_SHARE: Final = 0.1
 EDGE_BELIEVED: Final = 4.0  # two refusals within about 24 answers where strays are rare
-TEST_FAILED: Final = 3.3  # the same within about 32, in a test
+TEST_FAILED: Final = 3.3  # the same within about 32, in a test where strays are usual
 EVIDENCE_MOST: Final = 5.0  # so that old evidence is forgotten within about 50 answers
 SAME_RATE: Final = 1.2  # a quarter of an octave either way, which discovery crosses in six answers: strays rarely hit
 DISCOVERY_DOUBT: Final = 2.5  # a third refusal while no edge is known: an octave down costs little, a false edge much

@@ -1,7 +1,7 @@
 """Where is the edge, once the provider has refused?
 
 Four cases. Nothing is known yet: the octave below, and go on. A refusal alone: the edge was met again, or a probe got
-further than ever, and the answers right after it are the test of how far. Refusals dense enough to be believed: the
+above it, and the answers right after it are the test of whether a burst carried it there. Refusals dense enough to be believed: the
 edge is the rate that was let through between them. Refusals in a row are an outage: see `rate_outage.py`.
 """
 
@@ -16,6 +16,7 @@ from remora.core.rate_constants import (
     DIP,
     DISCOVERY_DOUBT,
     DOUBT_LEAST,
+    DOUBTFUL,
     EDGE_BELIEVED,
     EDGE_NUDGE,
     ELSEWHERE,
@@ -27,14 +28,14 @@ from remora.core.rate_constants import (
     TEST_ENDED,
     TEST_FAILED,
     TEST_MOST,
-    TEST_PER_WAIT,
-    USUAL_REACH,
 )
 from remora.core.rate_outage import refused_in_a_row
 from remora.core.rate_probing import (
+    accepted_at_most_per_s,
     accepted_per_s,
     charged,
     is_probing,
+    may_be_a_burst,
     meaning,
     moved,
     price,
@@ -47,7 +48,7 @@ from remora.core.units import SECOND_NS
 
 def refused(pace: Pace, event: Answered) -> Pace:
     """The pace after a refusal."""
-    stale = event.departed_at_ns <= pace.last_cut_at_ns
+    stale = event.departed_at_ns < pace.last_cut_at_ns
     # While waiting, the interval is the wait; what still comes back left before it and took none of its time.
     if pace.chain_ns >= 0 and not (stale and pace.wait_ns):
         pace = changed(pace, chain_ns=pace.chain_ns + pace.interval_ns)
@@ -72,7 +73,9 @@ def refused(pace: Pace, event: Answered) -> Pace:
         probed=is_probing(pace),
         overshot=pace.overshot if pace.clean < CHAIN_GAP else not pace.edges_per_s or is_probing(pace),
     )
-    if pace.below_per_s and (event.asked_to_wait_ns or evidence >= TEST_FAILED + needed):
+    # Where strays are usual, one refusal fails no test.
+    fails = event.asked_to_wait_ns or meaning(pace) > DOUBTFUL or evidence >= TEST_FAILED + needed
+    if pace.below_per_s and fails:
         return _test_failed(pace, event)
     if evidence < EDGE_BELIEVED + needed:
         return _refused_alone(pace, event) if pace.edges_per_s else _refused_discovering(pace, event)
@@ -93,35 +96,31 @@ def _refused_discovering(pace: Pace, event: Answered) -> Pace:
 
 
 def _refused_alone(pace: Pace, event: Answered) -> Pace:
-    """One refusal: at rest, at the edge, or further above it than ever."""
+    """One refusal: at rest, at the edge, or above it."""
     rate, edge, now_ns = pace.rate_per_s, pace.edges_per_s[0], event.answered_at_ns
     pace = charged(pace, STRAY_LEAST / pace.stray_share if pace.probed else REST_CHARGE * meaning(pace))
     pace = without_strays(pace)
     pace = changed(pace, met_per_s=rate if pace.probed else pace.met_per_s)
-    usual = _is_usual(pace)
-    if rate > edge * (1 + DIP) and not usual:
+    if rate > edge * (1 + DIP) and not _is_burst(pace):
         # Has the edge moved up, or did a burst carry the probe this far? The next answers at about this rate will tell.
-        pace = changed(pace, edges_per_s=remember(pace.edges_per_s[1:], rate), below_per_s=edge, reached_per_s=rate)
+        pace = changed(pace, edges_per_s=remember(pace.edges_per_s[1:], rate), below_per_s=edge)
         return cut(pace, rate * (1 - DIP), now_ns)
-    if usual and rate > edge:
-        pace = changed(pace, reach=rate / edge)
     if not pace.probed:
         pace = with_a_stray(pace)
     found = _met_again(pace) if pace.probed else _lowered(pace)
     if found < edge * (1 - ELSEWHERE):
-        pace = moved(pace, edge, found)
+        pace = moved(pace, edge)
     pace = changed(pace, edges_per_s=remember(pace.edges_per_s[1:], found))
     return cut(pace, found * (1 - DIP), now_ns)
 
 
-def _is_usual(pace: Pace) -> bool:
-    """Was the probe refused about as far above the edge as the last ones?"""
-    reach = pace.rate_per_s / pace.edges_per_s[0]
-    return meaning(pace) > 0.5 and pace.reach > 1 and pace.reach / USUAL_REACH <= reach <= pace.reach * USUAL_REACH
+def _is_burst(pace: Pace) -> bool:
+    """Was the probe carried above the edge by a burst, as is known to happen here?"""
+    return pace.bursts and meaning(pace) > DOUBTFUL and may_be_a_burst(pace)
 
 
 def _met_again(pace: Pace) -> float:
-    """The edge after a probe was refused at it, or where probes usually are."""
+    """The edge after a probe was refused at it, or was carried above it by a burst."""
     rate, edge = pace.rate_per_s, pace.edges_per_s[0]
     if rate < edge:
         lower = max(proven_edge(pace), edge * (1 - DIP))
@@ -142,27 +141,34 @@ def _lowered(pace: Pace) -> float:
 
 def _test_failed(pace: Pace, event: Answered) -> Pace:
     """Refused again where a probe had got above the old edge: half way back to that, until it is near."""
-    below, top = pace.below_per_s, pace.edges_per_s[0]
+    below, tested = pace.below_per_s, pace.edges_per_s[0]
+    # While nothing was sent a burst may have overflowed: then what was let through is no bound.
+    is_shut_out = pace.outage_ns * below >= SECOND_NS
+    top = tested if is_shut_out else min(tested, accepted_at_most_per_s(pace))
+    proven = min(tested, proven_edge(pace))
     pace = charged(pace, REST_CHARGE * meaning(pace))
-    if top <= below * (1 + TEST_ENDED):
-        edges = remember(pace.edges_per_s, min(below, top))
-        pace = changed(pace, edges_per_s=edges, below_per_s=0.0, reach=pace.reached_per_s / below)
-    else:
-        pace = changed(pace, edges_per_s=remember(pace.edges_per_s, sqrt(below * top)))
-    return cut(pace, below * (1 - DIP), event.answered_at_ns)
+    if top > below * (1 + TEST_ENDED):
+        pace = changed(pace, edges_per_s=remember(pace.edges_per_s, max(sqrt(below * top), proven)))
+        return cut(pace, below * (1 - DIP), event.answered_at_ns)
+    edge = max(min(below, tested), proven)
+    pace = changed(pace, edges_per_s=remember(pace.edges_per_s, edge), below_per_s=0.0, bursts=True)
+    return cut(pace, edge * (1 - DIP), event.answered_at_ns)
 
 
 def is_test_passed(pace: Pace) -> bool:
-    """Has what a probe found held for long enough? A wait that was asked for has paid for some of it."""
-    waited = pace.asked_ns * pace.rate_per_s / SECOND_NS
-    return pace.below_per_s > 0 and pace.clean >= min(CHAIN_GAP + TEST_PER_WAIT * waited, TEST_MOST)
+    """Was more let through, since a probe was refused, than the old edge would have?"""
+    if not pace.below_per_s or pace.clean < CHAIN_GAP:
+        return False
+    # A burst that filled while nothing was sent carries any rate for a while, but does not raise what is let through.
+    enough = (pace.below_per_s * (1 - DIP) + pace.rate_per_s) / 2
+    return pace.clean >= TEST_MOST or accepted_per_s(pace) >= enough
 
 
 def passed_test(pace: Pace) -> Pace:
     """What a probe found has held: that is the edge."""
     edge, below = pace.edges_per_s[0], pace.below_per_s
-    pace = changed(pace, below_per_s=0.0, reach=1.0)
-    return with_a_stray(moved(pace, below, edge)) if edge > below * (1 + ELSEWHERE) else pace
+    pace = changed(pace, below_per_s=0.0, bursts=False)
+    return with_a_stray(moved(pace, below)) if edge > below * (1 + ELSEWHERE) else pace
 
 
 def _refused_densely(pace: Pace, event: Answered) -> Pace:
@@ -171,6 +177,6 @@ def _refused_densely(pace: Pace, event: Answered) -> Pace:
     pace = charged(pace, meaning(pace))
     new_rate = max(rate / 2, min(rate * (1 - DIP), accepted_per_s(pace)))
     if edges and new_rate < edges[0] * (1 - ELSEWHERE):
-        pace = moved(pace, edges[0], new_rate)
+        pace = moved(pace, edges[0])
     pace = changed(pace, edges_per_s=remember(edges, new_rate / (1 - DIP)))
     return cut(pace, new_rate, event.answered_at_ns)

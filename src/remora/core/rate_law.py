@@ -35,6 +35,8 @@ from remora.core.rate_constants import (
     LATENCY_HIGH,
     LATENCY_MEMORY,
     LATENCY_NOISE_NS,
+    LEFT_BEHIND,
+    PROBE_HEIGHT,
     QUEUE_BELIEVED,
     QUEUE_CUT,
     QUEUE_DRAINS,
@@ -59,7 +61,7 @@ from remora.core.rate_constants import (
 )
 from remora.core.rate_edges import is_test_passed, passed_test, refused
 from remora.core.rate_outage import resumed
-from remora.core.rate_probing import charged, is_probing, moved, price
+from remora.core.rate_probing import charged, is_probing, may_be_a_burst, moved, price
 from remora.core.units import SECOND_NS
 
 __all__ = ["Answer", "Answered", "ChangeKind", "Pace", "PaceChange", "after", "cold_start", "describe"]
@@ -77,7 +79,7 @@ def after(pace: Pace, event: Answered) -> Pace:
 
 
 def _good(pace: Pace, event: Answered) -> Pace:
-    if event.departed_at_ns <= pace.last_cut_at_ns:
+    if event.departed_at_ns < pace.last_cut_at_ns:
         return _counted(pace)
     if pace.streak:
         pace = resumed(pace, event)
@@ -118,7 +120,7 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         chain_good=pace.chain_good + 1,
         chain_ns=pace.chain_ns + pace.interval_ns if pace.chain_ns >= 0 else -1.0,
         account=min(ACCOUNT_MOST, pace.account + 1.0),
-        held=pace.held + 1,
+        held=0 if edges != pace.edges_per_s or _is_left_behind(edges, rate) else pace.held + 1,
         evidence=max(0.0, pace.evidence - (DENSE_SHARE - strays)) if pace.evidence else 0.0,
         # The share of strays is measured at rest, where no refusal is the probe's doing.
         stray_share=max(STRAY_LEAST, strays * (1 - 1 / STRAY_MEMORY)) if at_rest and strays > STRAY_LEAST else strays,
@@ -133,6 +135,11 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         queued=pace.queued + 1 if queueing and _is_long(pace) and event.pace_bound else 0,
         queue_ns=pace.queue_ns if queueing else 0.0,
     )
+
+
+def _is_left_behind(edges_per_s: tuple[float, ...], rate_per_s: float) -> bool:
+    """Has the rate climbed so far above the edge that this cannot be said to hold?"""
+    return bool(edges_per_s) and rate_per_s > edges_per_s[0] * LEFT_BEHIND
 
 
 def _raised(pace: Pace) -> tuple[float, tuple[float, ...]]:
@@ -156,6 +163,8 @@ def _step(pace: Pace) -> float:
     for edge in edges:
         distance = (edge - rate) / SUCCESSES_PER_DOUBLING if rate < edge else (rate - edge) / ACCELERATION
         step = min(step, max(distance, edge * DIP / CLIMB_SUCCESSES))
+    if edges and rate >= edges[0] * (1 + PROBE_HEIGHT) and may_be_a_burst(pace):
+        step = 0.0
     may_owe = STRAYS_CREDIT * price(pace) if pace.stray_share > STRAYS_USUAL else 0.0
     if not edges or (pace.account >= -may_owe and not pace.below_per_s):
         return step
@@ -191,7 +200,7 @@ def _queued(pace: Pace, event: Answered) -> Pace:
     if edges and edges[0] / FAR < edge < edges[0] * FAR:
         edge = min(rate, sqrt(edge * edges[0]))
     elif edges:
-        pace = moved(pace, edges[0], edge)
+        pace = moved(pace, edges[0])
     pace = changed(pace, edges_per_s=remember(edges, edge), queued=0, queue_ns=pace.latency_ns)
     return cut(pace, max(_least(pace), edge * QUEUE_CUT), event.answered_at_ns)
 
@@ -203,7 +212,7 @@ def _least(pace: Pace) -> float:
 
 def _troubled(pace: Pace, event: Answered) -> Pace:
     """A fault is no pressure until faults are clearly more frequent than usual; then one cut."""
-    if event.departed_at_ns <= pace.last_cut_at_ns:
+    if event.departed_at_ns < pace.last_cut_at_ns:
         return pace
     usual = pace.trouble_share
     evidence = pace.trouble_evidence + log(_much_trouble(usual) / usual)

@@ -29,7 +29,7 @@ from remora.core.rate_constants import (
     WAIT_GROWTH,
     WAIT_MOST_NS,
 )
-from remora.core.rate_probing import accepted_per_s, charged, is_alike, price, proven_edge
+from remora.core.rate_probing import accepted_per_s, charged, is_alike, moved, price, proven_edge
 from remora.core.units import SECOND_NS
 
 
@@ -76,6 +76,9 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         return changed(went_on, edges_per_s=edges, outage_ns=pace.outage_ns // 2)
     back = _after_an_outage(pace, event)
     edge = back.edges_per_s[0]
+    known = pace.below_per_s or pace.edges_per_s[0]
+    if edge < known * (1 - ELSEWHERE) and not pace.provisional and not pace.probed:
+        went_on = moved(went_on, known)
     # A probe that got far above the old edge has found a faster provider: no old debts.
     faster = pace.streak == 1 and 0 < FAR * pace.below_per_s < edge
     least = ACCOUNT_AFTER_A_CHANGE if faster else ACCOUNT_LEAST
@@ -88,13 +91,13 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         octave_per_s=rate,
         edges_per_s=back.edges_per_s,
         below_per_s=pace.below_per_s if edge > pace.below_per_s else 0.0,
-        account=max(least, pace.account - back.cost),
+        account=max(least, went_on.account - back.cost),
         wait_ns=0,
         quiet_until_ns=0,
         outage_ns=back.outage_ns,
         chain_ns=chain_ns + back.silent_ns,
         # What left since the wait, before this answer came, left at another rate: it must not judge this one.
-        last_cut_at_ns=event.answered_at_ns - 1,
+        last_cut_at_ns=event.answered_at_ns,
         learned_at_ns=event.answered_at_ns,
     )
 
@@ -149,13 +152,13 @@ def _edge_after(pace: Pace, outage_ns: int, accepted: float) -> float:
     if pace.streak == 1:
         # We were told at once: what the next answers at about this rate will tell is worth the wait.
         return edge
-    if pace.probed and edge > known * (1 + ELSEWHERE) and not expensive:
+    if (pace.probed or pace.below_per_s) and edge > known * (1 + ELSEWHERE) and not expensive:
         return sqrt(known * edge)
     if pace.probed:
         # A provider that shuts us out for longer each time must not be asked as often.
         worse = outage_ns > FAR * pace.outage_ns > 0
         lowered = known * (1 - DIP * OUTAGE_DIPS * (2 if worse else 1))
-    elif pace.overshot:
+    elif pace.overshot or pace.below_per_s:
         lowered = known * (1 - DIP * OUTAGE_DIPS)
     else:
         lowered = max(edge / 2, min(edge * (1 - DIP), accepted))

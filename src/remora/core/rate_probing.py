@@ -9,16 +9,20 @@ from remora.core.pace import Pace, changed
 from remora.core.rate_constants import (
     ACCOUNT_AFTER_A_CHANGE,
     ACCOUNT_AFTER_REFUSALS,
+    BURST_NOISE,
     CHAIN_GAP,
     DIP,
     FAR,
+    FILLED_LASTS,
     ISOLATED,
-    LASTED_FORGOTTEN,
+    LIMIT_DIPS,
     MEANING_LEAST,
     PRICE_AGE,
+    PRICE_HELD,
     PRICE_LASTED,
     PRICE_LEAST,
     PRICE_MOST,
+    PROBE_HEIGHT,
     REGULAR,
     REST_MARGIN,
     SAME_PLACE,
@@ -41,8 +45,11 @@ def is_probing(pace: Pace) -> bool:
 def price(pace: Pace) -> float:
     """How many good answers one refusal costs."""
     answers = pace.held * PRICE_AGE
-    if pace.held < LASTED_FORGOTTEN * pace.lasted:
-        answers = min(answers, pace.lasted * PRICE_LASTED)
+    edge, left = pace.edges_per_s[0] if pace.edges_per_s else 0.0, pace.left_per_s
+    if pace.lasted and max(edge, left) > FAR * min(edge, left):
+        # It was seen to move far. The more it would bring to find the edge again that was left, the less it costs.
+        regained = min(1.0, edge / left) if left else 1.0
+        answers = min(answers, max(pace.lasted * PRICE_LASTED * regained, pace.held * PRICE_HELD))
     return min(PRICE_MOST, max(PRICE_LEAST, answers))
 
 
@@ -52,11 +59,12 @@ def charged(pace: Pace, refusals: float) -> Pace:
     return changed(pace, account=min(pace.account, account))
 
 
-def moved(pace: Pace, from_per_s: float, to_per_s: float) -> Pace:
-    """The edge is known to be somewhere else: no old debts, and probing is cheap again."""
-    far = max(from_per_s, to_per_s) > FAR * min(from_per_s, to_per_s)
-    lasted = pace.held if far and pace.held >= SETTLED else pace.lasted
-    return changed(pace, held=0, lasted=lasted, account=max(pace.account, ACCOUNT_AFTER_A_CHANGE))
+def moved(pace: Pace, left_per_s: float) -> Pace:
+    """The edge is known to be somewhere else: no old debts, probing is cheap again, and bursts must show anew."""
+    account = max(pace.account, ACCOUNT_AFTER_A_CHANGE)
+    if pace.held < SETTLED:
+        return changed(pace, held=0, account=account, bursts=False)
+    return changed(pace, held=0, account=account, bursts=False, lasted=pace.held, left_per_s=left_per_s)
 
 
 def meaning(pace: Pace) -> float:
@@ -92,11 +100,29 @@ def accepted_per_s(pace: Pace) -> float:
     return (pace.chain_good + 0.5) / max(1.0, pace.chain_ns) * SECOND_NS
 
 
+def accepted_at_most_per_s(pace: Pace) -> float:
+    """The most the provider can have been willing to take since then: what is on its way has not been counted yet."""
+    on_its_way = pace.rate_per_s * pace.latency_ns / SECOND_NS
+    return (pace.chain_good + 1.5 + on_its_way) / max(1.0, pace.chain_ns) * SECOND_NS
+
+
 def proven_edge(pace: Pace) -> float:
-    """The edge whose rest lies just below what was let through since the last refusal; 0 = too little to tell."""
+    """The edge whose rest lies just at what was let through since the last refusal; 0 = too little to tell."""
     if pace.chain_good < CHAIN_GAP or pace.chain_ns <= 0:
         return 0.0
     says = meaning(pace)
     # Off by one either way: a stray stood where a good answer would have been, a refusal at the edge did not.
-    answers = pace.chain_good + 1 - 2 * says
-    return answers / pace.chain_ns * SECOND_NS * (1 - REST_MARGIN * says) / (1 - DIP)
+    accepted = (pace.chain_good + 1 - 2 * says) / pace.chain_ns * SECOND_NS
+    # Below it a burst can fill again. But it fills during a wait that was asked for, too: then above, to take that up.
+    fills = pace.asked_ns * accepted / SECOND_NS
+    rest = 1 + min(REST_MARGIN, fills / FILLED_LASTS) if pace.asked_ns else 1 - REST_MARGIN * says
+    return accepted * rest / (1 - DIP)
+
+
+def may_be_a_burst(pace: Pace) -> bool:
+    """Can a burst that filled since the last refusal have carried the probe this far above the edge?"""
+    edge = pace.edges_per_s[0]
+    if pace.chain_ns < 0 or pace.rate_per_s > edge * (1 + PROBE_HEIGHT + DIP):
+        return False
+    explained = pace.chain_ns * edge * (1 - LIMIT_DIPS * DIP) / SECOND_NS
+    return pace.chain_good <= explained + BURST_NOISE
