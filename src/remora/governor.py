@@ -23,6 +23,7 @@ from remora.core.priority import Lane
 from remora.core.snapshot import LimitedBy
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
+from remora.door import Door
 from remora.fleet import CommonGate, Slot
 from remora.learner import BackOff, Hold, Learner, Sent
 from remora.line import Line
@@ -92,6 +93,7 @@ class Governor:
         self._granted: Pacer = self._departed
         self._line = Line()
         self._waiting = Waiting(clock)
+        self._door = Door()
         self._in_flight = 0
         self._leaving = 0  # got their turn and have not left yet
         self._store_is_silent = False
@@ -140,19 +142,35 @@ class Governor:
 
     async def _until_free(self, permit: GovernedPermit) -> tuple[Slot | None, int]:
         """Until nothing holds the request back, here or in any other process, and the moment at which that was so."""
+        if self._common is not None:
+            return await self._until_slot(permit, self._common)
+        standing = self._door.join(permit)
+        try:
+            while True:
+                await self._door.until_first(standing)
+                now_ns = self._clock.monotonic_ns()
+                hold = self._hold(self._departed.earliest_ns(), now_ns=now_ns, is_probe=permit.is_probe)
+                if hold is None:
+                    return None, now_ns
+                await self._waiting.until_over(hold)
+        finally:
+            self._door.leave(standing)
+
+    async def _until_slot(self, permit: GovernedPermit, common: CommonGate) -> tuple[Slot, int]:
+        """The same where several processes share a gate, which keeps an order of its own."""
         slot: Slot | None = None
         while True:
             now_ns = self._clock.monotonic_ns()
             hold = self._hold(self._departed.earliest_ns(), now_ns=now_ns, is_probe=permit.is_probe)
-            if hold is None and (self._common is None or (slot is not None and slot.is_fresh(now_ns=now_ns))):
+            if hold is None and slot is not None and slot.is_fresh(now_ns=now_ns):
                 return slot, now_ns
             if slot is not None:
                 slot.end()
                 slot = None
             if hold is not None:
                 await self._waiting.until_over(hold)
-            elif self._common is not None:
-                slot = await self._ask_for_slot(self._common)
+            else:
+                slot = await self._ask_for_slot(common)
 
     async def _ask_for_slot(self, common: CommonGate) -> Slot | None:
         """None: the store did not answer, and a moment has passed."""

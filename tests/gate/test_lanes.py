@@ -61,6 +61,36 @@ def test_a_flood_in_every_other_lane_delays_a_live_item_by_a_stated_number_of_sl
     simulated(main)
 
 
+def test_a_live_item_is_not_overtaken_by_everything_that_stands_ready_at_once_after_a_stall() -> None:
+    async def main(clock: SimClock) -> None:
+        limits = Limits(SECOND_NS // 50, in_flight=64)
+
+        def connects_ns() -> int:
+            """Every third second no connection opens, and then all of them do at once."""
+            into_ns = clock.monotonic_ns() % (3 * SECOND_NS)
+            return max(0, SECOND_NS - into_ns)
+
+        async with gate(clock, limits, book=warm(clock, limits)) as stalling:
+            until_ns = 30 * SECOND_NS
+
+            async def flood(lane: Lane) -> None:
+                while clock.monotonic_ns() < until_ns:
+                    await stalling.send(lane, connect_ns=connects_ns())
+
+            lanes = [lane for lane in ORDER if lane is not Lane.LIVE for _ in range(64)]
+            floods = [asyncio.ensure_future(flood(lane)) for lane in lanes]
+            overtaken = []
+            while clock.monotonic_ns() < until_ns - SECOND_NS:
+                await clock.sleep_until(clock.monotonic_ns() + clock.random.randrange(SECOND_NS // 2))
+                before = len(stalling.departures)
+                await stalling.send(Lane.LIVE)
+                overtaken.append([lane for _, lane in stalling.departures[before:]].index(Lane.LIVE))
+            await asyncio.gather(*floods)
+            assert max(overtaken) <= live_slots_at_most(limits.ceiling_interval_ns)
+
+    simulated(main)
+
+
 def test_a_lone_lane_gets_the_whole_rate() -> None:
     async def main(clock: SimClock) -> None:
         limits = Limits(SECOND_NS // 50, in_flight=8)
