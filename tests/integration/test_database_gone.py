@@ -1,5 +1,6 @@
 """Does a running process outlive its database? It waits, says so, and goes on by itself with nothing lost."""
 
+import asyncio
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +12,10 @@ import pytest
 
 from remora.core.errors import Exit
 from remora.sim.checks import compare
+from remora.stores.postgres import PostgresStore
 from tests.postgres_server import PostgresServer
 from tests.processes import Remora, SimulatedProvider, kill, simulated_provider
+from tests.warm_start import learned_pace
 
 pytestmark = [
     pytest.mark.postgres,
@@ -21,8 +24,8 @@ pytestmark = [
     pytest.mark.xdist_group("processes"),
 ]
 
-ITEMS = 1_000
-GONE_S = 8.0
+ITEMS = 400
+GONE_S = 5.0
 WITHIN_S = 120.0
 
 Gone = Callable[[PostgresServer, str], AbstractContextManager[None]]
@@ -74,7 +77,16 @@ def remora_on(url: str, folder: Path, provider: SimulatedProvider) -> Remora:
     listen = '[console]\nlisten = "127.0.0.1:0"\n'
     config.write_text(f'[store]\nurl = "{url}"\n\n{listen}\n{config.read_text()}', encoding="utf-8")
     assert remora("store", "migrate").returncode == 0
+    asyncio.run(warm_up(url))
     return remora
+
+
+async def warm_up(url: str) -> None:
+    """As if an earlier process had learned the pace: a cold start takes its time."""
+    store = PostgresStore(url)
+    await store.open()
+    await store.save_pace("hackernews", learned_pace(100.0))
+    await store.close()
 
 
 def let_the_leases_end(url: str) -> None:
