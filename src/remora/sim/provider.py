@@ -28,7 +28,7 @@ from remora.sim.streams import EventStream, News, event, update_events
 from remora.sim.world import World
 
 UPDATES_EVERY_NS: Final = 5 * SECOND_NS
-NEWEST_EVERY_NS: Final = SECOND_NS
+NEWEST_EVERY_NS: Final = SECOND_NS  # at most
 _BODIES_KEPT: Final = 100_000
 _ARRIVALS_MAX: Final = 20_000_000
 _PROFILES_LISTED: Final = 20
@@ -150,16 +150,18 @@ class Provider:
         chance = Random(f"{self.faults.seed}/{path}/{self.streams_opened}")
         match path:
             case "/v0/updates.json":
-                first, news, every_ns = *self._updates(chance), UPDATES_EVERY_NS
+                first, news = self._updates(chance)
+                wait_ns = self._until_updates_ns
             case "/v0/maxitem.json":
-                first, news, every_ns = *self._newest(), NEWEST_EVERY_NS
+                first, news = self._newest()
+                wait_ns = self._until_newest_ns
             case _:
                 return None
         return EventStream(
             first,
             news,
             ticks=self.ticks,
-            every_ns=every_ns,
+            wait_ns=wait_ns,
             faults=self.faults.stream,
             chance=chance,
             is_out=lambda: self._is_out("stream"),
@@ -298,6 +300,15 @@ class Provider:
             return event("put", "/", newest)
 
         return event("put", "/", said), news
+
+    def _until_updates_ns(self) -> int:
+        return UPDATES_EVERY_NS
+
+    def _until_newest_ns(self) -> int:
+        """Until the next id is assigned, but no longer than it may take to notice an outage."""
+        now_ns = self.now()
+        assigned_ns = self.world.moment_of(self.world.max_id(now_ns) + 1)
+        return min(UPDATES_EVERY_NS, max(NEWEST_EVERY_NS, assigned_ns - now_ns))
 
     def _flood(self, elapsed_ns: int, chance: Random) -> list[int]:
         """Old ids that did not change at all."""

@@ -75,18 +75,18 @@ class EventStream:
         news: Callable[[], bytes],
         *,
         ticks: Callable[[], int],
-        every_ns: int,
+        wait_ns: Callable[[], int],
         faults: StreamFaults,
         chance: Random,
         is_out: Callable[[], bool],
     ) -> None:
         self._news = news
         self._ticks = ticks
-        self._every_ns = every_ns
+        self._wait_ns = wait_ns
         self._is_out = is_out
         self._waiting = first
         now_ns = ticks()
-        self._news_ns = now_ns + every_ns
+        self._news_ns = now_ns + wait_ns()
         self._alive_ns = now_ns + KEEP_ALIVE_NS
         self._ends = sorted(
             (now_ns + _after_ns(per_hour, chance), last_words)
@@ -115,8 +115,8 @@ class EventStream:
         silent = now_ns >= self._silent_ns
         waiting, self._waiting = self._waiting, b""
         if now_ns >= self._news_ns:
-            self._news_ns = now_ns + self._every_ns
             waiting += self._news()
+            self._news_ns = now_ns + self._wait_ns()
         if now_ns >= self._alive_ns:
             self._alive_ns = now_ns + KEEP_ALIVE_NS
             waiting += KEEP_ALIVE
