@@ -301,8 +301,9 @@ def test_a_list_that_nobody_has_walked_is_never_called_complete() -> None:
     "runs, answer, reason",
     [
         ((), YesNo.UNKNOWN, "no run has walked the whole list yet"),
-        ((("max_fetches", 5),), YesNo.UNKNOWN, "no run has walked the whole list yet"),
-        ((("max_fetches", 5), ("complete", 40)), YesNo.YES, "last walked 40 s ago"),
+        ((("list_trouble", 5), ("max_fetches", 9)), YesNo.NO, "whole list yet, and the last one failed (list_trouble)"),
+        ((("max_fetches", 5), ("list_trouble", 9)), YesNo.UNKNOWN, "no run has walked the whole list yet"),
+        ((("list_refused", 5), ("complete", 40)), YesNo.YES, "last walked 40 s ago"),
         ((("complete", 400),), YesNo.NO, "last walked 6 min ago"),
     ],
 )

@@ -11,6 +11,7 @@ from typing import Final
 from remora.core.answers import LAG_TOO_FAR, is_complete, is_fresh, is_polite, is_working, what_limits
 from remora.core.coverage import Coverage, IdRange
 from remora.core.discovery import Kind
+from remora.core.errors import Exit
 from remora.core.freshness import AGE_BOUNDS_S
 from remora.core.gap import GapState
 from remora.core.reasons import GapFamily
@@ -48,6 +49,7 @@ ROLE_ORDER: Final = (Role.SERVICE, Role.RUN, Role.CATCH_UP, Role.WORKER)
 OPEN_STATES: Final = (GapState.OWED, GapState.LEASED)
 # Ages are counted in steps of a quarter; three steps are about a doubling, which is fine enough to look at.
 AGES_PER_BUCKET: Final = 3
+FAILURES: Final = frozenset(stopped_by for stopped_by in StoppedBy if stopped_by.exit_code is Exit.FAILED)
 NEVER_STARTED: Final = "no runtime has worked on this source yet"
 
 
@@ -103,7 +105,9 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         doing=facts.doing if facts else None,
         answers=Answers(
             complete=is_complete(coverage, fresh),
-            fresh=_with_lag(is_fresh(fresh, stream, facts, alive.snapshot.role if alive else None), coverage),
+            fresh=_with_failure(
+                _with_lag(is_fresh(fresh, stream, facts, alive.snapshot.role if alive else None), coverage), ledger
+            ),
             polite=is_polite(facts.rate if facts else None, silence=silence.reason if silence else None),
             working=is_working(
                 facts,
@@ -259,6 +263,14 @@ def _with_lag(fresh: Answer, coverage: Covered | CoveredList | Unknown) -> Answe
     if fresh.answer is YesNo.YES and isinstance(coverage, Covered) and coverage.lag > LAG_TOO_FAR:
         return Answer(fresh.answer, f"{fresh.reason}; history is {coverage.lag:,} ids behind")
     return fresh
+
+
+def _with_failure(fresh: Answer, ledger: LedgerFacts) -> Answer:
+    """A list that was never walked whole, and whose last run failed, is known to be out of reach: nobody may rest."""
+    last = max((run for run in ledger.runs if run.stopped_by), key=lambda run: run.ended_at_ns or 0, default=None)
+    if fresh.answer is not YesNo.UNKNOWN or last is None or last.stopped_by not in FAILURES:
+        return fresh
+    return Answer(YesNo.NO, f"{fresh.reason}, and the last one failed ({last.stopped_by})")
 
 
 # -- what only a live runtime knows --------------------------------------------------------------------------------------
