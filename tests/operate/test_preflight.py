@@ -45,6 +45,14 @@ def test_a_command_that_may_not_be_run_is_bad(remora: CommandLine) -> None:
     assert remora("check", "--offline").exit_code == 0
 
 
+@pytest.mark.parametrize("listen, warned", [("127.0.0.1:8611", False), ("[::1]:8611", False), ("0.0.0.0:8611", True)])
+def test_a_console_that_others_may_reach_is_told(remora: CommandLine, listen: str, warned: bool) -> None:
+    (remora.folder / "remora.toml").write_text(f'[console]\nlisten = "{listen}"\n')
+    result = remora("check", "--offline")
+    assert result.exit_code == 0
+    assert ("it has no login" in result.stdout) is warned
+
+
 def test_words_to_look_for_without_a_command_tell_nobody(remora: CommandLine) -> None:
     notify(remora, 'search = "remora"')
     result = remora("check", "--offline")
@@ -117,4 +125,32 @@ async def test_a_provider_that_refuses_is_asked_once_and_not_waited_for(remora: 
             result = await asyncio.to_thread(remora, "check", "--url", server.url("/v0"))
         assert server.count == 1
     assert result.exit_code == 1
-    assert "gave no newest id" in result.stdout
+    assert "gave no newest id (rate_limited)" in result.stdout
+    assert "it asks for less" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "status, body, reason, hint",
+    [
+        ("404 Not Found", b"", "not_found", "check the url"),
+        ("200 OK", b"<html>", "server_error", "it does not answer as it should"),
+        ("200 OK", b"null", "not_found", "check the url"),
+        ("503 Service Unavailable", b"", "server_error", "try again later"),
+    ],
+)
+async def test_a_provider_that_cannot_be_used_is_bad_and_says_why(
+    remora: CommandLine, status: str, body: bytes, reason: str, hint: str
+) -> None:
+    async def answer(_request: WireRequest, wire: Wire) -> None:
+        await wire.answer(body, status=status)
+
+    async with CountingServer(answer) as server:
+        result = await asyncio.to_thread(remora, "check", "--url", server.url("/v0"))
+    assert f"gave no newest id ({reason})" in result.stdout
+    assert hint in result.stdout
+
+
+def test_an_address_where_nobody_listens_is_bad_and_says_so(remora: CommandLine) -> None:
+    result = remora("check", "--url", "http://127.0.0.1:9/v0")
+    assert "gave no newest id (connection)" in result.stdout
+    assert "nothing answers there" in result.stdout

@@ -21,6 +21,7 @@ FILE_NAME: Final = "remora.toml"
 HACKERNEWS_URL: Final = "https://hacker-news.firebaseio.com/v0"
 DEFAULT_SOURCE: Final = "hackernews"
 DEFAULT_STORE: Final = "sqlite:///remora.db"
+LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 DEFAULT_LISTEN: Final = "127.0.0.1:8611"
 # The default bound in flight covers a provider that takes this long to answer.
 LATENCY_COVERED_S: Final = 0.256
@@ -79,6 +80,11 @@ class ConsoleSettings(msgspec.Struct, frozen=True):
         """Host and port; checked when the settings were read."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.address[0] in LOOPBACK_NAMES
 
 
 class NotifySettings(msgspec.Struct, frozen=True):

@@ -11,12 +11,24 @@ from typing import Final, Literal
 import msgspec
 
 from remora.contracts import Json, Store
+from remora.core.discovery import Discovery
 from remora.core.errors import ConfigurationError, RemoraError, StoreEmpty
+from remora.core.item import Newest
 from remora.core.readout import is_alive
+from remora.core.reasons import GapReason
 from remora.core.status import Covered
 from remora.core.units import SECOND_NS
+from remora.core.verdict import Found, NotYet
 from remora.operate.commands.common import opened_store, wall_ns
-from remora.operate.config import NotifySettings, Settings, SourceKind, SourceSettings, known_source
+from remora.operate.config import (
+    DEFAULT_LISTEN,
+    ConsoleSettings,
+    NotifySettings,
+    Settings,
+    SourceKind,
+    SourceSettings,
+    known_source,
+)
 from remora.operate.notify import PATH
 from remora.operate.rates import format_duration, format_rate
 from remora.operate.secrets import read_token, without_credentials
@@ -27,6 +39,17 @@ FREE_BYTES_LEAST: Final = 1 << 30
 CLOCK_EARLIEST_S: Final = 1_790_000_000
 # Nobody waits longer than this to hear whether a source can be reached.
 WAIT_TO_ASK_NS: Final = 15 * SECOND_NS
+
+# What to look at when a source was asked and gave no newest id. Any other reason: something else lives at that address.
+NO_SUCH_API: Final = "check the url: it should be the address that /maxitem.json is added to"
+HINTS: Final = {
+    GapReason.CONNECTION: "nothing answers there: check the network, and the host and port in the url",
+    GapReason.TIMEOUT: "it takes longer than timeout: check the network, and try again later",
+    GapReason.SERVER_ERROR: "it does not answer as it should: check the url, and try again later",
+    GapReason.RATE_LIMITED: "it asks for less: try again later, and lower the ceiling if it says so again",
+    GapReason.UNAUTHORIZED: "it wants a token: write token_env or token_file",
+    GapReason.FORBIDDEN: "it does not let this machine or account in; try again later",
+}
 
 Verdict = Literal["ok", "warning", "bad"]
 
@@ -48,7 +71,8 @@ async def examine(settings: Settings, *, only: str | None, offline: bool) -> lis
     ]
     for name in names:
         findings.extend(_source(name, settings.sources[name]))
-    findings.extend([_disk(settings), _clock(time.time()), await _store(settings), *_notify(settings.notify)])
+    findings.extend([_disk(settings), _clock(time.time()), await _store(settings)])
+    findings.extend([*_console(settings.console), *_notify(settings.notify)])
     if not offline:
         findings.extend([finding async for finding in _reach(settings, names)])
     return findings
@@ -106,6 +130,12 @@ async def _store(settings: Settings) -> Finding:
         hint = "work as the user who owns it and its folder, or name another file"
         return Finding("bad", "store", f"{shown} can be read, but not written by this user", hint)
     return Finding("ok", "store", f"{shown} can be read")
+
+
+def _console(console: ConsoleSettings) -> Iterator[Finding]:
+    if not console.is_private:
+        hint = f'write listen = "{DEFAULT_LISTEN}", or let nobody through but a proxy that asks for a login'
+        yield Finding("warning", "console", f"{console.listen} may be open to other machines; it has no login", hint)
 
 
 def _notify(notify: NotifySettings) -> Iterator[Finding]:
@@ -174,12 +204,17 @@ async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Findi
                 told = f"not asked: the next request may leave in {format_duration(wait_ns)}"
                 return Finding("warning", what, told, "ask again then; see remora status")
             once = Collector(numbered.source, store, numbered.governor, clock=clock, meter=meter, retry_delays_ns=())
-            newest = await once.newest()
+            verdict = (await once.ask(Discovery.newest())).verdict
     finally:
         await store.close()
-    if newest is None:
-        return Finding("bad", what, f"{source.url} gave no newest id", "check the network and the url")
-    return Finding("ok", what, f"newest id {newest:,}")
+    match verdict:
+        case Found(Newest(newest)):
+            return Finding("ok", what, f"newest id {newest:,}")
+        case Found() | NotYet():
+            reason = GapReason.MALFORMED
+        case _:
+            reason = verdict.reason
+    return Finding("bad", what, f"{source.url} gave no newest id ({reason})", HINTS.get(reason, NO_SUCH_API))
 
 
 async def store_stats(settings: Settings) -> dict[str, int | str | None]:

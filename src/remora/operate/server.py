@@ -20,6 +20,7 @@ from remora.core.health import reasons_against_health
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
 from remora.operate.arrivals import Arrival, Arrivals
+from remora.operate.config import LOOPBACK_NAMES
 from remora.operate.feed import StatusFeed
 from remora.operate.metrics import Metrics
 
@@ -30,7 +31,6 @@ EVENT_EVERY_NS: Final = SECOND_NS
 REQUEST_BYTES_MAX: Final = 16 << 10
 SHUTDOWN_S: Final = 2.0
 OWN_HEADER: Final = "X-Remora"
-LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 STATIC: Final = Path(__file__).parent / "static"
 FILES: Final = {
     "/": ("index.html", "text/html"),
