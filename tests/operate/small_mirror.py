@@ -25,7 +25,7 @@ async def fill(store: Store, *, now_ns: int) -> None:
     for item_id in range(1, NEWEST_ID + 1):
         match item_id:
             case 4:
-                await _record(store, item_id, Trouble(GapReason.TIMEOUT), now_ns)
+                await owe(store, item_id, now_ns=now_ns)
             case 7:
                 for attempt in range(ATTEMPTS_BEFORE_DEAD):
                     await _record(store, item_id, Refused(GapReason.UNAUTHORIZED), now_ns + attempt * SECOND_NS)
@@ -33,6 +33,11 @@ async def fill(store: Store, *, now_ns: int) -> None:
                 await _record(store, item_id, Found(Item(item_id, body_of(item_id), type="story")), now_ns)
     await store.cover(SOURCE, IdRange(1, NEWEST_ID))
     await store.keep_note(SOURCE, "newest_id", NEWEST_ID)
+
+
+async def owe(store: Store, item_id: int, *, now_ns: int) -> None:
+    """Record that this item gave no answer."""
+    await _record(store, item_id, Trouble(GapReason.TIMEOUT), now_ns)
 
 
 async def _record(store: Store, item_id: int, verdict: Verdict, now_ns: int) -> None:

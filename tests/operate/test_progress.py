@@ -26,6 +26,11 @@ def test_progress_reads_as_one_line() -> None:
     assert in_words(HALF) == told
 
 
+def test_only_what_is_whole_is_called_a_hundred_percent() -> None:
+    assert "(99%)" in in_words(msgspec.structs.replace(HALF, done=9_999))
+    assert "(100%)" in in_words(msgspec.structs.replace(HALF, done=10_000))
+
+
 def test_what_is_not_known_is_said_to_be_unknown() -> None:
     assert in_words(Progress(source="x", done=3)) == "x 3, rate unknown"
     assert eta_s(Progress(source="x", done=3, total=10, rate_per_second=0.0)) is None

@@ -52,10 +52,12 @@ def test_what_is_no_rate_is_refused_with_examples(wrong: str) -> None:
     assert '"240/min"' in refused.value.hint
 
 
-@pytest.mark.parametrize("wrong", [250, 2.5, True, None, ["1/s"]])
+@pytest.mark.parametrize("wrong", [250, 2.5, True, None, ["1/s"], "250", " 2.5 "])
 def test_a_bare_number_has_no_unit(wrong: object) -> None:
     with pytest.raises(ConfigurationError, match="has no unit"):
         parse_rate(wrong, "ceiling")
+    with pytest.raises(ConfigurationError, match="has no unit"):
+        parse_duration(wrong, "timeout")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +90,8 @@ def test_a_size_has_a_number_and_a_unit() -> None:
 
 
 @pytest.mark.parametrize(
-    "per_second, text", [(250.0, "250/s"), (4.0, "4/s"), (0.5, "30/min"), (5 / 3600, "5/h"), (1 / 86_400, "1/d")]
+    "per_second, text",
+    [(250.0, "250/s"), (4.0, "4/s"), (0.5, "30/min"), (5 / 3600, "5/h"), (1 / 86_400, "1/d"), (0.0, "0/s")],
 )
 def test_a_rate_is_written_in_the_unit_a_person_would_choose(per_second: float, text: str) -> None:
     assert format_rate(per_second) == text

@@ -14,7 +14,7 @@ from remora.operate.clock import SystemClock
 from remora.operate.heartbeat import Heart
 from remora.stores import open_store
 from tests.operate.command_line import CommandLine
-from tests.operate.small_mirror import DEAD_ID, NEWEST_ID, OWED_ID, SOURCE, body_of, fill
+from tests.operate.small_mirror import DEAD_ID, NEWEST_ID, OWED_ID, SOURCE, body_of, fill, owe
 
 RATE = RateFacts(
     interval_ns=8_000_000, ceiling_interval_ns=4_000_000, limited_by=LimitedBy.PACE, circuit=CircuitState.CLOSED
@@ -68,6 +68,21 @@ def test_show_says_when_an_item_is_not_held(mirror: CommandLine) -> None:
     result = mirror("show", str(OWED_ID))
     assert result.exit_code == 1
     assert "4 is not in the mirror" in result.stderr
+    assert "remora gaps" in result.stderr
+
+
+def test_a_list_of_gaps_that_was_cut_does_not_pass_for_all_of_them(mirror: CommandLine) -> None:
+    asyncio.run(owe_many(mirror.folder, 1_100))
+    result = mirror("gaps")
+    assert len(result.stdout.splitlines()) == 1_000
+    assert "only the oldest 1,000 gaps are shown" in result.stderr
+
+
+async def owe_many(folder: Path, count: int) -> None:
+    store = open_store(f"sqlite:///{folder}/remora.db")
+    await store.open()
+    await asyncio.gather(*(owe(store, NEWEST_ID + number, now_ns=time.time_ns()) for number in range(count)))
+    await store.close()
 
 
 def test_gaps_lists_what_is_owed_with_its_reason(mirror: CommandLine) -> None:
@@ -129,6 +144,8 @@ def test_a_runtime_that_never_beat_is_unknown_to_monitoring(remora: CommandLine)
 
 def test_store_stats_and_migrate_work_on_the_same_file(mirror: CommandLine) -> None:
     assert json.loads(mirror("store", "stats", "--json").stdout)["hackernews.settled"] == 8
+    size = (mirror.folder / "remora.db").stat().st_size
+    assert f"{size:,}" in mirror("store", "stats").stdout
     assert mirror("store", "migrate").exit_code == 0
 
 

@@ -5,12 +5,23 @@ import math
 import pytest
 
 from remora.core.answers import what_limits
+from remora.core.coverage import Coverage, IdRange
 from remora.core.discovery import Kind
 from remora.core.gap import GapState
 from remora.core.health import Severity, severity
 from remora.core.readout import iso, read_out
 from remora.core.reasons import GapReason
-from remora.core.snapshot import Beat, GapTally, LedgerFacts, LimitedBy, RateFacts, Role, Snapshot, SourceFacts
+from remora.core.snapshot import (
+    Beat,
+    GapTally,
+    LedgerFacts,
+    LimitedBy,
+    RateFacts,
+    RescanFacts,
+    Role,
+    Snapshot,
+    SourceFacts,
+)
 from remora.core.status import Status, Unknown, YesNo
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.operate.metrics import Metrics
@@ -101,3 +112,27 @@ def test_the_console_readout_degrades_honestly_when_state_is_absent(beats: tuple
 def test_a_known_rate_says_as_of_when() -> None:
     found = read_out([one_beat(RATE, age_ns=SECOND_NS)], {"one": LedgerFacts(kind="hackernews")}, now_ns=NOW_NS)
     assert rate_line(found).endswith(f"4/s allowed, ceiling 5/s, limited by pace, as of {iso(NOW_NS - SECOND_NS)}")
+
+
+def line_of(found: Status, label: str) -> str:
+    (line,) = [line for line in render(found).splitlines() if line.startswith(f"  {label} ")]
+    return line
+
+
+def test_what_is_not_there_yet_is_told_apart_so_that_the_counts_agree() -> None:
+    young = GapTally(Kind.ITEM, GapState.OWED, GapReason.NOT_YET, 1, NOW_NS, NOW_NS)
+    owed = GapTally(Kind.ITEM, GapState.OWED, GapReason.TIMEOUT, 4, NOW_NS, NOW_NS)
+    ledger = LedgerFacts(kind="hackernews", coverage=Coverage.of([IdRange(1, 90)]), newest_id=100, gaps=(young, owed))
+    found = read_out([], {"one": ledger}, now_ns=NOW_NS)
+    assert found.sources["one"].answers.complete.reason == "10 pending, 4 owed"
+    assert "5 owed (1 not there yet)" in line_of(found, "coverage")
+
+
+@pytest.mark.parametrize(
+    "processed, said", [(0, "nothing was read again since the start"), (7, "0 of 7 items had changed")]
+)
+def test_a_rescan_that_read_nothing_counts_nothing(processed: int, said: str) -> None:
+    rescan = RescanFacts(last_success_at_ns=NOW_NS - MINUTE_NS, processed=processed)
+    snapshot = Snapshot(role=Role.SERVICE, started_at_ns=0, sources={"one": SourceFacts(rescan=rescan)})
+    found = read_out([Beat(NOW_NS, snapshot)], {"one": LedgerFacts(kind="hackernews")}, now_ns=NOW_NS)
+    assert line_of(found, "rescan").endswith(f"last finished 1m ago, {said}")

@@ -153,7 +153,7 @@ class JsonView(_PacedView):
 def in_words(progress: Progress) -> str:
     """Progress as one line: `hackernews 1,200 of 20,000 (6 %), 240/s of at most 250/s, 3 gaps, 1m 18s left`."""
     whole = f" of {progress.total:,}" if progress.total is not None else ""
-    share = f" ({progress.done / progress.total:.0%})" if progress.total else ""
+    share = f" ({progress.done * 100 // progress.total}%)" if progress.total else ""
     parts = [f"{progress.source} {progress.done:,}{whole}{share}", rate_in_words(progress)]
     if progress.gaps:
         parts.append(f"{progress.gaps:,} gap{'' if progress.gaps == 1 else 's'}")

@@ -23,6 +23,7 @@ DURATION_HINT: Final = 'write a number and a unit, as "500ms", "90s", "15m", "6h
 SIZE_HINT: Final = 'write a number and a unit, as "512KiB", "16MiB" or "1GiB"'
 
 _NUMBER: Final = r"\d{1,12}(?:\.\d{1,9})?"
+_BARE: Final = re.compile(_NUMBER, re.ASCII)
 _RATE: Final = re.compile(rf"({_NUMBER})\s*/\s*(s|sec|second|m|min|minute|h|hour|d|day)", re.ASCII)
 _DURATION: Final = re.compile(rf"({_NUMBER})\s*(ms|s|min|m|h|d)", re.ASCII)
 _SIZE: Final = re.compile(r"(\d{1,12})\s*(KiB|MiB|GiB)", re.ASCII)
@@ -62,7 +63,7 @@ def parse_size(value: object, where: str) -> int:
 def format_rate(per_second: float) -> str:
     """A rate in the unit a person would choose."""
     for period_s, unit in ((1, "s"), (60, "min"), (3_600, "h")):
-        if per_second * period_s >= 1:
+        if per_second * period_s >= 1 or per_second == 0:
             return f"{_rounded(per_second * period_s)}/{unit}"
     return f"{_rounded(per_second * 86_400)}/d"
 
@@ -106,7 +107,7 @@ def _span_ns(text: str) -> int | None:
 
 
 def _text(value: object, where: str, hint: str) -> str:
-    if isinstance(value, str):
+    if isinstance(value, str) and not _BARE.fullmatch(value.strip()):
         return value.strip()
     raise ConfigurationError(f"{where} is {_shown(value)}, which has no unit", hint=hint)
 

@@ -91,9 +91,10 @@ def _coverage(coverage: Covered | CoveredList | Unknown) -> str:
         case Unknown(reason=reason):
             return f"unknown: {reason}"
         case Covered():
+            awaited = f" ({coverage.awaited:,} not there yet)" if coverage.awaited else ""
             return (
                 f"ids {coverage.first_id:,} to {coverage.max_id:,}: {coverage.settled:,} settled, "
-                f"{coverage.pending:,} pending, {coverage.owed:,} owed, {coverage.absent:,} absent, "
+                f"{coverage.pending:,} pending, {coverage.owed:,} owed{awaited}, {coverage.absent:,} absent, "
                 f"{coverage.dead:,} dead; frontier {coverage.frontier:,}"
             )
         case CoveredList():
@@ -108,6 +109,8 @@ def _stream(stream: Stream) -> str:
 
 def _rescan(rescan: Rescan) -> str:
     last = "running" if rescan.running else f"last finished {_ago(rescan.age_s)}"
+    if not rescan.processed:
+        return f"{last}, nothing was read again since the start"
     return f"{last}, {rescan.changed:,} of {rescan.processed:,} items had changed"
 
 

@@ -200,7 +200,7 @@ def _print_summary(summary: object, *, as_json: bool, stopped: bool) -> None:
 def _in_words(value: object) -> str:
     match value:
         case dict():
-            return ", ".join(f"{_in_words(count)} {name}" for name, count in value.items()) or "none"
+            return ", ".join(f"{_in_words(count)} {_one(name, count)}" for name, count in value.items()) or "none"
         case bool():
             return "yes" if value else "no"
         case int():
@@ -209,3 +209,9 @@ def _in_words(value: object) -> str:
             return f"{value:,.2f}"
         case _:
             return str(value)
+
+
+def _one(name: str, count: int) -> str:
+    """The name of what was counted; the stored names are plurals or adjectives."""
+    singular = {"requests": "request", "pages": "page", "waits": "wait", "retries": "retry"}
+    return singular.get(name, name) if count == 1 else name

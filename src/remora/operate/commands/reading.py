@@ -4,6 +4,7 @@
 
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -114,6 +115,9 @@ def gaps(ctx: click.Context, /, *, state: str | None, reason: str | None, as_jso
             f"{gap.attempts} attempt{'' if gap.attempts == 1 else 's'}  next {fields['next_attempt_at'] or 'never'}"
         )
     click.echo(f"{len(found):,} gap{'' if len(found) == 1 else 's'}", err=True)
+    shown = Counter(name for name, _ in found)
+    for name in (name for name, count in shown.items() if count >= GAPS_SHOWN):
+        click.echo(f"{name}: only the oldest {GAPS_SHOWN:,} gaps are shown; remora status counts all of them", err=True)
 
 
 async def _read_gaps(
@@ -188,7 +192,8 @@ def show(*, key: str, as_json: bool, **common: str | None) -> None:
     settings = load_settings(**common)
     found = run(read_one(settings, key, source=common.get("source")))
     if found is None:
-        click.echo(f"remora: {key} is not in the mirror", err=True)
+        hint = "remora gaps lists what is owed, remora status counts what nobody has come to yet"
+        click.echo(f"remora: {key} is not in the mirror\n  {hint}", err=True)
         sys.exit(1)
     if as_json:
         print_json(found)

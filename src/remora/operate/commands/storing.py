@@ -76,7 +76,8 @@ def stats(*, as_json: bool, **common: str | None) -> None:
         print_json(found)
         return
     for name, value in found.items():
-        click.echo(f"{name:<28}{value if value is not None else 'unknown'}")
+        told = f"{value:,}" if isinstance(value, int) else value or "unknown"
+        click.echo(f"{name:<28}{told}")
 
 
 @store.command()
@@ -84,7 +85,7 @@ def stats(*, as_json: bool, **common: str | None) -> None:
 @click.argument("target_url", metavar="TO")
 @as_json_option
 def copy(*, source_url: str, target_url: str, as_json: bool) -> None:
-    """Move a whole mirror from one store into an empty one, and compare both. Can be broken off and called again."""
+    """Copy a whole mirror from one store into an empty one, and compare both. Can be broken off and called again."""
     from remora.operate.config_reader import check_store
     from remora.operate.stopping import run_job
 
@@ -100,7 +101,7 @@ def copy(*, source_url: str, target_url: str, as_json: bool) -> None:
         print_json({name: {"rows": table.rows, "digest": table.digest} for name, table in report.tables.items()})
     else:
         for name, table in report.tables.items():
-            click.echo(f"{name:<12}{table.rows:>14,} rows  {table.digest}")
+            click.echo(f"{name:<12}{table.rows:>14,} {'row ' if table.rows == 1 else 'rows'}  {table.digest}")
         click.echo(f"{report.rows:,} rows, the same on both sides")
 
 
@@ -129,6 +130,6 @@ def _teller() -> "Progress":
     def tell(table: str, rows: int) -> None:
         if table not in told or rows - told[table] >= TOLD_EVERY_ROWS:
             told[table] = rows
-            click.echo(f"{table}: {rows:,} rows copied", err=True)
+            click.echo(f"{table}: {rows:,} row{'' if rows == 1 else 's'} copied", err=True)
 
     return tell
