@@ -22,7 +22,7 @@ LISTED = '[sources.chats]\nkind = "listed"\nurl = "http://127.0.0.1:9/api"\ntoke
         (("--ceiling", "fast"), 'ceiling is "fast"', '"240/min"'),
         (("--url", "nowhere"), "not a base address", 'url = "https://'),
         (("--store", "nowhere"), "names no store of ours", "sqlite:///remora.db"),
-        (("--config", "absent.toml"), "absent.toml cannot be read", "remora init"),
+        (("--config", "absent.toml"), "absent.toml cannot be read (No such file or directory)", "remora init"),
         (("--source", "nobody"), "there is no source nobody", "hackernews"),
         (("--start-id", "9", "--end-id", "3"), "--start-id 9 comes after --end-id 3", "--start-id 3 --end-id 9"),
         (("--end-id", "3", "--limit", "3"), "both --end-id and --limit", "write one of them"),
@@ -99,6 +99,8 @@ def test_a_store_in_a_folder_that_does_not_exist_is_named(remora: CommandLine) -
         (("init", "My Source"), "cannot be the name of a source"),
         (("catchup", "--strat-id", "3"), "No such option"),
         (("statsu",), "No such command"),
+        (("run", "chats", "--source", "mails"), "both chats and --source mails are named"),
+        (("status", "chats", "--source", "mails"), "both chats and --source mails are named"),
     ],
 )
 def test_a_mistake_on_the_command_line_is_named(remora: CommandLine, words: tuple[str, ...], said: str) -> None:
@@ -189,6 +191,12 @@ def test_init_never_overwrites_a_configuration(remora: CommandLine) -> None:
     (remora.folder / "remora.toml").write_text("mine")
     assert "exists already" in remora.refused("init")
     assert (remora.folder / "remora.toml").read_text() == "mine"
+
+
+def test_init_says_how_to_check_the_file_that_it_wrote(remora: CommandLine) -> None:
+    assert remora("init").stdout.endswith("next: remora check\n")
+    told = remora("init", "chats", "--config", "chats.toml").stdout
+    assert told.endswith("then: remora check --config chats.toml\n")
 
 
 @pytest.mark.parametrize("source", ["hackernews", "chats"])

@@ -4,7 +4,10 @@ import subprocess
 import sys
 from importlib.metadata import version
 
+from click.testing import CliRunner
+
 from remora import __version__
+from remora.operate.cli import main
 
 # Each of these costs tens of milliseconds; none is needed to print a page of help.
 HEAVY = ("aiohttp", "asyncio", "importlib.metadata", "msgspec", "prometheus_client", "rich", "sqlite3", "structlog")
@@ -23,3 +26,8 @@ def test_help_imports_nothing_heavy() -> None:
 
 def test_the_installed_package_has_the_version_that_is_written() -> None:
     assert version("remora") == __version__
+
+
+def test_the_list_of_commands_says_each_in_a_whole_sentence() -> None:
+    for words in (["--help"], ["store", "--help"]):
+        assert "..." not in CliRunner().invoke(main, words, terminal_width=80).stdout.replace("[ARGS]...", "")

@@ -28,7 +28,7 @@ class RemoraGroup(click.Group):
 @click.group(
     cls=RemoraGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Durations are written 90s, 15m, 6h, 3d; rates 5/s, 300/min. Every option can stand in remora.toml.",
+    epilog="Durations are written 90s, 15m, 6h, 3d; rates 5/s, 300/min. What a mirror always needs stands in remora.toml.",
 )
 @click.version_option(__version__, prog_name="remora")
 def main() -> None:

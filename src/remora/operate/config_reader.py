@@ -70,7 +70,7 @@ def _read_file(config: str | None, directory: Path) -> Table:
         raise ConfigurationError(f"{path} is not valid TOML: {error}", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
-            f"the configuration {path} cannot be read ({type(error).__name__})",
+            f"the configuration {path} cannot be read ({getattr(error, 'strerror', 'it is not UTF-8 text')})",
             hint="write the path of an existing file after --config, or run remora init",
         ) from None
 

@@ -74,7 +74,7 @@ def _from_file(name: str, path: Path) -> str:
         token = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
-            f"sources.{name}.token_file {path} cannot be read ({type(error).__name__})",
+            f"sources.{name}.token_file {path} cannot be read ({getattr(error, 'strerror', 'it is not UTF-8 text')})",
             hint="write the path of a text file that holds only the token, with mode 0600",
         ) from None
     return _checked(token, f"the file {path}")

@@ -6,7 +6,7 @@ HEAD: Final = """\
 # The configuration of Remora. Everything that is not written here has a safe default.
 
 [store]
-url = "sqlite:///remora.db"     # a file beside this one; or "postgresql://user@host/database"
+url = "sqlite:///remora.db"     # a file in the folder you start it from; or "postgresql://user@host/database"
 """
 
 HACKERNEWS: Final = """

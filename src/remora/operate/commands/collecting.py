@@ -10,6 +10,7 @@ import click
 from remora.core.errors import ConfigurationError, Exit
 from remora.operate.commands.common import (
     as_json_option,
+    check_one_name,
     if_busy,
     load_settings,
     print_json,
@@ -87,7 +88,7 @@ def check_range(start_id: int | None, end_id: int | None, limit: int | None) -> 
 @click.option("--listen", metavar="ADDR", help="Where the console is served, as 127.0.0.1:8611.")
 @verbose_option
 def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **common: str | None) -> None:
-    """Run the service: every configured source, all loops, and the console. Ctrl-C ends it cleanly."""
+    """Run the service: every source, all loops, and the console. Ctrl-C ends it cleanly."""
     if demo and (given := [f"--{name}" for name in ("source", "store", "url", "ceiling") if common.get(name)]):
         raise ConfigurationError(
             f"--demo and {given[0]} do not go together", hint="leave it out: the demo brings its own provider and store"
@@ -156,6 +157,7 @@ def run(
             raise ConfigurationError(f"{option} is {value:g}", hint="write a number above zero, or leave it out")
     from remora.operate.config import SourceKind, pick_source
 
+    check_one_name(name, common.get("source"))
     settings = load_settings(**{**common, "source": name})
     pick_source(settings, name, SourceKind.LISTED)
     from remora.operate.app import run_archive

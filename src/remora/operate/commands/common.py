@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from remora.core.errors import StoreBusy
+from remora.core.errors import ConfigurationError, StoreBusy
 
 if TYPE_CHECKING:
     from remora.contracts import Store
@@ -48,6 +48,12 @@ def source_options(command: Command) -> Command:
     ):
         command = option(command)
     return store_options(command)
+
+
+def check_one_name(name: str | None, source: str | None) -> None:
+    """Refuse two names for what can only be one source."""
+    if name is not None and source is not None and name != source:
+        raise ConfigurationError(f"both {name} and --source {source} are named", hint="write one of them")
 
 
 def load_settings(

@@ -14,6 +14,7 @@ from remora.core.errors import ConfigurationError
 from remora.core.reasons import GapReason
 from remora.operate.commands.common import (
     as_json_option,
+    check_one_name,
     if_busy,
     load_settings,
     opened_store,
@@ -44,10 +45,11 @@ CLEAR_SCREEN: Final = "\x1b[2J\x1b[H"
 @click.option("--watch", is_flag=True, help="Show it again every second until Ctrl-C.")
 @as_json_option
 def status(*, name: str | None, check: bool, watch: bool, as_json: bool, **common: str | None) -> None:
-    """Is the copy complete, fresh, polite, working? And if not, why not now?"""
+    """Is the copy complete, fresh, polite, working? If not, why?"""
     from remora.operate.config import known_source
 
     settings = load_settings(**common)
+    check_one_name(name, common.get("source"))
     only = name or common.get("source")
     if only is not None:
         known_source(settings, only)
@@ -186,7 +188,7 @@ def _sources(settings: "Settings", source: str | None) -> list[str]:
 @store_options
 @as_json_option
 def show(*, key: str, as_json: bool, **common: str | None) -> None:
-    """Show one item of the mirror as the provider sent it; with --json also its history."""
+    """Show one item of the mirror as the provider sent it. With --json also its history."""
     from remora.operate.reading import read_one
 
     settings = load_settings(**common)
@@ -208,7 +210,7 @@ def show(*, key: str, as_json: bool, **common: str | None) -> None:
 @click.option("--start-id", type=int, default=0, metavar="N", help="The first id.")
 @click.option("--end-id", type=int, metavar="N", help="The last id.")
 def export(*, file_format: str, out: str | None, start_id: int, end_id: int | None, **common: str | None) -> None:
-    """Write the mirror's raw bodies, one per line, key for key as the provider sent them."""
+    """Write the mirror's raw bodies, one per line. Key for key as the provider sent them."""
     from remora.operate.commands.collecting import check_range
     from remora.operate.reading import export_ndjson
 

@@ -43,8 +43,9 @@ def init(*, source: str, config: str) -> None:
         raise ConfigurationError(
             f"{path} cannot be written ({error.strerror})", hint="name a file in an existing folder with --config"
         ) from None
-    following = "remora check" if source == "hackernews" else "fill in its address and paths, then: remora check"
-    click.echo(f"wrote {path}; next: {following}")
+    following = "remora check" if config == "remora.toml" else f"remora check --config {config}"
+    before = "" if source == "hackernews" else "fill in its address and paths, then: "
+    click.echo(f"wrote {path}; next: {before}{following}")
 
 
 @click.command()
@@ -52,7 +53,10 @@ def init(*, source: str, config: str) -> None:
 @click.option("--offline", is_flag=True, help="Leave out the one request to each source.")
 @as_json_option
 def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
-    """Preflight: configuration, store, ceiling, disk, clock, and one request to each source."""
+    """Look whether it can work, before it starts.
+
+    Configuration, ceiling, token, disk, clock, store, and one request to each numbered source. Nothing is written.
+    """
     from remora.operate.logs import set_up_logs
     from remora.operate.preflight import examine
 
@@ -89,7 +93,10 @@ def simulate(
     conversations: int | None,
     as_json: bool,
 ) -> None:
-    """Play the provider: a simulated Hacker News on loopback, with hidden limits and faults. Ctrl-C ends it."""
+    """Play the provider: a simulated Hacker News on loopback.
+
+    With hidden limits and faults, if you ask for them. Ctrl-C ends it.
+    """
     from remora.operate.stopping import run_job
     from remora.sim.archive import ArchiveSettings
     from remora.sim.faults import NO_FAULTS, load_faults

@@ -85,7 +85,7 @@ def stats(*, as_json: bool, **common: str | None) -> None:
 @click.argument("target_url", metavar="TO")
 @as_json_option
 def copy(*, source_url: str, target_url: str, as_json: bool) -> None:
-    """Copy a whole mirror from one store into an empty one, and compare both. Can be broken off and called again."""
+    """Copy a whole mirror into an empty store, and compare both. Can be broken off and called again."""
     from remora.operate.config_reader import check_store
     from remora.operate.stopping import run_job
 
