@@ -129,6 +129,19 @@ async def test_a_restart_takes_up_the_past_and_leaves_out_what_is_too_old_or_in_
     assert before.of(SOURCE).backoffs == ()
 
 
+async def test_a_quick_restart_shows_the_last_minute_and_the_pause_as_a_hole() -> None:
+    store, history = MemoryStore(), RateHistory()
+    for second in range(24, 48):
+        history.take(reading(NOW_NS + second * SECOND_NS))
+    await history.keep(store)
+
+    later = RateHistory()
+    await later.open(store, [SOURCE], now_ns=NOW_NS + 55 * SECOND_NS)
+    later.take(reading(NOW_NS + 56 * SECOND_NS))
+    spans = [(point.at_s - NOW_NS // SECOND_NS, point.span_s) for point in later.of(SOURCE).points]
+    assert spans == [(24, 24), (56, 4)]
+
+
 @pytest.mark.parametrize("damaged", [{"points": "many"}, 7, [], {"points": [[1]]}])
 async def test_a_past_that_cannot_be_read_begins_anew(damaged: Json) -> None:
     store = MemoryStore()

@@ -62,6 +62,7 @@ class _Span:
 
     at_s: int
     ends_s: int
+    read_s: int = 0  # its last reading
     allowed: list[float] = field(default_factory=list)
     leaving: list[float] = field(default_factory=list)
 
@@ -83,6 +84,7 @@ class _Track:
             if self._making is not None:
                 self.points.append(self._making.point())
             self._making = _Span(at_s, at_s - at_s % self.span_s + self.span_s)
+        self._making.read_s = at_s
         self._making.allowed.append(rate.per_second)
         if rate.recent_per_second is not None:
             self._making.leaving.append(rate.recent_per_second)
@@ -90,6 +92,12 @@ class _Track:
     def all(self) -> tuple[RatePoint, ...]:
         making = () if self._making is None else (self._making.point(),)
         return (*self.points, *making)
+
+    def known(self) -> tuple[RatePoint, ...]:
+        """The same, up to the last reading: nobody may be there to read the rest."""
+        if self._making is None:
+            return tuple(self.points)
+        return (*self.points, _until(self._making.point(), self._making.read_s + 1))
 
 
 class _Kept:
@@ -152,13 +160,13 @@ class RateHistory:
 
     def _restore(self, kept: _Kept, found: SourceHistory, *, now_s: int) -> None:
         since_s = now_s - COARSE_S * COARSE_POINTS
-        kept.coarse.points.extend(point for point in found.points if since_s <= point.at_s <= now_s - COARSE_S)
+        kept.coarse.points.extend(point for point in found.points if since_s <= point.at_s <= now_s - point.span_s)
         kept.backoffs.extend(mark for mark in found.backoffs if since_s <= mark.at_s <= now_s)
 
     async def keep(self, store: Notes) -> None:
         """Make the coarse part durable."""
         for name, kept in self._sources.items():
-            coarse = SourceHistory(kept.coarse.all(), tuple(kept.backoffs))
+            coarse = SourceHistory(kept.coarse.known(), tuple(kept.backoffs))
             await store.keep_note(name, NOTE, msgspec.to_builtins(coarse))
 
     async def run(self, store: Notes, *, clock: Clock) -> None:
@@ -181,7 +189,7 @@ class RateHistory:
 
 
 def _until(point: RatePoint, end_s: int) -> RatePoint:
-    """The same point, ending where the finer ones begin."""
+    """The same point, ending no later than this."""
     return msgspec.structs.replace(point, span_s=min(point.span_s, end_s - point.at_s))
 
 
