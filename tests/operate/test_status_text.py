@@ -135,4 +135,4 @@ def test_a_rescan_that_read_nothing_counts_nothing(processed: int, said: str) ->
     rescan = RescanFacts(last_success_at_ns=NOW_NS - MINUTE_NS, processed=processed)
     snapshot = Snapshot(role=Role.SERVICE, started_at_ns=0, sources={"one": SourceFacts(rescan=rescan)})
     found = read_out([Beat(NOW_NS, snapshot)], {"one": LedgerFacts(kind="hackernews")}, now_ns=NOW_NS)
-    assert line_of(found, "rescan").endswith(f"last finished 1m ago, {said}")
+    assert line_of(found, "rescan").endswith(f"last finished 60 s ago, {said}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from remora.core.answers import ago
 from remora.core.health import answers_of
 from remora.core.status import (
     Covered,
@@ -16,8 +17,7 @@ from remora.core.status import (
     Stream,
     Unknown,
 )
-from remora.core.units import SECOND_NS
-from remora.operate.rates import format_duration, format_rate
+from remora.operate.rates import format_rate
 
 LABEL_WIDTH = 11
 
@@ -119,9 +119,7 @@ def _line(label: str, text: str) -> str:
 
 
 def _ago(age_s: float | None) -> str:
-    if age_s is None:
-        return "never"
-    return f"{format_duration(int(age_s) * SECOND_NS) if age_s >= 1 else 'under 1s'} ago"
+    return "never" if age_s is None else ago(age_s)
 
 
 def _id(item_id: int | None) -> str:
