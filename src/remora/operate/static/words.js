@@ -51,7 +51,8 @@ export function when(iso, nowSeconds) {
 
 // Reasons name moments in the way of machines; a reader gets the time of day.
 export function human(reason, nowSeconds) {
-  return reason.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (iso) => moment(seconds(iso), nowSeconds));
+  const told = reason.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (iso) => moment(seconds(iso), nowSeconds));
+  return told.replace(/(\d) (s|min|h|d)\b/g, "$1\u00a0$2"); // a number and its unit stay on one line
 }
 
 const STOPPED = {
