@@ -12,6 +12,7 @@ from remora.core.health import Severity, severity
 from remora.core.readout import iso, read_out
 from remora.core.reasons import GapReason
 from remora.core.snapshot import (
+    ENDED_DONE,
     Beat,
     GapTally,
     LedgerFacts,
@@ -19,6 +20,7 @@ from remora.core.snapshot import (
     RateFacts,
     RescanFacts,
     Role,
+    RunFacts,
     Snapshot,
     SourceFacts,
 )
@@ -136,3 +138,18 @@ def test_a_rescan_that_read_nothing_counts_nothing(processed: int, said: str) ->
     snapshot = Snapshot(role=Role.SERVICE, started_at_ns=0, sources={"one": SourceFacts(rescan=rescan)})
     found = read_out([Beat(NOW_NS, snapshot)], {"one": LedgerFacts(kind="hackernews")}, now_ns=NOW_NS)
     assert line_of(found, "rescan").endswith(f"last finished 60 s ago, {said}")
+
+
+def test_a_run_that_came_to_its_own_end_is_not_called_done_whatever_stopped_it() -> None:
+    snapshot = Snapshot(
+        role=Role.RUN,
+        started_at_ns=0,
+        ended_at_ns=NOW_NS,
+        ended_because=ENDED_DONE,
+        sources={"one": SourceFacts()},
+    )
+    failed = RunFacts(run_id=1, started_at_ns=0, ended_at_ns=NOW_NS, stopped_by="list_trouble")
+    ledger = LedgerFacts(kind="listed", owed_details=0, runs=(failed,))
+    told = render(read_out([Beat(NOW_NS, snapshot)], {"one": ledger}, now_ns=NOW_NS))
+    assert f"between runs: the run ended at {iso(NOW_NS)}" in told
+    assert "done" not in told

@@ -152,8 +152,9 @@ def _silence(last: Beat | None, name: str) -> Unknown:
     was = SECOND_NS / rate.interval_ns if rate else None
     role, ended_ns = last.snapshot.role.replace("_", "-"), last.snapshot.ended_at_ns
     if ended_ns is not None:
-        because = last.snapshot.ended_because or "on request"
-        return Unknown(f"the {role} ended ({because}) at {iso(ended_ns)}", iso(ended_ns), was)
+        # What stopped a run stands beside it: one that failed came to its own end, too, and is not done.
+        because = "" if _is_between_runs(last) else f" ({last.snapshot.ended_because or 'on request'})"
+        return Unknown(f"the {role} ended{because} at {iso(ended_ns)}", iso(ended_ns), was)
     return Unknown(f"the {role} has not been heard of since {iso(last.at_ns)}", iso(last.at_ns), was)
 
 

@@ -70,6 +70,7 @@ def _postgres(url: str, *, read_only: bool, on_batch: OnBatch | None) -> Store:
         from remora.stores.postgres import PostgresStore  # noqa: PLC0415
     except ImportError as error:
         raise ConfigurationError(
-            "the PostgreSQL driver is not installed", hint="install it with: pip install '.[postgres]' in the folder of the source code"
+            "the PostgreSQL driver is not installed",
+            hint="install it with: pip install '.[postgres]' in the folder of the source code",
         ) from error
     return PostgresStore(url, read_only=read_only, on_batch=on_batch)
