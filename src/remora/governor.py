@@ -21,7 +21,7 @@ from remora.core.pace_record import Restore
 from remora.core.pacing import Pacer, bunch_for, new_pacer
 from remora.core.priority import Lane
 from remora.core.snapshot import LimitedBy
-from remora.core.units import SECOND_NS
+from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
 from remora.door import Door
 from remora.fleet import CommonGate, Slot
@@ -35,6 +35,8 @@ log = structlog.get_logger()
 
 # How long a request waits before it asks a shared store again that did not answer.
 STORE_AGAIN_NS: Final = SECOND_NS
+# How long ahead of its moment a request may ask the gate of all processes for it.
+ASKED_AHEAD_NS: Final = 10 * MILLISECOND_NS
 PACING: Final = frozenset({LimitedBy.CEILING, LimitedBy.PACE})
 
 
@@ -167,10 +169,19 @@ class Governor:
             if slot is not None:
                 slot.end()
                 slot = None
-            if hold is not None:
-                await self._waiting.until_over(hold)
-            else:
+            if hold is None or self._may_ask_ahead(hold, now_ns=now_ns):
                 slot = await self._ask_for_slot(common)
+            else:
+                await self._waiting.until_over(hold)
+
+    def _may_ask_ahead(self, hold: Hold, *, now_ns: int) -> bool:
+        """Whether the gate of all may be asked already: the answer takes a moment, and comes no earlier than our own.
+
+        Not where requests leave in bunches: there what is not used at its moment is forfeited.
+        """
+        if hold.limited_by not in PACING or hold.until_ns is None or bunch_for(self._limits.ceiling_interval_ns) > 1:
+            return False
+        return hold.until_ns - now_ns <= ASKED_AHEAD_NS
 
     async def _ask_for_slot(self, common: CommonGate) -> Slot | None:
         """None: the store did not answer, and a moment has passed."""

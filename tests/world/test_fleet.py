@@ -7,10 +7,11 @@ import pytest
 
 from remora.core.pacing import bunch_for, interval_for
 from remora.core.snapshot import LimitedBy
-from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.sim.checks import worst_window
 from remora.sim.clock import SimClock, run
 from remora.sim.faults import FaultKind, Faults
+from remora.sim.fleet import SimPlans
 from remora.sim.limits import Limit
 from tests.world.fleet_rig import NAME, FleetRig
 
@@ -52,6 +53,22 @@ def test_the_ceiling_holds_over_all_processes_at_every_rate(rate: float) -> None
         assert len(rig.provider.arrivals) >= min(6_000, 0.5 * rate * 30)
 
     run(main, seed=8)
+
+
+def test_a_process_alone_uses_the_ceiling_although_each_turn_must_be_asked_for() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = FleetRig(clock, ceiling_ns=interval_for(100), items=20_000, in_flight=64)
+        rig.plans = SimPlans(clock, round_trip_ns=MILLISECOND_NS)
+        await rig.plan()
+        rig.start()
+        await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+        before = len(rig.provider.arrivals)
+        await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+        await rig.stop()
+        assert len(rig.provider.arrivals) - before >= 0.95 * 100 * 60
+        assert rig.worst().excess <= 0
+
+    run(main)
 
 
 def test_many_processes_learn_as_fast_as_one_from_the_answers_of_all() -> None:

@@ -16,7 +16,7 @@ machines are never compared.
 """
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from importlib.resources import files
 from typing import Final
@@ -26,7 +26,7 @@ import psycopg
 from remora.contracts import Clock, Json
 from remora.core.clock_offset import Ahead, look, narrowed, was_set_forward
 from remora.core.pacing import bunch_for
-from remora.core.units import MINUTE_NS
+from remora.core.units import MILLISECOND_NS, MINUTE_NS
 from remora.fleet import SharedPace as SharedPace
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.faults import LockTimeout
@@ -49,6 +49,8 @@ HORIZON_NS: Final = MINUTE_NS
 # So is a circuit that is open for longer than any cool-down and any probe.
 SHUT_AT_MOST_NS: Final = 2 * MINUTE_NS
 CONNECTIONS_AT_MOST: Final = 4
+# Before its moment a turn makes sure that it is still held; this is how long the answer may take without costing any.
+STILL_THERE_NS: Final = 2 * MILLISECOND_NS
 
 
 class SharedGate:
@@ -56,13 +58,14 @@ class SharedGate:
 
     def __init__(self, url: str, *, clock: Clock, lock_timeout_ms: int = TURN_LOCK_TIMEOUT_MS) -> None:
         self._clock = clock
-        self._plans = Pool(url, size=CONNECTIONS_AT_MOST)
+        idle = {"idle_in_transaction_session_timeout": str(TURN_IDLE_TIMEOUT_MS)}
+        self._plans = Pool(url, size=CONNECTIONS_AT_MOST, settings=idle)
         self._turns = Pool(
             url,
             size=CONNECTIONS_AT_MOST,
             settings={
+                **idle,
                 "lock_timeout": str(lock_timeout_ms),
-                "idle_in_transaction_session_timeout": str(TURN_IDLE_TIMEOUT_MS),
                 # What a turn gives back at its end may be lost; what was planned is durable before anything leaves.
                 "synchronous_commit": "off",
             },
@@ -201,9 +204,12 @@ class SharedGate:
         }
 
         async def work(connection: Connection) -> Reservation:
-            asked_at_ns = self._clock.monotonic_ns()
-            row = _only(await (await connection.execute(GATE["plan"], parameters)).fetchone())
-            seen = look(asked_at_ns=asked_at_ns, answered_at_ns=self._clock.monotonic_ns(), theirs_ns=row[1])
+            # A turn stands on this one answer, so that is timed without the commit's way to the disk. A window stands on
+            # the quickest one, and all wait for its row: it is committed at once.
+            async with nullcontext() if late_ns is None else connection.transaction():
+                asked_at_ns = self._clock.monotonic_ns()
+                row = _only(await (await connection.execute(GATE["plan"], parameters)).fetchone())
+                seen = look(asked_at_ns=asked_at_ns, answered_at_ns=self._clock.monotonic_ns(), theirs_ns=row[1])
             if was_set_forward(self._ahead, seen):
                 # What was planned before the jump leaves by the old time: nothing of ours until all of it has left.
                 self._free_at_ns = seen.answered_at_ns + AHEAD_AT_MOST_NS + OPEN_AT_MOST_NS + row[5]
@@ -229,9 +235,11 @@ class SharedGate:
     async def _take_turn(self, connection: Connection, source: str, interval_ns: int) -> Turn:
         turn = Turn(await self._plan(source, interval_ns, want=1, late_ns=LATE_AT_MOST_NS))
         if turn.plan.count:
-            await self._clock.sleep_until(turn.plan.starts_at_ns)
-            # Only a session that still lives holds the lock: a process that was frozen learns here that it lost it.
+            await self._clock.sleep_until(turn.plan.starts_at_ns - STILL_THERE_NS)
+            # Only a session that still lives holds the lock: a process that was frozen learns here that it lost it. From
+            # here on its own clock tells: a turn that is late has expired.
             await connection.execute(SQL["still_there"])
+            await self._clock.sleep_until(turn.plan.starts_at_ns)
         return turn
 
     async def _sleep_off(self, source: str) -> None:
