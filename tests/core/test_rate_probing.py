@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from remora.core.pace import Pace
 from remora.core.rate_constants import (
+    BURST_MOST,
     CHAIN_GAP,
     DIP,
     PRICE_HELD,
@@ -21,6 +22,7 @@ from remora.core.rate_law import Answer, Answered, after, cold_start
 from remora.core.rate_probing import (
     accepted_at_most_per_s,
     accepted_per_s,
+    filled,
     may_be_a_burst,
     meaning,
     moved,
@@ -29,7 +31,7 @@ from remora.core.rate_probing import (
     with_a_stray,
     without_strays,
 )
-from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 COLD = cold_start(ceiling_interval_ns=MILLISECOND_NS, now_ns=0)
 counts = st.integers(0, 10**9)
@@ -176,40 +178,56 @@ def test_a_test_that_is_refused_after_long_leaves_what_was_let_through_meanwhile
     assert 10.0 < failed.edges_per_s[0] < 10.4
 
 
-def carried(rate_per_s: float, *, good: int, requests_time: float, bursts: bool = True) -> Pace:
-    """A probe above an edge at 10/s, after so many good answers in the time of so many requests at that rate."""
-    pace = replace(at(rate_per_s, edge_per_s=10.0, held=20_000), account=100.0, bursts=bursts, latency_ns=1.0)
-    return replace(pace, chain_good=good, chain_ns=requests_time / 10.0 * SECOND_NS)
+def carried(rate_per_s: float, *, filled: float, bursts: bool = True) -> Pace:
+    """A probe above an edge at 10/s, while a burst can still hold so many requests, or was overdrawn by so many."""
+    return replace(at(rate_per_s, edge_per_s=10.0, held=20_000), account=100.0, bursts=bursts, filled=filled)
 
 
 def test_where_bursts_are_known_a_probe_that_one_can_have_carried_costs_one_refusal_and_leaves_the_edge() -> None:
-    met = refused(carried(11.0, good=980, requests_time=1_000))
+    met = refused(carried(11.0, filled=5.0))
     assert met.below_per_s == 0.0
     assert 10.0 <= met.edges_per_s[0] <= 10.0 * (1 + DIP)
 
 
 def test_a_probe_is_tested_while_no_burst_is_known_and_whenever_more_was_let_through_than_one_explains() -> None:
-    assert refused(carried(11.0, good=980, requests_time=1_000, bursts=False)).below_per_s == 10.0
-    assert refused(carried(11.0, good=1_000, requests_time=1_000)).below_per_s == 10.0
+    assert refused(carried(11.0, filled=5.0, bursts=False)).below_per_s == 10.0
+    assert refused(carried(11.0, filled=-5.0)).below_per_s == 10.0
 
 
 def test_a_probe_climbs_no_higher_until_more_was_let_through_than_a_burst_explains() -> None:
     height = 10.0 * (1 + PROBE_HEIGHT)
-    waiting = carried(height, good=900, requests_time=1_000)
+    waiting = carried(height, filled=20.0)
     assert may_be_a_burst(waiting)
     assert good(waiting, 1).rate_per_s == height
-    moved_up = carried(height, good=1_000, requests_time=1_000)
+    moved_up = carried(height, filled=-5.0)
     assert not may_be_a_burst(moved_up)
     assert good(moved_up, 1).rate_per_s > height
 
 
-@given(st.integers(0, 100_000), rates)
-def test_a_probe_that_stays_high_is_always_believed_in_the_end(rested: int, edge: float) -> None:
-    height = edge * (1 + PROBE_HEIGHT)
-    rest_ns = rested / (edge * (1 - DIP)) * SECOND_NS
-    answers = 40 + rested // 4
-    pace = replace(at(height, edge_per_s=edge), chain_good=rested + answers, chain_ns=rest_ns + answers / height * 1e9)
-    assert not may_be_a_burst(pace)
+@given(st.floats(0.0, BURST_MOST), st.floats(0.01, 900))
+def test_a_probe_that_stays_high_is_always_believed_in_the_end(saved: float, edge: float) -> None:
+    pace = replace(at(edge * (1 + PROBE_HEIGHT), edge_per_s=edge), filled=saved)
+    assert may_be_a_burst(pace)
+    answers = 10 * int(BURST_MOST)
+    overdrawn = filled(pace, for_ns=answers * pace.interval_ns, taken=answers)
+    assert not may_be_a_burst(replace(pace, filled=overdrawn))
+
+
+@given(st.floats(-1e6, BURST_MOST), rates, st.integers(0, 30 * 24 * HOUR_NS), st.integers(0, 1))
+def test_a_burst_fills_up_to_a_bound_however_long_nothing_was_sent(
+    saved: float, edge: float, for_ns: int, taken: int
+) -> None:
+    pace = replace(at(edge, edge_per_s=edge), filled=saved)
+    assert saved - 1 <= filled(pace, for_ns=for_ns, taken=taken) <= BURST_MOST
+
+
+def test_a_pace_that_is_seldom_used_is_not_believed_to_be_faster_than_the_edge() -> None:
+    pace, now_ns = replace(at(9.75, edge_per_s=10.0, held=2_000), account=128.0), SECOND_NS
+    for _ in range(1_000):
+        for number in range(5):
+            now_ns += pace.interval_ns if number else 5 * SECOND_NS
+            pace = after(pace, Answered(Answer.GOOD, now_ns, now_ns + MILLISECOND_NS, pace_bound=number > 0))
+    assert pace.rate_per_s <= 10.0 * (1 + PROBE_HEIGHT + DIP)
 
 
 def test_a_burst_that_filled_while_nothing_was_sent_passes_no_test() -> None:

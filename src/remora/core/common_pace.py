@@ -24,6 +24,7 @@ OWN: Final = frozenset(
         "slow",
         "slow_share",
         "answered_at_ns",
+        "left_at_ns",
         "gap_ns",
         "queued",
         "queue_ns",

@@ -69,6 +69,7 @@ class Pace:
     suspect_per_s: float = 0.0  # where discovery was last refused, which may have been a stray; 0 = nowhere
     account: float = ACCOUNT_MOST  # good answers that probing may still cost
     bursts: bool = False  # a burst is known to carry probes above the edge
+    filled: float = 0.0  # requests that a burst can have saved up since the last refusal, while we sent less or nothing
     held: int = 0  # good answers since the edge was last found somewhere else
     lasted: int = 0  # how long it had held then; 0 = it never moved once it had settled
     left_per_s: float = 0.0  # the edge that had held so long; 0 = none
@@ -99,6 +100,7 @@ class Pace:
     slow: int = 0  # answers in a row that took much longer than that
     slow_share: float = SLOW_LEAST  # of all answers, usually
     answered_at_ns: int = 0  # when the last good answer came
+    left_at_ns: int = 0  # when its request had left
     gap_ns: float = 0.0  # time between good answers, smoothed: in a queue, the time one request is served in
     queued: int = 0  # answers in a row for which a queue was believed, since the rate was last cut for it
     queue_ns: float = 0.0  # how long answers took when the rate was cut for it; 0 = there is none, or it has drained

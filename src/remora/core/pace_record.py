@@ -14,6 +14,7 @@ from remora.core.pace import Pace, cold_start, possible, remember
 from remora.core.rate_constants import (
     ACCOUNT_LEAST,
     ACCOUNT_MOST,
+    BURST_MOST,
     DIP,
     EDGES_KEPT,
     STRAY_LEAST,
@@ -216,6 +217,8 @@ def _warm(record: PaceRecord, cold: Pace, *, now_ns: int, now_wall_ns: int) -> P
         lasted=record.lasted,
         left_per_s=record.left_per_s,
         bursts=record.bursts,
+        filled=BURST_MOST if record.edges_per_s else 0.0,  # nothing is known of what was sent meanwhile
+        left_at_ns=now_ns,
         wait_ns=record.wait_ns,
         quiet_until_ns=now_ns + quiet_left_ns if quiet_left_ns > 0 else 0,
     )

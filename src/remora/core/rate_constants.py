@@ -49,6 +49,7 @@ FILLED_LASTS: Final = 1_500  # good answers for which a burst that filled during
 PROBE_HEIGHT: Final = 4 * DIP
 LIMIT_DIPS: Final = 0.7  # so many dips below the edge lies what the provider lets through, where that was measured
 BURST_NOISE: Final = 2  # answers more than that which may be chance
+BURST_MOST: Final = 512.0  # requests that a burst holds at most: idle for an hour says no more than for a minute
 
 # A probe that was refused above the edge is tested: go on at about that rate. Refused there, half way back.
 TEST_ENDED: Final = 2 * DIP  # half way is near enough

@@ -61,7 +61,7 @@ from remora.core.rate_constants import (
 )
 from remora.core.rate_edges import is_test_passed, passed_test, refused
 from remora.core.rate_outage import resumed
-from remora.core.rate_probing import charged, is_probing, may_be_a_burst, moved, price
+from remora.core.rate_probing import charged, filled, is_probing, may_be_a_burst, moved, price
 from remora.core.units import SECOND_NS
 
 __all__ = ["Answer", "Answered", "ChangeKind", "Pace", "PaceChange", "after", "cold_start", "describe"]
@@ -119,6 +119,7 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         clean=pace.clean + 1,
         chain_good=pace.chain_good + 1,
         chain_ns=pace.chain_ns + pace.interval_ns if pace.chain_ns >= 0 else -1.0,
+        filled=filled(pace, for_ns=_since_the_last_ns(pace, event), taken=1),
         account=min(ACCOUNT_MOST, pace.account + 1.0),
         held=0 if edges != pace.edges_per_s or _is_left_behind(edges, rate) else pace.held + 1,
         evidence=max(0.0, pace.evidence - (DENSE_SHARE - strays)) if pace.evidence else 0.0,
@@ -131,10 +132,16 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         slow=pace.slow + 1 if slow else 0,
         slow_share=min(SLOW_MOST, max(SLOW_LEAST, pace.slow_share + (slow - pace.slow_share) / SLOW_MEMORY)),
         answered_at_ns=event.answered_at_ns,
+        left_at_ns=event.departed_at_ns,
         gap_ns=pace.gap_ns + (gap - pace.gap_ns) / LATENCY_MEMORY if pace.gap_ns else gap,
         queued=pace.queued + 1 if queueing and _is_long(pace) and event.pace_bound else 0,
         queue_ns=pace.queue_ns if queueing else 0.0,
     )
+
+
+def _since_the_last_ns(pace: Pace, event: Answered) -> int:
+    """The time this request was given: an interval, or more where nothing was to be sent."""
+    return pace.interval_ns if event.pace_bound else max(pace.interval_ns, event.departed_at_ns - pace.left_at_ns)
 
 
 def _is_left_behind(edges_per_s: tuple[float, ...], rate_per_s: float) -> bool:

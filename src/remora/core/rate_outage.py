@@ -29,7 +29,7 @@ from remora.core.rate_constants import (
     WAIT_GROWTH,
     WAIT_MOST_NS,
 )
-from remora.core.rate_probing import accepted_per_s, charged, is_alike, moved, price, proven_edge
+from remora.core.rate_probing import accepted_per_s, charged, filled, is_alike, moved, price, proven_edge
 from remora.core.units import SECOND_NS
 
 
@@ -69,6 +69,8 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         provisional=False,
         chain_good=chain_good,
         chain_ns=chain_ns,
+        filled=0.0,
+        left_at_ns=event.departed_at_ns,
     )
     if pace.streak == 1 and pace.asked_ns * pace.edges_per_s[0] / SECOND_NS < SHUT_OUT:
         # One refusal while discovering may be a stray: go on from the octave below, and see.
@@ -79,6 +81,7 @@ def resumed(pace: Pace, event: Answered) -> Pace:
     known = pace.below_per_s or pace.edges_per_s[0]
     if edge < known * (1 - ELSEWHERE) and not pace.provisional and not pace.probed:
         went_on = moved(went_on, known)
+    went_on = changed(went_on, edges_per_s=back.edges_per_s)
     # A probe that got far above the old edge has found a faster provider: no old debts.
     faster = pace.streak == 1 and 0 < FAR * pace.below_per_s < edge
     least = ACCOUNT_AFTER_A_CHANGE if faster else ACCOUNT_LEAST
@@ -89,13 +92,13 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         went_on,
         rate_per_s=rate,
         octave_per_s=rate,
-        edges_per_s=back.edges_per_s,
         below_per_s=pace.below_per_s if edge > pace.below_per_s else 0.0,
         account=max(least, went_on.account - back.cost),
         wait_ns=0,
         quiet_until_ns=0,
         outage_ns=back.outage_ns,
         chain_ns=chain_ns + back.silent_ns,
+        filled=filled(went_on, for_ns=back.silent_ns, taken=0),
         # What left since the wait, before this answer came, left at another rate: it must not judge this one.
         last_cut_at_ns=event.answered_at_ns,
         learned_at_ns=event.answered_at_ns,

@@ -9,6 +9,7 @@ from remora.core.pace import Pace, changed
 from remora.core.rate_constants import (
     ACCOUNT_AFTER_A_CHANGE,
     ACCOUNT_AFTER_REFUSALS,
+    BURST_MOST,
     BURST_NOISE,
     CHAIN_GAP,
     DIP,
@@ -121,8 +122,18 @@ def proven_edge(pace: Pace) -> float:
 
 def may_be_a_burst(pace: Pace) -> bool:
     """Can a burst that filled since the last refusal have carried the probe this far above the edge?"""
-    edge = pace.edges_per_s[0]
-    if pace.chain_ns < 0 or pace.rate_per_s > edge * (1 + PROBE_HEIGHT + DIP):
-        return False
-    explained = pace.chain_ns * edge * (1 - LIMIT_DIPS * DIP) / SECOND_NS
-    return pace.chain_good <= explained + BURST_NOISE
+    is_near = pace.rate_per_s <= pace.edges_per_s[0] * (1 + PROBE_HEIGHT + DIP)
+    return is_near and _is_refused_at_times(pace) and pace.filled >= -BURST_NOISE
+
+
+def filled(pace: Pace, *, for_ns: float, taken: int) -> float:
+    """What a burst can hold after so long, in which so many requests were taken from it."""
+    if not pace.edges_per_s or not _is_refused_at_times(pace):
+        return 0.0
+    limit_per_s = pace.edges_per_s[0] * (1 - LIMIT_DIPS * DIP)
+    return min(BURST_MOST, pace.filled + for_ns * limit_per_s / SECOND_NS - taken)
+
+
+def _is_refused_at_times(pace: Pace) -> bool:
+    """Whether there is a limit at all: in this process or an earlier one. An edge may also be that of a queue."""
+    return pace.chain_ns >= 0 or pace.filled > 0
