@@ -80,6 +80,7 @@ def numbers(pace: Pace) -> list[float]:
     return [number for field in astuple(pace) for number in (field if isinstance(field, tuple) else (field,))]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seeds)
 def test_every_bound_holds_on_a_long_walk(seed: int) -> None:

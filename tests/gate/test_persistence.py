@@ -147,6 +147,7 @@ def test_a_stale_resume_falls_back_to_the_cold_discovery_interval() -> None:
     simulated(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["closed", "killed"])
 def test_a_pace_in_use_is_restored_however_long_ago_it_last_changed(ends: str) -> None:
     async def main(clock: SimClock) -> None:

@@ -45,6 +45,7 @@ async def plan(store: Store, clock: SimClock, ids: IdRange) -> None:
     await plan_missing(NAME, store, ids, now_ns=clock.wall_ns())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hanging_share, least_used", [(0.001, 0.97), (0.01, 0.8), (0.02, 0.65), (0.05, 0.45)])
 def test_a_back_fill_uses_its_ceiling_although_some_items_hang(hanging_share: float, least_used: float) -> None:
     async def main(clock: SimClock) -> float:
@@ -144,6 +145,7 @@ class Claims(MemoryStore):
         return segment
 
 
+@pytest.mark.slow
 def test_the_service_walks_several_segments_at_once_and_looks_for_work_with_one_walker() -> None:
     async def main(clock: SimClock) -> None:
         store = Claims(clock)

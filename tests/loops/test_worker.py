@@ -38,6 +38,7 @@ async def work_for(clock: SimClock, one: Process, for_ns: int) -> None:
     await asyncio.gather(working, return_exceptions=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "per_second, hanging_share, least_used", [(100, 0, 0.99), (250, 0, 0.98), (100, 0.001, 0.98), (100, 0.01, 0.95)]
 )
@@ -86,6 +87,7 @@ def test_a_killed_one_loses_nothing_and_repeats_at_most_a_batch_for_each_of_its_
     simulated(main)
 
 
+@pytest.mark.slow
 def test_one_that_is_stopped_gives_all_its_segments_back_at_once() -> None:
     async def main(clock: SimClock) -> None:
         history = IdRange(1, 10_000)

@@ -115,6 +115,7 @@ async def test_a_refusal_carries_its_status_and_hint(session: aiohttp.ClientSess
             assert (reply.status, reply.headers["Retry-After"]) == (429, "100")
 
 
+@pytest.mark.slow
 async def test_the_stream_of_newest_ids_begins_with_a_put_and_goes_on(session: aiohttp.ClientSession) -> None:
     async with await serve(SETTINGS, speed=1_000) as server:
         headers = {"Accept": "text/event-stream"}
