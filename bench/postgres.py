@@ -18,15 +18,15 @@ from pathlib import Path
 import psycopg
 
 from remora.contracts import Observation
-from remora.core.coverage import IdRange
-from remora.core.discovery import Discovery
 from remora.core.item import Item
-from remora.core.pacing import interval_for
-from remora.core.priority import Lane
-from remora.core.segment import SegmentKind
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.segment import SegmentKind
+from remora.core.rate.pacing import interval_for
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
-from remora.operate.clock import SystemClock
+from remora.operate.jobs.clock import SystemClock
 from remora.stores.postgres import PostgresStore, SharedGate
 from remora.stores.postgres.connections import Connection, Pool, connect
 from remora.stores.postgres.gate import WINDOW_NS
@@ -72,7 +72,7 @@ def observation(item_id: int, *, look: int, changed: bool = False) -> Observatio
         content=text.encode(),
     )
     moment_ns = NOW_NS + look * SECOND_NS
-    return Observation(Discovery.item(item_id, via=Lane.CATCH_UP), Found(item), moment_ns, moment_ns)
+    return Observation(Discovery.item(item_id, via=Lane.BACKFILL), Found(item), moment_ns, moment_ns)
 
 
 class Server:

@@ -1,7 +1,7 @@
 """How many requests per second does the simulated provider answer? It must never be the bottleneck of a measurement.
 
 Starts the server as a process of its own and reads items over a few keep-alive connections, first every id once (as a
-catch-up does; bodies are made as they are asked for), then the same ids again (as with `--warm`). Prints requests per
+backfill does; bodies are made as they are asked for), then the same ids again (as with `--warm`). Prints requests per
 second of wall clock, and per second of the server's own processor time, which depends less on what else is running.
 """
 

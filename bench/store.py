@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from remora.contracts import Observation, Store
-from remora.core.discovery import Discovery
 from remora.core.item import Item
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.stores.memory import MemoryStore
@@ -66,7 +66,7 @@ def observation(item_id: int, version: int) -> Observation:
         content=f"{TEXT} {version}".encode(),
     )
     started_ns = STARTED_NS + version * SECOND_NS
-    return Observation(Discovery.item(item_id, via=Lane.CATCH_UP), Found(item), started_ns, started_ns)
+    return Observation(Discovery.item(item_id, via=Lane.BACKFILL), Found(item), started_ns, started_ns)
 
 
 def rows(answers: Sequence[Observation]) -> list[tuple[object, ...]]:

@@ -23,16 +23,16 @@ from typing import Final, cast
 import uvloop
 
 from remora.contracts import Json
-from remora.core.discovery import Discovery
 from remora.core.item import Newest, Readable
-from remora.core.pace_record import record_to_json, to_record
-from remora.core.pacing import bunch_for, interval_for
-from remora.core.priority import Lane
-from remora.core.rate_law import cold_start
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery
+from remora.core.rate.law import cold_start
+from remora.core.rate.pace_record import record_to_json, to_record
+from remora.core.rate.pacing import burst_allowance, interval_for
 from remora.core.units import MICROSECOND_NS, SECOND_NS
 from remora.core.verdict import classify, has_content
-from remora.governor import Governor, Limits
-from remora.operate.clock import SystemClock
+from remora.gate.governor import Governor, Limits
+from remora.operate.jobs.clock import SystemClock
 from remora.sim.meter import CountingMeter
 from remora.sources.http import HttpSettings, HttpTransport
 from remora.stores.memory import MemoryStore
@@ -165,7 +165,7 @@ def excess(moments_ns: Sequence[int], interval_ns: int) -> float:
         debt_ns = max(0, debt_ns - (moment_ns - previous_ns)) + interval_ns
         worst_ns = max(worst_ns, debt_ns)
         previous_ns = moment_ns
-    return worst_ns / interval_ns - bunch_for(interval_ns)
+    return worst_ns / interval_ns - burst_allowance(interval_ns)
 
 
 def measure(rate_per_s: float, for_s: float, *, fast_loop: bool = False) -> Measured:

@@ -85,7 +85,7 @@ class Remora:
         (folder / "remora.toml").write_text(config, encoding="utf-8")
 
     def warm_up(self, rate_per_s: float) -> None:
-        """As if an earlier back-fill had learned this pace a moment ago: a cold start takes its time."""
+        """As if an earlier backfill had learned this pace a moment ago: a cold start takes its time."""
         asyncio.run(warm_up(self.folder / "remora.db", "hackernews", rate_per_s))
 
     def __call__(self, *words: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:

@@ -10,14 +10,14 @@ from structlog.testing import capture_logs
 
 from remora.collect import RETRY_DELAYS_NS
 from remora.contracts import Observation, Outcome
-from remora.core.discovery import Discovery, FromGap
 from remora.core.errors import StoreUnavailable
-from remora.core.gap import GapState
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, FromGap
+from remora.core.ledger.gap import GapState
 from remora.core.reasons import GapReason
 from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault, Pressure, Trouble
-from remora.governor import Limits
+from remora.gate.governor import Limits
 from remora.sim.clock import SimClock
 from remora.stores.memory import MemoryStore
 from tests.gate.numbers import NAME, NULL, POISON, Numbers, process

@@ -10,9 +10,9 @@ import click
 import msgspec
 import pytest
 
-import remora.operate.metrics
-from remora.operate.cli import main
-from remora.operate.config import Settings
+import remora.operate.observe.metrics
+from remora.operate.cli.main import main
+from remora.operate.config.settings import Settings
 from tests.docs_reader import ROOT, Page, anchor, command_words, exists_in_the_repository, page, pages
 from tests.syntax import parsed
 
@@ -248,10 +248,10 @@ def shallow_structs(kind: msgspec.inspect.Type) -> list[msgspec.inspect.StructTy
 
 def metrics() -> set[str]:
     """The names in the metrics module, read from its text: what is written there is what is exported."""
-    source = Path(remora.operate.metrics.__file__).read_text()
+    source = Path(remora.operate.observe.metrics.__file__).read_text()
     texts = [node.value for node in ast.walk(parsed(source)) if isinstance(node, ast.Constant)]
     found = {text for text in texts if isinstance(text, str) and re.fullmatch(r"remora_[a-z0-9_]+", text)}
-    assert found, "remora.operate.metrics names no metric that begins with remora_"
+    assert found, "remora.operate.observe.metrics names no metric that begins with remora_"
     return found
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import cast
 
 from remora.contracts import Json
-from remora.core.pace_record import record_to_json, to_record
-from remora.core.rate_law import cold_start
+from remora.core.rate.law import cold_start
+from remora.core.rate.pace_record import record_to_json, to_record
 from remora.core.units import SECOND_NS
 from remora.stores.sqlite import SqliteStore
 

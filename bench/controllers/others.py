@@ -8,7 +8,7 @@ from botocore.retries.bucket import Clock, TokenBucket
 from botocore.retries.throttling import CubicCalculator
 
 from bench.controllers.providers import Reply
-from remora.core.rate_law import Answer
+from remora.core.rate.law import Answer
 from remora.core.units import SECOND_NS
 
 BACKOFF_FIRST_NS = SECOND_NS

@@ -2,11 +2,11 @@
 
 from bench.controllers.providers import Reply
 from bench.controllers.world import BUNCH_NS
-from remora.core.rate_law import Answered, Pace, after
+from remora.core.rate.law import Answered, Pace, after
 
 
 class Remora:
-    """The law, a pacer with the arithmetic of `core/pacing.py`, and Retry-After as a not-before for all."""
+    """The law, a pacer with the arithmetic of `core/rate/pacing.py`, and Retry-After as a not-before for all."""
 
     def __init__(self, pace: Pace) -> None:
         self.pace = pace

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from remora.core.rate_law import Answer
+from remora.core.rate.law import Answer
 from remora.core.units import SECOND_NS
 
 

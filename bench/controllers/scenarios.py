@@ -16,7 +16,7 @@ from bench.controllers.providers import (
     SlidingWindow,
     TokenBucket,
 )
-from remora.core.rate_law import Answer
+from remora.core.rate.law import Answer
 from remora.core.units import SECOND_NS
 
 CEILING_FACTOR = 4.0

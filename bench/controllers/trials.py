@@ -10,8 +10,8 @@ from bench.controllers.ours import Remora
 from bench.controllers.providers import Banning
 from bench.controllers.scenarios import LEVEL_REQUESTS, LIMITS, MODELS, Scenario
 from bench.controllers.world import Controller, run
-from remora.core.pace_record import restore, to_record
-from remora.core.rate_law import cold_start
+from remora.core.rate.law import cold_start
+from remora.core.rate.pace_record import restore, to_record
 from remora.core.units import MINUTE_NS, SECOND_NS
 
 OURS = "Remora"

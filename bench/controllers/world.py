@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from bench.controllers.providers import Provider, Reply
-from remora.core.rate_law import Answer
+from remora.core.rate.law import Answer
 from remora.core.units import MILLISECOND_NS
 
 BUNCH_NS = 10 * MILLISECOND_NS

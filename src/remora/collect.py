@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 import structlog
 
 from remora.contracts import Clock, Meter, Mirror, Observation, Outcome, Source
-from remora.core.discovery import Discovery, FromGap, Kind
-from remora.core.gap import owed_reason
-from remora.core.heard import is_unanswered
 from remora.core.item import Decoded, Item, Newest, WrongShape
+from remora.core.ledger.discovery import Discovery, FromGap, Kind
+from remora.core.ledger.gap import owed_reason
+from remora.core.rate.signal import is_unanswered
 from remora.core.reasons import GapReason
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import (
@@ -33,7 +33,7 @@ from remora.core.verdict import (
     classify,
     has_content,
 )
-from remora.governor import GovernedPermit, Governor
+from remora.gate.governor import GovernedPermit, Governor
 
 log = structlog.get_logger()
 

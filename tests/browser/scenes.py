@@ -8,18 +8,19 @@ from typing import Final
 
 import msgspec
 
-from remora.core.coverage import Coverage, IdRange
-from remora.core.discovery import Kind
-from remora.core.gap import GapState
-from remora.core.readout import read_out
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import GapState
+from remora.core.rate.gate_types import LimitedBy
 from remora.core.reasons import GapReason
-from remora.core.snapshot import (
+from remora.core.status.model import Status
+from remora.core.status.readout import read_out
+from remora.core.status.snapshot import (
     BackOffFacts,
     Beat,
     GapTally,
     InboxFacts,
     LedgerFacts,
-    LimitedBy,
     LoopFacts,
     RateFacts,
     RescanFacts,
@@ -29,14 +30,13 @@ from remora.core.snapshot import (
     SourceFacts,
     StreamFacts,
 )
-from remora.core.status import Status
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 
 NEWEST_ID: Final = 48_212_640
 # A back-off happened once: it does not move along with the clock.
 BEGAN_NS: Final = time.time_ns()
 CEILING_PER_S: Final = 250
-LOOPS: Final = ("updates", "inbox", "live", "recover", "repair", "update_ages", "rescan", "catch_up")
+LOOPS: Final = ("updates", "inbox", "live", "recover", "repair", "update_ages", "rescan", "backfill")
 
 
 @dataclass(frozen=True)

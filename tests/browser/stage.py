@@ -5,19 +5,19 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from remora.contracts import Observation
-from remora.core.discovery import Discovery
 from remora.core.errors import StoreUnavailable
 from remora.core.item import Item
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery
 from remora.core.reasons import GapReason
-from remora.core.status import Status
+from remora.core.status.model import Status
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
-from remora.operate.arrivals import Arrivals
-from remora.operate.clock import SystemClock
-from remora.operate.feed import StatusFeed
-from remora.operate.metrics import Metrics
-from remora.operate.server import ConsoleServer
+from remora.operate.console.server import ConsoleServer
+from remora.operate.jobs.clock import SystemClock
+from remora.operate.observe.metrics import Metrics
+from remora.operate.observe.newest_items import NewestItems
+from remora.operate.observe.status_cache import StatusCache
 from remora.stores.memory import MemoryStore
 from tests.browser.scenes import NEWEST_ID, Scene
 
@@ -43,7 +43,7 @@ class Stage:
         self.metrics = Metrics()
         self.store = MemoryStore()
         self.replayed: list[tuple[str | None, GapReason | None, str | None]] = []
-        self.feed = StatusFeed(self._read, self.metrics, clock=self.clock)
+        self.feed = StatusCache(self._read, self.metrics, clock=self.clock)
         self._port = 0
         self._broken = False
         self._server: ConsoleServer | None = None
@@ -61,7 +61,7 @@ class Stage:
             self._replay,
             address=("127.0.0.1", self._port),
             clock=self.clock,
-            arrivals=Arrivals(self.store, clock=self.clock),
+            arrivals=NewestItems(self.store, clock=self.clock),
         )
         await self._server.open()
         self._port = int(self._server.url.rpartition(":")[2])

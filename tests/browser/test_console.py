@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from remora.core.reasons import GapReason
-from remora.core.snapshot import SourceFacts
+from remora.core.status.snapshot import SourceFacts
 from remora.core.units import MINUTE_NS
 from tests.browser.conftest import Visit
 from tests.browser.scenes import (

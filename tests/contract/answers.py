@@ -6,10 +6,10 @@ Times are whole milliseconds: no store promises to keep more.
 from collections.abc import Iterable
 
 from remora.contracts import Observation, Outcome, Store
-from remora.core.discovery import Discovery, Kind, Origin
-from remora.core.gap import Gap
 from remora.core.item import Document, Item, User
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, Kind, Origin
+from remora.core.ledger.gap import Gap
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found, Missing, Pressure, Refused, Trouble, Verdict

@@ -1,10 +1,10 @@
 """Is the rest of a list owed as one gap in every store, however often a run leaves one?"""
 
 from remora.contracts import Observation, Outcome, Store
-from remora.core.discovery import Discovery, Kind
-from remora.core.gap import GapState
 from remora.core.item import Page
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.ledger.gap import GapState
 from remora.core.reasons import GapReason
 from remora.core.units import HOUR_NS, SECOND_NS
 from remora.core.verdict import Deferred, Found, Verdict

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.contracts import Observation, Outcome
-from remora.core.coverage import Coverage, IdRange
-from remora.core.discovery import Kind
-from remora.core.gap import Gap, GapState
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import Gap, GapState
 from remora.core.verdict import Found, Verdict
-from remora.stores.shared import Held, RecentFetches, clean_integer, clean_text, decide, unplanned
+from remora.stores.decisions import Held, RecentFetches, clean_integer, clean_text, decide, unplanned
 from tests.contract.answers import MISSING, REFUSED, TIMEOUT, at, observed, story
 
 VERDICTS: st.SearchStrategy[Verdict] = st.sampled_from(

@@ -1,8 +1,8 @@
 """Is what is owed served fairly, leased safely, listed, counted and replayed?"""
 
 from remora.contracts import Outcome, Store
-from remora.core.discovery import FromGap, Kind
-from remora.core.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, GapState
+from remora.core.ledger.discovery import FromGap, Kind
+from remora.core.ledger.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, GapState
 from remora.core.reasons import GapReason
 from remora.core.units import DAY_NS, SECOND_NS
 from tests.contract.answers import (

@@ -3,9 +3,9 @@
 from math import nan
 
 from remora.contracts import Json, Store
-from remora.core.discovery import Kind
-from remora.core.pace_record import Damaged, record_from_json
-from remora.stores.shared import HEARTBEATS_KEPT
+from remora.core.ledger.discovery import Kind
+from remora.core.rate.pace_record import Damaged, record_from_json
+from remora.stores.decisions import HEARTBEATS_KEPT
 from tests.contract.answers import ARCHIVE, SOURCE, at
 
 

@@ -3,10 +3,10 @@
 import asyncio
 
 from remora.contracts import Observation, Outcome, OwedDetail, RunRecord, Store, WalkState
-from remora.core.discovery import Discovery, FromGap, Kind, fingerprint
-from remora.core.gap import GapState
 from remora.core.item import Document, Entry
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, FromGap, Kind, fingerprint
+from remora.core.ledger.gap import GapState
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from tests.contract.answers import ARCHIVE, MISSING, TIMEOUT, at, keys, record_document

@@ -5,10 +5,10 @@ import json
 from dataclasses import replace
 
 from remora.contracts import Outcome, Store
-from remora.core.discovery import Discovery, FromGap, FromInbox, Kind
-from remora.core.gap import GapState
 from remora.core.item import Item, User
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, FromGap, FromInbox, Kind
+from remora.core.ledger.gap import GapState
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found, NotYet
 from tests.contract.answers import (

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remora.contracts import Store, WalkState
-from remora.core.coverage import IdRange
-from remora.core.discovery import FromGap, FromInbox, Kind
 from remora.core.item import Document, Entry
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.discovery import FromGap, FromInbox, Kind
+from remora.core.ledger.segment import Segment, SegmentKind
 from remora.core.reasons import GapReason
-from remora.core.segment import Segment, SegmentKind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Verdict
 from remora.stores.memory import MemoryStore

@@ -3,14 +3,14 @@
 import asyncio
 
 from remora.contracts import Store
-from remora.core.coverage import Coverage, IdRange
-from remora.core.segment import Segment, SegmentKind
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.segment import Segment, SegmentKind
 from remora.core.units import SECOND_NS
-from remora.stores.shared import CLOCK_SLACK_NS
+from remora.stores.decisions import CLOCK_SLACK_NS
 from tests.contract.answers import SOURCE, at
 
-CATCH_UP, RESCAN, REPLAY, BLIND = (
-    SegmentKind.CATCH_UP,
+BACKFILL, RESCAN, REPLAY, BLIND = (
+    SegmentKind.BACKFILL,
     SegmentKind.RESCAN,
     SegmentKind.REPLAY,
     SegmentKind.BLIND_WINDOW,
@@ -18,14 +18,14 @@ CATCH_UP, RESCAN, REPLAY, BLIND = (
 LEASE_NS = 60 * SECOND_NS
 
 
-async def plan(store: Store, *pieces: tuple[int, int], kind: SegmentKind = CATCH_UP) -> int:
+async def plan(store: Store, *pieces: tuple[int, int], kind: SegmentKind = BACKFILL) -> int:
     return await store.plan(SOURCE, kind, [IdRange(*piece) for piece in pieces], now_ns=at(0))
 
 
 async def try_claim(
     store: Store, *kinds: SegmentKind, owner: str = "one", at_s: float = 0, source: str = SOURCE
 ) -> Segment | None:
-    return await store.claim(source, kinds or (CATCH_UP,), owner=owner, lease_ns=LEASE_NS, now_ns=at(at_s))
+    return await store.claim(source, kinds or (BACKFILL,), owner=owner, lease_ns=LEASE_NS, now_ns=at(at_s))
 
 
 async def claim(store: Store, *kinds: SegmentKind, owner: str = "one", at_s: float = 0) -> Segment:
@@ -45,7 +45,7 @@ async def covered(store: Store) -> list[tuple[int, int]]:
 async def test_a_planned_piece_can_be_claimed_from_its_beginning(store: Store) -> None:
     assert await plan(store, (1, 100)) == 1
     segment = await claim(store)
-    assert (segment.kind, segment.ids, segment.cursor, segment.owner) == (CATCH_UP, IdRange(1, 100), 0, "one")
+    assert (segment.kind, segment.ids, segment.cursor, segment.owner) == (BACKFILL, IdRange(1, 100), 0, "one")
 
 
 async def test_nothing_is_claimed_where_nothing_is_planned(store: Store) -> None:
@@ -58,14 +58,14 @@ async def test_nothing_is_claimed_where_nothing_is_planned(store: Store) -> None
 async def test_a_plan_leaves_out_what_an_unfinished_segment_of_its_kind_has(store: Store) -> None:
     await plan(store, (10, 20), (40, 50))
     assert await plan(store, (1, 60)) == 3
-    assert await store.open_segments(SOURCE) == {CATCH_UP: 60}
+    assert await store.open_segments(SOURCE) == {BACKFILL: 60}
     assert await plan(store, (1, 60)) == 0
     assert await plan(store, (1, 60), kind=RESCAN) == 1
 
 
 async def test_a_plan_that_repeats_itself_is_planned_once(store: Store) -> None:
     assert await plan(store, (1, 10), (5, 15)) == 2
-    assert await store.open_segments(SOURCE) == {CATCH_UP: 15}
+    assert await store.open_segments(SOURCE) == {BACKFILL: 15}
 
 
 async def test_finished_ids_can_be_planned_again(store: Store) -> None:
@@ -89,7 +89,7 @@ async def test_the_newest_ids_are_claimed_first(store: Store) -> None:
 async def test_the_order_of_kinds_comes_before_the_order_of_ids(store: Store) -> None:
     await plan(store, (100, 110))
     await plan(store, (1, 10), kind=BLIND)
-    assert [(await claim(store, BLIND, CATCH_UP)).kind for _ in range(2)] == [BLIND, CATCH_UP]
+    assert [(await claim(store, BLIND, BACKFILL)).kind for _ in range(2)] == [BLIND, BACKFILL]
 
 
 async def test_one_segment_never_has_two_owners(store: Store) -> None:
@@ -169,7 +169,7 @@ async def test_a_cursor_never_moves_back(store: Store) -> None:
     segment = await claim(store)
     await advance(store, segment, 7)
     assert await advance(store, segment, 5)
-    assert await store.open_segments(SOURCE) == {CATCH_UP: 3}
+    assert await store.open_segments(SOURCE) == {BACKFILL: 3}
 
 
 async def test_walked_ids_are_covered_and_ranges_that_touch_are_one(store: Store) -> None:
@@ -187,7 +187,7 @@ async def test_walked_ids_are_covered_and_ranges_that_touch_are_one(store: Store
 
 
 async def test_a_rescan_covers_nothing_and_every_other_kind_does(store: Store) -> None:
-    for number, kind in enumerate((CATCH_UP, BLIND, REPLAY, RESCAN)):
+    for number, kind in enumerate((BACKFILL, BLIND, REPLAY, RESCAN)):
         await plan(store, (100 * number, 100 * number + 9), kind=kind)
         await advance(store, await claim(store, kind), 100 * number + 9)
     assert await covered(store) == [(0, 9), (100, 109), (200, 209)]
@@ -224,4 +224,4 @@ async def test_open_segments_count_what_is_left_by_kind(store: Store) -> None:
     await plan(store, (1, 10))
     await plan(store, (1, 5), kind=RESCAN)
     await advance(store, await claim(store), 4)
-    assert await store.open_segments(SOURCE) == {CATCH_UP: 6, RESCAN: 5}
+    assert await store.open_segments(SOURCE) == {BACKFILL: 6, RESCAN: 5}

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.alarms import CLEAR_NS, Alarm, Alarms, Change
-from remora.core.discovery import Kind
-from remora.core.gap import GapState
-from remora.core.readout import read_out
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import GapState
+from remora.core.rate.gate_types import LimitedBy
 from remora.core.reasons import GapReason
-from remora.core.snapshot import (
+from remora.core.status.alarms import CLEAR_NS, Alarm, Alarms, Change
+from remora.core.status.model import Status
+from remora.core.status.readout import read_out
+from remora.core.status.snapshot import (
     Beat,
     GapTally,
     LedgerFacts,
-    LimitedBy,
     LoopFacts,
     RateFacts,
     Role,
@@ -25,7 +26,6 @@ from remora.core.snapshot import (
     SourceFacts,
     StreamFacts,
 )
-from remora.core.status import Status
 from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 NOW_NS = 1_800_000_000 * SECOND_NS

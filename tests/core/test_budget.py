@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.budget import Budget
+from remora.core.ledger.budget import Budget
 from remora.core.reasons import GapFamily, GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.circuit import (
+from remora.core.rate.circuit_breaker import (
     ANSWERS_BEFORE_OPENING,
     COOL_DOWN_MAX_NS,
     COOL_DOWN_NS,
     RECENT_ANSWERS,
-    Circuit,
+    CircuitBreaker,
     CircuitEvent,
     CircuitState,
     after,
@@ -19,9 +19,9 @@ from remora.core.circuit import (
 from remora.core.units import SECOND_NS
 
 NOW_NS = 1_000 * SECOND_NS
-CLOSED = Circuit()
-OPEN = Circuit(state=CircuitState.OPEN, open_until_ns=NOW_NS + COOL_DOWN_NS)
-HALF_OPEN = Circuit(state=CircuitState.HALF_OPEN, open_until_ns=NOW_NS)
+CLOSED = CircuitBreaker()
+OPEN = CircuitBreaker(state=CircuitState.OPEN, open_until_ns=NOW_NS + COOL_DOWN_NS)
+HALF_OPEN = CircuitBreaker(state=CircuitState.HALF_OPEN, open_until_ns=NOW_NS)
 BY_STATE = {circuit.state: circuit for circuit in (CLOSED, OPEN, HALF_OPEN)}
 
 # One event alone; a closed circuit opens only on a run of bad answers.
@@ -41,7 +41,7 @@ NEXT = {
 }
 
 
-def heard(circuit: Circuit, *events: CircuitEvent) -> Circuit:
+def heard(circuit: CircuitBreaker, *events: CircuitEvent) -> CircuitBreaker:
     for event in events:
         circuit = after(circuit, event, now_ns=NOW_NS)
     return circuit
@@ -93,7 +93,7 @@ def test_a_lost_probe_makes_room_for_another_one_at_once_and_lengthens_nothing()
 
 
 @given(st.sampled_from(list(BY_STATE.values())), st.integers(0, 2 * NOW_NS))
-def test_reading_the_cool_down_changes_nothing_and_is_never_negative(circuit: Circuit, now_ns: int) -> None:
+def test_reading_the_cool_down_changes_nothing_and_is_never_negative(circuit: CircuitBreaker, now_ns: int) -> None:
     first = circuit.wait_ns(now_ns=now_ns)
     assert first == circuit.wait_ns(now_ns=now_ns)
     assert (first is None) == (circuit.state is CircuitState.HALF_OPEN)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.clock_offset import DRIFT_ONE_IN, KNOWN_FOR_NS, Ahead, look, narrowed, was_set_forward
+from remora.core.rate.clock_offset import DRIFT_ONE_IN, KNOWN_FOR_NS, Ahead, look, narrowed, was_set_forward
 from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 # One question: how long after the last answer, how long there and back, and where in between the clock was read.

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.common_pace import COMMON, OWN, Common, from_common, heard_on_top, to_common
-from remora.core.rate_law import Answer, Answered, Pace, after, cold_start
+from remora.core.rate.law import Answer, Answered, Pace, after, cold_start
+from remora.core.rate.shared_pace import COMMON, OWN, Common, from_common, heard_on_top, to_common
 from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 CEILING_NS = 10 * MILLISECOND_NS

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.coverage import Coverage, IdRange, newest_first
+from remora.core.ledger.coverage import Coverage, IdRange, newest_first
 
 ranges = st.builds(lambda start, length: IdRange(start, start + length), st.integers(-50, 200), st.integers(0, 40))
 many = st.lists(ranges, max_size=12)

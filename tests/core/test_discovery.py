@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.discovery import Discovery, FromGap, Kind, fingerprint
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, FromGap, Kind, fingerprint
 
 keys = st.text(st.characters(exclude_categories=()), max_size=40)
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core import freshness
-from remora.core.coverage import IdRange
-from remora.core.freshness import (
+from remora.core.ledger import freshness
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.freshness import (
     AGE_BOUNDS_S,
     AGES_LEAST,
     AGES_MAX,

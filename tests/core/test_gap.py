@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.discovery import Kind
-from remora.core.gap import (
+from remora.core.item import Item
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import (
     ATTEMPTS_BEFORE_DEAD,
     CLOCK_SLACK_NS,
     DEAD_LETTER_RETRY_NS,
@@ -27,7 +28,6 @@ from remora.core.gap import (
     owed_reason,
     retry_delay_ns,
 )
-from remora.core.item import Item
 from remora.core.reasons import GapFamily, GapReason
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.circuit import RECENT_ANSWERS
-from remora.core.heard import WellAnswered
+from remora.core.rate.circuit_breaker import RECENT_ANSWERS
+from remora.core.rate.signal import WellAnswered
 
 MOMENTS = st.lists(st.integers(0, 1_000), max_size=3 * RECENT_ANSWERS)
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.core.item import Entry, Page
-from remora.core.list_walk import (
+from remora.core.ledger.list_walk import (
     FULL_WALK_EVERY_NS,
     WalkState,
     after_page,

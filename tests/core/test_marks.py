@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.marks import compare, is_newer, newest, rank
+from remora.core.ledger.marks import compare, is_newer, newest, rank
 
 NUMBERS = st.one_of(st.integers().map(str), st.decimals(allow_nan=False, allow_infinity=False, places=6).map(str))
 # hypothesis wants its bounds without a zone.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.pacing import BUNCH_NS, TURN_LEAD_NS, Pacer, bunch_for, interval_for, new_pacer
+from remora.core.rate.pacing import BUNCH_NS, TURN_LEAD_NS, Pacer, burst_allowance, interval_for, new_pacer
 from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 intervals = st.one_of(
@@ -67,7 +67,7 @@ def worst_excess(left: list[int], interval_ns: int) -> int:
     worst = 0
     for first in range(len(left)):
         for last in range(first, len(left)):
-            over = (last - first + 1 - bunch_for(interval_ns)) * interval_ns - (left[last] - left[first])
+            over = (last - first + 1 - burst_allowance(interval_ns)) * interval_ns - (left[last] - left[first])
             worst = max(worst, over)
     return worst
 
@@ -95,7 +95,7 @@ def test_idle_time_never_accumulates_beyond_one_bunch(interval_ns: int, idle_ns:
     while pacer.earliest_ns() <= now_ns and at_once < asked:
         pacer = pacer.departed(now_ns=now_ns)
         at_once += 1
-    assert at_once <= bunch_for(interval_ns)
+    assert at_once <= burst_allowance(interval_ns)
 
 
 @given(intervals, intervals, st.lists(st.integers(0, 2 * SECOND_NS), min_size=1, max_size=30))
@@ -150,7 +150,7 @@ def _ceiling_alone(pacer: Pacer) -> int:
 
 def test_a_bunch_that_left_at_a_fast_pace_is_not_paid_back_one_by_one_at_a_slow_one() -> None:
     pacer = new_pacer(ceiling_interval_ns=333_334, interval_ns=333_334, now_ns=0)
-    for _ in range(bunch_for(333_334)):
+    for _ in range(burst_allowance(333_334)):
         pacer = pacer.departed(now_ns=SECOND_NS)
     assert pacer.at_interval(15 * MINUTE_NS).earliest_ns() == SECOND_NS + 15 * MINUTE_NS
 
@@ -180,7 +180,7 @@ def test_a_turn_comes_a_little_before_the_departure_and_never_a_slot_too_many(
     turns: list[int] = []
     now_ns = 0
     for _, delay_ns in moves:
-        if bunch_for(ceiling_interval_ns) == 1:
+        if burst_allowance(ceiling_interval_ns) == 1:
             assert pacer.earliest_ns() - pacer.turn_ns() <= TURN_LEAD_NS
         now_ns = max(now_ns, pacer.turn_ns()) + delay_ns
         pacer = pacer.took_turn(now_ns=now_ns)
@@ -201,7 +201,7 @@ def test_the_interval_for_a_rate_is_never_faster_than_the_rate(rate_per_s: float
 
 @pytest.mark.parametrize("rate_per_s, bunch", [(0.5, 1), (4, 1), (100, 1), (250, 2), (1_000, 10), (3_000, 29)])
 def test_the_bunch_is_ten_milliseconds_worth_and_one_up_to_a_hundred_per_second(rate_per_s: float, bunch: int) -> None:
-    assert bunch_for(interval_for(rate_per_s)) == bunch
+    assert burst_allowance(interval_for(rate_per_s)) == bunch
 
 
 def test_leaving_early_is_our_own_mistake() -> None:

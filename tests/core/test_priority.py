@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.priority import LIVE_OVERTAKEN_AT_MOST, ORDER, SHARE_PERCENT, Lane, Turns, choose
+from remora.core.lanes import LIVE_OVERTAKEN_AT_MOST, ORDER, SHARE_PERCENT, Lane, Turns, choose
 
 lane_sets = st.sets(st.sampled_from(ORDER), min_size=1)
 
@@ -78,8 +78,8 @@ def test_without_debts_the_order_of_the_lanes_decides() -> None:
 
 
 def test_an_idle_lane_saves_nothing_for_a_later_burst() -> None:
-    _, after_idle = choose(Turns({**dict.fromkeys(ORDER, 0), Lane.CATCH_UP: 95}), {Lane.LIVE})
-    assert choose(after_idle, {Lane.LIVE, Lane.CATCH_UP})[0] is Lane.LIVE
+    _, after_idle = choose(Turns({**dict.fromkeys(ORDER, 0), Lane.BACKFILL: 95}), {Lane.LIVE})
+    assert choose(after_idle, {Lane.LIVE, Lane.BACKFILL})[0] is Lane.LIVE
 
 
 def test_the_guarantees_can_all_be_kept_at_once() -> None:

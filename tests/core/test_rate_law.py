@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.pace import changed
-from remora.core.pace_record import Restore, restore, to_record
-from remora.core.rate_constants import DIP, EDGES_KEPT, PRICE_LEAST, WAIT_MOST_NS
-from remora.core.rate_law import Answer, Answered, ChangeKind, Pace, after, cold_start, describe
+from remora.core.rate.constants import DIP, EDGES_KEPT, PRICE_LEAST, WAIT_MOST_NS
+from remora.core.rate.law import Answer, Answered, ChangeKind, Pace, after, cold_start, describe
+from remora.core.rate.pace import changed
+from remora.core.rate.pace_record import Restore, restore, to_record
 from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 WALL_NS = 1_800_000_000 * SECOND_NS

@@ -5,7 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.pace_record import (
+from remora.core.rate.law import cold_start
+from remora.core.rate.pace_record import (
     DEFAULT_STALE_AFTER_NS,
     LEAST_STALE_AFTER_NS,
     Damaged,
@@ -15,7 +16,6 @@ from remora.core.pace_record import (
     record_to_json,
     restore,
 )
-from remora.core.rate_law import cold_start
 from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 CEILING_NS = 100 * MILLISECOND_NS

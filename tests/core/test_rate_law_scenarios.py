@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from remora.core.pace_record import DEFAULT_STALE_AFTER_NS, LEAST_STALE_AFTER_NS, Restore, restore, to_record
-from remora.core.rate_law import Answer, Answered, Pace, after, cold_start
+from remora.core.rate.law import Answer, Answered, Pace, after, cold_start
+from remora.core.rate.pace_record import DEFAULT_STALE_AFTER_NS, LEAST_STALE_AFTER_NS, Restore, restore, to_record
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 CEILING_NS = 100 * MILLISECOND_NS

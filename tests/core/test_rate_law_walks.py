@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remora.core.common_pace import COMMON, Common, from_common, heard_on_top, to_common
-from remora.core.pace_record import PaceRecord, Restore, record_from_json, record_to_json, restore, to_record
-from remora.core.rate_constants import (
+from remora.core.rate.constants import (
     ACCOUNT_LEAST,
     ACCOUNT_MOST,
     CHAIN_GAP,
@@ -20,7 +18,9 @@ from remora.core.rate_constants import (
     TEST_MOST,
     WAIT_MOST_NS,
 )
-from remora.core.rate_law import Answer, Answered, Pace, after, cold_start
+from remora.core.rate.law import Answer, Answered, Pace, after, cold_start
+from remora.core.rate.pace_record import PaceRecord, Restore, record_from_json, record_to_json, restore, to_record
+from remora.core.rate.shared_pace import COMMON, Common, from_common, heard_on_top, to_common
 from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 WALL_NS = 1_800_000_000 * SECOND_NS

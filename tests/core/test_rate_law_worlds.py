@@ -8,7 +8,7 @@ from bench.controllers.providers import Banning
 from bench.controllers.scenarios import LEVEL_REQUESTS, MODELS, Scenario, stepping
 from bench.controllers.trials import OTHERS, OURS, Trial, attempt
 from bench.controllers.world import Trace, run
-from remora.core.rate_law import cold_start
+from remora.core.rate.law import cold_start
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.pace import Pace
-from remora.core.rate_constants import (
+from remora.core.rate.constants import (
     BURST_MOST,
     CHAIN_GAP,
     DIP,
@@ -18,8 +17,9 @@ from remora.core.rate_constants import (
     SETTLED,
     STRAY_LEAST,
 )
-from remora.core.rate_law import Answer, Answered, after, cold_start
-from remora.core.rate_probing import (
+from remora.core.rate.law import Answer, Answered, after, cold_start
+from remora.core.rate.pace import Pace
+from remora.core.rate.probing import (
     accepted_at_most_per_s,
     accepted_per_s,
     filled,

@@ -9,8 +9,8 @@ import pytest
 from bench.controllers.ours import Remora
 from bench.controllers.providers import Reply
 from bench.controllers.world import Trace, run
-from remora.core.pace import Pace
-from remora.core.rate_law import Answer, Answered, after, cold_start
+from remora.core.rate.law import Answer, Answered, after, cold_start
+from remora.core.rate.pace import Pace
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 CEILING_PER_S = 20

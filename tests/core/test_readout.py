@@ -5,27 +5,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.answers import span, what_limits
-from remora.core.coverage import Coverage, IdRange
-from remora.core.discovery import Kind
-from remora.core.gap import GapState
-from remora.core.health import Severity, reasons_against_health, severity
-from remora.core.readout import (
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import GapState
+from remora.core.rate.gate_types import LimitedBy
+from remora.core.reasons import GapReason
+from remora.core.status.answers import span, what_limits
+from remora.core.status.health import Severity, reasons_against_health, severity
+from remora.core.status.model import Covered, CoveredList, Fresh, Inbox, Rate, Rescan, SourceStatus, Unknown, YesNo
+from remora.core.status.readout import (
     BEAT_NS,
     BEATS_BEFORE_UNKNOWN,
     cover,
     iso,
     read_out,
 )
-from remora.core.reasons import GapReason
-from remora.core.snapshot import (
+from remora.core.status.snapshot import (
     ENDED_DONE,
     BackOffFacts,
     Beat,
     GapTally,
     InboxFacts,
     LedgerFacts,
-    LimitedBy,
     LoopFacts,
     RateFacts,
     RescanFacts,
@@ -35,7 +36,6 @@ from remora.core.snapshot import (
     SourceFacts,
     StreamFacts,
 )
-from remora.core.status import Covered, CoveredList, Fresh, Inbox, Rate, Rescan, SourceStatus, Unknown, YesNo
 from remora.core.units import DAY_NS, MILLISECOND_NS, SECOND_NS
 
 NOW_NS = 1_800_000_000 * SECOND_NS
@@ -152,7 +152,7 @@ def test_silence_says_since_when_and_what_the_rate_was() -> None:
 
 
 def test_the_rate_of_a_finished_run_is_not_current() -> None:
-    status = seen(beat(role=Role.CATCH_UP, ended=True))
+    status = seen(beat(role=Role.BACKFILL, ended=True))
     assert isinstance(status.rate, Unknown)
     assert status.state == "stopped"
     assert status.answers.working.answer is YesNo.NO
@@ -172,20 +172,20 @@ def test_what_the_ledger_knows_stays_known_when_nothing_runs() -> None:
     assert status.inbox == Inbox(0, None)
 
 
-def test_the_service_is_believed_before_a_catch_up_beside_it() -> None:
+def test_the_service_is_believed_before_a_backfill_beside_it() -> None:
     quick = facts(rate=a_rate(interval_ns=5 * MILLISECOND_NS))
-    rate = seen(beat(role=Role.CATCH_UP), beat(age_ns=SECOND_NS, of=quick)).rate
+    rate = seen(beat(role=Role.BACKFILL), beat(age_ns=SECOND_NS, of=quick)).rate
     assert isinstance(rate, Rate)
     assert rate.per_second == 200.0
 
 
 def test_of_the_runtimes_that_are_gone_only_the_last_of_each_role_is_told() -> None:
-    old = [beat(age_ns=age * 60 * SECOND_NS, role=Role.CATCH_UP) for age in (3, 1, 2)]
+    old = [beat(age_ns=age * 60 * SECOND_NS, role=Role.BACKFILL) for age in (3, 1, 2)]
     runtimes = read_out([*old, beat(), beat(age_ns=SECOND_NS)], {NAME: ledger()}, now_ns=NOW_NS).runtimes
     assert [(each.role, each.alive, each.last_beat_age_s) for each in runtimes] == [
         (Role.SERVICE, True, 0.0),
         (Role.SERVICE, True, 1.0),
-        (Role.CATCH_UP, False, 60.0),
+        (Role.BACKFILL, False, 60.0),
     ]
 
 
@@ -234,8 +234,8 @@ def test_fresh_means_that_changes_reach_the_copy(changes: dict[str, object], ans
     assert reason in fresh.reason
 
 
-def test_a_catch_up_alone_cannot_say_that_the_copy_is_fresh() -> None:
-    assert seen(beat(role=Role.CATCH_UP)).answers.fresh.answer is YesNo.UNKNOWN
+def test_a_backfill_alone_cannot_say_that_the_copy_is_fresh() -> None:
+    assert seen(beat(role=Role.BACKFILL)).answers.fresh.answer is YesNo.UNKNOWN
 
 
 def test_between_two_bounded_runs_nothing_has_to_run() -> None:

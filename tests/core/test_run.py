@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.budget import Budget
 from remora.core.errors import Exit
+from remora.core.ledger.budget import Budget
+from remora.core.ledger.run import PRESSURE, RunCounts, Stop, StoppedBy, in_words, span, stop_for_cap, stop_for_pressure
 from remora.core.reasons import GapFamily, GapReason
-from remora.core.run import PRESSURE, RunCounts, Stop, StoppedBy, in_words, span, stop_for_cap, stop_for_pressure
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 
 

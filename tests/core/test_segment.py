@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.coverage import IdRange
-from remora.core.priority import Lane
-from remora.core.segment import (
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.segment import (
     BATCH_MAX,
     LATER_ONES_ANSWERED,
     TRANSITIONS,
@@ -42,8 +42,8 @@ def test_a_claimed_segment_can_do_everything_a_pending_one_only_be_claimed_and_a
 @pytest.mark.parametrize(
     "kind, lane",
     [
-        (SegmentKind.CATCH_UP, Lane.CATCH_UP),
-        (SegmentKind.REPLAY, Lane.CATCH_UP),
+        (SegmentKind.BACKFILL, Lane.BACKFILL),
+        (SegmentKind.REPLAY, Lane.BACKFILL),
         (SegmentKind.BLIND_WINDOW, Lane.UPDATE),
         (SegmentKind.RESCAN, Lane.RESCAN),
     ],
@@ -150,6 +150,6 @@ def test_a_cursor_that_was_never_reached_cannot_be_stored() -> None:
 
 
 def test_what_is_left_begins_after_the_cursor_and_ends_with_the_segment() -> None:
-    segment = Segment(1, SegmentKind.CATCH_UP, IdRange(10, 19), 14, fence=1, owner="a")
+    segment = Segment(1, SegmentKind.BACKFILL, IdRange(10, 19), 14, fence=1, owner="a")
     assert segment.left == IdRange(15, 19)
-    assert Segment(1, SegmentKind.CATCH_UP, IdRange(10, 19), 19, fence=1, owner="a").left is None
+    assert Segment(1, SegmentKind.BACKFILL, IdRange(10, 19), 19, fence=1, owner="a").left is None

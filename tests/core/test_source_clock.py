@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.source_clock import BLOCK_ITEMS, Timed, first_id_since, time_of
+from remora.core.ledger.source_clock import BLOCK_ITEMS, Timed, first_id_since, time_of
 
 ABSURD = st.one_of(st.just(0), st.integers(min_value=10**11, max_value=10**15), st.integers(-(10**9), -1))
 

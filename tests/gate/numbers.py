@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from remora.collect import Collector
 from remora.contracts import Clock, Permit, Store
-from remora.core.discovery import Discovery, Kind
 from remora.core.item import Decoded, Item, Newest, Nothing, Readable, WrongShape
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
-from remora.governor import Governor, Limits
+from remora.gate.governor import Governor, Limits
 from remora.sim.clock import SimClock
 from remora.sim.crash import Generation
 from remora.sim.meter import CountingMeter

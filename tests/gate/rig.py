@@ -9,13 +9,13 @@ from typing import TypeVar, cast
 from remora.contracts import Json, PaceBook
 from remora.core.errors import StoreUnavailable
 from remora.core.item import Newest, Readable
-from remora.core.pace_record import record_to_json, to_record
-from remora.core.pacing import bunch_for
-from remora.core.priority import Lane
-from remora.core.rate_law import cold_start
+from remora.core.lanes import Lane
+from remora.core.rate.law import cold_start
+from remora.core.rate.pace_record import record_to_json, to_record
+from remora.core.rate.pacing import burst_allowance
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply, Verdict, classify, has_content
-from remora.governor import GovernedPermit, Governor, Limits
+from remora.gate.governor import GovernedPermit, Governor, Limits
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Crashed, Generation
 from remora.sim.meter import CountingMeter
@@ -204,6 +204,6 @@ def worst_excess_ns(left_at_ns: list[int], interval_ns: int) -> int:
     previous: int | None = None
     for at_ns in left_at_ns:
         debt = max(0, debt - (at_ns - previous if previous is not None else 0)) + interval_ns
-        worst = max(worst, debt - bunch_for(interval_ns) * interval_ns)
+        worst = max(worst, debt - burst_allowance(interval_ns) * interval_ns)
         previous = at_ns
     return worst

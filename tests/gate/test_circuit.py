@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import pytest
 
-from remora.core.circuit import COOL_DOWN_NS, RECENT_ANSWERS, CircuitState
-from remora.core.priority import Lane
-from remora.core.snapshot import LimitedBy
+from remora.core.lanes import Lane
+from remora.core.rate.circuit_breaker import COOL_DOWN_NS, RECENT_ANSWERS, CircuitState
+from remora.core.rate.gate_types import LimitedBy
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault
-from remora.governor import Limits
+from remora.gate.governor import Limits
 from remora.sim.clock import SimClock
 from tests.gate.rig import BROKEN, GOOD, PRESSED, REFUSED, Answer, Gate, always, gate, one_by_one, simulated, warm
 
@@ -115,8 +115,8 @@ def test_the_probe_is_not_an_owed_item_while_anything_else_waits() -> None:
             await opened(broken)
             broken.says = always(GOOD)
             before = len(broken.departures)
-            await asyncio.gather(*(broken.send(lane) for lane in (Lane.RECOVER, Lane.CATCH_UP, Lane.RECOVER)))
-            assert [lane for _, lane in broken.departures[before:]] == [Lane.CATCH_UP, Lane.RECOVER, Lane.RECOVER]
+            await asyncio.gather(*(broken.send(lane) for lane in (Lane.RECOVER, Lane.BACKFILL, Lane.RECOVER)))
+            assert [lane for _, lane in broken.departures[before:]] == [Lane.BACKFILL, Lane.RECOVER, Lane.RECOVER]
             broken.says = always(BROKEN)
             await opened(broken)
             broken.says = always(GOOD)

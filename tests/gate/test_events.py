@@ -10,13 +10,13 @@ import pytest
 
 from remora.collect import Collector
 from remora.contracts import Permit
-from remora.core.discovery import Discovery, Kind
 from remora.core.item import Decoded, Document, Readable
-from remora.core.priority import Lane
-from remora.core.snapshot import LimitedBy
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.rate.gate_types import LimitedBy
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import NoReply, Reply
-from remora.governor import Governor, Limits
+from remora.gate.governor import Governor, Limits
 from remora.sim.clock import SimClock
 from remora.sim.fleet import SimPlans
 from remora.sim.meter import CountingMeter

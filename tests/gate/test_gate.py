@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remora.core.errors import ConfigurationError
-from remora.core.priority import ORDER, Lane
+from remora.core.lanes import ORDER, Lane
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from remora.governor import JITTER_NS, Limits
+from remora.gate.governor import JITTER_NS, Limits
 from remora.sim.clock import SimClock
 from tests.gate.rig import (
     BROKEN,

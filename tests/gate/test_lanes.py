@@ -5,17 +5,17 @@ from collections import Counter
 
 import pytest
 
-from remora.core.pacing import bunch_for
-from remora.core.priority import LIVE_OVERTAKEN_AT_MOST, ORDER, SHARE_PERCENT, Lane
+from remora.core.lanes import LIVE_OVERTAKEN_AT_MOST, ORDER, SHARE_PERCENT, Lane
+from remora.core.rate.pacing import burst_allowance
 from remora.core.units import MINUTE_NS, SECOND_NS
-from remora.governor import Limits
+from remora.gate.governor import Limits
 from remora.sim.clock import SimClock
 from tests.gate.rig import gate, simulated, warm
 
 
 def live_slots_at_most(interval_ns: int) -> int:
     """More than the lanes allow: what already has its turn is not called back, and more leaves while the jitter lasts."""
-    return LIVE_OVERTAKEN_AT_MOST + 2 * bunch_for(interval_ns)
+    return LIVE_OVERTAKEN_AT_MOST + 2 * burst_allowance(interval_ns)
 
 
 @pytest.mark.parametrize("rate_per_s, in_flight", [(4, 1), (50, 8), (250, 64), (2_000, 128)])
@@ -95,7 +95,7 @@ def test_a_lone_lane_gets_the_whole_rate() -> None:
     async def main(clock: SimClock) -> None:
         limits = Limits(SECOND_NS // 50, in_flight=8)
         async with gate(clock, limits, book=warm(clock, limits)) as calm:
-            await calm.send_until(MINUTE_NS, Lane.CATCH_UP, workers=12)
+            await calm.send_until(MINUTE_NS, Lane.BACKFILL, workers=12)
             assert len(calm.departures) >= 0.98 * 50 * 60
 
     simulated(main)

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from remora.contracts import Json
+from remora.contracts import Json, SharedPace
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.core.verdict import RETRY_AFTER_MAX_NS
-from remora.fleet import SharedPace
-from remora.governor import Governor, Limits
+from remora.gate.governor import Governor, Limits
 from remora.sim.clock import SimClock
 from remora.sim.fleet import SimPlans
 from remora.sim.meter import CountingMeter

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remora.core.units import MILLISECOND_NS, SECOND_NS
-from remora.operate.clock import SystemClock
+from remora.operate.jobs.clock import SystemClock
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from remora.core.pacing import bunch_for
+from remora.core.rate.pacing import burst_allowance
 
 START_TIMEOUT_S = 30.0
 
@@ -92,7 +92,7 @@ class Fleet:
 def earliest_by_ns(departures: list[int], interval_ns: int) -> int:
     """By how much the ceiling was broken at worst: 0 when any time T holds at most bunch + T / F departures."""
     worst_ns = 0
-    tolerance_ns = (bunch_for(interval_ns) - 1) * interval_ns
+    tolerance_ns = (burst_allowance(interval_ns) - 1) * interval_ns
     next_ns = departures[0]
     for moment_ns in departures:
         worst_ns = max(worst_ns, next_ns - tolerance_ns - moment_ns)

@@ -11,9 +11,9 @@ import time
 from contextlib import suppress
 
 from remora.core.errors import StoreUnavailable
-from remora.core.pacing import interval_for
+from remora.core.rate.pacing import interval_for
 from remora.core.units import SECOND_NS
-from remora.operate.clock import SystemClock
+from remora.operate.jobs.clock import SystemClock
 from remora.stores.postgres import SharedGate, Singleton
 from remora.stores.postgres.gate import WINDOW_NS, Reservation
 

@@ -6,18 +6,17 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from remora.contracts import PaceBook
+from remora.contracts import CommonGate, PaceBook, Slot
 from remora.core.errors import StoreUnavailable
 from remora.core.item import Newest
-from remora.core.pacing import bunch_for, interval_for
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.pacing import burst_allowance, interval_for
 from remora.core.reasons import GapReason
-from remora.core.snapshot import LimitedBy
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Found, Pressure, Reply, Verdict
-from remora.fleet import CommonGate, Slot
-from remora.governor import Governor, Limits
-from remora.operate.clock import SystemClock
+from remora.gate.governor import Governor, Limits
+from remora.operate.jobs.clock import SystemClock
 from remora.sim.checks import worst_window
 from remora.sim.fleet import SimPlans
 from remora.sim.meter import CountingMeter
@@ -87,7 +86,7 @@ async def test_what_leaves_through_the_gates_of_several_processes_keeps_one_ceil
     left = await asyncio.gather(*(leave(opens(interval_ns), interval_ns, 12) for _ in range(3)))
     times_ns = sorted(at_ns for one in left for at_ns in one)
     assert len(times_ns) >= 36
-    assert worst_window(times_ns, interval_ns, bunch_for(interval_ns)).excess_ns <= 0
+    assert worst_window(times_ns, interval_ns, burst_allowance(interval_ns)).excess_ns <= 0
 
 
 async def test_a_turn_that_nobody_used_is_given_back_and_one_that_was_used_is_not(opens: Opens) -> None:

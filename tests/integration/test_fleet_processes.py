@@ -14,12 +14,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from remora.core.common_pace import COMMON, Common, to_common
-from remora.core.pacing import bunch_for, interval_for
-from remora.core.rate_law import cold_start
-from remora.core.segment import BATCH_MAX
-from remora.loops.catch_up import WALKERS
-from remora.operate.clock import SystemClock
+from remora.core.ledger.segment import BATCH_MAX
+from remora.core.rate.law import cold_start
+from remora.core.rate.pacing import burst_allowance, interval_for
+from remora.core.rate.shared_pace import COMMON, Common, to_common
+from remora.loops.numbered.backfill import WALKERS
+from remora.operate.jobs.clock import SystemClock
 from remora.sim.checks import compare, worst_window
 from remora.stores.postgres import PostgresStore
 from remora.stores.postgres.fleet import PostgresFleet
@@ -126,7 +126,7 @@ def test_four_processes_one_killed_again_and_again_make_one_complete_mirror_belo
         crew.end()
     assert crew.kills == KILLS
     times_ns, paths = provider.arrivals()
-    assert worst_window(times_ns, CEILING_NS, bunch_for(CEILING_NS)).excess_ns <= ON_THE_WAY_NS
+    assert worst_window(times_ns, CEILING_NS, burst_allowance(CEILING_NS)).excess_ns <= ON_THE_WAY_NS
     assert compare(remora.bodies(), provider.dump()) == []
     with psycopg.connect(postgres_url) as connection:
         states = connection.execute("SELECT state, count(*) FROM segments GROUP BY state").fetchall()
@@ -220,7 +220,7 @@ def test_workers_help_a_service_and_refuse_a_file(postgres_url: str, tmp_path: P
                 kill(process)
         assert compare(remora.bodies(), world.dump()) == []
         times_ns, _ = world.arrivals()
-        assert worst_window(times_ns, CEILING_NS, bunch_for(CEILING_NS)).excess_ns <= ON_THE_WAY_NS
+        assert worst_window(times_ns, CEILING_NS, burst_allowance(CEILING_NS)).excess_ns <= ON_THE_WAY_NS
         refused = remora("worker", "--store", "sqlite:///alone.db")
         assert refused.returncode == 2
         assert "remora store copy" in refused.stderr

@@ -12,11 +12,11 @@ import uvloop
 
 from remora.collect import Collector
 from remora.contracts import Source
-from remora.core.discovery import Discovery, Kind
-from remora.core.priority import ORDER, Lane
+from remora.core.lanes import ORDER, Lane
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.units import SECOND_NS
-from remora.governor import Governor, Limits
-from remora.operate.clock import SystemClock
+from remora.gate.governor import Governor, Limits
+from remora.operate.jobs.clock import SystemClock
 from remora.sim.meter import CountingMeter
 from remora.sources.hackernews import HackerNews
 from remora.sources.http import HttpSettings, HttpTransport

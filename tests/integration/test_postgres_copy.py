@@ -9,12 +9,12 @@ import psycopg
 import pytest
 
 from remora.contracts import Json, Outcome, RunRecord, Store, WalkState
-from remora.core.coverage import IdRange
-from remora.core.discovery import Kind
 from remora.core.errors import ConfigurationError, StoreError, StoreForeign
-from remora.core.gap import GapState
 from remora.core.item import Document, Entry, User
-from remora.core.segment import SegmentKind
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import GapState
+from remora.core.ledger.segment import SegmentKind
 from remora.core.units import SECOND_NS
 from remora.stores import open_store
 from remora.stores.copy import copy_store, open_portable
@@ -33,7 +33,7 @@ from tests.contract.answers import (
 
 pytestmark = pytest.mark.postgres
 
-CATCH_UP = SegmentKind.CATCH_UP
+BACKFILL = SegmentKind.BACKFILL
 ITEMS = 2_500  # more than one page
 ODD_KEY = "back\\slash nul\0 and more"
 
@@ -68,8 +68,8 @@ async def fill(store: Store) -> None:
     await record(store, 9_001, TIMEOUT, at_s=0)
     await record(store, 9_002, MISSING, at_s=0)
     await store.lease_gaps(SOURCE, owner="gone", limit=1, lease_ns=60 * SECOND_NS, now_ns=at(9_000))
-    await store.plan(SOURCE, CATCH_UP, [IdRange(1, 1_000), IdRange(1_001, 2_000)], now_ns=at(0))
-    segment = await store.claim(SOURCE, [CATCH_UP], owner="gone", lease_ns=60 * SECOND_NS, now_ns=at(0))
+    await store.plan(SOURCE, BACKFILL, [IdRange(1, 1_000), IdRange(1_001, 2_000)], now_ns=at(0))
+    segment = await store.claim(SOURCE, [BACKFILL], owner="gone", lease_ns=60 * SECOND_NS, now_ns=at(0))
     assert segment is not None
     await store.advance(SOURCE, segment, 1_500, lease_ns=60 * SECOND_NS, now_ns=at(0))
     await store.cover(SOURCE, IdRange(5_000, 5_010))
@@ -92,7 +92,7 @@ async def check_arrived(store: Store) -> None:
     assert [kept.body for kept in await store.revisions(7)] == [story(7).body]
     assert await store.user("ada") == b'{"id":"ada"}'
     assert {gap.state for gap in await store.gaps(SOURCE)} == {GapState.OWED}
-    segment = await store.claim(SOURCE, [CATCH_UP], owner="new", lease_ns=SECOND_NS, now_ns=at(0))
+    segment = await store.claim(SOURCE, [BACKFILL], owner="new", lease_ns=SECOND_NS, now_ns=at(0))
     assert segment is not None
     assert (segment.ids, segment.cursor) == (IdRange(1_001, 2_000), 1_500)
     assert (await store.coverage(SOURCE)).ranges == (IdRange(1_001, 1_500), IdRange(5_000, 5_010))
@@ -108,7 +108,7 @@ async def check_arrived(store: Store) -> None:
     # The same body again is nothing new, and new numbers do not collide with the old ones.
     assert await record(store, 8, story(8), at_s=99) is Outcome.UNCHANGED
     assert await record(store, 70_000, story(70_000), at_s=99) is Outcome.NEW
-    assert await store.plan(SOURCE, CATCH_UP, [IdRange(90_000, 90_010)], now_ns=at(0)) == 1
+    assert await store.plan(SOURCE, BACKFILL, [IdRange(90_000, 90_010)], now_ns=at(0)) == 1
     assert await store.announce(SOURCE, [(Kind.ITEM, "8001")], now_ns=at(0)) == 3
     assert [entry.key for entry in await store.waiting(SOURCE, limit=9)] == ["8000", "grace", "8001"]
     assert await store.start_run(ARCHIVE, now_ns=at(0)) > 1

@@ -9,9 +9,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from remora.core.pacing import interval_for
+from remora.core.rate.pacing import interval_for
 from remora.core.units import MILLISECOND_NS, SECOND_NS
-from remora.operate.clock import SystemClock
+from remora.operate.jobs.clock import SystemClock
 from remora.stores.postgres import SharedGate, migrate
 from remora.stores.postgres.gate import is_strict
 from remora.stores.slots import AHEAD_AT_MOST_NS, Slots

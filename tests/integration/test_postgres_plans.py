@@ -11,7 +11,7 @@ from remora.stores.postgres.statements import SQL
 
 pytestmark = pytest.mark.postgres
 
-SEGMENT = {"source": "s", "kind": "catch_up", "owner": "o", "lease": 60_000, "slack": 60_000, "now": None}
+SEGMENT = {"source": "s", "kind": "backfill", "owner": "o", "lease": 60_000, "slack": 60_000, "now": None}
 HOT: dict[str, dict[str, Any]] = {
     "held_items": {"source": "s", "ids": ",".join(map(str, range(5, 500, 5)))},
     "claim": SEGMENT,
@@ -42,7 +42,7 @@ def _filled(url: str) -> "psycopg.Connection[Any]":
     )
     connection.execute(
         "INSERT INTO segments (source, kind, state, first_id, last_id, cursor, lease_until, created_at, moved_at) "
-        "SELECT 's', 'catch_up', (ARRAY['done', 'pending', 'claimed'])[1 + n % 3], n, n, n, "
+        "SELECT 's', 'backfill', (ARRAY['done', 'pending', 'claimed'])[1 + n % 3], n, n, n, "
         "(extract(epoch FROM now()) * 1000)::bigint + 60000, 1, 1 FROM generate_series(1, 20000) AS n"
     )
     connection.execute(

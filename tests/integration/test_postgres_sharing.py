@@ -9,11 +9,11 @@ import psycopg
 import pytest
 
 from remora.contracts import Observation, Outcome
-from remora.core.coverage import IdRange
-from remora.core.discovery import Discovery, Kind
 from remora.core.errors import StoreError, StoreForeign
 from remora.core.item import Item
-from remora.core.segment import SegmentKind
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.ledger.segment import SegmentKind
 from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Found
 from remora.stores.postgres import PostgresStore, migrate
@@ -23,7 +23,7 @@ from tests.contract.answers import SOURCE, TIMEOUT, at, observed, record, story
 
 pytestmark = pytest.mark.postgres
 
-CATCH_UP = SegmentKind.CATCH_UP
+BACKFILL = SegmentKind.BACKFILL
 
 
 @asynccontextmanager
@@ -48,13 +48,13 @@ async def test_a_thousand_segments_and_32_claimants_give_each_segment_exactly_on
     owners: Counter[int] = Counter()
 
     async def claim_until_empty(store: PostgresStore, name: str) -> None:
-        while segment := await store.claim(SOURCE, [CATCH_UP], owner=name, lease_ns=60 * SECOND_NS, now_ns=at(0)):
+        while segment := await store.claim(SOURCE, [BACKFILL], owner=name, lease_ns=60 * SECOND_NS, now_ns=at(0)):
             owners[segment.segment_id] += 1
             assert await store.advance(SOURCE, segment, segment.ids.end, lease_ns=60 * SECOND_NS, now_ns=at(0))
 
     async with several(postgres_url, 4) as stores:
         pieces = [IdRange(start, start + 9) for start in range(0, 10_000, 10)]
-        assert await stores[0].plan(SOURCE, CATCH_UP, pieces, now_ns=at(0)) == 1_000
+        assert await stores[0].plan(SOURCE, BACKFILL, pieces, now_ns=at(0)) == 1_000
         await asyncio.gather(*(claim_until_empty(stores[n % 4], f"claimant-{n}") for n in range(32)))
         assert len(owners) == 1_000
         assert set(owners.values()) == {1}
@@ -66,9 +66,9 @@ async def test_a_thousand_segments_and_32_claimants_give_each_segment_exactly_on
 
 async def test_a_live_lease_is_not_stolen_by_a_caller_whose_clock_is_hours_ahead(postgres_url: str) -> None:
     async with several(postgres_url, 2) as (one, two):
-        await one.plan(SOURCE, CATCH_UP, [IdRange(1, 10)], now_ns=at(0))
-        held = await one.claim(SOURCE, [CATCH_UP], owner="one", lease_ns=60 * SECOND_NS, now_ns=at(0))
-        later = await two.claim(SOURCE, [CATCH_UP], owner="two", lease_ns=60 * SECOND_NS, now_ns=at(0) + 9 * HOUR_NS)
+        await one.plan(SOURCE, BACKFILL, [IdRange(1, 10)], now_ns=at(0))
+        held = await one.claim(SOURCE, [BACKFILL], owner="one", lease_ns=60 * SECOND_NS, now_ns=at(0))
+        later = await two.claim(SOURCE, [BACKFILL], owner="two", lease_ns=60 * SECOND_NS, now_ns=at(0) + 9 * HOUR_NS)
         assert held is not None
         assert later is None
         assert await one.advance(SOURCE, held, 10, lease_ns=60 * SECOND_NS, now_ns=at(0))
@@ -78,11 +78,11 @@ async def test_an_expired_lease_is_taken_whatever_the_callers_clock_says_and_its
     postgres_url: str,
 ) -> None:
     async with several(postgres_url, 2) as (one, two):
-        await one.plan(SOURCE, CATCH_UP, [IdRange(1, 10)], now_ns=at(0))
-        held = await one.claim(SOURCE, [CATCH_UP], owner="one", lease_ns=20 * MILLISECOND_NS, now_ns=at(0))
+        await one.plan(SOURCE, BACKFILL, [IdRange(1, 10)], now_ns=at(0))
+        held = await one.claim(SOURCE, [BACKFILL], owner="one", lease_ns=20 * MILLISECOND_NS, now_ns=at(0))
         assert held is not None
         await asyncio.sleep(0.1)  # the database's clock cannot be simulated
-        taken = await two.claim(SOURCE, [CATCH_UP], owner="two", lease_ns=60 * SECOND_NS, now_ns=at(0) - 9 * HOUR_NS)
+        taken = await two.claim(SOURCE, [BACKFILL], owner="two", lease_ns=60 * SECOND_NS, now_ns=at(0) - 9 * HOUR_NS)
         assert taken is not None
         assert (taken.segment_id, taken.owner) == (held.segment_id, "two")
         assert not await one.advance(SOURCE, held, 10, lease_ns=60 * SECOND_NS, now_ns=at(0))
@@ -91,12 +91,12 @@ async def test_an_expired_lease_is_taken_whatever_the_callers_clock_says_and_its
 
 async def test_a_new_process_never_resets_the_work_of_others(postgres_url: str) -> None:
     async with opened(postgres_url) as one:
-        await one.plan(SOURCE, CATCH_UP, [IdRange(1, 10)], now_ns=at(0))
-        held = await one.claim(SOURCE, [CATCH_UP], owner="one", lease_ns=60 * SECOND_NS, now_ns=at(0))
+        await one.plan(SOURCE, BACKFILL, [IdRange(1, 10)], now_ns=at(0))
+        held = await one.claim(SOURCE, [BACKFILL], owner="one", lease_ns=60 * SECOND_NS, now_ns=at(0))
         await record(one, 77, TIMEOUT, at_s=0)
         leased = await one.lease_gaps(SOURCE, owner="one", limit=9, lease_ns=60 * SECOND_NS, now_ns=at(9_000))
         async with opened(postgres_url) as two:
-            assert await two.claim(SOURCE, [CATCH_UP], owner="two", lease_ns=SECOND_NS, now_ns=at(0)) is None
+            assert await two.claim(SOURCE, [BACKFILL], owner="two", lease_ns=SECOND_NS, now_ns=at(0)) is None
             assert await two.lease_gaps(SOURCE, owner="two", limit=9, lease_ns=SECOND_NS, now_ns=at(9_000)) == ()
         assert held is not None
         assert [gap.key for gap in leased] == ["77"]
@@ -106,9 +106,9 @@ async def test_a_new_process_never_resets_the_work_of_others(postgres_url: str) 
 async def test_one_plan_made_by_four_processes_at_once_is_planned_once(postgres_url: str) -> None:
     async with several(postgres_url, 4) as stores:
         pieces = [IdRange(start, start + 999) for start in range(0, 20_000, 1_000)]
-        added = await asyncio.gather(*(store.plan(SOURCE, CATCH_UP, pieces, now_ns=at(0)) for store in stores))
+        added = await asyncio.gather(*(store.plan(SOURCE, BACKFILL, pieces, now_ns=at(0)) for store in stores))
         assert sorted(added) == [0, 0, 0, 20]
-        assert await stores[0].open_segments(SOURCE) == {CATCH_UP: 20_000}
+        assert await stores[0].open_segments(SOURCE) == {BACKFILL: 20_000}
 
 
 async def test_overlapping_writes_of_four_processes_neither_block_each_other_nor_lose_anything(
@@ -210,8 +210,8 @@ async def test_the_service_needs_no_right_to_create_once_the_owner_has_migrated(
     async with opened(smaller_url) as store:
         assert await record(store, 1, story(1), at_s=0) is Outcome.NEW
         assert await record(store, 2, TIMEOUT, at_s=0) is Outcome.OWED
-        await store.plan(SOURCE, CATCH_UP, [IdRange(1, 10)], now_ns=at(0))
-        assert await store.claim(SOURCE, [CATCH_UP], owner="one", lease_ns=SECOND_NS, now_ns=at(0)) is not None
+        await store.plan(SOURCE, BACKFILL, [IdRange(1, 10)], now_ns=at(0))
+        assert await store.claim(SOURCE, [BACKFILL], owner="one", lease_ns=SECOND_NS, now_ns=at(0)) is not None
     with psycopg.connect(smaller_url) as smaller, pytest.raises(psycopg.errors.InsufficientPrivilege):
         smaller.execute("CREATE TABLE mine (n integer)")
     with psycopg.connect(postgres_url, autocommit=True) as owner:

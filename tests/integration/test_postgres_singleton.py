@@ -8,7 +8,7 @@ import pytest
 
 from remora.core.errors import StoreUnavailable
 from remora.core.units import SECOND_NS
-from remora.operate.clock import SystemClock
+from remora.operate.jobs.clock import SystemClock
 from remora.stores.postgres import Singleton, migrate
 from remora.stores.postgres.singleton import Superseded
 from tests.integration.postgres_fleet import Event, Fleet

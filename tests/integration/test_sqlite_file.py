@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remora.core.errors import ConfigurationError, Exit, StoreBusy, StoreError, StoreForeign, StoreUnavailable
-from remora.core.pace_record import Damaged, record_from_json
+from remora.core.rate.pace_record import Damaged, record_from_json
 from remora.stores import open_store
 from remora.stores.memory import MemoryStore
 from remora.stores.sqlite import SqliteStore

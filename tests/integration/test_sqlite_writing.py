@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from remora.contracts import Observation, Outcome
-from remora.core.coverage import IdRange
-from remora.core.discovery import Discovery, FromInbox, Kind
 from remora.core.errors import StoreError, StoreUnavailable
 from remora.core.item import User
-from remora.core.priority import Lane
-from remora.core.segment import SegmentKind
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.discovery import Discovery, FromInbox, Kind
+from remora.core.ledger.segment import SegmentKind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.stores.sqlite import InPlace, SqliteStore
@@ -170,8 +170,8 @@ async def test_a_caller_that_gave_up_disturbs_nobody(path: Path) -> None:
 async def test_an_advance_never_becomes_durable_before_the_records_it_follows(path: Path) -> None:
     store = SqliteStore(path)
     await store.open()
-    await store.plan(SOURCE, SegmentKind.CATCH_UP, [IdRange(1, 100)], now_ns=at(0))
-    segment = await store.claim(SOURCE, [SegmentKind.CATCH_UP], owner="one", lease_ns=SECOND_NS, now_ns=at(0))
+    await store.plan(SOURCE, SegmentKind.BACKFILL, [IdRange(1, 100)], now_ns=at(0))
+    segment = await store.claim(SOURCE, [SegmentKind.BACKFILL], owner="one", lease_ns=SECOND_NS, now_ns=at(0))
     assert segment is not None
     written = asyncio.gather(*(record(store, item_id, story(item_id), at_s=1) for item_id in range(1, 101)))
     await asyncio.sleep(0)

@@ -9,8 +9,8 @@ from typing import TypeVar
 from remora.collect import Collector
 from remora.contracts import Clock, Store, StreamingSource, Transport
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.governor import Governor, Limits
-from remora.loops.service import NumberedService, ServiceSettings
+from remora.gate.governor import Governor, Limits
+from remora.loops.numbered.service import NumberedService, ServiceSettings
 from remora.sim.checks import Difference, compare
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Generation

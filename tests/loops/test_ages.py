@@ -3,12 +3,12 @@
 import json
 
 from remora.contracts import Observation
-from remora.core.discovery import Discovery
 from remora.core.item import Item
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.core.verdict import Found
-from remora.loops.ages import AgeBook
+from remora.loops.numbered.update_ages import AgeBook
 from remora.sim.clock import SimClock, run
 from remora.stores.memory import MemoryStore
 

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from remora.core.discovery import Kind
-from remora.core.freshness import UpdateAges
-from remora.loops.inbox import InboxWorkers
-from remora.loops.live import Live
-from remora.loops.rescan import Rescan, RescanSettings
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.freshness import UpdateAges
+from remora.loops.numbered.inbox import InboxWorkers
+from remora.loops.numbered.live import Live
+from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.sim.clock import SimClock
 from remora.sim.world import WorldSettings
 from tests.loops.rig import NAME, Process, Rig, in_virtual_time

@@ -7,18 +7,18 @@ from random import Random
 import pytest
 
 from remora.contracts import Store
-from remora.core.circuit import CircuitState
-from remora.core.coverage import Coverage, IdRange
-from remora.core.freshness import UpdateAges
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.freshness import UpdateAges
+from remora.core.ledger.segment import Segment, SegmentKind
+from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.reasons import GapReason
-from remora.core.segment import Segment, SegmentKind
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault
-from remora.governor import Limits
-from remora.loops.catch_up import WALKERS, SegmentWorker, plan_missing
+from remora.gate.governor import Limits
+from remora.loops.numbered.backfill import WALKERS, SegmentWorker, plan_missing
+from remora.loops.numbered.rescan import Rescan, RescanSettings
+from remora.loops.numbered.service import WALK_IDLE_NS, ServiceSettings
 from remora.loops.recover import Recover, width_beside_walks
-from remora.loops.rescan import Rescan, RescanSettings
-from remora.loops.service import WALK_IDLE_NS, ServiceSettings
 from remora.sim.clock import SimClock
 from remora.sim.faults import FaultKind, Faults
 from remora.sim.world import WorldSettings
@@ -35,7 +35,7 @@ HISTORY = IdRange(1, 50_000)
 
 
 def walker(one: Process, number: int) -> SegmentWorker:
-    kinds = (SegmentKind.CATCH_UP,)
+    kinds = (SegmentKind.BACKFILL,)
     return SegmentWorker(
         NAME, one.collector, one.store, clock=one.clock, owner=f"one:{number}", kinds=kinds, width=IN_FLIGHT
     )
@@ -47,7 +47,7 @@ async def plan(store: Store, clock: SimClock, ids: IdRange) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hanging_share, least_used", [(0.001, 0.97), (0.01, 0.8), (0.02, 0.65), (0.05, 0.45)])
-def test_a_back_fill_uses_its_ceiling_although_some_items_hang(hanging_share: float, least_used: float) -> None:
+def test_a_backfill_uses_its_ceiling_although_some_items_hang(hanging_share: float, least_used: float) -> None:
     async def main(clock: SimClock) -> float:
         dice = Random(1)
         hanging = {item_id for item_id in range(HISTORY.start, HISTORY.end) if dice.random() < hanging_share}
@@ -169,7 +169,7 @@ def test_a_rescan_walks_several_segments_at_once_so_that_hanging_items_do_not_ho
         async with rig.process() as one:
             await one.collector.newest()
             await plan_missing("hackernews", store, IdRange(1, 8_000), now_ns=clock.wall_ns())
-            kinds = (SegmentKind.CATCH_UP,)
+            kinds = (SegmentKind.BACKFILL,)
             await SegmentWorker(
                 "hackernews", one.collector, store, clock=clock, owner="one", kinds=kinds, width=IN_FLIGHT
             ).run_until_done()

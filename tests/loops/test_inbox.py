@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.contracts import InboxEntry, Observation, Outcome, Permit
-from remora.core.discovery import Kind
 from remora.core.errors import StoreUnavailable
+from remora.core.ledger.discovery import Kind
 from remora.core.verdict import NoReply, Reply
-from remora.loops import inbox as inboxes
-from remora.loops.inbox import MEMORY_MAX, InboxWorkers, Line, WorkersDead
+from remora.loops.numbered import inbox as inboxes
+from remora.loops.numbered.inbox import MEMORY_MAX, InboxWorkers, Line, WorkersDead
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
 from remora.sim.transport import SimTransport

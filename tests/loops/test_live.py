@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import replace
 
 from remora.contracts import Observation, Outcome
-from remora.core.coverage import IdRange
 from remora.core.errors import StoreUnavailable
-from remora.core.segment import SegmentKind
-from remora.loops.live import BEHIND_MAX_IDS, LEAP_MAX_IDS, LIVE_FROM_NOTE, NEWEST_NOTE, Live
-from remora.loops.service import ServiceSettings
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.segment import SegmentKind
+from remora.loops.numbered.live import BEHIND_MAX_IDS, LEAP_MAX_IDS, LIVE_FROM_NOTE, NEWEST_NOTE, Live
+from remora.loops.numbered.service import ServiceSettings
 from remora.sim.clock import SimClock
 from remora.sim.faults import Faults, Outage
 from remora.sim.transport import SimTransport
@@ -17,10 +17,10 @@ from remora.stores.memory import MemoryStore
 from tests.loops.rig import HOUR_NS, MINUTE_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
 from tests.loops.streams import Scripted
 
-ONLY_LIVE = ServiceSettings(catch_up=False, rescan=None)
+ONLY_LIVE = ServiceSettings(backfill=False, rescan=None)
 
 
-def make_live(process: Process, *, behind_kind: SegmentKind = SegmentKind.CATCH_UP) -> Live:
+def make_live(process: Process, *, behind_kind: SegmentKind = SegmentKind.BACKFILL) -> Live:
     return Live(process.source, process.collector, process.store, clock=process.clock, behind_kind=behind_kind)
 
 
@@ -85,7 +85,7 @@ def test_the_first_start_begins_at_the_newest_id_and_leaves_history_uncovered() 
     in_virtual_time(main)
 
 
-def test_the_first_start_after_a_catch_up_goes_on_where_that_ended() -> None:
+def test_the_first_start_after_a_backfill_goes_on_where_that_ended() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WorldSettings(items=5_000))
         await rig.store.cover(NAME, IdRange(1, 4_900))
@@ -123,7 +123,7 @@ def test_whoever_is_far_behind_hands_the_ids_over_as_segments() -> None:
             await make_live(process, behind_kind=kind).run_once()
         assert (await rig.store.open_segments(NAME))[kind] > BEHIND_MAX_IDS
 
-    in_virtual_time(lambda clock: main(clock, SegmentKind.CATCH_UP))
+    in_virtual_time(lambda clock: main(clock, SegmentKind.BACKFILL))
     in_virtual_time(lambda clock: main(clock, SegmentKind.BLIND_WINDOW))
 
 

@@ -13,8 +13,8 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
 import pytest
 
-from remora.loops.rescan import RescanSettings
-from remora.loops.service import ServiceSettings
+from remora.loops.numbered.rescan import RescanSettings
+from remora.loops.numbered.service import ServiceSettings
 from remora.sim.clock import SimClock
 from remora.sim.world import World, WorldSettings
 from tests.loops.rig import DAY_NS, HOUR_NS, MINUTE_NS, Process, Rig, in_virtual_time

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from remora.contracts import Outcome, Store
-from remora.core.discovery import Discovery
 from remora.core.errors import StoreUnavailable
-from remora.core.gap import GapState
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.gap import GapState
 from remora.core.reasons import GapReason
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault
-from remora.governor import Limits
+from remora.gate.governor import Limits
 from remora.loops.recover import GAP_LEASE_NS, GAPS_AT_ONCE, Recover
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
@@ -32,7 +32,7 @@ async def owe(clock: SimClock, source: Numbers, store: Store, ids: range) -> Non
     usual, source.says = source.says, lambda _id, _attempt: REFUSED
     async with process(clock, source, store) as one:
         for item_id in ids:
-            await one.collector.collect(Discovery.item(item_id, via=Lane.CATCH_UP))
+            await one.collector.collect(Discovery.item(item_id, via=Lane.BACKFILL))
     source.says = usual
     source.asked.clear()
 
@@ -225,7 +225,7 @@ def test_an_item_that_is_absent_is_not_served_and_a_dead_one_is_on_its_slow_sche
         source.says = lambda item_id, _attempt: GOOD if item_id == 1 else REFUSED
         async with process(clock, source, store) as one:
             for item_id in (1, 2):
-                await one.collector.collect(Discovery.item(item_id, via=Lane.CATCH_UP))
+                await one.collector.collect(Discovery.item(item_id, via=Lane.BACKFILL))
             await hourly(one, days=2)
             assert await states(store) == {1: GapState.ABSENT, 2: GapState.DEAD}
             asked = source.times(1), source.times(2)

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from remora.core.coverage import IdRange
-from remora.core.freshness import RescanPass, UpdateAges, pass_from_json
-from remora.core.priority import Lane
-from remora.core.segment import SegmentKind
-from remora.loops.catch_up import SegmentWorker, plan_again
-from remora.loops.rescan import DONE_NOTE, WANTED_NOTE, Rescan, RescanSettings
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.freshness import RescanPass, UpdateAges, pass_from_json
+from remora.core.ledger.segment import SegmentKind
+from remora.loops.numbered.backfill import SegmentWorker, plan_again
+from remora.loops.numbered.rescan import DONE_NOTE, WANTED_NOTE, Rescan, RescanSettings
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
 from remora.sim.world import WorldSettings
@@ -31,13 +31,13 @@ def make_rescan(process: Process, settings: RescanSettings | None = None, ages: 
     )
 
 
-async def catch_up(rig: Rig, process: Process) -> None:
+async def backfill(rig: Rig, process: Process) -> None:
     """Hold everything there is, as history would be read: once, and long ago."""
     await process.collector.newest()
     ids = IdRange(1, process.collector.newest_id or 0)
-    await plan_again(NAME, rig.store, SegmentKind.CATCH_UP, ids, now_ns=process.clock.wall_ns())
+    await plan_again(NAME, rig.store, SegmentKind.BACKFILL, ids, now_ns=process.clock.wall_ns())
     worker = SegmentWorker(
-        NAME, process.collector, rig.store, clock=process.clock, owner="one", kinds=(SegmentKind.CATCH_UP,), width=32
+        NAME, process.collector, rig.store, clock=process.clock, owner="one", kinds=(SegmentKind.BACKFILL,), width=32
     )
     await worker.run_until_done()
 
@@ -46,7 +46,7 @@ def test_changes_that_nobody_told_of_are_found_and_counted() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WORLD)
         async with rig.process() as process:
-            await catch_up(rig, process)
+            await backfill(rig, process)
             covered = await rig.store.coverage(NAME)
             await clock.sleep_until(clock.monotonic_ns() + 12 * HOUR_NS)
             stale = {difference.item_id for difference in await rig.differences()}
@@ -68,7 +68,7 @@ def test_only_the_window_is_read_and_in_its_own_lane() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WORLD)
         async with rig.process() as process:
-            await catch_up(rig, process)
+            await backfill(rig, process)
             done = await make_rescan(process, RescanSettings(window_ns=DAY_NS)).run_once()
         assert done is not None
         assert 990 <= done.processed <= 1_020
@@ -82,11 +82,11 @@ def test_after_downtime_the_window_begins_at_the_previous_pass_minus_the_horizon
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WORLD)
         async with rig.process() as process:
-            await catch_up(rig, process)
+            await backfill(rig, process)
             first = await make_rescan(process, RescanSettings(window_ns=DAY_NS)).run_once()
         await clock.sleep_until(clock.monotonic_ns() + 2 * DAY_NS)
         async with rig.process() as process:
-            await catch_up(rig, process)
+            await backfill(rig, process)
             second = await make_rescan(process, RescanSettings(window_ns=DAY_NS)).run_once()
         assert first is not None
         assert second is not None
@@ -111,7 +111,7 @@ def test_a_pass_that_was_killed_goes_on_where_it_was() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WORLD)
         async with rig.process() as process:
-            await catch_up(rig, process)
+            await backfill(rig, process)
         life = Generation()
         before = rig.meter.departures[NAME, Lane.RESCAN]
 
@@ -151,7 +151,7 @@ def test_a_pass_comes_every_six_hours_and_whenever_one_is_wanted() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WorldSettings(items=200, new_per_day=100))
         async with rig.process() as process:
-            await catch_up(rig, process)
+            await backfill(rig, process)
             rescan = make_rescan(process)
             asyncio.get_running_loop().call_later(
                 8 * 3_600, lambda: asyncio.get_running_loop().create_task(rescan.want())
@@ -168,7 +168,7 @@ def test_a_wish_survives_a_kill_and_is_not_fulfilled_by_a_pass_that_began_before
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WORLD)
         async with rig.process() as process:
-            await catch_up(rig, process)
+            await backfill(rig, process)
             rescan = make_rescan(process, RescanSettings(window_ns=DAY_NS))
             running = asyncio.get_running_loop().create_task(rescan.run_once())
             await asyncio.sleep(2)
@@ -192,7 +192,7 @@ def test_auto_follows_the_ages_at_which_items_change() -> None:
         for _ in range(300):
             ages = ages.seen(1.5 * 86_400)
         async with rig.process() as process:
-            await catch_up(rig, process)
+            await backfill(rig, process)
             rescan = make_rescan(process, RescanSettings(window_ns=None), ages)
             done = await rescan.run_once()
         assert done is not None
@@ -209,7 +209,7 @@ def test_an_old_item_from_the_future_does_not_stretch_the_window() -> None:
         # This world has bodies with absurd and missing times among its oddities.
         rig = Rig.make(clock, world=WorldSettings(items=3_000, new_per_day=1_000, odd_share=0.05))
         async with rig.process() as process:
-            await catch_up(rig, process)
+            await backfill(rig, process)
             done = await make_rescan(process, RescanSettings(window_ns=DAY_NS)).run_once()
         assert done is not None
         assert 950 <= done.processed <= 1_050

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import pytest
 
 from remora.contracts import Observation, Outcome, Permit
-from remora.core.coverage import IdRange
-from remora.core.discovery import Discovery
-from remora.core.pacing import bunch_for
-from remora.core.priority import Lane
-from remora.core.segment import SegmentKind
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.segment import SegmentKind
+from remora.core.rate.pacing import burst_allowance
 from remora.core.verdict import NoReply, Reply
-from remora.loops.inbox import WorkersDead
-from remora.loops.rescan import RescanSettings
-from remora.loops.service import ServiceSettings
+from remora.loops.numbered.inbox import WorkersDead
+from remora.loops.numbered.rescan import RescanSettings
+from remora.loops.numbered.service import ServiceSettings
 from remora.sim.checks import worst_window
 from remora.sim.clock import SimClock
 from remora.sim.faults import NO_FAULTS, Faults, Flood, Outage, StreamFaults
@@ -39,7 +39,7 @@ def percentile(values: list[float], percent: int) -> float:
 PUNCTUAL = replace(Chances(), late=0.0, delayed=0.0)
 MILLION = 1_000_000
 PER_SECOND = 40
-ALONE = ServiceSettings(catch_up=False, rescan=None)
+ALONE = ServiceSettings(backfill=False, rescan=None)
 CLIMB_NS = MINUTE_NS  # from one request per second to the ceiling
 MEASURED_NS = 4 * MINUTE_NS
 
@@ -50,7 +50,7 @@ class Measured:
 
     p99_s: float
     share_of_ceiling: float
-    back_fill_left: int
+    backfill_left: int
 
 
 def measured(settings: ServiceSettings = ALONE, faults: Faults = NO_FAULTS, *, history: int = 20_000) -> Measured:
@@ -59,23 +59,23 @@ def measured(settings: ServiceSettings = ALONE, faults: Faults = NO_FAULTS, *, h
         rig = Rig.make(clock, world=world, faults=faults, ceiling_ns=SECOND_NS // PER_SECOND)
         await rig.live_for(CLIMB_NS + MEASURED_NS, settings=settings)
         times_ns = rig.provider.arrivals.times_ns
-        worst = worst_window(times_ns, rig.ceiling_ns, bunch_for(rig.ceiling_ns))
+        worst = worst_window(times_ns, rig.ceiling_ns, burst_allowance(rig.ceiling_ns))
         assert worst.excess <= 0
         delays = await delays_s(rig, history + 60)
         assert len(delays) > 80
         requests = sum(at_ns >= CLIMB_NS for at_ns in times_ns)
-        left = (await rig.store.open_segments(NAME)).get(SegmentKind.CATCH_UP, 0)
+        left = (await rig.store.open_segments(NAME)).get(SegmentKind.BACKFILL, 0)
         return Measured(percentile(delays, 99), requests * rig.ceiling_ns / MEASURED_NS, left)
 
     return in_virtual_time(main)
 
 
 @pytest.mark.slow
-def test_a_back_fill_of_a_million_ids_at_the_ceiling_does_not_delay_new_items() -> None:
+def test_a_backfill_of_a_million_ids_at_the_ceiling_does_not_delay_new_items() -> None:
     alone = measured(history=MILLION)
-    beside = measured(ServiceSettings(catch_up=True, rescan=None), history=MILLION)
-    print(f"p99 of the delay: {alone.p99_s:.2f} s alone, {beside.p99_s:.2f} s beside {beside.back_fill_left:,} ids")
-    assert beside.back_fill_left > MILLION - PER_SECOND * 5 * 60, "nearly all of it was pending all the time"
+    beside = measured(ServiceSettings(backfill=True, rescan=None), history=MILLION)
+    print(f"p99 of the delay: {alone.p99_s:.2f} s alone, {beside.p99_s:.2f} s beside {beside.backfill_left:,} ids")
+    assert beside.backfill_left > MILLION - PER_SECOND * 5 * 60, "nearly all of it was pending all the time"
     assert beside.share_of_ceiling > 0.98, "the gate was not busy"
     assert beside.p99_s <= 2 * alone.p99_s
     assert beside.p99_s <= 2.0
@@ -100,10 +100,10 @@ def test_history_is_read_beside_the_live_edge_until_everything_is_covered() -> N
     in_virtual_time(main)
 
 
-def test_without_catch_up_history_stays_uncovered() -> None:
+def test_without_backfill_history_stays_uncovered() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WorldSettings(items=3_000))
-        await rig.live_for(2 * MINUTE_NS, settings=ServiceSettings(catch_up=False))
+        await rig.live_for(2 * MINUTE_NS, settings=ServiceSettings(backfill=False))
         (covered,) = (await rig.store.coverage(NAME)).ranges
         assert covered.start == 3_000
         assert await rig.store.open_segments(NAME) == {}
@@ -111,10 +111,10 @@ def test_without_catch_up_history_stays_uncovered() -> None:
     in_virtual_time(main)
 
 
-def test_after_a_long_absence_without_catch_up_the_ids_between_are_repaired_all_the_same() -> None:
+def test_after_a_long_absence_without_backfill_the_ids_between_are_repaired_all_the_same() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock)
-        settings = ServiceSettings(catch_up=False)
+        settings = ServiceSettings(backfill=False)
         await rig.live_for(MINUTE_NS, settings=settings)
         await clock.sleep_until(clock.monotonic_ns() + 3 * HOUR_NS)
         await rig.live_for(5 * MINUTE_NS, settings=settings)
@@ -200,7 +200,7 @@ def test_a_stop_gives_back_what_is_held_within_ten_seconds() -> None:
             await asyncio.gather(running, return_exceptions=True)
             assert clock.monotonic_ns() - asked_ns <= 10 * SECOND_NS
         claimed = await rig.store.claim(
-            NAME, (SegmentKind.CATCH_UP,), owner="two", lease_ns=SECOND_NS, now_ns=clock.wall_ns()
+            NAME, (SegmentKind.BACKFILL,), owner="two", lease_ns=SECOND_NS, now_ns=clock.wall_ns()
         )
         assert claimed is not None
         assert claimed.ids.end == 19_999 or claimed.cursor >= claimed.ids.start, "the segment in work is free at once"
@@ -278,7 +278,7 @@ def test_every_number_an_operator_watches_moves_when_it_should() -> None:
             assert state.newest_id == rig.world.max_id(clock.true_ns() - 5 * SECOND_NS)
             assert clock.wall_ns() - (state.newest_id_at_ns or 0) < MINUTE_NS
             assert set(state.loops) == {
-                "updates", "inbox", "live", "recover", "repair", "update_ages", "rescan", "catch_up",
+                "updates", "inbox", "live", "recover", "repair", "update_ages", "rescan", "backfill",
             }  # fmt: skip
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -291,7 +291,7 @@ def test_every_number_an_operator_watches_moves_when_it_should() -> None:
 def test_profiles_named_by_the_stream_are_fetched() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock)
-        await rig.live_for(10 * MINUTE_NS, settings=ServiceSettings(catch_up=False))
+        await rig.live_for(10 * MINUTE_NS, settings=ServiceSettings(backfill=False))
         names = {rig.world.author(item_id) for item_id in range(1, 1_050)}
         assert len([name for name in names if await rig.store.user(name) is not None]) > 10
 

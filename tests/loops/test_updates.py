@@ -6,13 +6,13 @@ from itertools import pairwise
 import pytest
 
 from remora.contracts import Store, StreamBroken
-from remora.core.coverage import IdRange
-from remora.core.discovery import Kind
-from remora.core.freshness import LastEvent, last_event_from_json, last_event_to_json
-from remora.core.pacing import bunch_for
-from remora.core.segment import SegmentKind
-from remora.loops.inbox import InboxWorkers
-from remora.loops.updates import LAST_EVENT_NOTE, Updates
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.freshness import LastEvent, last_event_from_json, last_event_to_json
+from remora.core.ledger.segment import SegmentKind
+from remora.core.rate.pacing import burst_allowance
+from remora.loops.numbered.inbox import InboxWorkers
+from remora.loops.numbered.updates import LAST_EVENT_NOTE, Updates
 from remora.sim.checks import worst_window
 from remora.sim.clock import SimClock
 from remora.sim.faults import Faults, Outage
@@ -109,7 +109,7 @@ def test_fifty_disconnects_grow_the_back_off_to_its_cap_and_keep_the_request_bud
         assert set(gaps[7:]) == {30}
         # A repair asks for the newest id once per connection, through the gate like everything else.
         assert len(rig.provider.arrivals) <= len(transport.connected_s)
-        assert worst_window(rig.provider.arrivals.times_ns, rig.ceiling_ns, bunch_for(rig.ceiling_ns)).excess <= 0
+        assert worst_window(rig.provider.arrivals.times_ns, rig.ceiling_ns, burst_allowance(rig.ceiling_ns)).excess <= 0
 
     in_virtual_time(main)
 

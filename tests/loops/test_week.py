@@ -11,13 +11,13 @@ from random import Random
 import pytest
 
 from remora.contracts import Store, StreamBroken
-from remora.core.coverage import IdRange
-from remora.core.gap import GapState
-from remora.core.pacing import bunch_for
-from remora.loops.inbox import MEMORY_MAX
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.gap import GapState
+from remora.core.rate.pacing import burst_allowance
+from remora.loops.numbered.inbox import MEMORY_MAX
+from remora.loops.numbered.rescan import Rescan, RescanSettings
+from remora.loops.numbered.service import NumberedService, ServiceSettings
 from remora.loops.recover import Recover
-from remora.loops.rescan import Rescan, RescanSettings
-from remora.loops.service import NumberedService, ServiceSettings
 from remora.sim.checks import Difference, worst_window
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
@@ -167,7 +167,7 @@ async def lasting_differences(rig: Rig, since_ns: int) -> list[Difference]:
 
 def assert_all_is_well(rig: Rig, log: Log) -> None:
     assert all(before <= after for before, after in pairwise(log.frontiers)), "the frontier went back"
-    worst = worst_window(rig.provider.arrivals.times_ns, rig.ceiling_ns, bunch_for(rig.ceiling_ns))
+    worst = worst_window(rig.provider.arrivals.times_ns, rig.ceiling_ns, burst_allowance(rig.ceiling_ns))
     assert worst.excess <= 0, worst
     assert max(log.in_memory) <= MEMORY_MAX
     assert max(log.tasks) <= TASKS_MAX

@@ -11,19 +11,19 @@ from random import Random
 
 import pytest
 
-from remora.core.coverage import IdRange
-from remora.core.freshness import pass_from_json
-from remora.core.gap import GapState
-from remora.core.pacing import bunch_for
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.freshness import pass_from_json
+from remora.core.ledger.gap import GapState
+from remora.core.rate.pacing import burst_allowance
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.loops.rescan import DONE_NOTE, WANTED_NOTE
+from remora.loops.numbered.rescan import DONE_NOTE, WANTED_NOTE
 from remora.sim.checks import Difference, compare, worst_window
 from remora.sim.faults import Faults, Flood, Outage, StreamFaults, every_kind
-from remora.sim.lockstep import LockstepLoop
 from remora.sim.server import listen
 from remora.sim.world import WorldSettings
 from tests.loops.week_daemon import NAME
 from tests.loops.week_on_loopback import Stage
+from tests.world.lockstep import LockstepLoop
 
 WEEK_NS = 7 * DAY_NS
 RESTARTS = 50
@@ -137,7 +137,7 @@ async def assert_all_is_well(stage: Stage, since_ns: int) -> None:
         assert not await store.gaps(NAME, state=GapState.DEAD)
     ends = stage.stream_ends()
     arrivals = stage.provider.arrivals
-    worst = worst_window(arrivals.times_ns, CEILING_NS, bunch_for(CEILING_NS))
+    worst = worst_window(arrivals.times_ns, CEILING_NS, burst_allowance(CEILING_NS))
     dropped = sum(stream.ended for stream in stage.provider.streams)
     print(f"{len(arrivals)} requests; {dropped} streams dropped; as the daemons saw it {dict(ends)}; {worst}")
     assert all(before <= after for before, after in pairwise(stage.frontiers)), "the frontier went back"

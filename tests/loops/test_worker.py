@@ -5,13 +5,13 @@ from random import Random
 
 import pytest
 
-from remora.core.coverage import Coverage, IdRange
-from remora.core.segment import BATCH_MAX, LEASE_NS
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.segment import BATCH_MAX, LEASE_NS
 from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault
-from remora.governor import Limits
-from remora.loops.catch_up import WALKERS, plan_missing
-from remora.loops.worker import Worker
+from remora.gate.governor import Limits
+from remora.loops.numbered.backfill import WALKERS, plan_missing
+from remora.loops.numbered.worker import Worker
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
 from remora.stores.memory import MemoryStore

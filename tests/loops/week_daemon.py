@@ -12,16 +12,16 @@ from pathlib import Path
 
 import structlog
 
-from remora.loops.service import NumberedService
-from remora.operate.config import Flags, Settings
-from remora.operate.config_reader import load
-from remora.operate.metrics import Metrics
-from remora.operate.recent import RecentMeter
-from remora.operate.runtime import open_numbered
-from remora.operate.service import chosen
-from remora.operate.stopping import run_job
-from remora.sim.lockstep import Follower, LockstepClock, LockstepLoop
+from remora.loops.numbered.service import NumberedService
+from remora.operate.config.reader import load
+from remora.operate.config.settings import Flags, Settings
+from remora.operate.jobs.runtime import open_numbered
+from remora.operate.jobs.service import chosen
+from remora.operate.jobs.stopping import run_job
+from remora.operate.observe.metrics import Metrics
+from remora.operate.observe.recent_meter import RecentMeter
 from remora.stores import open_store
+from tests.world.lockstep import Follower, LockstepClock, LockstepLoop
 
 NAME = "hackernews"
 
@@ -43,7 +43,7 @@ async def live(settings: Settings, clock: LockstepClock) -> None:
                 runtime.governor,
                 clock=clock,
                 owner=f"{socket.gethostname()}:{os.getpid()}",
-                settings=chosen(source, catch_up=True),
+                settings=chosen(source, backfill=True),
             )
             await service.run()
     finally:

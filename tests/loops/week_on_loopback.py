@@ -15,11 +15,11 @@ from pathlib import Path
 
 from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.sim.faults import Faults
-from remora.sim.lockstep import Conductor, LockstepClock
 from remora.sim.provider import Provider
 from remora.sim.streams import EventStream
 from remora.sim.world import World, WorldSettings
 from remora.stores.sqlite import InPlace, SqliteStore
+from tests.world.lockstep import Conductor, LockstepClock
 
 REPOSITORY = Path(__file__).parents[2]
 # Keep-alives come every 30 s and silence is noticed after 60 s: in quiet times nobody minds being woken so much later.

@@ -10,14 +10,14 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from remora.core.coverage import Coverage, IdRange
 from remora.core.item import Newest
-from remora.core.priority import Lane
-from remora.core.readout import read_out
-from remora.core.snapshot import Beat, LedgerFacts, Role, Snapshot, SourceFacts
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.status.readout import read_out
+from remora.core.status.snapshot import Beat, LedgerFacts, Role, Snapshot, SourceFacts
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
-from remora.operate.metrics import Metrics
+from remora.operate.observe.metrics import Metrics
 from tests.browser.scenes import NEWEST_ID, watching
 
 RULES: Final = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from remora.operate.cli import main
+from remora.operate.cli.main import main
 
 
 class CommandLine:

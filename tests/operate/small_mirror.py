@@ -1,11 +1,11 @@
 """What do the tests of reading commands read? A mirror of ten items: eight held, one owed, one dead."""
 
 from remora.contracts import Observation, Store
-from remora.core.coverage import IdRange
-from remora.core.discovery import Discovery
-from remora.core.gap import ATTEMPTS_BEFORE_DEAD
 from remora.core.item import Item
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.gap import ATTEMPTS_BEFORE_DEAD
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found, Refused, Trouble, Verdict
@@ -21,7 +21,7 @@ def body_of(item_id: int) -> bytes:
 
 
 async def fill(store: Store, *, now_ns: int) -> None:
-    """Record every outcome and cover the ids, as a finished catch-up would have."""
+    """Record every outcome and cover the ids, as a finished backfill would have."""
     for item_id in range(1, NEWEST_ID + 1):
         match item_id:
             case 4:
@@ -41,5 +41,5 @@ async def owe(store: Store, item_id: int, *, now_ns: int) -> None:
 
 
 async def _record(store: Store, item_id: int, verdict: Verdict, now_ns: int) -> None:
-    discovery = Discovery.item(item_id, via=Lane.CATCH_UP)
+    discovery = Discovery.item(item_id, via=Lane.BACKFILL)
     await store.record(SOURCE, Observation(discovery, verdict, started_at_ns=now_ns, now_ns=now_ns))

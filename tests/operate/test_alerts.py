@@ -7,15 +7,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remora.core.coverage import Coverage, IdRange
-from remora.core.discovery import Kind
-from remora.core.gap import GapState
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import GapState
 from remora.core.reasons import GapReason
-from remora.core.snapshot import GapTally, InboxFacts, LedgerFacts, LoopFacts, SourceFacts, StreamFacts
+from remora.core.status.snapshot import GapTally, InboxFacts, LedgerFacts, LoopFacts, SourceFacts, StreamFacts
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Pressure
-from remora.operate.metrics import Metrics
+from remora.operate.observe.metrics import Metrics
 from tests.browser.scenes import NEWEST_ID, rate_facts, watching
 from tests.docs_reader import page
 from tests.operate.alert_rig import (
@@ -160,7 +160,7 @@ def test_a_request_without_a_permit_pages_although_every_gauge_looks_well(promto
 
 
 @pytest.mark.slow
-def test_a_back_fill_that_gains_on_the_source_is_no_ticket(promtool_path: Path, tmp_path: Path) -> None:
+def test_a_backfill_that_gains_on_the_source_is_no_ticket(promtool_path: Path, tmp_path: Path) -> None:
     fault = Fault("RemoraFallingBehind", ledger=gaining, step_s=60, healthy_steps=0, faulty_steps=120)
     expected = [(at_s, ',alertname="RemoraFallingBehind"', 0) for at_s in (1_800, 5_400, 7_000)]
     assert firing(promtool_path, play(fault), expected, tmp_path) == ""

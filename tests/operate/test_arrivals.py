@@ -3,17 +3,17 @@
 import pytest
 
 from remora.contracts import Observation
-from remora.core.coverage import Coverage, IdRange
-from remora.core.discovery import Discovery
 from remora.core.item import Item
-from remora.core.priority import Lane
-from remora.core.readout import read_out
-from remora.core.snapshot import LedgerFacts
-from remora.core.status import Status
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Discovery
+from remora.core.status.model import Status
+from remora.core.status.readout import read_out
+from remora.core.status.snapshot import LedgerFacts
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
-from remora.operate.arrivals import SHOWN, TEXT_CHARACTERS_MAX, Arrivals, describe
-from remora.operate.clock import SystemClock
+from remora.operate.jobs.clock import SystemClock
+from remora.operate.observe.newest_items import SHOWN, TEXT_CHARACTERS_MAX, NewestItems, describe
 from remora.stores.memory import MemoryStore
 
 NOW_NS = 1_800_000_000 * SECOND_NS
@@ -67,7 +67,7 @@ async def test_the_newest_come_first_and_only_so_many() -> None:
     store = MemoryStore()
     for item_id in range(1, 31):
         await arrive(store, item_id)
-    found = (await Arrivals(store, clock=SystemClock()).latest(status(30)))["one"]
+    found = (await NewestItems(store, clock=SystemClock()).latest(status(30)))["one"]
     assert [item.id for item in found] == [*range(30, 30 - SHOWN, -1)]
     assert found[0].seen_s == NOW_NS / SECOND_NS
 
@@ -75,7 +75,7 @@ async def test_the_newest_come_first_and_only_so_many() -> None:
 async def test_many_viewers_share_one_reading() -> None:
     store = MemoryStore()
     await arrive(store, 1)
-    arrivals = Arrivals(store, clock=SystemClock())
+    arrivals = NewestItems(store, clock=SystemClock())
     first = await arrivals.latest(status(1))
     await arrive(store, 2)
     assert await arrivals.latest(status(2)) is first
@@ -84,4 +84,4 @@ async def test_many_viewers_share_one_reading() -> None:
 async def test_nothing_of_a_listed_source_is_ever_told() -> None:
     store = MemoryStore()
     await arrive(store, 1)
-    assert await Arrivals(store, clock=SystemClock()).latest(status(1, kind="listed")) == {}
+    assert await NewestItems(store, clock=SystemClock()).latest(status(1, kind="listed")) == {}

@@ -6,11 +6,11 @@ import pytest
 
 from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
-from remora.loops.rescan import RescanSettings
-from remora.loops.service import ServiceSettings
-from remora.operate.config import Flags, Settings, SourceKind, default_in_flight, pick_source
-from remora.operate.config_reader import load
-from remora.operate.service import chosen
+from remora.loops.numbered.rescan import RescanSettings
+from remora.loops.numbered.service import ServiceSettings
+from remora.operate.config.reader import load
+from remora.operate.config.settings import Flags, Settings, SourceKind, default_in_flight, pick_source
+from remora.operate.jobs.service import chosen
 
 LISTED = '[sources.chats]\nkind = "listed"\nurl = "https://archive.example/api"\n'
 
@@ -89,9 +89,9 @@ workers = 3
 poll_every = "30s"
 rescan = { every = "12h", window = "5d" }
 """
-    assert chosen(read(tmp_path, text).sources["hackernews"], catch_up=False) == ServiceSettings(
+    assert chosen(read(tmp_path, text).sources["hackernews"], backfill=False) == ServiceSettings(
         first_id=5,
-        catch_up=False,
+        backfill=False,
         rescan=RescanSettings(12 * HOUR_NS, 5 * DAY_NS),
         update_workers=3,
         walk_width=7,

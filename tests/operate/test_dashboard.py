@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from remora.operate.metrics import Metrics
+from remora.operate.observe.metrics import Metrics
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana" / "remora.json"
 SERIES = ("_bucket", "_count", "_sum", "_total")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from remora.core.rate_law import ChangeKind
+from remora.core.rate.law import ChangeKind
 from tests.syntax import parsed
 
 ROOT = Path(__file__).resolve().parents[2]

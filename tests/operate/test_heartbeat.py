@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 from remora.contracts import Json
 from remora.core.errors import StoreUnavailable
-from remora.core.snapshot import Role, Snapshot
-from remora.operate.heartbeat import Heart
-from remora.operate.status import decode_beats
+from remora.core.status.snapshot import Role, Snapshot
+from remora.operate.observe.heartbeat import Heart
+from remora.operate.observe.read_status import decode_beats
 from remora.sim.clock import SimClock, run
 from remora.stores.memory import MemoryStore
 

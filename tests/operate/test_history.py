@@ -5,11 +5,12 @@ import itertools
 import pytest
 
 from remora.contracts import Json
-from remora.core.readout import iso, read_out
-from remora.core.snapshot import BackOffFacts, Beat, LedgerFacts, LimitedBy, RateFacts, Role, Snapshot, SourceFacts
-from remora.core.status import Status
+from remora.core.rate.gate_types import LimitedBy
+from remora.core.status.model import Status
+from remora.core.status.readout import iso, read_out
+from remora.core.status.snapshot import BackOffFacts, Beat, LedgerFacts, RateFacts, Role, Snapshot, SourceFacts
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.operate.history import (
+from remora.operate.observe.rate_history import (
     BACK_OFFS_MAX,
     COARSE_POINTS,
     COARSE_S,

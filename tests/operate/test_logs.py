@@ -5,7 +5,7 @@ import json
 import pytest
 import structlog
 
-from remora.operate.logs import EVENTS_PER_SECOND_MAX, RateLimit, Redaction, set_up_logs
+from remora.operate.observe.logs import EVENTS_PER_SECOND_MAX, RateLimit, Redaction, set_up_logs
 from remora.sources.secret import MASK
 
 

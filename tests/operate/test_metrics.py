@@ -7,14 +7,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from remora.contracts import Outcome
-from remora.core.coverage import Coverage, IdRange
-from remora.core.discovery import Kind
-from remora.core.gap import GapState
 from remora.core.item import Newest
-from remora.core.priority import Lane
-from remora.core.readout import read_out
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import GapState
 from remora.core.reasons import GapReason
-from remora.core.snapshot import (
+from remora.core.status.readout import read_out
+from remora.core.status.snapshot import (
     Beat,
     GapTally,
     LedgerFacts,
@@ -27,7 +27,7 @@ from remora.core.snapshot import (
 )
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found, Pressure
-from remora.operate.metrics import Metrics
+from remora.operate.observe.metrics import Metrics
 
 NOW_NS = 1_800_000_000_000_000_000
 
@@ -111,7 +111,7 @@ def test_a_readout_sets_what_the_ledger_knows_and_leaves_the_rest_unknown(metric
     assert value(metrics, "remora_source_max_id") == 100
     assert value(metrics, "remora_dead_letters") == 2
     assert value(metrics, "remora_gaps", state="dead", reason="gone") == 2
-    assert value(metrics, "remora_catchup_progress_ratio") == 0.5
+    assert value(metrics, "remora_backfill_progress_ratio") == 0.5
     assert math.isnan(value(metrics, "remora_stream_connected") or 0)
 
 

@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 
 from remora.contracts import Observation
-from remora.core.coverage import Coverage, IdRange
-from remora.core.discovery import Discovery, Kind
-from remora.core.gap import GapState
 from remora.core.item import Item
-from remora.core.priority import Lane
-from remora.core.readout import read_out
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.ledger.gap import GapState
 from remora.core.reasons import GapReason
-from remora.core.snapshot import GapTally, LedgerFacts
-from remora.core.status import Status
+from remora.core.status.model import Status
+from remora.core.status.readout import read_out
+from remora.core.status.snapshot import GapTally, LedgerFacts
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
-from remora.operate.clock import SystemClock
-from remora.operate.config import Flags, NotifySettings
-from remora.operate.config_reader import load
-from remora.operate.notify import PER_HOUR_MAX, Notice, Notifier, run_command
+from remora.operate.config.reader import load
+from remora.operate.config.settings import Flags, NotifySettings
+from remora.operate.jobs.clock import SystemClock
+from remora.operate.observe.notify import PER_HOUR_MAX, Notice, Notifier, run_command
 from remora.stores.memory import MemoryStore
 
 NOW_NS = 1_800_000_000 * SECOND_NS

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from remora.operate.progress import JsonView, PlainView, Progress, eta_s, in_words, is_learning
-from remora.operate.terminal import TerminalView
+from remora.operate.cli.terminal import TerminalView
+from remora.operate.jobs.progress import JsonView, PlainView, Progress, eta_s, in_words, is_learning
 
 HALF = Progress(
     source="hackernews",

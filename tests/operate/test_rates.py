@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from remora.operate.rates import format_duration, format_exactly, format_rate, parse_duration, parse_rate, parse_size
+from remora.operate.config.quantities import (
+    format_duration,
+    format_exactly,
+    format_rate,
+    parse_duration,
+    parse_rate,
+    parse_size,
+)
 
 PERIODS = {"s": SECOND_NS, "min": MINUTE_NS, "h": HOUR_NS}
 

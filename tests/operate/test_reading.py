@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from remora.core.circuit import CircuitState
-from remora.core.snapshot import LimitedBy, RateFacts, Role, Snapshot, SourceFacts
-from remora.operate.clock import SystemClock
-from remora.operate.heartbeat import Heart
+from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.gate_types import LimitedBy
+from remora.core.status.snapshot import RateFacts, Role, Snapshot, SourceFacts
+from remora.operate.jobs.clock import SystemClock
+from remora.operate.observe.heartbeat import Heart
 from remora.stores import open_store
 from tests.operate.command_line import CommandLine
 from tests.operate.small_mirror import DEAD_ID, NEWEST_ID, OWED_ID, SOURCE, body_of, fill, owe

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from remora.operate.sd_notify import READY, STOPPING, WATCHDOG, notify, told_to_systemd, watchdog_every_s
+from remora.operate.observe.sd_notify import READY, STOPPING, WATCHDOG, notify, told_to_systemd, watchdog_every_s
 
 UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
 
@@ -93,7 +93,7 @@ def test_a_unit_may_write_its_own_state_and_nothing_else(name: str) -> None:
         assert service[guard] == "yes"
 
 
-def test_the_back_fill_is_a_job_that_goes_on_after_its_budget() -> None:
+def test_the_backfill_is_a_job_that_goes_on_after_its_budget() -> None:
     service = unit("remora-catchup.service")["Service"]
     assert (service["Type"], service["SuccessExitStatus"]) == ("oneshot", "75")
     assert unit("remora-catchup.timer")["Timer"]["Persistent"] == "true"

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from remora.core.errors import ConfigurationError
-from remora.operate.config import Flags, SourceSettings
-from remora.operate.config_reader import load
-from remora.operate.secrets import read_token, secret_values, without_credentials
+from remora.operate.config.reader import load
+from remora.operate.config.secrets import read_token, secret_values, without_credentials
+from remora.operate.config.settings import Flags, SourceSettings
 from remora.sources.secret import MASK, Secret
 
 

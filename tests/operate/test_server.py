@@ -13,19 +13,20 @@ from aiohttp import ClientSession
 from prometheus_client.openmetrics import parser as openmetrics
 
 from remora.core.errors import ConfigurationError, StoreUnavailable
+from remora.core.rate.gate_types import LimitedBy
 from remora.core.reasons import GapReason
-from remora.core.snapshot import LimitedBy, LoopFacts, RateFacts, Role, Snapshot, SourceFacts
-from remora.core.status import Status
+from remora.core.status.model import Status
+from remora.core.status.snapshot import LoopFacts, RateFacts, Role, Snapshot, SourceFacts
 from remora.core.units import SECOND_NS
-from remora.operate.arrivals import Arrivals
-from remora.operate.clock import SystemClock
-from remora.operate.config import Flags, Settings
-from remora.operate.config_reader import load
-from remora.operate.feed import StatusFeed
-from remora.operate.heartbeat import Heart
-from remora.operate.metrics import Metrics
-from remora.operate.server import FILES, STATIC, ConsoleServer
-from remora.operate.status import read_status
+from remora.operate.config.reader import load
+from remora.operate.config.settings import Flags, Settings
+from remora.operate.console.server import FILES, STATIC, ConsoleServer
+from remora.operate.jobs.clock import SystemClock
+from remora.operate.observe.heartbeat import Heart
+from remora.operate.observe.metrics import Metrics
+from remora.operate.observe.newest_items import NewestItems
+from remora.operate.observe.read_status import read_status
+from remora.operate.observe.status_cache import StatusCache
 from remora.stores.memory import MemoryStore
 from tests.operate.small_mirror import DEAD_ID, NEWEST_ID, SOURCE, fill
 
@@ -43,14 +44,14 @@ class Console:
         self.metrics = Metrics()
         self.settings = settings
         self.broken = False
-        self.feed = StatusFeed(self._read, self.metrics, clock=self.clock)
+        self.feed = StatusCache(self._read, self.metrics, clock=self.clock)
         self.server = ConsoleServer(
             self.feed,
             self.metrics,
             self._replay,
             address=settings.console.address,
             clock=self.clock,
-            arrivals=Arrivals(self.store, clock=self.clock),
+            arrivals=NewestItems(self.store, clock=self.clock),
         )
 
     async def _read(self) -> Status:

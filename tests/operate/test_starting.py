@@ -7,7 +7,7 @@ from importlib.metadata import version
 from click.testing import CliRunner
 
 from remora import __version__
-from remora.operate.cli import main
+from remora.operate.cli.main import main
 
 # Each of these costs tens of milliseconds; none is needed to print a page of help.
 HEAVY = ("aiohttp", "asyncio", "importlib.metadata", "msgspec", "prometheus_client", "rich", "sqlite3", "structlog")
@@ -15,7 +15,7 @@ HEAVY = ("aiohttp", "asyncio", "importlib.metadata", "msgspec", "prometheus_clie
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys; sys.argv = ['remora', '--help']; from remora.operate.cli import main\n"
+        "import sys; sys.argv = ['remora', '--help']; from remora.operate.cli.main import main\n"
         "try: main()\n"
         f"finally: print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
     )

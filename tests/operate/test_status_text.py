@@ -4,19 +4,20 @@ import math
 
 import pytest
 
-from remora.core.answers import what_limits
-from remora.core.coverage import Coverage, IdRange
-from remora.core.discovery import Kind
-from remora.core.gap import GapState
-from remora.core.health import Severity, severity
-from remora.core.readout import iso, read_out
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import GapState
+from remora.core.rate.gate_types import LimitedBy
 from remora.core.reasons import GapReason
-from remora.core.snapshot import (
+from remora.core.status.answers import what_limits
+from remora.core.status.health import Severity, severity
+from remora.core.status.model import Status, Unknown, YesNo
+from remora.core.status.readout import iso, read_out
+from remora.core.status.snapshot import (
     ENDED_DONE,
     Beat,
     GapTally,
     LedgerFacts,
-    LimitedBy,
     RateFacts,
     RescanFacts,
     Role,
@@ -24,10 +25,9 @@ from remora.core.snapshot import (
     Snapshot,
     SourceFacts,
 )
-from remora.core.status import Status, Unknown, YesNo
 from remora.core.units import MINUTE_NS, SECOND_NS
-from remora.operate.metrics import Metrics
-from remora.operate.status_text import render
+from remora.operate.cli.status_text import render
+from remora.operate.observe.metrics import Metrics
 
 NOW_NS = 1_800_000_000 * SECOND_NS
 NEXT_RUN_NS = NOW_NS + 9 * MINUTE_NS

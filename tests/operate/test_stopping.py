@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from remora.core.errors import StoreBusy
-from remora.operate.stopping import SIGNALS, Ended, run_job
+from remora.operate.jobs.stopping import SIGNALS, Ended, run_job
 
 
 @pytest.fixture(autouse=True)

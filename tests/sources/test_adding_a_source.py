@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from remora.contracts import Source
-from remora.core.discovery import Discovery, Kind
 from remora.core.item import Document, Nothing, Readable, Unreadable
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import Reply
 from remora.sources.listed import DetailSettings, ListSettings
 from tests.sources.permits import Gate

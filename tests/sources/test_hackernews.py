@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from remora.contracts import Permit, StreamingSource, Transport
-from remora.core.discovery import Discovery, Kind
 from remora.core.item import Newest, Nothing, Readable, Unreadable, User, WrongShape
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply, Reply
 from remora.sources.hackernews import HackerNews
 from tests.sources.permits import Gate
@@ -103,5 +103,5 @@ def test_the_newest_id_is_a_positive_number_of_a_sane_size(body: bytes, decoded:
 
 
 def test_an_item_is_decoded_by_its_id() -> None:
-    decoded = source().decode(Discovery.item(7, via=Lane.CATCH_UP), b'{"id":8,"type":"story","time":1}')
+    decoded = source().decode(Discovery.item(7, via=Lane.BACKFILL), b'{"id":8,"type":"story","time":1}')
     assert decoded == WrongShape("another id")

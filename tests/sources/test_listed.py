@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.contracts import Permit, Source
-from remora.core.discovery import Discovery, Kind
 from remora.core.errors import ConfigurationError
 from remora.core.item import Decoded, Document, Entry, Nothing, Page, Readable, Unreadable, WrongShape
-from remora.core.list_walk import joins
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.ledger.list_walk import joins
 from remora.core.verdict import NoReply, Reply
 from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging, Secret
 from remora.sources.paging import next_position, page_url, shared_with_last

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remora.collect import Collector
-from remora.core.coverage import IdRange
-from remora.core.pacing import bunch_for
-from remora.core.segment import SegmentKind
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.segment import SegmentKind
+from remora.core.rate.pacing import burst_allowance
 from remora.core.units import SECOND_NS
-from remora.governor import Governor, Limits
-from remora.loops.catch_up import SegmentWorker, plan_missing
+from remora.gate.governor import Governor, Limits
+from remora.loops.numbered.backfill import SegmentWorker, plan_missing
 from remora.loops.recover import Recover
 from remora.sim.checks import Difference, WorstWindow, compare, worst_window
 from remora.sim.clock import SimClock
@@ -99,7 +99,7 @@ class FleetRig:
         collector.newest_id = self.items
         owner = f"worker-{number}"
         worker = SegmentWorker(
-            NAME, collector, store, clock=clock, owner=owner, kinds=(SegmentKind.CATCH_UP,), width=self.in_flight
+            NAME, collector, store, clock=clock, owner=owner, kinds=(SegmentKind.BACKFILL,), width=self.in_flight
         )
         recover = Recover(NAME, collector, store, clock=clock, owner=owner, width=self.in_flight)
         async with AsyncExitStack() as stack:
@@ -112,7 +112,7 @@ class FleetRig:
 
     async def finish(self) -> None:
         """Until every id is settled or owed for good, then stop all."""
-        while (await self.store.open_segments(NAME)).get(SegmentKind.CATCH_UP, 0):
+        while (await self.store.open_segments(NAME)).get(SegmentKind.BACKFILL, 0):
             await self.clock.sleep_until(self.clock.monotonic_ns() + SECOND_NS)
         await self.stop()
 
@@ -139,4 +139,4 @@ class FleetRig:
 
     def worst(self) -> WorstWindow:
         """The fullest window of all departures of all processes."""
-        return worst_window(self.provider.arrivals.times_ns, self.ceiling_ns, bunch_for(self.ceiling_ns))
+        return worst_window(self.provider.arrivals.times_ns, self.ceiling_ns, burst_allowance(self.ceiling_ns))

@@ -7,9 +7,9 @@ import aiohttp
 import pytest
 
 from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
-from remora.sim.archive import Archive, ArchiveSettings
 from remora.sim.faults import FaultKind, Faults
 from remora.sim.limits import Limit
+from remora.sim.listed import Archive, ArchiveSettings
 from remora.sim.provider import Provider
 from remora.sim.replies import Answer
 from remora.sim.server import serve

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.contracts import Meter, Outcome
-from remora.core.pacing import bunch_for, new_pacer
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.rate.pacing import burst_allowance, new_pacer
 from remora.core.verdict import NotYet
 from remora.sim.checks import Difference, compare, worst_window
 from remora.sim.meter import CountingMeter
@@ -50,7 +50,7 @@ def test_what_the_pacer_lets_leave_never_exceeds(waits: list[int], rate: int) ->
         now_ns = max(now_ns + wait, pacer.earliest_ns())
         pacer = pacer.departed(now_ns=now_ns)
         times.append(now_ns)
-    assert worst_window(times, interval_ns, bunch_for(interval_ns)).excess <= 0
+    assert worst_window(times, interval_ns, burst_allowance(interval_ns)).excess <= 0
 
 
 def test_one_arrival_too_many_is_found_where_it_is() -> None:

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from remora.core.pacing import bunch_for, interval_for
-from remora.core.snapshot import LimitedBy
+from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.pacing import burst_allowance, interval_for
 from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.sim.checks import worst_window
 from remora.sim.clock import SimClock, run
@@ -165,7 +165,7 @@ def test_a_process_that_joins_late_starts_with_what_the_others_know() -> None:
         assert len(rig.provider.arrivals) - asked >= 800
         await rig.stop()
         times_ns = rig.provider.arrivals.times_ns
-        assert worst_window(times_ns, rig.ceiling_ns, bunch_for(rig.ceiling_ns)).excess <= 0
+        assert worst_window(times_ns, rig.ceiling_ns, burst_allowance(rig.ceiling_ns)).excess <= 0
 
     run(main)
 

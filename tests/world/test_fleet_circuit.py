@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-from remora.core.circuit import COOL_DOWN_NS, CircuitState
-from remora.core.pacing import interval_for
-from remora.core.snapshot import LimitedBy
+from remora.core.rate.circuit_breaker import COOL_DOWN_NS, CircuitState
+from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.pacing import interval_for
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.sim.clock import SimClock, run
 from remora.sim.faults import NO_FAULTS, FaultKind, Faults

@@ -7,9 +7,9 @@ import pytest
 
 from remora.collect import Collector
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.governor import Governor, Limits
-from remora.loops.service import NumberedService, ServiceSettings
-from remora.loops.worker import Worker
+from remora.gate.governor import Governor, Limits
+from remora.loops.numbered.service import NumberedService, ServiceSettings
+from remora.loops.numbered.worker import Worker
 from remora.sim.checks import compare
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Crashed, Generation

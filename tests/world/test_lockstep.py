@@ -11,7 +11,7 @@ import pytest
 
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.sim.clock import Deadlock
-from remora.sim.lockstep import Conductor, Follower, LockstepClock, LockstepLoop
+from tests.world.lockstep import Conductor, Follower, LockstepClock, LockstepLoop
 
 T = TypeVar("T")
 Main = Callable[[LockstepClock], Awaitable[T]]

@@ -10,10 +10,10 @@ import structlog
 
 from remora.collect import Collector
 from remora.contracts import Clock, Outcome, Store
-from remora.core.discovery import Discovery, FromGap, Kind
 from remora.core.errors import StoreError
-from remora.core.gap import Gap
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, FromGap, Kind
+from remora.core.ledger.gap import Gap
 from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
 

@@ -13,7 +13,7 @@ import structlog
 
 from remora.contracts import Clock
 from remora.core.errors import RemoraError
-from remora.core.snapshot import LoopFacts
+from remora.core.status.snapshot import LoopFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
 
 log = structlog.get_logger()

@@ -7,7 +7,6 @@ limits, faults, weather hidden limits and everything that goes wrong
 provider, archive       the answers: a numbered source, and a listed one
 transport               the way to them in virtual time
 server, wire            the way to them over a real socket
-lockstep                one simulated time for real processes and real sockets
 checks, meter           was it too fast, is anything missing or different, what was counted
 
 Only `remora simulate` and the demo reach into this package; nothing that collects does.

@@ -10,11 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from remora.contracts import Clock, Json
+from remora.contracts import Clock, Json, SharedPace
 from remora.core.errors import StoreUnavailable
-from remora.core.pacing import bunch_for
+from remora.core.rate.pacing import burst_allowance
 from remora.core.units import MILLISECOND_NS, SECOND_NS
-from remora.fleet import SharedPace
 from remora.stores.slots import (
     AHEAD_AT_MOST_NS,
     LATE_AT_MOST_NS,
@@ -143,7 +142,7 @@ class SimPlans:
     async def _row(self, source: str, ceiling_interval_ns: int) -> _Row:
         await self._ask()
         if source not in self._rows:
-            first_in_ns = ceiling_interval_ns * bunch_for(ceiling_interval_ns)
+            first_in_ns = ceiling_interval_ns * burst_allowance(ceiling_interval_ns)
             self._rows[source] = _Row(self._clock.monotonic_ns() + first_in_ns)
         return self._rows[source]
 

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from remora.contracts import Outcome
-from remora.core.priority import Lane
+from remora.core.lanes import Lane
 from remora.core.verdict import Verdict
 
 

@@ -17,12 +17,12 @@ import msgspec
 
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.sim import replies
-from remora.sim.archive import DETAIL as ARCHIVE_DETAIL
-from remora.sim.archive import PREFIX as ARCHIVE_PREFIX
-from remora.sim.archive import Archive
 from remora.sim.faults import NO_FAULTS, FaultKind, Faults
 from remora.sim.feed import Feed
 from remora.sim.limits import limiter
+from remora.sim.listed import DETAIL as ARCHIVE_DETAIL
+from remora.sim.listed import PREFIX as ARCHIVE_PREFIX
+from remora.sim.listed import Archive
 from remora.sim.replies import Answer, Hang, Reset, Response
 from remora.sim.streams import EventStream, News, event, update_events
 from remora.sim.world import World

@@ -20,8 +20,8 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from remora.core.errors import ConfigurationError
-from remora.sim.archive import Archive, ArchiveSettings
 from remora.sim.faults import NO_FAULTS, Faults, load_faults, parse_faults
+from remora.sim.listed import Archive, ArchiveSettings
 from remora.sim.provider import Provider
 from remora.sim.replies import NOT_FOUND, Answer, ok
 from remora.sim.wire import Admin, ProviderProtocol, Request

@@ -7,8 +7,8 @@ from urllib.parse import quote
 import msgspec
 
 from remora.contracts import Permit, Transport
-from remora.core.discovery import Discovery, Kind
 from remora.core.item import Decoded, Newest, Nothing, Readable, Unreadable, User, WrongShape
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply, Reply
 from remora.sources.hackernews_item import NUMBER_MAX, decode_item, parse_json
 

@@ -7,9 +7,9 @@ from urllib.parse import quote
 import msgspec
 
 from remora.contracts import Permit, Transport
-from remora.core.discovery import Discovery, Kind
 from remora.core.errors import ConfigurationError
 from remora.core.item import Decoded, Document, Entry, Nothing, Page, Readable, Unreadable, WrongShape
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply, Reply
 from remora.sources.json_path import as_key, as_mark, find, load
 from remora.sources.paging import (

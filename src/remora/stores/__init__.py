@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Final
 
-from remora.contracts import Clock, Store
+from remora.contracts import Clock, Fleet, Store
 from remora.core.errors import ConfigurationError
-from remora.fleet import Fleet
-from remora.stores.shared import OnBatch
+from remora.stores.decisions import OnBatch
 
 __all__ = ["is_shared", "open_fleet", "open_store"]
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from remora.contracts import GapCount, Json, RunRecord, StoredItem
-from remora.core.discovery import Kind
-from remora.core.gap import Gap, GapState
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import Gap, GapState
 from remora.core.reasons import GapReason
 from remora.core.units import MILLISECOND_NS
 

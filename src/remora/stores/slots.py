@@ -12,11 +12,10 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from remora.contracts import Clock, Json
+from remora.contracts import Clock, Json, SharedPace
 from remora.core.errors import StoreError
-from remora.core.pacing import BUNCH_NS, bunch_for
+from remora.core.rate.pacing import BUNCH_NS, burst_allowance
 from remora.core.units import MILLISECOND_NS, SECOND_NS
-from remora.fleet import SharedPace
 
 # Two windows may meet inside one bunch, so each is half of it.
 WINDOW_NS: Final = BUNCH_NS // 2
@@ -73,7 +72,7 @@ class Turn:
 
 def is_strict(interval_ns: int) -> bool:
     """Whether an interval is kept by turns (`hold`) rather than by windows (`reserve`)."""
-    return bunch_for(interval_ns) < 2
+    return burst_allowance(interval_ns) < 2
 
 
 class Plans(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from remora.contracts import Json
-from remora.stores.shared import INTEGER_MIN
+from remora.stores.decisions import INTEGER_MIN
 
 Row = tuple[Any, ...]
 Key = tuple[Any, ...]

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from remora.contracts import GapCount, InboxEntry, Json
-from remora.core.discovery import Kind
-from remora.core.gap import Gap, GapEvent, GapState, is_due, moved
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import Gap, GapEvent, GapState, is_due, moved
 from remora.core.reasons import GapReason
+from remora.stores.decisions import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike, is_lease_over
 from remora.stores.memory.state import GapRow, MemoryPart
-from remora.stores.shared import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike, is_lease_over
 
 _SERVED = frozenset({GapState.OWED, GapState.DEAD})
 _REPLAYED = frozenset({GapState.OWED, GapState.DEAD, GapState.ABSENT})

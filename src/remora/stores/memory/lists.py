@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
-from remora.core import marks
-from remora.core.discovery import Kind, fingerprint
-from remora.core.gap import GapState
 from remora.core.item import Entry
+from remora.core.ledger import marks
+from remora.core.ledger.discovery import Kind, fingerprint
+from remora.core.ledger.gap import GapState
+from remora.stores.decisions import newest_of_each
 from remora.stores.memory.state import DocumentRow, MemoryPart
-from remora.stores.shared import newest_of_each
 
 
 class MemoryLists(MemoryPart):

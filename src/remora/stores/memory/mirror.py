@@ -4,14 +4,14 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from remora.contracts import Observation, Outcome, StoredItem
-from remora.core import source_clock
-from remora.core.discovery import Discovery, FromInbox, Kind, fingerprint
-from remora.core.gap import Gap, GapState
 from remora.core.item import Document, Item, User
-from remora.core.source_clock import BLOCK_ITEMS, Timed
+from remora.core.ledger import source_clock
+from remora.core.ledger.discovery import Discovery, FromInbox, Kind, fingerprint
+from remora.core.ledger.gap import Gap, GapState
+from remora.core.ledger.source_clock import BLOCK_ITEMS, Timed
 from remora.core.verdict import Found
+from remora.stores.decisions import Decision, Held, decide, gap_key, is_still_owed
 from remora.stores.memory.state import DocumentRow, GapRow, ItemRow, MemoryPart, UserRow
-from remora.stores.shared import Decision, Held, decide, gap_key, is_still_owed
 
 
 class MemoryMirror(MemoryPart):

@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from remora.core.coverage import Coverage, IdRange
-from remora.core.segment import Segment, SegmentKind, SegmentState
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.segment import Segment, SegmentKind, SegmentState
+from remora.stores.decisions import adds_coverage, is_lease_over, unplanned
 from remora.stores.memory.state import MemoryPart, SegmentRow
-from remora.stores.shared import adds_coverage, is_lease_over, unplanned
 
 
 class MemorySegments(MemoryPart):

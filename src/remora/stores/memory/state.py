@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from remora.contracts import InboxEntry, RunRecord, StoredItem, WalkState
-from remora.core.coverage import Coverage, IdRange
-from remora.core.discovery import Kind
-from remora.core.gap import Gap
-from remora.core.segment import SegmentKind, SegmentState
-from remora.stores.shared import Held
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import Gap
+from remora.core.ledger.segment import SegmentKind, SegmentState
+from remora.stores.decisions import Held
 
 
 @dataclass(slots=True)

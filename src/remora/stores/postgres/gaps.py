@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from remora.contracts import GapCount, InboxEntry
-from remora.core.discovery import Kind
-from remora.core.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, Gap, GapState
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, Gap, GapState
 from remora.core.reasons import GapReason
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart, lock

@@ -24,10 +24,10 @@ from typing import Final
 import psycopg
 
 from remora.contracts import Clock, Json
-from remora.core.clock_offset import Ahead, look, narrowed, was_set_forward
-from remora.core.pacing import bunch_for
+from remora.contracts import SharedPace as SharedPace
+from remora.core.rate.clock_offset import Ahead, look, narrowed, was_set_forward
+from remora.core.rate.pacing import burst_allowance
 from remora.core.units import MILLISECOND_NS, MINUTE_NS
-from remora.fleet import SharedPace as SharedPace
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.faults import LockTimeout
 from remora.stores.postgres.statements import SQL, parse
@@ -180,7 +180,7 @@ class SharedGate:
     async def _make_known(self, source: str, ceiling_interval_ns: int) -> None:
         if source in self._known:
             return
-        parameters = {"source": source, "first_in_ns": ceiling_interval_ns * bunch_for(ceiling_interval_ns)}
+        parameters = {"source": source, "first_in_ns": ceiling_interval_ns * burst_allowance(ceiling_interval_ns)}
 
         async def work(connection: Connection) -> None:
             await connection.execute(SQL["add_gate"], parameters)

@@ -3,16 +3,16 @@
 from collections.abc import AsyncIterator, Sequence
 
 from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
-from remora.core import marks
-from remora.core.discovery import fingerprint as fingerprint_of
 from remora.core.item import Entry
+from remora.core.ledger import marks
+from remora.core.ledger.discovery import fingerprint as fingerprint_of
+from remora.stores.decisions import newest_of_each
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.mirror import PAGE_ROWS
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.values import document_from_row, dump_key, dump_mark, load_key, load_mark
 from remora.stores.rows import dump_json, milliseconds, run_from_row
-from remora.stores.shared import newest_of_each
 
 
 class PostgresLists(PostgresPart):

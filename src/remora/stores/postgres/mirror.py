@@ -5,14 +5,14 @@ from itertools import islice
 from typing import Final
 
 from remora.contracts import Observation, Outcome, StoredItem
-from remora.core import source_clock
-from remora.core.source_clock import BLOCK_ITEMS, Timed
+from remora.core.ledger import source_clock
+from remora.core.ledger.source_clock import BLOCK_ITEMS, Timed
+from remora.stores.decisions import INTEGER_MAX
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.values import dump_key
 from remora.stores.rows import item_from_row
-from remora.stores.shared import INTEGER_MAX
 
 # Rows read at once: a page ends its transaction, so that a slow reader never keeps dead rows alive.
 PAGE_ROWS: Final = 1_000

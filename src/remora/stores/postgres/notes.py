@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 from remora.contracts import Json
 from remora.core.units import MILLISECOND_NS
+from remora.stores.decisions import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart
 from remora.stores.postgres.statements import SQL
 from remora.stores.rows import dump_json, load_json, milliseconds
-from remora.stores.shared import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike
 
 
 class PostgresNotes(PostgresPart):

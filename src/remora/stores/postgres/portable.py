@@ -5,7 +5,7 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any, Final
 
-from remora.core.coverage import Coverage, IdRange
+from remora.core.ledger.coverage import Coverage, IdRange
 from remora.stores.postgres import PostgresStore
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.statements import parse

@@ -10,16 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from remora.contracts import Observation, Outcome
-from remora.core.discovery import FromInbox, Kind, fingerprint
-from remora.core.gap import Gap, GapState, owed_reason
 from remora.core.item import Document, Item, Thing, User
+from remora.core.ledger.discovery import FromInbox, Kind, fingerprint
+from remora.core.ledger.gap import Gap, GapState, owed_reason
 from remora.core.units import MILLISECOND_NS, MINUTE_NS
 from remora.core.verdict import Found
-from remora.stores.postgres.connections import Connection, Row
-from remora.stores.postgres.statements import SQL
-from remora.stores.postgres.values import dump_key, dump_mark, gap_from_row, gap_to_row, load_key
-from remora.stores.rows import milliseconds
-from remora.stores.shared import (
+from remora.stores.decisions import (
     CLOCK_SLACK_NS,
     Decision,
     Held,
@@ -30,6 +26,10 @@ from remora.stores.shared import (
     gap_key,
     is_still_owed,
 )
+from remora.stores.postgres.connections import Connection, Row
+from remora.stores.postgres.statements import SQL
+from remora.stores.postgres.values import dump_key, dump_mark, gap_from_row, gap_to_row, load_key
+from remora.stores.rows import milliseconds
 
 Job = tuple[str, Observation]  # source and observation
 ITEM_TYPES: Final = (

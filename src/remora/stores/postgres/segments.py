@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from remora.core.coverage import Coverage, IdRange
-from remora.core.segment import Segment, SegmentKind
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.segment import Segment, SegmentKind
+from remora.stores.decisions import CLOCK_SLACK_NS, adds_coverage, unplanned
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
 from remora.stores.rows import milliseconds
-from remora.stores.shared import CLOCK_SLACK_NS, adds_coverage, unplanned
 
 # When coverage stands in so many more rows than it needs, whoever reads it puts it together.
 LOOSE_RANGES_MAX: Final = 500
@@ -26,7 +26,7 @@ class PostgresSegments(PostgresPart):
             async with connection.transaction():
                 await lock(connection, f"plan:{source}:{kind.value}")
                 found = await (await connection.execute(SQL["unfinished_segments"], named)).fetchall()
-                if kind is SegmentKind.CATCH_UP:
+                if kind is SegmentKind.BACKFILL:
                     # What another process covered since the holes were looked for; read after what is unfinished, so
                     # that no id is between the two.
                     found += await (await connection.execute(SQL["coverage"], {"source": source})).fetchall()

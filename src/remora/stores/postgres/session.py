@@ -6,12 +6,12 @@ from typing import Any
 import psycopg
 
 from remora.core.errors import StoreUnavailable
+from remora.stores.decisions import OnBatch
 from remora.stores.postgres.connections import POOL_SIZE, Connection, Pool, Row
 from remora.stores.postgres.migrations import prepare
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.writer import LANES, Writer
 from remora.stores.rows import milliseconds
-from remora.stores.shared import OnBatch
 
 Values = Mapping[str, Any]
 

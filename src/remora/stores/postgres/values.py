@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from remora.contracts import StoredDocument
-from remora.core.gap import Gap
+from remora.core.ledger.gap import Gap
 from remora.stores import rows
 from remora.stores.postgres.connections import Row
 from remora.stores.rows import nanoseconds

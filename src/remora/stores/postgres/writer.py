@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from remora.contracts import Observation, Outcome
 from remora.core.errors import StoreError, StoreUnavailable
+from remora.stores.decisions import OnBatch, is_durable
 from remora.stores.postgres.connections import Connection, Pool
 from remora.stores.postgres.faults import BadRow
 from remora.stores.postgres.recording import Job, Recorder, name_of
-from remora.stores.shared import OnBatch, is_durable
 
 # As many as one transaction can take without making the first caller wait noticeably for the last.
 BATCH_MAX: Final = 1_000

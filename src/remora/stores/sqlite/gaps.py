@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from remora.contracts import GapCount
-from remora.core.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, Gap, GapEvent, GapState, moved
+from remora.core.ledger.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, Gap, GapEvent, GapState, moved
 from remora.core.reasons import GapReason
 from remora.core.units import MILLISECOND_NS
 from remora.stores.rows import gap_count_from_row, gap_from_row

@@ -4,12 +4,12 @@ import json
 from collections.abc import AsyncIterator, Sequence
 
 from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
-from remora.core import marks
-from remora.core.discovery import fingerprint as fingerprint_of
 from remora.core.item import Entry
+from remora.core.ledger import marks
+from remora.core.ledger.discovery import fingerprint as fingerprint_of
 from remora.core.units import MILLISECOND_NS
+from remora.stores.decisions import newest_of_each
 from remora.stores.rows import Row, dump_json, nanoseconds, run_from_row
-from remora.stores.shared import newest_of_each
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.mirror import PAGE_ROWS
 from remora.stores.sqlite.session import SqlitePart

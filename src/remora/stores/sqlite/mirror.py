@@ -6,10 +6,10 @@ from itertools import islice
 from typing import Final
 
 from remora.contracts import Observation, Outcome, StoredItem
-from remora.core import source_clock
-from remora.core.source_clock import BLOCK_ITEMS, Timed
+from remora.core.ledger import source_clock
+from remora.core.ledger.source_clock import BLOCK_ITEMS, Timed
+from remora.stores.decisions import INTEGER_MAX
 from remora.stores.rows import item_from_row
-from remora.stores.shared import INTEGER_MAX
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart
 

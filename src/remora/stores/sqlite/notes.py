@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from remora.contracts import InboxEntry, Json
-from remora.core.discovery import Kind
+from remora.core.ledger.discovery import Kind
 from remora.core.units import MILLISECOND_NS
+from remora.stores.decisions import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike
 from remora.stores.rows import dump_json, load_json
-from remora.stores.shared import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart

@@ -8,13 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from remora.contracts import Observation, Outcome
-from remora.core.discovery import Discovery, FromInbox, Kind, fingerprint
-from remora.core.gap import Gap
 from remora.core.item import Document, Item, Thing, User
+from remora.core.ledger.discovery import Discovery, FromInbox, Kind, fingerprint
+from remora.core.ledger.gap import Gap
 from remora.core.units import MILLISECOND_NS
 from remora.core.verdict import Found
-from remora.stores.rows import gap_from_row, gap_to_row
-from remora.stores.shared import (
+from remora.stores.decisions import (
     Decision,
     Held,
     RecentFetches,
@@ -24,6 +23,7 @@ from remora.stores.shared import (
     gap_key,
     is_still_owed,
 )
+from remora.stores.rows import gap_from_row, gap_to_row
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.statements import queries

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from remora.core.coverage import Coverage, IdRange
-from remora.core.segment import Segment, SegmentKind
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.segment import Segment, SegmentKind
 from remora.core.units import MILLISECOND_NS
-from remora.stores.shared import CLOCK_SLACK_NS, adds_coverage, unplanned
+from remora.stores.decisions import CLOCK_SLACK_NS, adds_coverage, unplanned
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart

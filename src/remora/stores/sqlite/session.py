@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from remora.core.errors import StoreUnavailable
+from remora.stores.decisions import OnBatch
 from remora.stores.rows import Row
-from remora.stores.shared import OnBatch
 from remora.stores.sqlite.database import Connection, at_rest, check_place, connect_reader, explained
 from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.statements import queries

@@ -1,0 +1,35 @@
+"""Which seams are there? Clock, Transport, Source, Store, Meter and what processes share; each with its promise.
+
+Every implementation of a seam passes the same behaviour suite (`tests/contract`).
+"""
+
+from remora.contracts.clock import Clock as Clock
+from remora.contracts.json import Json as Json
+from remora.contracts.meter import Meter as Meter
+from remora.contracts.sharing import CommonGate as CommonGate
+from remora.contracts.sharing import Fleet as Fleet
+from remora.contracts.sharing import LeaderLease as LeaderLease
+from remora.contracts.sharing import SharedPace as SharedPace
+from remora.contracts.sharing import Slot as Slot
+from remora.contracts.source import Permit as Permit
+from remora.contracts.source import Source as Source
+from remora.contracts.source import StreamBroken as StreamBroken
+from remora.contracts.source import StreamingSource as StreamingSource
+from remora.contracts.source import Transport as Transport
+from remora.contracts.store import GapCount as GapCount
+from remora.contracts.store import GapLedger as GapLedger
+from remora.contracts.store import Inbox as Inbox
+from remora.contracts.store import InboxEntry as InboxEntry
+from remora.contracts.store import ListLedger as ListLedger
+from remora.contracts.store import Mirror as Mirror
+from remora.contracts.store import Notes as Notes
+from remora.contracts.store import Observation as Observation
+from remora.contracts.store import Outcome as Outcome
+from remora.contracts.store import OwedDetail as OwedDetail
+from remora.contracts.store import PaceBook as PaceBook
+from remora.contracts.store import RunRecord as RunRecord
+from remora.contracts.store import SegmentLedger as SegmentLedger
+from remora.contracts.store import Store as Store
+from remora.contracts.store import StoredDocument as StoredDocument
+from remora.contracts.store import StoredItem as StoredItem
+from remora.contracts.store import WalkState as WalkState

@@ -1,0 +1,29 @@
+"""What must a meter count? Departures, verdicts, outcomes and changes of the pace."""
+
+from typing import Protocol
+
+from remora.contracts.store import Outcome
+from remora.core.lanes import Lane
+from remora.core.verdict import Verdict
+
+
+class Meter(Protocol):
+    """What is counted. Never an id, a title or a URL."""
+
+    def departed(self, source: str, lane: Lane) -> None:
+        """A permit was used."""
+
+    def wire_sent(self, source: str) -> None:
+        """A request is written to a connection, dead or alive. Always equal to the departures."""
+
+    def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
+        """An answer was classified."""
+
+    def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None:
+        """An outcome is durable; `age_s` is how old the item is, where known."""
+
+    def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None:
+        """The learned pace moved."""
+
+    def circuit_changed(self, source: str, state: str) -> None:
+        """The circuit moved."""

@@ -1,0 +1,65 @@
+"""What must a source and its transport offer? One request for one permit, and a tolerant reading of the reply."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+from remora.core.item import Decoded
+from remora.core.ledger.discovery import Discovery
+from remora.core.verdict import NoReply, Reply
+
+
+class Permit(Protocol):
+    """The right to send one request. The transport is reachable only with one."""
+
+    async def depart(self) -> int:
+        """Called when the connection is ready, right before the request is written; returns the departure (monotonic).
+
+        Returns at once while the permit is fresh. A permit that went stale over a slow connect is forfeited here and
+        waits in the gate again, so that what leaves the wire is spaced, not only what was allowed.
+        """
+
+    def sent(self) -> None:
+        """The request is on the wire. A request that never got there says so by giving its permit back."""
+
+
+class Transport(Protocol):
+    """One HTTP exchange."""
+
+    async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
+        """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
+
+    def stream(self, url: str) -> AsyncIterator[bytes]:
+        """The raw bytes of an event stream until it ends or breaks (`StreamBroken`). Has its own back-off elsewhere."""
+
+
+class StreamBroken(Exception):
+    """The event stream could not be opened, broke, was silent for too long, or led to a foreign host."""
+
+    def __init__(self, reason: str, *, wait_ns: int = 0) -> None:
+        """`wait_ns` is how long the provider asks to wait before the next connect."""
+        super().__init__(reason)
+        self.reason = reason
+        self.wait_ns = wait_ns
+
+
+class Source(Protocol):
+    """A provider: where its things are, and what its bodies mean."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
+        """One request for one thing."""
+
+    def decode(self, discovery: Discovery, body: bytes) -> Decoded:
+        """What the body holds. Pure and tolerant: an oddity is counted, never fatal."""
+
+
+class StreamingSource(Source, Protocol):
+    """A numbered source with a stream of changes."""
+
+    def updates(self) -> AsyncIterator[bytes]:
+        """Raw bytes of the stream of changed ids."""
+
+    def newest_ids(self) -> AsyncIterator[bytes]:
+        """Raw bytes of the stream of the newest id."""

@@ -1,0 +1,285 @@
+"""What must a store offer? The copy, the ledger, the inbox, the learned pace and small facts, each method one transaction.
+
+Times named `now_ns` and `*_at_ns` are wall clock unless they say monotonic.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from remora.contracts.json import Json
+from remora.core.item import Entry
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.ledger.gap import Gap, GapState
+from remora.core.ledger.list_walk import WalkState as WalkState
+from remora.core.ledger.segment import Segment, SegmentKind
+from remora.core.reasons import GapReason
+from remora.core.verdict import Verdict
+
+
+class Outcome(StrEnum):
+    """What the store did with a verdict."""
+
+    NEW = "new"
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    STALE = "stale"  # a newer fetch was recorded first; nothing was overwritten
+    OWED = "owed"
+    ABSENT = "absent"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """One answer, ready to be recorded."""
+
+    discovery: Discovery
+    verdict: Verdict
+    started_at_ns: int  # wall clock at departure: an older fetch never overwrites a newer one
+    now_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class InboxEntry:
+    """A discovery that waits. Its ticket changes when the same key is announced again."""
+
+    kind: Kind
+    key: str
+    ticket: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """An item as the mirror holds it."""
+
+    item_id: int
+    body: bytes
+    revision: int
+    first_seen_ns: int
+    last_fetched_ns: int
+    changed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class GapCount:
+    """How many gaps share a state and a reason."""
+
+    kind: Kind
+    state: GapState
+    reason: GapReason
+    count: int
+    oldest_ns: int
+    next_ns: int  # the earliest not-before among them
+
+
+class Mirror(Protocol):
+    """The copy itself."""
+
+    async def record(self, source: str, observation: Observation) -> Outcome:
+        """Item, ledger and origin in one transaction; returns when it is durable.
+
+        Found: the item is stored (unchanged bodies change no row, changed content keeps the earlier revision) and its gap
+        is settled. Anything else: the gap is opened or moved by `core.gap.after`. In both cases the inbox entry named
+        by the origin is removed, unless it was announced again meanwhile. Many calls may share one transaction.
+        """
+
+    async def item(self, item_id: int) -> StoredItem | None:
+        """One item of the mirror."""
+
+    async def revisions(self, item_id: int) -> Sequence[StoredItem]:
+        """Earlier contents of an item, oldest first."""
+
+    def bodies(self, *, first_id: int = 0, last_id: int | None = None) -> AsyncIterator[tuple[int, bytes]]:
+        """Raw bodies by id, in order, without holding the mirror in memory."""
+
+    async def user(self, name: str) -> bytes | None:
+        """The raw profile."""
+
+    async def item_times(self, ids: Iterable[int]) -> Mapping[int, int]:
+        """Creation times (seconds, as the source says) of those ids that are held and have one."""
+
+    async def newest_time(self) -> int | None:
+        """A robust reading of the source's own clock: the time of recent items, absurd ones ignored."""
+
+    async def first_id_since(self, time_s: int) -> int | None:
+        """The lowest id among recent items whose time is at or after `time_s`; None when there is none.
+
+        Robust to absurd times: a single old id with a time in the future does not stretch the answer back to it.
+        """
+
+
+class SegmentLedger(Protocol):
+    """Durable ranges and what they have covered. `advance` and `release` are refused (False) by an outdated fence."""
+
+    async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
+        """Add pending segments, leaving out ids that an unfinished segment of the same kind already has."""
+
+    async def claim(
+        self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int
+    ) -> Segment | None:
+        """One pending (or expired) segment, in the order of `kinds`, then newest ids first; one statement, one owner."""
+
+    async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:
+        """Move the cursor, extend the lease, add the ids to the coverage; the end of the range finishes the segment."""
+
+    async def release(self, source: str, segment: Segment) -> bool:
+        """Give the rest back, to be claimed by anyone at once."""
+
+    async def coverage(self, source: str) -> Coverage:
+        """Every id that is settled or owed. Rescans add nothing and take nothing away."""
+
+    async def cover(self, source: str, ids: IdRange) -> None:
+        """All outcomes of these ids are durable although no segment held them (live items)."""
+
+    async def open_segments(self, source: str) -> Mapping[SegmentKind, int]:
+        """Ids left to walk in unfinished segments, by kind."""
+
+
+class GapLedger(Protocol):
+    """What is owed."""
+
+    async def lease_gaps(
+        self, source: str, *, owner: str, limit: int, lease_ns: int, now_ns: int, without: Sequence[GapReason] = ()
+    ) -> Sequence[Gap]:
+        """Due gaps (see `core.gap.is_due`) in fair order: longest not served first. Leases, not attempts.
+
+        Expired leases count as owed; dead gaps are leased too once their slow schedule is due; absent ones never.
+        """
+
+    async def release_gaps(self, source: str, *, owner: str) -> int:
+        """Give back what this owner still holds."""
+
+    async def gaps(
+        self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
+    ) -> Sequence[Gap]:
+        """What is owed, oldest first; settled gaps only when asked for by state."""
+
+    async def gap_counts(self, source: str) -> Sequence[GapCount]:
+        """All gaps that are not settled, counted."""
+
+    async def replay_gaps(
+        self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int
+    ) -> int:
+        """Make dead and absent gaps owed again and every owed one due now; returns how many.
+
+        The rest of a list (`Kind.PAGE`) is left alone: replaying items must not end a cool-down.
+        """
+
+
+class Inbox(Protocol):
+    """Discovered, not yet collected. Durable; no key is in it twice."""
+
+    async def announce(self, source: str, keys: Sequence[tuple[Kind, str]], *, now_ns: int) -> int:
+        """Add keys; one that waits already gets a new ticket. Returns the depth."""
+
+    async def waiting(self, source: str, *, limit: int, after_ticket: int = 0) -> Sequence[InboxEntry]:
+        """The oldest tickets beyond `after_ticket`."""
+
+    async def inbox_depth(self, source: str) -> int:
+        """How many keys wait."""
+
+
+class PaceBook(Protocol):
+    """Where the learned pace outlives the process. The record is plain JSON; `core.rate_law` judges it."""
+
+    async def load_pace(self, source: str) -> Json:
+        """What was saved last, or None."""
+
+    async def save_pace(self, source: str, record: Mapping[str, Json]) -> None:
+        """Keep it, durably."""
+
+
+class Notes(Protocol):
+    """Small durable facts of one source (newest id, last event, last rescan), and the runtime's heartbeat."""
+
+    async def note(self, source: str, name: str) -> Json:
+        """The fact, or None."""
+
+    async def keep_note(self, source: str, name: str, value: Json) -> None:
+        """Keep it, durably."""
+
+    async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
+        """The runtime is alive and this is what it sees.
+
+        Each start is a runtime of its own: of those named alike up to the last colon, what fell silent long ago is
+        forgotten, but for the latest few.
+        """
+
+    async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
+        """(runtime, when, snapshot), newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwedDetail:
+    """A listed entry whose detail is owed."""
+
+    key: str
+    listed_mark: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A document as the mirror holds it; `body` is None while its detail is owed for the first time."""
+
+    key: str
+    fingerprint: str
+    updated_at: str | None
+    body: bytes | None
+    fetched_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One bounded run over a listed source."""
+
+    run_id: int
+    started_ns: int
+    ended_ns: int | None = None
+    stopped_by: str | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+class ListLedger(Protocol):
+    """The ledger of listed sources."""
+
+    async def record_page(self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int) -> int:
+        """Entries that are new or newer become owed details, and the walk moves, in one transaction. Returns how many."""
+
+    async def walk_state(self, source: str) -> WalkState:
+        """Where the walk stands."""
+
+    async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
+        """Entries whose detail is owed and that have no gap of their own, newest mark first."""
+
+    async def count_owed_details(self, source: str) -> int:
+        """How many."""
+
+    async def document(self, source: str, key: str) -> StoredDocument | None:
+        """One document of the mirror."""
+
+    def documents(self, source: str) -> AsyncIterator[StoredDocument]:
+        """All documents that have a body, by key."""
+
+    async def key_of(self, source: str, fingerprint: str) -> str | None:
+        """The locator behind a gap's key: gaps name documents by fingerprint only."""
+
+    async def start_run(self, source: str, *, now_ns: int) -> int:
+        """A run begins."""
+
+    async def end_run(self, source: str, run: RunRecord) -> None:
+        """It ended, and why."""
+
+    async def runs(self, source: str, *, limit: int = 20) -> Sequence[RunRecord]:
+        """The latest runs, newest first."""
+
+
+class Store(Mirror, SegmentLedger, GapLedger, Inbox, PaceBook, Notes, ListLedger, Protocol):
+    """Everything durable. Every method is one transaction and raises only `StoreError`."""
+
+    async def open(self) -> None:
+        """Connect, refuse what is not ours, bring the schema up to date."""
+
+    async def close(self) -> None:
+        """Flush what was accepted and let go."""

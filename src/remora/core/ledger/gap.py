@@ -1,0 +1,198 @@
+"""What do we owe, and when do we ask again? One gap is one owed item and its reason; it ends settled, absent or dead."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from remora.core.item import Item
+from remora.core.ledger.discovery import Kind
+from remora.core.reasons import GapFamily, GapReason
+from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
+
+
+class GapState(StrEnum):
+    """Where an owed item stands."""
+
+    OWED = "owed"
+    LEASED = "leased"  # being served right now; a lease is not an attempt
+    SETTLED = "settled"
+    ABSENT = "absent"  # confirmed: the provider has no such item
+    DEAD = "dead"  # we gave up for now; replayed by command and, slowly, by itself
+
+
+class GapEvent(StrEnum):
+    """What can happen to an owed item."""
+
+    LEASE = "lease"
+    RELEASE = "release"
+    FAILED = "failed"
+    FOUND = "found"
+    CONFIRMED = "confirmed"  # missing, looked at often enough
+    GAVE_UP = "gave_up"
+    REPLAY = "replay"
+
+
+# Pairs that are not here cannot happen. A settled gap that fails again is owed again; an absent item may yet appear.
+TRANSITIONS: Final[dict[tuple[GapState, GapEvent], GapState]] = {
+    (GapState.OWED, GapEvent.LEASE): GapState.LEASED,
+    (GapState.OWED, GapEvent.FAILED): GapState.OWED,
+    (GapState.OWED, GapEvent.FOUND): GapState.SETTLED,
+    (GapState.OWED, GapEvent.CONFIRMED): GapState.ABSENT,
+    (GapState.OWED, GapEvent.GAVE_UP): GapState.DEAD,
+    (GapState.OWED, GapEvent.REPLAY): GapState.OWED,
+    (GapState.LEASED, GapEvent.LEASE): GapState.LEASED,  # an expired lease is taken over
+    (GapState.LEASED, GapEvent.RELEASE): GapState.OWED,
+    (GapState.LEASED, GapEvent.FAILED): GapState.OWED,
+    (GapState.LEASED, GapEvent.FOUND): GapState.SETTLED,
+    (GapState.LEASED, GapEvent.CONFIRMED): GapState.ABSENT,
+    (GapState.LEASED, GapEvent.GAVE_UP): GapState.DEAD,
+    (GapState.SETTLED, GapEvent.FAILED): GapState.OWED,
+    (GapState.SETTLED, GapEvent.FOUND): GapState.SETTLED,
+    (GapState.SETTLED, GapEvent.CONFIRMED): GapState.ABSENT,
+    (GapState.ABSENT, GapEvent.FAILED): GapState.OWED,
+    (GapState.ABSENT, GapEvent.FOUND): GapState.SETTLED,
+    (GapState.ABSENT, GapEvent.CONFIRMED): GapState.ABSENT,
+    (GapState.ABSENT, GapEvent.REPLAY): GapState.OWED,
+    (GapState.DEAD, GapEvent.LEASE): GapState.LEASED,
+    (GapState.DEAD, GapEvent.FAILED): GapState.OWED,  # pressure and faults never keep an item dead
+    (GapState.DEAD, GapEvent.FOUND): GapState.SETTLED,
+    (GapState.DEAD, GapEvent.CONFIRMED): GapState.ABSENT,
+    (GapState.DEAD, GapEvent.GAVE_UP): GapState.DEAD,
+    (GapState.DEAD, GapEvent.REPLAY): GapState.OWED,
+}
+
+# Ids are handed out before their items can be read, in batches, some of them minutes later.
+LOOKS_AT_A_NEW_ID: Final = 12
+YOUNG_FOR_NS: Final = HOUR_NS
+# A lagging replica answers null for an item it has not heard of yet.
+LOOKS_AT_AN_OLD_ID: Final = 3
+# Single-item refusals are real and heal within hours; after these attempts only the slow schedule goes on.
+ATTEMPTS_BEFORE_DEAD: Final = 6
+DEAD_LETTER_RETRY_NS: Final = 7 * DAY_NS
+
+_SECONDS: Final = tuple(seconds * SECOND_NS for seconds in (2, 3, 5, 10, 20, 40))
+_MINUTES: Final = tuple(minutes * MINUTE_NS for minutes in (1, 2, 5, 10, 15))
+# When to ask again after the n-th attempt; the last delay repeats. Every request passes the gate all the same.
+SCHEDULE: Final[dict[GapFamily, tuple[int, ...]]] = {
+    GapFamily.YOUNG: (*_SECONDS, *_MINUTES, 30 * MINUTE_NS),
+    GapFamily.PRESSURE: (30 * SECOND_NS, *_MINUTES, 30 * MINUTE_NS, HOUR_NS, 3 * HOUR_NS, 6 * HOUR_NS),
+    GapFamily.TRANSPORT: (5 * SECOND_NS, 30 * SECOND_NS, *_MINUTES, HOUR_NS),
+    GapFamily.ITEM: (MINUTE_NS, 10 * MINUTE_NS, HOUR_NS, 3 * HOUR_NS, 6 * HOUR_NS, 12 * HOUR_NS),
+    GapFamily.RUN_CAP: (0,),
+}
+# A not-before further away than this was written by a clock that has since stepped back: the gap is due.
+NOT_BEFORE_MAX_NS: Final = DEAD_LETTER_RETRY_NS + HOUR_NS
+# So is one whose last attempt lies in the future; the clocks of two machines may differ by this much.
+CLOCK_SLACK_NS: Final = MINUTE_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """One owed item. Times are wall clock. Never holds a token, a title or a full URL."""
+
+    kind: Kind
+    key: str
+    state: GapState
+    reason: GapReason
+    attempts: int
+    looks: int  # how often, since it last showed anything, the provider said it has no such item
+    was_young: bool  # first met near the newest id
+    not_before_ns: int
+    first_seen_ns: int
+    last_seen_ns: int
+
+
+def is_due(gap: Gap, *, now_ns: int) -> bool:
+    """Whether it may be asked for again, also after the clock stepped back."""
+    stepped_back = gap.last_seen_ns > now_ns + CLOCK_SLACK_NS or gap.not_before_ns > now_ns + NOT_BEFORE_MAX_NS
+    return stepped_back or gap.not_before_ns <= now_ns
+
+
+def retry_delay_ns(reason: GapReason, attempts: int) -> int:
+    """How long to wait after the n-th attempt (from 1)."""
+    delays_ns = SCHEDULE[reason.family]
+    return delays_ns[min(attempts, len(delays_ns)) - 1]
+
+
+def moved(gap: Gap, event: GapEvent) -> Gap:
+    """The gap in its next state. An impossible pair is our own mistake."""
+    return replace(gap, state=TRANSITIONS[gap.state, event])
+
+
+def after(gap: Gap | None, verdict: Verdict, *, kind: Kind, key: str, now_ns: int) -> Gap | None:
+    """The gap after one more answer; None when there was no gap and none is needed."""
+    reason = owed_reason(verdict)
+    if reason is None:
+        return None if gap is None else replace(moved(gap, GapEvent.FOUND), last_seen_ns=now_ns)
+    tried = _one_more_attempt(gap, verdict, reason, kind=kind, key=key, now_ns=now_ns)
+    event = _event(tried, verdict, now_ns=now_ns)
+    if event is GapEvent.FOUND:  # a placeholder that never went away: we hold all there is
+        return moved(tried, event)
+    ended = moved(tried, event)
+    delay_ns = DEAD_LETTER_RETRY_NS if ended.state is GapState.DEAD else retry_delay_ns(reason, tried.attempts)
+    return replace(ended, not_before_ns=now_ns + delay_ns)
+
+
+def owed_reason(verdict: Verdict) -> GapReason | None:
+    """Why the item is still owed after this verdict, or None when it is settled."""
+    match verdict:
+        case Found(thing):
+            return GapReason.NOT_YET if isinstance(thing, Item) and thing.delayed else None
+        case NotYet():
+            return GapReason.NOT_YET
+        case Missing(reason) | Trouble(reason) | Refused(reason) | Malformed(reason) | Deferred(reason):
+            return reason
+        case Pressure(reason):
+            return reason
+
+
+def _one_more_attempt(
+    gap: Gap | None, verdict: Verdict, reason: GapReason, *, kind: Kind, key: str, now_ns: int
+) -> Gap:
+    is_look = isinstance(verdict, NotYet | Missing)
+    young = isinstance(verdict, NotYet)
+    if gap is None or gap.state is GapState.SETTLED:
+        return Gap(
+            kind=kind,
+            key=key,
+            state=GapState.OWED if gap is None else gap.state,
+            reason=reason,
+            attempts=1,
+            looks=int(is_look),
+            was_young=young,
+            not_before_ns=now_ns,
+            first_seen_ns=now_ns,
+            last_seen_ns=now_ns,
+        )
+    if isinstance(verdict, Found):
+        # The item was shown, so earlier nulls came from a replica that lags; placeholders are counted on their own.
+        attempts = gap.attempts + 1 if gap.looks == 0 and reason.family is gap.reason.family else 1
+        return replace(gap, reason=reason, attempts=attempts, looks=0, last_seen_ns=now_ns)
+    return replace(
+        gap,
+        reason=reason,
+        attempts=gap.attempts + 1 if reason.family is gap.reason.family else 1,
+        looks=gap.looks + int(is_look),
+        was_young=gap.was_young or young,
+        last_seen_ns=now_ns,
+    )
+
+
+def _event(gap: Gap, verdict: Verdict, *, now_ns: int) -> GapEvent:
+    match verdict:
+        case Missing() if gap.kind is not Kind.DOCUMENT:
+            return GapEvent.CONFIRMED if _is_confirmed(gap, now_ns=now_ns) else GapEvent.FAILED
+        case Missing() | Refused() | Malformed():
+            gave_up = gap.attempts >= ATTEMPTS_BEFORE_DEAD and gap.state is not GapState.ABSENT
+            return GapEvent.GAVE_UP if gave_up else GapEvent.FAILED
+        case Found():
+            return GapEvent.FOUND if gap.attempts >= LOOKS_AT_A_NEW_ID else GapEvent.FAILED
+        case NotYet() | Pressure() | Trouble() | Deferred():
+            return GapEvent.FAILED
+
+
+def _is_confirmed(gap: Gap, *, now_ns: int) -> bool:
+    if gap.was_young:
+        return gap.looks >= LOOKS_AT_A_NEW_ID and now_ns - gap.first_seen_ns >= YOUNG_FOR_NS
+    return gap.looks >= LOOKS_AT_AN_OLD_ID

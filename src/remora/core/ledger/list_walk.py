@@ -1,0 +1,104 @@
+"""How far has the walk over a list come, and may it stop? Content decides, never offsets.
+
+A list is walked newest first. The watermark is the newest mark of the last walk that saw everything; entries with the
+same mark are looked at again, because a tie may hide an entry that was not there before. Now and then a walk goes to the
+end of the list all the same: an entry that slipped below the watermark unseen is found then.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from remora.core.item import Entry, Page
+from remora.core.ledger.marks import is_newer, newest
+from remora.core.units import DAY_NS, MINUTE_NS
+
+FULL_WALK_EVERY_NS: Final = 7 * DAY_NS
+# The clocks of two machines, or of one before and after a correction, may differ by this much.
+CLOCK_SLACK_NS: Final = MINUTE_NS
+
+
+@dataclass(frozen=True, slots=True)
+class WalkState:
+    """Where the forward walk over a list stands. Stored with every page."""
+
+    watermark: str | None = None  # the newest mark of the last finished walk; None: walk to the end of the list
+    walking_from: str | None = (
+        None  # the newest mark this walk has met: the next watermark, once it has seen everything
+    )
+    seen_down_to: str | None = None  # the oldest mark this walk has recorded
+    position: str | None = None  # the page to go on with; None: no walk is under way
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a walk was interrupted and can go on."""
+        return self.position is not None
+
+
+def full_walk_is_due(finished_at_ns: int | None, *, now_ns: int) -> bool:
+    """Whether the next walk ignores the watermark. A time in the future proves nothing, so it is due then too."""
+    if finished_at_ns is None or finished_at_ns > now_ns + CLOCK_SLACK_NS:
+        return True
+    return now_ns - finished_at_ns >= FULL_WALK_EVERY_NS
+
+
+def begun(state: WalkState, *, is_full: bool) -> WalkState:
+    """The state a walk begins with. One that is under way goes on as it began."""
+    return WalkState() if is_full and not state.is_under_way else state
+
+
+def fits_on(state: WalkState, page: Page) -> bool:
+    """Whether the first page after an interruption joins what was seen, or entries may lie unseen between them.
+
+    It shows something known: it is the last page once more, or it overlaps with it. Entries that vanished above it shift
+    what it shows, and a page that shows nothing known any more may have skipped something. A cursor needs no such proof.
+    """
+    if state.seen_down_to is None or (page.resume_at is not None and not page.shared):
+        return True
+    return any(entry.updated_at is None or not is_newer(state.seen_down_to, entry.updated_at) for entry in page.entries)
+
+
+def joins(page: Page, recent_keys: Collection[str]) -> bool:
+    """Whether a page joins the ones before it: it shows an entry of theirs, so nothing lies between.
+
+    Entries only ever move to the front or vanish, so what follows a known entry now is what was not seen yet. Pages
+    that cannot overlap (`shared` is 0) are taken as they come, and a page with an unreadable entry is not trusted anyway.
+    """
+    if not page.shared or page.unreadable:
+        return True
+    return any(entry.key in recent_keys for entry in page.entries)
+
+
+def after_page(state: WalkState, page: Page, position: str) -> WalkState:
+    """The walk after this page was recorded."""
+    marks = [entry.updated_at for entry in page.entries if entry.updated_at is not None]
+    oldest = state.seen_down_to
+    for mark in marks:
+        oldest = mark if oldest is None or is_newer(oldest, mark) else oldest
+    return replace(
+        state,
+        walking_from=newest(state.walking_from, *marks),
+        seen_down_to=oldest,
+        position=position if page.resume_at is None else page.resume_at,
+    )
+
+
+def is_at_end(state: WalkState, page: Page) -> bool:
+    """Whether nothing new can follow: the list ended, or everything on this page is older than the watermark."""
+    return page.next_position is None or _is_all_older(page.entries, state.watermark)
+
+
+def finished(state: WalkState) -> WalkState:
+    """The state once a walk saw everything down to the watermark or the end of the list."""
+    return WalkState(watermark=newest(state.watermark, state.walking_from))
+
+
+def restarted(state: WalkState) -> WalkState:
+    """Before the walk's first page. What was owed stays owed; the watermark has not moved."""
+    return WalkState(watermark=state.watermark)
+
+
+def _is_all_older(entries: Sequence[Entry], watermark: str | None) -> bool:
+    if watermark is None or not entries:
+        return False
+    return all(entry.updated_at is not None and is_newer(watermark, entry.updated_at) for entry in entries)

@@ -1,0 +1,186 @@
+"""Why did a run stop, and what follows from it? A stop we impose on ourselves and one the provider forces never mix."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from remora.core.errors import Exit
+from remora.core.ledger.budget import Budget
+from remora.core.reasons import GapFamily, GapReason
+from remora.core.units import MINUTE_NS, SECOND_NS
+
+# A provider that asks for less this often in a row, with every wait kept, is not going to relent within this run.
+WAITS_IN_A_ROW_MAX: Final = 8
+# So many details refused in a row, whatever the rate: the account is refused. The others must not be asked for it.
+REFUSED_IN_A_ROW_MAX: Final = 5
+PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is GapFamily.PRESSURE)
+
+
+class Phase(StrEnum):
+    """The parts of a run, in their order."""
+
+    RECOVERY = "recovery"
+    WALK = "walk"
+    DETAILS = "details"
+
+
+class StoppedBy(StrEnum):
+    """Why a run ended."""
+
+    COMPLETE = "complete"
+    RECOVER_ONLY = "recover_only"
+    COOL_DOWN = "cool_down"  # an earlier run met pressure; the walk waits
+    MAX_WALL_CLOCK = "max_wall_clock"
+    MAX_FETCHES = "max_fetches"
+    RETRY_BUDGET = "retry_budget"
+    UPSTREAM_PRESSURE = "upstream_pressure"
+    REFUSED = "refused"  # detail after detail: it is the account that is refused, not the details
+    LIST_REFUSED = "list_refused"
+    LIST_UNREADABLE = "list_unreadable"
+    LIST_TROUBLE = "list_trouble"
+
+    @property
+    def exit_code(self) -> Exit:
+        """What the process tells its caller."""
+        match self:
+            case StoppedBy.COMPLETE | StoppedBy.RECOVER_ONLY | StoppedBy.COOL_DOWN:
+                return Exit.DONE
+            case (
+                StoppedBy.MAX_WALL_CLOCK | StoppedBy.MAX_FETCHES | StoppedBy.RETRY_BUDGET | StoppedBy.UPSTREAM_PRESSURE
+            ):
+                return Exit.BUDGET_USED
+            case StoppedBy.REFUSED | StoppedBy.LIST_REFUSED | StoppedBy.LIST_UNREADABLE | StoppedBy.LIST_TROUBLE:
+                return Exit.FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The run cannot go on."""
+
+    by: StoppedBy
+    reason: GapReason | None = None  # why the rest is owed; None when nobody refused anything
+    wait_ns: int = 0  # how long at least nothing can be sent, where that is known
+    held_ns: int = 0  # the same, where it is the provider that keeps the gate shut and not the usual spacing
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether we stopped ourselves: a cap of the run. Such a stop arms nothing."""
+        return self.reason is not None and self.reason.family is GapFamily.RUN_CAP
+
+    @property
+    def is_pressure(self) -> bool:
+        """Whether the provider asked for less."""
+        return self.reason is not None and self.reason.family is GapFamily.PRESSURE
+
+
+@dataclass(slots=True)
+class RunCounts:
+    """What a run did."""
+
+    requests: int = 0
+    pages: int = 0
+    listed: int = 0  # entries that became owed details
+    outcomes: Counter[str] = field(default_factory=Counter)
+    waits: int = 0  # times the provider asked for less and was waited out
+    retries: int = 0  # requests sent again after a fault
+
+    def as_mapping(self) -> dict[str, int]:
+        """The counts by name, as they are stored."""
+        return {
+            "requests": self.requests,
+            "pages": self.pages,
+            "listed": self.listed,
+            "waits": self.waits,
+            "retries": self.retries,
+            **dict(self.outcomes),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """How a run ended."""
+
+    stopped_by: StoppedBy
+    counts: RunCounts
+    owed: int  # details that are still owed
+    next_not_before_ns: int | None = None  # wall clock; when the walk may go on after pressure
+    because: str = ""  # one sentence with the bound that really governed
+    dead: int = 0  # details we gave up on for now
+
+
+def stop_for_cap(reason: GapReason, *, wait_ns: int = 0, held_ns: int = 0) -> Stop:
+    """A stop because the run's own budget is used up, or would be before the next request could leave."""
+    assert reason.family is GapFamily.RUN_CAP, f"{reason} is not a cap of ours"
+    return Stop(StoppedBy(reason.value), reason, wait_ns, held_ns)
+
+
+def stop_for_pressure(*, wait_ns: int, held_ns: int = 0) -> Stop:
+    """A stop because the provider kept asking for less."""
+    return Stop(StoppedBy.UPSTREAM_PRESSURE, GapReason.UPSTREAM_PRESSURE, wait_ns, held_ns)
+
+
+def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: int) -> str:
+    """One sentence: which bound ended the run, how much of it was used, and how long the provider asks to wait."""
+    if stop is None:
+        return "everything that is listed was asked for"
+    match stop.by:
+        case StoppedBy.COMPLETE:
+            return "everything that is listed was asked for"
+        case StoppedBy.RECOVER_ONLY:
+            return "what was owed was asked for; the list was left alone, as asked"
+        case StoppedBy.COOL_DOWN:
+            return f"an earlier run met pressure ({stop.reason}); the walk may go on in {span(stop.wait_ns)}"
+        case StoppedBy.MAX_FETCHES:
+            return f"all {budget.max_fetches} requests that the run may send are sent"
+        case StoppedBy.RETRY_BUDGET:
+            return (
+                f"{counts.retries} of {counts.requests} requests were repeats after faults, as many as a run may send"
+            )
+        case StoppedBy.MAX_WALL_CLOCK:
+            return _wall_clock_in_words(stop, budget, now_ns=now_ns)
+        case StoppedBy.UPSTREAM_PRESSURE:
+            return (
+                f"the provider asked for less {WAITS_IN_A_ROW_MAX} times in a row, every wait kept; "
+                f"used {_used(budget, now_ns=now_ns)}"
+            )
+        case StoppedBy.REFUSED:
+            return f"the provider refused {REFUSED_IN_A_ROW_MAX} details in a row ({stop.reason}); is the token still good?"
+        case StoppedBy.LIST_REFUSED:
+            return f"the provider refuses the list ({stop.reason}); {_ask_about(stop.reason)}"
+        case StoppedBy.LIST_UNREADABLE:
+            return f"a part of the list cannot be read ({stop.reason}); the walk did not move past it"
+        case StoppedBy.LIST_TROUBLE:
+            return f"the list does not answer ({stop.reason})"
+
+
+def _ask_about(reason: GapReason | None) -> str:
+    """What its owner should look at when the list is refused."""
+    return "is list.path right?" if reason in {GapReason.NOT_FOUND, GapReason.GONE} else "is the token still good?"
+
+
+def _wall_clock_in_words(stop: Stop, budget: Budget, *, now_ns: int) -> str:
+    left_ns = budget.left_ns(now_ns=now_ns) or 0
+    if stop.wait_ns > left_ns > 0:
+        who = "the provider asks to wait" if stop.held_ns else "the next request could leave in"
+        return (
+            f"{who} {span(stop.wait_ns)}, longer than the {span(left_ns)} "
+            f"that are left of the run's {span(budget.max_wall_ns or 0)}"
+        )
+    return f"the run's {span(budget.max_wall_ns or 0)} are used up"
+
+
+def _used(budget: Budget, *, now_ns: int) -> str:
+    spent = span(now_ns - budget.started_at_ns)
+    of_time = "" if budget.max_wall_ns is None else f" of {span(budget.max_wall_ns)}"
+    of_fetches = "" if budget.max_fetches is None else f" of {budget.max_fetches}"
+    return f"{spent}{of_time} and {budget.fetches}{of_fetches} requests"
+
+
+def span(length_ns: int) -> str:
+    """A span of time as a person would say it: seconds, or minutes and seconds."""
+    if length_ns < 2 * MINUTE_NS:
+        return f"{max(0, length_ns) / SECOND_NS:.3g} s"
+    minutes, seconds = divmod(round(length_ns / SECOND_NS), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {seconds:02} s"

@@ -1,0 +1,141 @@
+"""Which ids is one worker walking, and how far is it? A segment is a durable range of ids with a cursor and a lease."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import IdRange
+from remora.core.units import SECOND_NS
+
+SEGMENT_IDS: Final = 1_000
+# Ids a worker may have fetched beyond its durable cursor: what a kill -9 repeats at most.
+BATCH_MAX: Final = 100
+# So many later ids were answered before the one that a walk waits for: that one is late, not the provider.
+LATER_ONES_ANSWERED: Final = BATCH_MAX // 4
+LEASE_NS: Final = 60 * SECOND_NS
+
+
+class SegmentKind(StrEnum):
+    """Why the range is walked."""
+
+    BACKFILL = "backfill"
+    BLIND_WINDOW = "blind_window"
+    RESCAN = "rescan"
+    REPLAY = "replay"
+
+    @property
+    def lane(self) -> Lane:
+        """The lane its requests travel in."""
+        match self:
+            case SegmentKind.BACKFILL | SegmentKind.REPLAY:
+                return Lane.BACKFILL
+            case SegmentKind.BLIND_WINDOW:
+                return Lane.UPDATE
+            case SegmentKind.RESCAN:
+                return Lane.RESCAN
+
+
+class SegmentState(StrEnum):
+    """Where a segment stands."""
+
+    PENDING = "pending"
+    CLAIMED = "claimed"
+    DONE = "done"
+
+
+class SegmentEvent(StrEnum):
+    """What can happen to a segment."""
+
+    CLAIM = "claim"
+    ADVANCE = "advance"
+    FINISH = "finish"
+    RELEASE = "release"
+    EXPIRE = "expire"
+
+
+# Pairs that are not here cannot happen; stores refuse them by the fence.
+TRANSITIONS: Final[dict[tuple[SegmentState, SegmentEvent], SegmentState]] = {
+    (SegmentState.PENDING, SegmentEvent.CLAIM): SegmentState.CLAIMED,
+    (SegmentState.CLAIMED, SegmentEvent.ADVANCE): SegmentState.CLAIMED,
+    (SegmentState.CLAIMED, SegmentEvent.FINISH): SegmentState.DONE,
+    (SegmentState.CLAIMED, SegmentEvent.RELEASE): SegmentState.PENDING,
+    (SegmentState.CLAIMED, SegmentEvent.EXPIRE): SegmentState.PENDING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A claimed range. `fence` grows with every claim: what an earlier owner writes late is refused by it."""
+
+    segment_id: int
+    kind: SegmentKind
+    ids: IdRange
+    cursor: int  # the last id whose outcome, and those of all before it, is durable; ids.start - 1 at the beginning
+    fence: int
+    owner: str
+
+    @property
+    def left(self) -> IdRange | None:
+        """The ids still to walk."""
+        return IdRange(self.cursor + 1, self.ids.end) if self.cursor < self.ids.end else None
+
+
+def split(ranges: Iterable[IdRange], *, size: int = SEGMENT_IDS) -> Iterator[IdRange]:
+    """Cut ranges into pieces of at most `size` ids, aligned to multiples of it so that plans repeat exactly."""
+    assert size > 0, f"segments of {size} ids"
+    for piece in ranges:
+        start = piece.start
+        while start <= piece.end:
+            end = min(piece.end, start - (start % size) + size - 1)
+            yield IdRange(start, end)
+            start = end + 1
+
+
+class Walk:
+    """The walk over one segment: which id is next, and up to where everything is done.
+
+    Outcomes arrive in any order; the cursor moves only over an unbroken run of them. The batch is counted from the
+    cursor that was stored, not from the one in memory: what a kill repeats is bounded however slow the store is.
+    """
+
+    def __init__(self, left: IdRange) -> None:
+        self._ids = left
+        self._next = left.start
+        self._done: set[int] = set()
+        self.cursor = left.start - 1
+        self.stored_cursor = self.cursor
+
+    def take(self) -> int | None:
+        """The next id to fetch, or None while the batch beyond the stored cursor is full or nothing is left."""
+        if self._next > self._ids.end or self._next - self.stored_cursor > BATCH_MAX:
+            return None
+        self._next += 1
+        return self._next - 1
+
+    def complete(self, item_id: int) -> None:
+        """This id's outcome is durable."""
+        assert self.cursor < item_id < self._next, f"id {item_id} was not taken or is done already"
+        self._done.add(item_id)
+        while self.cursor + 1 in self._done:
+            self.cursor += 1
+            self._done.remove(self.cursor)
+
+    @property
+    def held_up_by(self) -> Sequence[int]:
+        """The few ids that all the others wait for; none while there is another to take, or when many are late."""
+        is_waiting = self.all_taken or self._next - self.stored_cursor > BATCH_MAX
+        if not is_waiting or len(self._done) < LATER_ONES_ANSWERED:
+            return ()
+        return tuple(item_id for item_id in range(self.cursor + 1, self._next) if item_id not in self._done)
+
+    def stored(self, cursor: int) -> None:
+        """This cursor is durable."""
+        assert self.stored_cursor <= cursor <= self.cursor, f"stored cursor {cursor} is not one we had"
+        self.stored_cursor = cursor
+
+    @property
+    def all_taken(self) -> bool:
+        """Whether no id is left to take."""
+        return self._next > self._ids.end

@@ -1,0 +1,84 @@
+"""Is the provider as a whole in trouble? A circuit that opens says "slow down, then continue", never "stop"."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from remora.core.units import SECOND_NS
+
+RECENT_ANSWERS: Final = 20
+ANSWERS_BEFORE_OPENING: Final = 6
+BAD_SHARE_TO_OPEN: Final = 0.5
+COOL_DOWN_NS: Final = 10 * SECOND_NS
+COOL_DOWN_MAX_NS: Final = 120 * SECOND_NS
+_ALL_GOOD: Final = (False,) * RECENT_ANSWERS
+
+
+class CircuitState(StrEnum):
+    """Whether requests may pass."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+class CircuitEvent(StrEnum):
+    """What can happen to a circuit."""
+
+    GOOD = "good"
+    BAD = "bad"  # pressure or trouble; a single-item refusal is neither good nor bad
+    PROBE = "probe"  # the one request after the cool-down has left
+    PROBE_LOST = "probe_lost"  # it was cancelled before its answer came
+
+
+@dataclass(frozen=True, slots=True)
+class CircuitBreaker:
+    """The circuit of one source."""
+
+    state: CircuitState = CircuitState.CLOSED
+    recent_bad: tuple[bool, ...] = ()
+    cool_down_ns: int = COOL_DOWN_NS
+    open_until_ns: int = 0
+
+    def wait_ns(self, *, now_ns: int) -> int | None:
+        """How long until a request may pass: 0 now, None while the probe's answer is awaited. Changes nothing."""
+        match self.state:
+            case CircuitState.CLOSED:
+                return 0
+            case CircuitState.OPEN:
+                return max(0, self.open_until_ns - now_ns)
+            case CircuitState.HALF_OPEN:
+                return None
+
+
+def after(circuit: CircuitBreaker, event: CircuitEvent, *, now_ns: int) -> CircuitBreaker:
+    """The circuit after one event; every pair of state and event is defined."""
+    match circuit.state, event:
+        case CircuitState.CLOSED, CircuitEvent.GOOD | CircuitEvent.BAD:
+            return _judge(circuit, bad=event is CircuitEvent.BAD, now_ns=now_ns)
+        case CircuitState.OPEN, CircuitEvent.PROBE:
+            return replace(circuit, state=CircuitState.HALF_OPEN)
+        case CircuitState.HALF_OPEN, CircuitEvent.GOOD:
+            return CircuitBreaker()
+        case CircuitState.HALF_OPEN, CircuitEvent.BAD:
+            longer_ns = min(circuit.cool_down_ns * 2, COOL_DOWN_MAX_NS)
+            return replace(circuit, state=CircuitState.OPEN, cool_down_ns=longer_ns, open_until_ns=now_ns + longer_ns)
+        case CircuitState.HALF_OPEN, CircuitEvent.PROBE_LOST:
+            return replace(circuit, state=CircuitState.OPEN, open_until_ns=now_ns)
+        case _:
+            # Answers to requests that left before the circuit opened say nothing new.
+            return circuit
+
+
+def _judge(circuit: CircuitBreaker, *, bad: bool, now_ns: int) -> CircuitBreaker:
+    if not bad and circuit.recent_bad == _ALL_GOOD:
+        return circuit
+    recent = (*circuit.recent_bad, bad)[-RECENT_ANSWERS:]
+    enough = len(recent) >= ANSWERS_BEFORE_OPENING
+    if bad and enough and sum(recent) >= BAD_SHARE_TO_OPEN * len(recent):
+        return CircuitBreaker(
+            state=CircuitState.OPEN,
+            cool_down_ns=circuit.cool_down_ns,
+            open_until_ns=now_ns + circuit.cool_down_ns,
+        )
+    return CircuitBreaker(circuit.state, recent, circuit.cool_down_ns, circuit.open_until_ns)

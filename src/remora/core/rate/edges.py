@@ -1,0 +1,182 @@
+"""Where is the edge, once the provider has refused?
+
+Four cases. Nothing is known yet: the octave below, and go on. A refusal alone: the edge was met again, or a probe got
+above it, and the answers right after it are the test of whether a burst carried it there. Refusals dense enough to be believed: the
+edge is the rate that was let through between them. Refusals in a row are an outage: see `rate_outage.py`.
+"""
+
+from math import log, sqrt
+
+from remora.core.rate.constants import (
+    ASKED_DIPS,
+    CHAIN_GAP,
+    CLOGGED,
+    DENSE_SHARE,
+    DIP,
+    DISCOVERY_DOUBT,
+    DOUBT_LEAST,
+    DOUBTFUL,
+    EDGE_BELIEVED,
+    EDGE_NUDGE,
+    ELSEWHERE,
+    EVIDENCE_MOST,
+    PRICE_LEAST,
+    REST_CHARGE,
+    SAME_RATE,
+    STRAY_LEAST,
+    TEST_ENDED,
+    TEST_FAILED,
+    TEST_MOST,
+)
+from remora.core.rate.outage import refused_in_a_row
+from remora.core.rate.pace import Answered, Pace, changed, cut, remember
+from remora.core.rate.probing import (
+    accepted_at_most_per_s,
+    accepted_per_s,
+    charged,
+    is_probing,
+    may_be_a_burst,
+    meaning,
+    moved,
+    price,
+    proven_edge,
+    with_a_stray,
+    without_strays,
+)
+from remora.core.units import SECOND_NS
+
+
+def refused(pace: Pace, event: Answered) -> Pace:
+    """The pace after a refusal."""
+    stale = event.departed_at_ns < pace.last_cut_at_ns
+    # While waiting, the interval is the wait; what still comes back left before it and took none of its time.
+    if pace.chain_ns >= 0 and not (stale and pace.wait_ns):
+        pace = changed(pace, chain_ns=pace.chain_ns + pace.interval_ns)
+    if stale:
+        # It left before the cut and counts for nothing but its price, if a probe was what we were paying for.
+        return charged(pace, 1.0) if pace.probed else pace
+    if pace.streak:
+        return refused_in_a_row(pace, event)
+    doubt = 0.0 if pace.edges_per_s else DISCOVERY_DOUBT
+    evidence = pace.evidence + log(DENSE_SHARE / pace.stray_share)
+    # Where strays are usual, a refusal means less and it takes more of them to believe.
+    needed = doubt + 2 * log(pace.stray_share / STRAY_LEAST)
+    clogged = pace.clean < CLOGGED and pace.evidence > EVIDENCE_MOST - CLOGGED * DENSE_SHARE
+    pace = changed(
+        pace,
+        evidence=min(evidence, EVIDENCE_MOST + doubt),
+        streak=1,
+        streak_began_at_ns=event.departed_at_ns,
+        last_refused_at_ns=event.departed_at_ns,
+        asked_ns=event.asked_to_wait_ns,
+        provisional=False,
+        probed=is_probing(pace),
+        overshot=pace.overshot if pace.clean < CHAIN_GAP else not pace.edges_per_s or is_probing(pace),
+    )
+    # Where strays are usual, one refusal fails no test.
+    fails = event.asked_to_wait_ns or meaning(pace) > DOUBTFUL or evidence >= TEST_FAILED + needed
+    if pace.below_per_s and fails:
+        return _test_failed(pace, event)
+    if evidence < EDGE_BELIEVED + needed:
+        return _refused_alone(pace, event) if pace.edges_per_s else _refused_discovering(pace, event)
+    if clogged and pace.overshot and pace.edges_per_s:
+        # The rate was just set to what is let through, and is refused at once: too much is still counted from before.
+        return refused_in_a_row(pace, event)
+    return _refused_densely(pace, event)
+
+
+def _refused_discovering(pace: Pace, event: Answered) -> Pace:
+    """One refusal while nothing is known yet: the octave below."""
+    rate = pace.rate_per_s
+    # A stray may hit at any rate; an edge is met twice at about the same one.
+    again = pace.suspect_per_s / SAME_RATE <= rate <= pace.suspect_per_s * SAME_RATE
+    pace = charged(pace, REST_CHARGE * meaning(pace))
+    pace = changed(pace, edges_per_s=(rate,), provisional=not again, suspect_per_s=0.0 if again else rate)
+    return cut(pace, rate / 2, event.answered_at_ns)
+
+
+def _refused_alone(pace: Pace, event: Answered) -> Pace:
+    """One refusal: at rest, at the edge, or above it."""
+    rate, edge, now_ns = pace.rate_per_s, pace.edges_per_s[0], event.answered_at_ns
+    pace = charged(pace, STRAY_LEAST / pace.stray_share if pace.probed else REST_CHARGE * meaning(pace))
+    pace = without_strays(pace)
+    pace = changed(pace, met_per_s=rate if pace.probed else pace.met_per_s)
+    if rate > edge * (1 + DIP) and not _is_burst(pace):
+        # Has the edge moved up, or did a burst carry the probe this far? The next answers at about this rate will tell.
+        pace = changed(pace, edges_per_s=remember(pace.edges_per_s[1:], rate), below_per_s=edge)
+        return cut(pace, rate * (1 - DIP), now_ns)
+    if not pace.probed:
+        pace = with_a_stray(pace)
+    found = _met_again(pace) if pace.probed else _lowered(pace)
+    if found < edge * (1 - ELSEWHERE):
+        pace = moved(pace, edge)
+    pace = changed(pace, edges_per_s=remember(pace.edges_per_s[1:], found))
+    return cut(pace, found * (1 - DIP), now_ns)
+
+
+def _is_burst(pace: Pace) -> bool:
+    """Was the probe carried above the edge by a burst, as is known to happen here?"""
+    return pace.bursts and meaning(pace) > DOUBTFUL and may_be_a_burst(pace)
+
+
+def _met_again(pace: Pace) -> float:
+    """The edge after a probe was refused at it, or was carried above it by a burst."""
+    rate, edge = pace.rate_per_s, pace.edges_per_s[0]
+    if rate < edge:
+        lower = max(proven_edge(pace), edge * (1 - DIP))
+        return edge - max(0.0, edge - lower) / 2 * meaning(pace)
+    # While it is new, it may well be set too low.
+    doubt = max(DOUBT_LEAST, PRICE_LEAST / price(pace))
+    return max(min(edge * (1 + DIP * doubt), rate), proven_edge(pace))
+
+
+def _lowered(pace: Pace) -> float:
+    """The edge after a refusal at rest: what was let through tells where it is."""
+    edge, proven = pace.edges_per_s[0], proven_edge(pace)
+    # A provider that says how long to wait has counted; any other refusal may have been a stray.
+    counted = pace.asked_ns > 0 and proven > 0
+    lowered = edge * (1 - DIP * (ASKED_DIPS if counted else EDGE_NUDGE * meaning(pace)))
+    return min(edge, max(lowered, proven))
+
+
+def _test_failed(pace: Pace, event: Answered) -> Pace:
+    """Refused again where a probe had got above the old edge: half way back to that, until it is near."""
+    below, tested = pace.below_per_s, pace.edges_per_s[0]
+    # While nothing was sent a burst may have overflowed: then what was let through is no bound.
+    is_shut_out = pace.outage_ns * below >= SECOND_NS
+    top = tested if is_shut_out else min(tested, accepted_at_most_per_s(pace))
+    proven = min(tested, proven_edge(pace))
+    pace = charged(pace, REST_CHARGE * meaning(pace))
+    if top > below * (1 + TEST_ENDED):
+        pace = changed(pace, edges_per_s=remember(pace.edges_per_s, max(sqrt(below * top), proven)))
+        return cut(pace, below * (1 - DIP), event.answered_at_ns)
+    edge = max(min(below, tested), proven)
+    pace = changed(pace, edges_per_s=remember(pace.edges_per_s, edge), below_per_s=0.0, bursts=True)
+    return cut(pace, edge * (1 - DIP), event.answered_at_ns)
+
+
+def is_test_passed(pace: Pace) -> bool:
+    """Was more let through, since a probe was refused, than the old edge would have?"""
+    if not pace.below_per_s or pace.clean < CHAIN_GAP:
+        return False
+    # A burst that filled while nothing was sent carries any rate for a while, but does not raise what is let through.
+    enough = (pace.below_per_s * (1 - DIP) + pace.rate_per_s) / 2
+    return pace.clean >= TEST_MOST or accepted_per_s(pace) >= enough
+
+
+def passed_test(pace: Pace) -> Pace:
+    """What a probe found has held: that is the edge."""
+    edge, below = pace.edges_per_s[0], pace.below_per_s
+    pace = changed(pace, below_per_s=0.0, bursts=False)
+    return with_a_stray(moved(pace, below)) if edge > below * (1 + ELSEWHERE) else pace
+
+
+def _refused_densely(pace: Pace, event: Answered) -> Pace:
+    """Refusals too dense to be strays: the edge is what was let through between them."""
+    rate, edges = pace.rate_per_s, pace.edges_per_s
+    pace = charged(pace, meaning(pace))
+    new_rate = max(rate / 2, min(rate * (1 - DIP), accepted_per_s(pace)))
+    if edges and new_rate < edges[0] * (1 - ELSEWHERE):
+        pace = moved(pace, edges[0])
+    pace = changed(pace, edges_per_s=remember(edges, new_rate / (1 - DIP)))
+    return cut(pace, new_rate, event.answered_at_ns)

@@ -1,0 +1,240 @@
+"""How fast may the next request leave, given how the last ones were answered?
+
+The law is a pure function of (pace, answer, time). It has one owner's number, the ceiling. It looks for the *edge*, the
+rate at which the provider refuses; rests a *dip* below it; and climbs to it again only as often as the *account* of
+what probing may cost allows. `rate_edges.py` says what a refusal means, `rate_outage.py` how to come back after being
+shut out, `rate_probing.py` what probing costs, `rate_constants.py` why each number is what it is.
+"""
+
+from math import log, sqrt
+
+from remora.core.rate.constants import (
+    ACCELERATION,
+    ACCOUNT_MOST,
+    BASELINE_MEMORY,
+    CAREFUL,
+    CAREFUL_SUCCESSES,
+    CLIMB_SUCCESSES,
+    COLD_START_PER_S,
+    DENSE_SHARE,
+    DIP,
+    FAR,
+    FASTEST_CLIMB,
+    LATENCY_HIGH,
+    LATENCY_MEMORY,
+    LATENCY_NOISE_NS,
+    LEFT_BEHIND,
+    PROBE_HEIGHT,
+    QUEUE_BELIEVED,
+    QUEUE_CUT,
+    QUEUE_DRAINS,
+    QUEUE_JUDGED,
+    QUEUE_LONG_NS,
+    ROUND_TRIPS_PER_DOUBLING,
+    SLOW_BELIEVED,
+    SLOW_LEAST,
+    SLOW_MEMORY,
+    SLOW_MOST,
+    SLOW_QUEUED,
+    STRAY_LEAST,
+    STRAY_MEMORY,
+    STRAYS_CREDIT,
+    STRAYS_USUAL,
+    SUCCESSES_PER_DOUBLING,
+    TROUBLE_BELIEVED,
+    TROUBLE_LEAST,
+    TROUBLE_MEMORY,
+    TROUBLE_MOST,
+    TROUBLE_RATIO,
+)
+from remora.core.rate.edges import is_test_passed, passed_test, refused
+from remora.core.rate.outage import resumed
+from remora.core.rate.pace import (
+    Answer,
+    Answered,
+    ChangeKind,
+    Pace,
+    PaceChange,
+    changed,
+    cold_start,
+    cut,
+    describe,
+    remember,
+)
+from remora.core.rate.probing import charged, filled, is_probing, may_be_a_burst, moved, price
+from remora.core.units import SECOND_NS
+
+__all__ = ["Answer", "Answered", "ChangeKind", "Pace", "PaceChange", "after", "cold_start", "describe"]
+
+
+def after(pace: Pace, event: Answered) -> Pace:
+    """The pace once this answer is known."""
+    match event.answer:
+        case Answer.GOOD:
+            return _good(pace, event)
+        case Answer.REFUSED:
+            return refused(pace, event)
+        case Answer.TROUBLED:
+            return _troubled(pace, event)
+
+
+def _good(pace: Pace, event: Answered) -> Pace:
+    if event.departed_at_ns < pace.last_cut_at_ns:
+        return _counted(pace)
+    if pace.streak:
+        pace = resumed(pace, event)
+    pace = _reassured(pace, event)
+    if pace.queued >= (QUEUE_JUDGED if pace.queue_ns else QUEUE_BELIEVED):
+        return _queued(pace, event)
+    return passed_test(pace) if is_test_passed(pace) else pace
+
+
+def _counted(pace: Pace) -> Pace:
+    """An answer to a request that left before the last cut counts as let through, and as nothing else."""
+    if pace.chain_ns < 0 or pace.wait_ns:
+        return pace
+    return changed(pace, chain_good=pace.chain_good + 1, chain_ns=pace.chain_ns + pace.interval_ns)
+
+
+def _reassured(pace: Pace, event: Answered) -> Pace:
+    """All evidence fades a little with a good answer, the account is credited, and the rate may take one step up."""
+    edges, strays, faults = pace.edges_per_s, pace.stray_share, pace.trouble_share
+    at_rest = not is_probing(pace)
+    latency = float(max(1, event.answered_at_ns - event.departed_at_ns))
+    # Longer than an answer takes there was no queue, but idleness.
+    gap = min(latency + pace.interval_ns, max(0.0, event.answered_at_ns - pace.answered_at_ns))
+    baseline = pace.baseline_ns or latency
+    baseline += (latency - baseline) / (LATENCY_MEMORY if latency < baseline else BASELINE_MEMORY)
+    slow = pace.baseline_ns > 0 and _is_slow(pace, latency)
+    queueing = _is_queueing(pace)
+    climbs = event.pace_bound and not queueing
+    rate, edges = _raised(pace) if climbs else (pace.rate_per_s, edges)
+    # One copy for all of it: this is the way of nearly every answer.
+    return changed(
+        pace,
+        rate_per_s=rate,
+        octave_per_s=rate if rate >= 2 * pace.octave_per_s else pace.octave_per_s,
+        edges_per_s=edges,
+        learned_at_ns=event.answered_at_ns if climbs else pace.learned_at_ns,
+        clean=pace.clean + 1,
+        chain_good=pace.chain_good + 1,
+        chain_ns=pace.chain_ns + pace.interval_ns if pace.chain_ns >= 0 else -1.0,
+        filled=filled(pace, for_ns=_since_the_last_ns(pace, event), taken=1),
+        account=min(ACCOUNT_MOST, pace.account + 1.0),
+        held=0 if edges != pace.edges_per_s or _is_left_behind(edges, rate) else pace.held + 1,
+        evidence=max(0.0, pace.evidence - (DENSE_SHARE - strays)) if pace.evidence else 0.0,
+        # The share of strays is measured at rest, where no refusal is the probe's doing.
+        stray_share=max(STRAY_LEAST, strays * (1 - 1 / STRAY_MEMORY)) if at_rest and strays > STRAY_LEAST else strays,
+        trouble_share=max(TROUBLE_LEAST, faults * (1 - 1 / TROUBLE_MEMORY)) if faults > TROUBLE_LEAST else faults,
+        trouble_evidence=_calmer(pace) if pace.trouble_evidence else 0.0,
+        latency_ns=pace.latency_ns + (latency - pace.latency_ns) / LATENCY_MEMORY if pace.latency_ns else latency,
+        baseline_ns=baseline,
+        slow=pace.slow + 1 if slow else 0,
+        slow_share=min(SLOW_MOST, max(SLOW_LEAST, pace.slow_share + (slow - pace.slow_share) / SLOW_MEMORY)),
+        answered_at_ns=event.answered_at_ns,
+        left_at_ns=event.departed_at_ns,
+        gap_ns=pace.gap_ns + (gap - pace.gap_ns) / LATENCY_MEMORY if pace.gap_ns else gap,
+        queued=pace.queued + 1 if queueing and _is_long(pace) and event.pace_bound else 0,
+        queue_ns=pace.queue_ns if queueing else 0.0,
+    )
+
+
+def _since_the_last_ns(pace: Pace, event: Answered) -> int:
+    """The time this request was given: an interval, or more where nothing was to be sent."""
+    return pace.interval_ns if event.pace_bound else max(pace.interval_ns, event.departed_at_ns - pace.left_at_ns)
+
+
+def _is_left_behind(edges_per_s: tuple[float, ...], rate_per_s: float) -> bool:
+    """Has the rate climbed so far above the edge that this cannot be said to hold?"""
+    return bool(edges_per_s) and rate_per_s > edges_per_s[0] * LEFT_BEHIND
+
+
+def _raised(pace: Pace) -> tuple[float, tuple[float, ...]]:
+    """The rate one additive step up, the smaller the nearer an edge; and the edges it has not refuted."""
+    edges = pace.edges_per_s
+    rate = pace.rate_per_s + _step(pace)
+    if edges and rate > edges[0] and pace.outage_ns * edges[0] / SECOND_NS > CAREFUL:
+        # Being shut out cost much the last time: no acceleration, and far away the edge moves up behind the rate.
+        rate = min(rate, pace.rate_per_s * (1 + DIP / CAREFUL_SUCCESSES))
+        if rate > edges[0] * FAR:
+            edges = remember(edges, rate / FAR)
+    return min(rate, pace.ceiling_per_s), edges
+
+
+def _step(pace: Pace) -> float:
+    rate, edges = pace.rate_per_s, pace.edges_per_s
+    in_a_round_trip = rate * pace.latency_ns / SECOND_NS
+    step = pace.octave_per_s / max(SUCCESSES_PER_DOUBLING, ROUND_TRIPS_PER_DOUBLING * in_a_round_trip)
+    if edges:
+        step = min(step, rate / FASTEST_CLIMB)
+    for edge in edges:
+        distance = (edge - rate) / SUCCESSES_PER_DOUBLING if rate < edge else (rate - edge) / ACCELERATION
+        step = min(step, max(distance, edge * DIP / CLIMB_SUCCESSES))
+    if edges and rate >= edges[0] * (1 + PROBE_HEIGHT) and may_be_a_burst(pace):
+        step = 0.0
+    may_owe = STRAYS_CREDIT * price(pace) if pace.stray_share > STRAYS_USUAL else 0.0
+    if not edges or (pace.account >= -may_owe and not pace.below_per_s):
+        return step
+    rest = edges[0] * (1 - DIP)
+    if rate < rest:
+        return min(step, rest - rate)
+    return 0.0 if rate < edges[0] * (1 + DIP) else step
+
+
+def _is_queueing(pace: Pace) -> bool:
+    """Do answers take much longer than usual, and more of them than by chance?"""
+    return _is_slow(pace, pace.latency_ns) and pace.slow * log(SLOW_QUEUED / pace.slow_share) > SLOW_BELIEVED
+
+
+def _is_slow(pace: Pace, latency_ns: float) -> bool:
+    longer_ns = latency_ns - pace.baseline_ns
+    return latency_ns > LATENCY_HIGH * pace.baseline_ns and longer_ns > max(LATENCY_NOISE_NS, pace.interval_ns)
+
+
+def _is_long(pace: Pace) -> bool:
+    return pace.latency_ns - pace.baseline_ns > QUEUE_LONG_NS
+
+
+def _queued(pace: Pace, event: Answered) -> Pace:
+    """Answers take much longer: more is sent than served. Cut until the queue has drained, once per round trip."""
+    if pace.latency_ns > QUEUE_DRAINS * pace.queue_ns > 0:
+        # The last cut did not help: it is not our queue, but a provider that has become slower. The edge is in doubt.
+        return changed(pace, baseline_ns=pace.latency_ns, account=max(0.0, pace.account), queued=0, queue_ns=0.0)
+    rate, edges = pace.rate_per_s, pace.edges_per_s
+    # No more than an octave at once: after a moment's standstill all answers come together, and none had queued.
+    edge = min(rate, max(rate / 2, SECOND_NS / max(1.0, pace.gap_ns)))
+    pace = charged(pace, 1.0)
+    if edges and edges[0] / FAR < edge < edges[0] * FAR:
+        edge = min(rate, sqrt(edge * edges[0]))
+    elif edges:
+        pace = moved(pace, edges[0])
+    pace = changed(pace, edges_per_s=remember(edges, edge), queued=0, queue_ns=pace.latency_ns)
+    return cut(pace, max(_least(pace), edge * QUEUE_CUT), event.answered_at_ns)
+
+
+def _least(pace: Pace) -> float:
+    """Neither faults nor a queue push it below where a cold start would begin: coming back would take hours."""
+    return min(pace.rate_per_s, COLD_START_PER_S)
+
+
+def _troubled(pace: Pace, event: Answered) -> Pace:
+    """A fault is no pressure until faults are clearly more frequent than usual; then one cut."""
+    if event.departed_at_ns < pace.last_cut_at_ns:
+        return pace
+    usual = pace.trouble_share
+    evidence = pace.trouble_evidence + log(_much_trouble(usual) / usual)
+    share = min(TROUBLE_MOST / TROUBLE_RATIO, usual + (1 - usual) / TROUBLE_MEMORY)
+    if evidence < TROUBLE_BELIEVED:
+        return changed(pace, trouble_share=share, trouble_evidence=evidence)
+    pace = changed(pace, trouble_share=share, trouble_evidence=0.0)
+    return cut(pace, max(_least(pace), pace.rate_per_s / 2), event.answered_at_ns)
+
+
+def _calmer(pace: Pace) -> float:
+    """The evidence of trouble after a good answer."""
+    usual = pace.trouble_share
+    return max(0.0, pace.trouble_evidence - (_much_trouble(usual) - usual))
+
+
+def _much_trouble(usual: float) -> float:
+    return min(TROUBLE_MOST, TROUBLE_RATIO * usual)

@@ -1,0 +1,168 @@
+"""How long to wait while the provider lets nothing through, and where to come back?
+
+Refused in a row, or told to wait: an outage. Wait it out, a single request at a time. Then come back below what caused
+it, and pay for the time it took before the next probe.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+from remora.core.rate.constants import (
+    ACCOUNT_AFTER_A_CHANGE,
+    ACCOUNT_LEAST,
+    CHAIN_GAP,
+    CHAIN_MOST,
+    DEEPEST_CUT,
+    DIP,
+    ELSEWHERE,
+    EXPENSIVE,
+    FAR,
+    OUTAGE_AGAIN,
+    OUTAGE_BUDGET,
+    OUTAGE_BUDGET_UNSETTLED,
+    OUTAGE_DIPS,
+    OUTAGE_MEMORY,
+    PRICE_LEAST,
+    REST_CHARGE,
+    SHUT_OUT,
+    WAIT_GROWTH,
+    WAIT_MOST_NS,
+)
+from remora.core.rate.pace import Answered, Pace, changed, cut, possible, remember
+from remora.core.rate.probing import accepted_per_s, charged, filled, is_alike, moved, price, proven_edge
+from remora.core.units import SECOND_NS
+
+
+def refused_in_a_row(pace: Pace, event: Answered) -> Pace:
+    """Nothing gets through: only wait, longer each time, and as long as the last outage took."""
+    # Faults or a queue may have left the rate far below the edge. Refused there, the edge is not where to come back.
+    edge = min(pace.edges_per_s[0], 2 * pace.rate_per_s) if pace.streak == 1 else pace.edges_per_s[0]
+    outage_requests = pace.outage_ns * edge / SECOND_NS
+    faded_ns = pace.outage_ns / (1 + pace.clean / max(1.0, OUTAGE_MEMORY * outage_requests))
+    first_ns = WAIT_GROWTH * int(SECOND_NS / (edge * DEEPEST_CUT))
+    wait_ns = min(
+        WAIT_MOST_NS, max(first_ns, pace.interval_ns, WAIT_GROWTH * pace.wait_ns, int(OUTAGE_AGAIN * faded_ns))
+    )
+    pace = changed(
+        charged(pace, 1.0) if pace.probed else pace,
+        edges_per_s=remember(pace.edges_per_s, edge),
+        streak=pace.streak + 1,
+        wait_ns=wait_ns,
+        asked_ns=event.asked_to_wait_ns,
+        last_refused_at_ns=event.departed_at_ns,
+        quiet_until_ns=event.answered_at_ns + wait_ns,
+    )
+    # One request per wait: the first probe after it is single by its pace alone.
+    return cut(pace, SECOND_NS / wait_ns, event.answered_at_ns)
+
+
+def resumed(pace: Pace, event: Answered) -> Pace:
+    """The first good answer after a refusal: the end of a single one, or of an outage."""
+    assert pace.edges_per_s, "a streak of refusals always has an edge"
+    chain_good, chain_ns = _chain_goes_on(pace)
+    went_on = changed(
+        pace,
+        streak=0,
+        clean=0,
+        clean_before=pace.clean,
+        alike=pace.alike + 1 if is_alike(pace) else 0,
+        provisional=False,
+        chain_good=chain_good,
+        chain_ns=chain_ns,
+        filled=0.0,
+        left_at_ns=event.departed_at_ns,
+    )
+    if pace.streak == 1 and pace.asked_ns * pace.edges_per_s[0] / SECOND_NS < SHUT_OUT:
+        # One refusal while discovering may be a stray: go on from the octave below, and see.
+        edges = () if pace.provisional else pace.edges_per_s
+        return changed(went_on, edges_per_s=edges, outage_ns=pace.outage_ns // 2)
+    back = _after_an_outage(pace, event)
+    edge = back.edges_per_s[0]
+    known = pace.below_per_s or pace.edges_per_s[0]
+    if edge < known * (1 - ELSEWHERE) and not pace.provisional and not pace.probed:
+        went_on = moved(went_on, known)
+    went_on = changed(went_on, edges_per_s=back.edges_per_s)
+    # A probe that got far above the old edge has found a faster provider: no old debts.
+    faster = pace.streak == 1 and 0 < FAR * pace.below_per_s < edge
+    least = ACCOUNT_AFTER_A_CHANGE if faster else ACCOUNT_LEAST
+    # A streak has lowered an edge that was far above the rate; a single refusal has left both as they were.
+    most = 2 * pace.rate_per_s if pace.streak == 1 else back.rate_per_s
+    rate = possible(pace, min(back.rate_per_s, most))
+    return changed(
+        went_on,
+        rate_per_s=rate,
+        octave_per_s=rate,
+        below_per_s=pace.below_per_s if edge > pace.below_per_s else 0.0,
+        account=max(least, went_on.account - back.cost),
+        wait_ns=0,
+        quiet_until_ns=0,
+        outage_ns=back.outage_ns,
+        chain_ns=chain_ns + back.silent_ns,
+        filled=filled(went_on, for_ns=back.silent_ns, taken=0),
+        # What left since the wait, before this answer came, left at another rate: it must not judge this one.
+        last_cut_at_ns=event.answered_at_ns,
+        learned_at_ns=event.answered_at_ns,
+    )
+
+
+def _chain_goes_on(pace: Pace) -> tuple[int, float]:
+    """What of the chain, the answers since a refusal and the time they took, still tells what is let through."""
+    # Before a refusal that discovery met, the rate was another at each answer: no measure of what is let through.
+    if pace.chain_ns < 0 or pace.provisional or pace.clean >= CHAIN_GAP or pace.chain_good >= CHAIN_MOST:
+        return 0, 0.0
+    # Half of the past is enough: a burst that was left when the limit fell must not be remembered for long.
+    return pace.chain_good // 2, pace.chain_ns / 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Return:
+    """Where an outage leaves us: the edges, the rate, how long it took and what it cost the account."""
+
+    edges_per_s: tuple[float, ...]
+    rate_per_s: float
+    outage_ns: int
+    silent_ns: int  # from the first refusal to the end of the wait; nothing was let through
+    cost: float
+
+
+def _after_an_outage(pace: Pace, event: Answered) -> _Return:
+    # What came after the wait was idleness.
+    wait_over_ns = max(pace.quiet_until_ns, pace.last_cut_at_ns + pace.asked_ns)
+    end_ns = min(event.departed_at_ns, wait_over_ns)
+    silent_ns = max(0, end_ns - pace.streak_began_at_ns)
+    # Told how long: that long. Otherwise the end lies between the last refusal and the end of the wait: the middle.
+    middle_ns = (pace.last_refused_at_ns + end_ns) // 2
+    outage_ns = silent_ns if pace.asked_ns else max(0, middle_ns - pace.streak_began_at_ns)
+    before = pace.edges_per_s[0]
+    accepted = before if pace.provisional or pace.chain_ns < 0 else accepted_per_s(pace)
+    edge = _edge_after(pace, outage_ns, accepted)
+    rate = edge / 2 if pace.provisional and edge == before else edge * (1 - DIP)
+    lost = outage_ns * (rate if pace.provisional else min(before, accepted)) / SECOND_NS
+    unsettled = price(pace) <= PRICE_LEAST and lost <= EXPENSIVE
+    cost = lost / (OUTAGE_BUDGET_UNSETTLED if unsettled else OUTAGE_BUDGET)
+    if pace.asked_ns and not pace.probed and not pace.provisional:
+        cost *= REST_CHARGE
+    return _Return(remember(pace.edges_per_s, edge), rate, outage_ns, silent_ns, cost)
+
+
+def _edge_after(pace: Pace, outage_ns: int, accepted: float) -> float:
+    """Where the edge is after an outage."""
+    edge = pace.edges_per_s[0]
+    known = pace.below_per_s or edge
+    expensive = outage_ns * known / SECOND_NS > EXPENSIVE
+    if pace.provisional:
+        return edge / 4 if expensive and not pace.asked_ns else edge
+    if pace.streak == 1:
+        # We were told at once: what the next answers at about this rate will tell is worth the wait.
+        return edge
+    if (pace.probed or pace.below_per_s) and edge > known * (1 + ELSEWHERE) and not expensive:
+        return sqrt(known * edge)
+    if pace.probed:
+        # A provider that shuts us out for longer each time must not be asked as often.
+        worse = outage_ns > FAR * pace.outage_ns > 0
+        lowered = known * (1 - DIP * OUTAGE_DIPS * (2 if worse else 1))
+    elif pace.overshot or pace.below_per_s:
+        lowered = known * (1 - DIP * OUTAGE_DIPS)
+    else:
+        lowered = max(edge / 2, min(edge * (1 - DIP), accepted))
+    return min(known, max(lowered, proven_edge(pace)))

@@ -1,0 +1,45 @@
+"""What does an answer say about the source? One word for the law and the circuit, or nothing where it is about one item."""
+
+from collections import deque
+
+from remora.core.rate.circuit_breaker import RECENT_ANSWERS
+from remora.core.rate.law import Answer
+from remora.core.reasons import GapReason
+from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
+
+
+def answer_of(verdict: Verdict) -> Answer | None:
+    """What a verdict says about the rate; a refusal of one item says nothing."""
+    match verdict:
+        case Found() | NotYet() | Missing() | Malformed():
+            return Answer.GOOD
+        case Pressure():
+            return Answer.REFUSED
+        case Trouble():
+            return Answer.TROUBLED
+        case Refused() | Deferred():
+            return None
+
+
+def is_unanswered(verdict: Verdict) -> bool:
+    """Whether no answer came in time."""
+    return isinstance(verdict, Trouble) and verdict.reason is GapReason.TIMEOUT
+
+
+class WellAnswered:
+    """When the requests left that were answered well of late.
+
+    A request that hangs is heard of last, when others that left after it have long been answered. Counted as it comes,
+    a few items that always hang look like an outage: they stay in flight, and are given up together.
+    """
+
+    def __init__(self) -> None:
+        self._left_at_ns: deque[int] = deque(maxlen=RECENT_ANSWERS)
+
+    def add(self, departed_at_ns: int) -> None:
+        """A request that left then was answered well."""
+        self._left_at_ns.append(departed_at_ns)
+
+    def have_overtaken(self, departed_at_ns: int) -> bool:
+        """Whether all the circuit would judge by left after this one: then it says nothing about the source of today."""
+        return len(self._left_at_ns) == RECENT_ANSWERS and min(self._left_at_ns) > departed_at_ns

@@ -1,0 +1,1 @@
+"""How is it going? Snapshots of running processes and the ledger become a status, answers and alarms."""

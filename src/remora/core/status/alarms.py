@@ -1,0 +1,110 @@
+"""Should somebody be woken now? The page-level alerts, judged from a status, for owners without a Prometheus.
+
+The names and thresholds are those of the rules that page in `deploy/prometheus/alerts.yml`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from remora.core.ledger.gap import GapState
+from remora.core.status.model import Rate, SourceStatus, Status, Stream, YesNo
+from remora.core.units import MINUTE_NS
+
+STREAM_SILENT_S: Final = 300.0
+# A rate is a division: a thousandth of rounding is not faster than the ceiling.
+CEILING_TOLERANCE: Final = 1.001
+
+
+class Alarm(StrEnum):
+    """What wakes somebody. A service that is gone cannot tell: that needs somebody outside."""
+
+    NOT_WORKING = "RemoraNotWorking"
+    STREAM_DOWN = "RemoraStreamDown"
+    STREAM_SILENT = "RemoraStreamSilent"
+    NO_UPDATE_WORKERS = "RemoraNoUpdateWorkers"
+    DEAD_LETTERS = "RemoraDeadLetters"
+    TOO_FAST = "RemoraTooFast"
+
+    @property
+    def hold_ns(self) -> int:
+        """How long it must last before anybody is told."""
+        match self:
+            case Alarm.NOT_WORKING | Alarm.STREAM_DOWN | Alarm.TOO_FAST:
+                return MINUTE_NS
+            case Alarm.STREAM_SILENT | Alarm.NO_UPDATE_WORKERS | Alarm.DEAD_LETTERS:
+                return 0
+
+
+# What flickers is told once: an alarm has cleared when it has been away for this long.
+CLEAR_NS: Final = MINUTE_NS
+
+Key = tuple[str, Alarm]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An alarm that somebody must hear of: it began, or it is over."""
+
+    source: str
+    alarm: Alarm
+    firing: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    since_ns: int
+    seen_ns: int
+    reason: str
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Alarms:
+    """Which alarms are on, since when, and whether somebody was told."""
+
+    watched: Mapping[Key, _Watched] = field(default_factory=dict)
+
+    def after(self, status: Status, *, now_ns: int) -> tuple["Alarms", tuple[Change, ...]]:
+        """What follows from one reading: the new state, and what must be told. An unknown changes nothing."""
+        seen = {(name, alarm): reason for name, source in status.sources.items() for alarm, reason in ringing(source)}
+        watched: dict[Key, _Watched] = {}
+        changes: list[Change] = []
+        for key in sorted({*self.watched, *seen}):
+            before, reason = self.watched.get(key), seen.get(key)
+            if reason is not None:
+                now = replace(before, seen_ns=now_ns, reason=reason) if before else _Watched(now_ns, now_ns, reason)
+                if not now.told and now_ns - now.since_ns >= key[1].hold_ns:
+                    now = replace(now, told=True)
+                    changes.append(Change(*key, firing=True, reason=reason))
+                watched[key] = now
+            elif before is not None and before.told and now_ns - before.seen_ns < CLEAR_NS:
+                watched[key] = before
+            elif before is not None and before.told:
+                changes.append(Change(*key, firing=False, reason=before.reason))
+        return Alarms(watched), tuple(changes)
+
+
+def ringing(source: SourceStatus) -> Iterator[tuple[Alarm, str]]:
+    """What wakes somebody right now, with the reason."""
+    if source.answers.working.answer is YesNo.NO:
+        yield Alarm.NOT_WORKING, source.answers.working.reason
+    if isinstance(source.stream, Stream):
+        yield from _of_stream(source.stream)
+    if source.workers_alive == 0:
+        yield Alarm.NO_UPDATE_WORKERS, "no update worker is alive"
+    dead = sum(gaps.count for gaps in source.gaps if gaps.state == GapState.DEAD)
+    if dead:
+        yield Alarm.DEAD_LETTERS, f"{dead:,} given up on for now"
+    rate = source.rate
+    if isinstance(rate, Rate) and rate.per_second > rate.ceiling_per_second * CEILING_TOLERANCE:
+        yield Alarm.TOO_FAST, "the pace is faster than the ceiling"
+
+
+def _of_stream(stream: Stream) -> Iterator[tuple[Alarm, str]]:
+    if not stream.connected:
+        yield Alarm.STREAM_DOWN, "the stream of changes is not connected"
+    if stream.last_byte_age_s is not None and stream.last_byte_age_s > STREAM_SILENT_S:
+        yield Alarm.STREAM_SILENT, f"the stream has sent nothing for {stream.last_byte_age_s:,.0f} s"

@@ -1,0 +1,86 @@
+"""Who waits for a turn, and who is next? One line for each lane, in order of arrival; the lanes' shares decide between them."""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from remora.core.lanes import ORDER, Lane, Turns, choose
+from remora.gate.permit import GovernedPermit
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """One request that stands in line."""
+
+    ready_at_ns: int  # when its jitter is over
+    turn: asyncio.Future[GovernedPermit]
+
+    @property
+    def permit(self) -> GovernedPermit | None:
+        """What it got; None while it waits, and when nobody will give it a turn any more."""
+        if not self.turn.done() or self.turn.cancelled() or self.turn.exception() is not None:
+            return None
+        return self.turn.result()
+
+
+class AdmissionQueue:
+    """The requests of one source that wait for their turn."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+        self._waiting: dict[Lane, deque[Waiter]] = {lane: deque() for lane in ORDER}
+        self._lines = tuple(self._waiting.items())
+
+    def __len__(self) -> int:
+        return sum(len(line) for line in self._waiting.values())
+
+    def join(self, lane: Lane, *, ready_at_ns: int) -> Waiter:
+        """Stand at the end of a lane."""
+        waiter = Waiter(ready_at_ns, asyncio.get_running_loop().create_future())
+        self._waiting[lane].append(waiter)
+        return waiter
+
+    def leave(self, lane: Lane, waiter: Waiter) -> None:
+        """Wait no longer; nothing happens if its turn came already."""
+        if waiter in self._waiting[lane]:
+            self._waiting[lane].remove(waiter)
+
+    def lanes(self) -> list[Lane]:
+        """The lanes in which anybody waits, in order of priority."""
+        lanes = []
+        for lane, line in self._lines:
+            while line and line[0].turn.done():  # cancelled a moment ago; it has not left the line itself yet
+                line.popleft()
+            if line:
+                lanes.append(lane)
+        return lanes
+
+    def ready_at_ns(self, lanes: list[Lane]) -> int:
+        """When the first of those at the head of these lanes is ready."""
+        return min(self._waiting[lane][0].ready_at_ns for lane in lanes)
+
+    def take_next(self, lanes: list[Lane], *, now_ns: int, is_probe: bool = False) -> tuple[Lane, Waiter]:
+        """Whose turn it is among those at the head of these lanes; somebody must be ready.
+
+        A probe asks whether the source is well again. What is owed may have a fault of its own, so it probes only alone.
+        """
+        ready = [lane for lane in lanes if self._waiting[lane][0].ready_at_ns <= now_ns]
+        if is_probe:
+            ready = [lane for lane in ready if lane is not Lane.RECOVER] or ready
+        lane, self._turns = choose(self._turns, ready)
+        return lane, self._waiting[lane].popleft()
+
+    def cancel(self) -> None:
+        """Send everybody away."""
+        for waiter in self._everybody():
+            waiter.turn.cancel()
+
+    def fail(self, error: Exception) -> None:
+        """Our own mistake: whoever waits must hear of it instead of waiting for ever."""
+        for waiter in self._everybody():
+            if not waiter.turn.done():
+                waiter.turn.set_exception(error)
+
+    def _everybody(self) -> Iterator[Waiter]:
+        return (waiter for line in self._waiting.values() for waiter in line)

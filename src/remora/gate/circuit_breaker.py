@@ -1,0 +1,122 @@
+"""Does the circuit let a request pass, in this process and in all that share the store?
+
+Each process judges by its own answers. One that opens shuts the common gate for all, and whichever process the gate then
+lets through sends the one probe of all: its answer opens the gate again, or keeps it shut for longer.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from remora.contracts import Clock, CommonGate, Meter, SharedPace
+from remora.core.rate import circuit_breaker as circuits
+from remora.core.rate.circuit_breaker import CircuitBreaker, CircuitEvent, CircuitState
+from remora.core.rate.gate_types import Sent
+from remora.core.rate.law import Answer
+from remora.core.units import SECOND_NS
+
+log = structlog.get_logger()
+
+# The gate may open long before its time, when another process's probe is answered: it is looked at this often.
+LOOK_AGAIN_NS: Final = SECOND_NS
+
+
+class SourceBreaker:
+    """One source's circuit. `on_change` is called when it moves, `on_news` when all processes should hear of it."""
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        clock: Clock,
+        meter: Meter,
+        on_change: Callable[[], None],
+        on_news: Callable[[], None],
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._meter = meter
+        self._on_change = on_change
+        self._on_news = on_news
+        self._own = CircuitBreaker()
+        self._shut_until_ns = 0  # by another process, as far as this one has heard
+        self._probes_for_all = False
+        self.is_told = True  # whether all processes know what this one found
+
+    @property
+    def state(self) -> CircuitState:
+        """As this process's own answers have it."""
+        return self._own.state
+
+    def is_shut(self, *, now_ns: int) -> bool:
+        """Whether another process found the provider in trouble."""
+        return self._shut_until_ns > now_ns
+
+    def wait_ns(self, *, now_ns: int, is_probe: bool = False) -> int | None:
+        """How long until a request may pass: 0 now, None while the probe's answer is awaited. Changes nothing."""
+        if self.is_shut(now_ns=now_ns):
+            return self._shut_until_ns - now_ns
+        return 0 if is_probe else self._own.wait_ns(now_ns=now_ns)
+
+    def hear(self, sent: Sent, answer: Answer | None, *, again: bool) -> None:
+        """Hear what an answer says about the provider as a whole; None says something about one item only."""
+        if self.state is not CircuitState.CLOSED and not sent.is_probe:
+            return  # it left before the circuit opened
+        if again and answer is Answer.TROUBLED and not sent.is_probe:
+            return  # one item's fault, met again; pressure is the provider's as often as it says so
+        match answer:
+            case Answer.GOOD:
+                self.move(CircuitEvent.GOOD)
+            case Answer.REFUSED | Answer.TROUBLED:
+                self.move(CircuitEvent.BAD)
+            case None:  # one item's own refusal: the provider answers, which is all a probe asks
+                if sent.is_probe:
+                    self.move(CircuitEvent.GOOD)
+
+    def move(self, event: CircuitEvent) -> None:
+        """Let something happen to the circuit; a change of state is an event."""
+        self._become(circuits.after(self._own, event, now_ns=self._clock.monotonic_ns()))
+        # A probe of our own that was lost is no news; the one that all wait for is.
+        is_bad = event is CircuitEvent.BAD and self.state is CircuitState.OPEN
+        if is_bad or (self._probes_for_all and self.state is not CircuitState.HALF_OPEN):
+            self.is_told = False
+            self._on_news()
+
+    def probe_for_all(self, cool_down_ns: int) -> None:
+        """The common gate lets this request through as the only one: the whole fleet waits for its answer."""
+        self._probes_for_all = True
+        longest_ns = max(self._own.cool_down_ns, cool_down_ns)
+        self._become(replace(self._own, state=CircuitState.HALF_OPEN, cool_down_ns=longest_ns))
+
+    def adopt(self, shared: SharedPace) -> None:
+        """Another process may have shut the gate; or its probe was answered well, which closes every circuit."""
+        now_ns = self._clock.monotonic_ns()
+        shut_in_ns = shared.shut_in_ns
+        self._shut_until_ns = now_ns + min(shut_in_ns, LOOK_AGAIN_NS) if shut_in_ns else 0
+        if shut_in_ns == 0 and self.is_told and not self._probes_for_all and self.state is not CircuitState.CLOSED:
+            self._become(CircuitBreaker())
+
+    async def tell(self, common: CommonGate) -> None:
+        """Let all processes know what this one found."""
+        if self.is_told:
+            return
+        found, was_prober = self._own, self._probes_for_all
+        self.is_told, self._probes_for_all = True, False
+        try:
+            if found.state is CircuitState.OPEN:
+                wait_ns = max(0, found.open_until_ns - self._clock.monotonic_ns())
+                await common.shut(for_ns=wait_ns, cool_down_ns=found.cool_down_ns, was_prober=was_prober)
+            elif was_prober:
+                await common.open_again()
+        except BaseException:
+            self.is_told, self._probes_for_all = False, was_prober
+            raise
+
+    def _become(self, circuit: CircuitBreaker) -> None:
+        before, self._own = self._own, circuit
+        if circuit.state is not before.state:
+            self._meter.circuit_changed(self._source, circuit.state)
+            log.info("circuit_changed", source=self._source, state=str(circuit.state), was=str(before.state))
+            self._on_change()

@@ -1,0 +1,56 @@
+"""How is a hold waited out? To its exact moment, and with an ear for what may end it early: a free place, a better pace."""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from remora.contracts import Clock
+from remora.core.rate.gate_types import Hold, LimitedBy
+from remora.core.units import MILLISECOND_NS, SECOND_NS
+
+# Where requests leave in bunches, turns are handed out this often: waking for each of them would cost more than sending.
+WAKE_EVERY_NS: Final = MILLISECOND_NS
+# A longer wait listens for what may shorten it: the pace may be back long before a slot of a slow one. Its last part is
+# slept without listening, to the exact moment.
+LISTEN_FROM_NS: Final = 100 * MILLISECOND_NS
+SLEEP_LAST_NS: Final = 50 * MILLISECOND_NS
+
+
+class HoldTimer:
+    """The waits of one gate. Each may end early: whoever waited looks again, and waits again if need be."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._changed = asyncio.Event()
+
+    def changed(self) -> None:
+        """Something moved that whoever waits should know of."""
+        self._changed.set()
+
+    async def until_over(self, hold: Hold) -> None:
+        """Until the hold ends, as far as is known; one without an end is over when something changes."""
+        if hold.until_ns is None:
+            await self._listen(None)
+            return
+        left_ns = hold.until_ns - self._clock.monotonic_ns()
+        if hold.limited_by is LimitedBy.STORE:
+            await self._listen(max(0, left_ns))
+        elif left_ns > LISTEN_FROM_NS:
+            await self._listen(left_ns - SLEEP_LAST_NS)
+        else:
+            await self._clock.sleep_until(hold.until_ns)
+
+    async def until_turn(self, turn_ns: int, *, in_bunches: bool) -> None:
+        """A turn comes ahead of its departure, so a coarse timer will do; where requests leave in bunches, a rare one."""
+        left_ns = turn_ns - self._clock.monotonic_ns()
+        if left_ns > LISTEN_FROM_NS:
+            await self._listen(left_ns - SLEEP_LAST_NS)
+            return
+        least_ns = WAKE_EVERY_NS if in_bunches else 0
+        await asyncio.sleep(max(left_ns, least_ns) / SECOND_NS)
+
+    async def _listen(self, at_most_ns: int | None) -> None:
+        self._changed.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if at_most_ns is None else at_most_ns / SECOND_NS):
+                await self._changed.wait()

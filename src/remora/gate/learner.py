@@ -1,0 +1,366 @@
+"""What has this source taught us so far? The learned pace, the circuit and the provider's not-before, kept durable.
+
+Nothing here waits for anything: the learner hears every answer at once, also while the store is down.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final, cast
+
+import structlog
+
+from remora.contracts import Clock, CommonGate, Json, Meter, PaceBook, SharedPace
+from remora.core.errors import StoreError
+from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.gate_types import BackOff as BackOff
+from remora.core.rate.gate_types import Hold as Hold
+from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.gate_types import Sent as Sent
+from remora.core.rate.law import Answer, Answered, ChangeKind, Pace, PaceChange, after, cold_start, describe
+from remora.core.rate.pace_record import (
+    LEAST_STALE_AFTER_NS,
+    Restore,
+    record_from_json,
+    record_to_json,
+    restore,
+    since_saved_ns,
+    to_record,
+    wait_ns_of,
+)
+from remora.core.rate.shared_pace import COMMON, UNSHARED_MAX, Common, from_common, heard_on_top, to_common
+from remora.core.rate.signal import WellAnswered, answer_of, is_unanswered
+from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.core.verdict import (
+    NoReply,
+    Pressure,
+    Reply,
+    Trouble,
+    Verdict,
+)
+from remora.gate.circuit_breaker import SourceBreaker
+from remora.gate.pace_events import PaceEvents
+
+log = structlog.get_logger()
+
+# A learned pace is stored at most this often; a back-off is stored at once.
+SAVE_EVERY_S: Final = 1.0
+# So is a pace that is in use and does not change, but rarely: the next process trusts what was used lately.
+SAVE_UNCHANGED_EVERY_NS: Final = LEAST_STALE_AFTER_NS // 6
+# Answers that leave the pace where it is count, too: all processes together earn the next look at the edge.
+SHARE_EVERY_NS: Final = 5 * SECOND_NS
+# A pace that rose by this much is shared soon: until then all processes still go at the old one, and it proves nothing.
+SHARE_RISE: Final = 1.02
+SHARE_RISE_EVERY_NS: Final = 50 * MILLISECOND_NS
+# One more step of the law than is shared, no more.
+AHEAD_OF_ALL: Final = 1.07
+# After a back-off nothing leaves until it is stored, so that a crash cannot forget it. A store that is down may hold
+# the gate only this long.
+HOLD_FOR_STORE_NS: Final = SECOND_NS
+# Why the pace went down when no answer of this process asked for it.
+REMEMBERED: Final = "remembered"
+TOLD: Final = "another_process"
+
+
+class Learner:
+    """One source's lessons. `on_change` is called after anything moved that a waiting request should know of."""
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        ceiling_interval_ns: int,
+        stale_after_ns: int,
+        clock: Clock,
+        book: PaceBook,
+        meter: Meter,
+        on_change: Callable[[], None],
+        common: CommonGate | None = None,
+    ) -> None:
+        self._source = source
+        self._ceiling_interval_ns = ceiling_interval_ns
+        self._stale_after_ns = stale_after_ns
+        self._clock = clock
+        self._book = book
+        self._meter = meter
+        self._on_change = on_change
+        self._common = common
+        self._version = 0  # of what all processes know, as far as this one has heard
+        self._unshared: deque[Answered] = deque(maxlen=UNSHARED_MAX)
+        self._shared_at_ns = 0
+        self._shared_interval_ns = 0
+        self._common_cuts = 0
+        now_ns = clock.monotonic_ns()
+        self.pace: Pace = cold_start(ceiling_interval_ns=ceiling_interval_ns, now_ns=now_ns)
+        self.restored = Restore.COLD_NONE
+        self.circuit = SourceBreaker(source, clock=clock, meter=meter, on_change=on_change, on_news=self._tell_soon)
+        self._well_answered = WellAnswered()
+        self.not_before_ns = 0
+        self.idle_ns = 0  # at the start: how long ago, as far as is known, the last process sent something
+        self._started_at_ns = now_ns
+        self._departed_at_ns: int | None = None
+        self._saved_at_ns = now_ns
+        self.last_back_off: BackOff | None = None
+        self._teller = PaceEvents(source, self, ceiling_interval_ns=ceiling_interval_ns, clock=clock)
+        self._unsaved = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._cuts = 0
+        self._cuts_saved = 0
+        self._cut_at_ns = 0
+        self._keeper: asyncio.Task[None] | None = None
+
+    def hold(self, *, now_ns: int, is_probe: bool) -> Hold | None:
+        """What the lessons say against sending right now, apart from the pace: the longest of all reasons to wait."""
+        if (
+            self.circuit.state is CircuitState.CLOSED
+            and not self.circuit.is_shut(now_ns=now_ns)
+            and self._cuts == self._cuts_saved
+            and self.not_before_ns <= now_ns >= self.pace.quiet_until_ns
+        ):
+            return None  # as nearly always
+        circuit_wait_ns = self.circuit.wait_ns(now_ns=now_ns, is_probe=is_probe)
+        store_until_ns = self._cut_at_ns + HOLD_FOR_STORE_NS if self._cuts > self._cuts_saved else 0
+        until_ns, limited_by = max(
+            (store_until_ns, LimitedBy.STORE),
+            (self.not_before_ns, LimitedBy.RETRY_AFTER),
+            (self.pace.quiet_until_ns, LimitedBy.PACE),
+            (now_ns + (circuit_wait_ns or 0), LimitedBy.CIRCUIT),
+        )
+        if until_ns > now_ns:
+            return Hold(limited_by, until_ns)
+        return Hold(LimitedBy.CIRCUIT, None) if circuit_wait_ns is None else None
+
+    def hear(self, sent: Sent, reply: Reply | NoReply, verdict: Verdict, *, again: bool) -> None:
+        """Hear what an answer says about the rate and about the provider as a whole.
+
+        `again` marks what was met before, by an earlier attempt or when the item became owed: it slows nothing down a
+        second time. Nor does an item that hangs while the source answers others.
+        """
+        answer, departed_at_ns = answer_of(verdict), sent.departed_at_ns
+        if departed_at_ns is not None and answer is Answer.GOOD:
+            self._well_answered.add(departed_at_ns)
+        elif departed_at_ns is not None and is_unanswered(verdict):
+            again = again or self._well_answered.have_overtaken(departed_at_ns)
+        if isinstance(verdict, Pressure) and verdict.retry_after_ns:
+            self._wait_until(reply.answered_at_ns + verdict.retry_after_ns)
+        self.circuit.hear(sent, answer, again=again)
+        if answer is None or departed_at_ns is None or (again and answer is not Answer.GOOD):
+            return
+        asked_ns = verdict.retry_after_ns or 0 if isinstance(verdict, Pressure) else 0
+        event = Answered(answer, departed_at_ns, reply.answered_at_ns, sent.pace_bound, asked_to_wait_ns=asked_ns)
+        before, self.pace = self.pace, after(self.pace, event)
+        if self._common is not None:
+            self._unshared.append(event)
+            if self._rested_ns() >= SHARE_EVERY_NS:
+                self._unsaved.set()
+        change = describe(before, self.pace)
+        if change is not None:
+            self._follow(change, verdict)
+
+    def departed(self, *, now_ns: int) -> None:
+        """A request left. Where departures are rare, each is stored: the next process counts its wait from the last."""
+        self._departed_at_ns = now_ns
+        is_rare = self.pace.interval_ns >= SAVE_EVERY_S * SECOND_NS
+        if self._common is None and (is_rare or now_ns - self._saved_at_ns >= SAVE_UNCHANGED_EVERY_NS):
+            self._unsaved.set()
+
+    def _wait_until(self, not_before_ns: int) -> None:
+        """The provider named a wait. It is stored at once: a crash must not forget it."""
+        if not_before_ns > self.not_before_ns:
+            self.not_before_ns = not_before_ns
+            self._tell_soon()
+            self._on_change()
+
+    def _follow(self, change: PaceChange, verdict: Verdict) -> None:
+        interval_ns = self.pace.interval_ns
+        slower = change.kind is not ChangeKind.SPED_UP
+        reason = str(verdict.reason) if slower and isinstance(verdict, Pressure | Trouble) else None
+        if slower:
+            self._cuts += 1
+            self._cut_at_ns = self._clock.monotonic_ns()
+            self._urgent.set()
+            if reason is not None or self.last_back_off is None:
+                # A success may settle the pace a little lower, in the wake of a refusal that was told already.
+                why = reason or REMEMBERED
+                self.last_back_off = BackOff(self._clock.wall_ns(), why, change.from_per_s, change.to_per_s)
+        elif self.is_ahead_of_all(SHARE_RISE) and self._rested_ns() >= SHARE_RISE_EVERY_NS:
+            self._urgent.set()
+        self._unsaved.set()
+        self._meter.pace_changed(self._source, interval_ns=interval_ns, backed_off_because=reason)
+        self._teller.tell(change)
+        self._on_change()
+
+    def is_ahead_of_all(self, by: float = AHEAD_OF_ALL) -> bool:
+        """Whether this process has learned a faster pace than it has told the others, who all go at the slower one."""
+        return self.pace.interval_ns * by < self._shared_interval_ns
+
+    def _rested_ns(self) -> int:
+        return self._clock.monotonic_ns() - self._shared_at_ns
+
+    def _tell_soon(self) -> None:
+        self._unsaved.set()
+        self._urgent.set()
+
+    def adopt(self, shared: SharedPace) -> None:
+        """Take over what all processes know, if it is news, and add to it what only this one has heard."""
+        now_ns = self._clock.monotonic_ns()
+        self.circuit.adopt(shared)
+        if shared.version <= self._version:
+            return
+        self._version, self._shared_interval_ns = shared.version, shared.interval_ns
+        common = self._common_pace(shared)
+        if common is None:
+            return  # another version of this program wrote it; its interval binds in the gate all the same
+        was_cut = common.cuts > self._common_cuts
+        if was_cut:
+            # What left before this process knew of the cut says nothing new about the rate.
+            common = replace(common, pace=replace(common.pace, last_cut_at_ns=now_ns))
+        self._common_cuts = common.cuts
+        before, self.pace = self.pace, heard_on_top(common.pace, self.pace, self._unshared)
+        if shared.not_before_in_ns and common.pace.quiet_until_ns <= now_ns:
+            self.not_before_ns = max(self.not_before_ns, now_ns + shared.not_before_in_ns)
+        change = describe(before, self.pace)
+        if change is not None:
+            if change.kind is not ChangeKind.SPED_UP and (was_cut or self.pace.streak or self.last_back_off is None):
+                self.last_back_off = BackOff(self._clock.wall_ns(), TOLD, change.from_per_s, change.to_per_s)
+            self._meter.pace_changed(self._source, interval_ns=self.pace.interval_ns, backed_off_because=None)
+            self._teller.tell(change)
+        self._on_change()
+
+    async def open(self) -> None:
+        """Take up the stored lessons, if they can be trusted, and keep them stored from now on."""
+        shared = None if self._common is None else await self._common.look()
+        stored = await self._book.load_pace(self._source) if shared is None else shared.record
+        self._take_up(stored)
+        if shared is not None:
+            self._take_up_common(shared)
+        distrusted = self.restored in {Restore.COLD_DAMAGED, Restore.COLD_FUTURE}
+        (log.warning if distrusted else log.info)(
+            "pace_restored", source=self._source, how=str(self.restored), rate_per_s=round(self.pace.rate_per_s, 4)
+        )
+        self._keeper = asyncio.get_running_loop().create_task(self._keep(), name=f"pace:{self._source}")
+
+    def _take_up(self, stored: Json) -> None:
+        now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
+        fields = stored if isinstance(stored, dict) else {}
+        restored = restore(
+            record_from_json(fields.get("pace") if isinstance(stored, dict) else stored),
+            ceiling_interval_ns=self._ceiling_interval_ns,
+            now_ns=now_ns,
+            now_wall_ns=wall_ns,
+            stale_after_ns=self._stale_after_ns,
+        )
+        self.pace, self.restored = restored.pace, restored.how
+        self._started_at_ns = now_ns
+        age_ns = since_saved_ns(fields, wall_ns)
+        self.not_before_ns = now_ns + max(0, wait_ns_of(fields, "not_before_in_ns") - age_ns)
+        self.idle_ns = wait_ns_of(fields, "idle_ns") + age_ns
+
+    def _take_up_common(self, shared: SharedPace) -> None:
+        """How old it is, the shared store knows better than any wall clock: nobody learns while nothing leaves."""
+        now_ns = self._clock.monotonic_ns()
+        self._version = shared.version
+        # What nobody has shared yet was copied from another store, and its own wait is the only one that is known.
+        copied_ns = 0 if shared.interval_ns else self.not_before_ns
+        self.not_before_ns = max(copied_ns, now_ns + shared.not_before_in_ns)
+        common = self._common_pace(shared)
+        if common is None or shared.idle_ns is None:
+            return
+        if shared.idle_ns <= max(self._stale_after_ns, LEAST_STALE_AFTER_NS):
+            self.pace, self.restored, self._common_cuts = common.pace, Restore.WARM, common.cuts
+        else:
+            cold = cold_start(ceiling_interval_ns=self._ceiling_interval_ns, now_ns=now_ns)
+            self.pace, self.restored = cold, Restore.COLD_STALE
+
+    def _common_pace(self, shared: SharedPace) -> Common | None:
+        return from_common(
+            shared.record,
+            age_ns=shared.age_ns,
+            quiet_in_ns=shared.not_before_in_ns,
+            ceiling_interval_ns=self._ceiling_interval_ns,
+            now_ns=self._clock.monotonic_ns(),
+        )
+
+    def check(self) -> None:
+        """Raise what ended the keeper: a mistake of our own must not stay unheard until the process ends."""
+        if self._keeper is not None and self._keeper.done():
+            self._keeper.result()
+
+    async def close(self) -> None:
+        """Store what was learned and let go."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+            if not keeper.cancelled() and (error := keeper.exception()) is not None:
+                raise error  # our own mistake ended it
+        self._teller.tell_now()
+        if self._common is None or self._unshared or not self.circuit.is_told:
+            await self._save()
+
+    async def _keep(self) -> None:
+        while True:
+            await self._unsaved.wait()
+            await self._save()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SAVE_EVERY_S):
+                    await self._urgent.wait()
+            self._teller.tell_if_due()
+
+    async def _save(self) -> None:
+        self._unsaved.clear()
+        self._urgent.clear()
+        cuts = self._cuts
+        record = self._record()
+        try:
+            if self._common is None:
+                await self._book.save_pace(self._source, record)
+            elif not await self._share(self._common, record):
+                self._unsaved.set()
+                if self._cuts > self._cuts_saved or self.is_ahead_of_all(SHARE_RISE):
+                    self._urgent.set()
+                return
+        except StoreError as error:
+            # The discipline holds without the store; what was learned is stored once it answers again.
+            log.warning("pace_not_stored", source=self._source, why=error.message)
+            self._unsaved.set()
+            return
+        self._cuts_saved = cuts
+        self._saved_at_ns = self._clock.monotonic_ns()
+        self._on_change()
+
+    def _record(self) -> dict[str, Json]:
+        """What the next process should know. A pace grows stale from its last use, however long ago it last changed."""
+        now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
+        unused_ns = self.idle_ns + now_ns - self._started_at_ns
+        idle_ns = unused_ns if self._departed_at_ns is None else now_ns - self._departed_at_ns
+        pace = to_record(self.pace, now_ns=now_ns, now_wall_ns=wall_ns)
+        return {
+            "pace": cast("Json", record_to_json(replace(pace, learned_at_wall_ns=max(0, wall_ns - idle_ns)))),
+            "not_before_in_ns": max(0, self.not_before_ns - now_ns),
+            "idle_ns": idle_ns,
+            "saved_at_wall_ns": wall_ns,
+        }
+
+    async def _share(self, common: CommonGate, record: dict[str, Json]) -> bool:
+        """Tell all processes. False: another one told them something newer first, and ours now stands on top of it."""
+        await self.circuit.tell(common)
+        now_ns, told = self._clock.monotonic_ns(), len(self._unshared)
+        wait_ns = max(self.not_before_ns, self.pace.quiet_until_ns) - now_ns
+        cuts = self._common_cuts + (self._cuts > self._cuts_saved)
+        was_taken, stands = await common.share(
+            {**record, COMMON: cast("Json", to_common(Common(self.pace, cuts), now_ns=now_ns))},
+            interval_ns=self.pace.interval_ns,
+            not_before_in_ns=max(0, wait_ns),
+            seen_version=self._version,
+        )
+        if not was_taken:
+            self.adopt(stands)
+            return False
+        self._version, self._common_cuts = max(self._version, stands.version), cuts
+        self._shared_at_ns, self._shared_interval_ns = now_ns, stands.interval_ns
+        for _ in range(min(told, len(self._unshared))):
+            self._unshared.popleft()
+        return True

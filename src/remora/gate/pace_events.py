@@ -1,0 +1,73 @@
+"""What does an operator hear of the pace? An event on every change, few and whole, without anybody's content."""
+
+from typing import Final, Protocol
+
+import structlog
+
+from remora.contracts import Clock
+from remora.core.rate.gate_types import BackOff
+from remora.core.rate.law import ChangeKind, Pace, PaceChange
+from remora.core.units import SECOND_NS
+
+log = structlog.get_logger()
+
+EVENT_EVERY_NS: Final = SECOND_NS // 2
+
+
+class Lessons(Protocol):
+    """What the source has taught so far: the learner."""
+
+    pace: Pace
+    last_back_off: BackOff | None
+    not_before_ns: int
+
+
+class PaceEvents:
+    """Tells the changes of one source's pace; those that come faster than a few per second are told together."""
+
+    def __init__(self, source: str, lessons: Lessons, *, ceiling_interval_ns: int, clock: Clock) -> None:
+        self._source = source
+        self._lessons = lessons
+        self._ceiling_interval_ns = ceiling_interval_ns
+        self._clock = clock
+        self._untold: PaceChange | None = None
+        self._told_at_ns = clock.monotonic_ns() - EVENT_EVERY_NS
+
+    def tell(self, change: PaceChange) -> None:
+        """The pace changed: tell it, now or with the next ones."""
+        untold = self._untold
+        from_per_s = change.from_per_s if untold is None else untold.from_per_s
+        slower = change.kind is not ChangeKind.SPED_UP or (untold is not None and untold.kind is not ChangeKind.SPED_UP)
+        kind = ChangeKind.BACKED_OFF if slower and change.kind is ChangeKind.SPED_UP else change.kind
+        self._untold = PaceChange(kind, from_per_s, change.to_per_s)
+        self.tell_if_due()
+
+    def tell_if_due(self) -> None:
+        """Tell what came too soon after the last event, once it does not any more."""
+        if self._clock.monotonic_ns() - self._told_at_ns >= EVENT_EVERY_NS:
+            self.tell_now()
+
+    def tell_now(self) -> None:
+        """Tell what is untold, if anything is."""
+        if (change := self._untold) is None:
+            return
+        self._untold = None
+        self._told_at_ns = self._clock.monotonic_ns()
+        log.info(str(change.kind), source=self._source, **self._fields(change))
+
+    def _fields(self, change: PaceChange) -> dict[str, str | float]:
+        fields: dict[str, str | float] = {
+            "interval_s": round(self._lessons.pace.interval_ns / SECOND_NS, 6),
+            "rate_per_s": round(change.to_per_s, 4),
+            "from_per_s": round(change.from_per_s, 4),
+            "ceiling_per_s": round(SECOND_NS / self._ceiling_interval_ns, 4),
+        }
+        back_off = self._lessons.last_back_off
+        if change.kind is not ChangeKind.SPED_UP and back_off is not None:
+            fields["reason"] = back_off.reason
+            fields["backed_off_at_s"] = round(back_off.at_wall_ns / SECOND_NS, 3)
+            # What rose before or after it is told with it, so it has rates of its own.
+            fields["backed_off_from_per_s"] = round(back_off.from_per_s, 4)
+            fields["backed_off_to_per_s"] = round(back_off.to_per_s, 4)
+            fields["not_before_in_s"] = round(max(0, self._lessons.not_before_ns - self._told_at_ns) / SECOND_NS, 3)
+        return fields

@@ -1,0 +1,86 @@
+"""What does a request hold while it is under way? Its permit: one turn in the gate, one departure, one place in flight."""
+
+from types import TracebackType
+from typing import Protocol
+
+from remora.contracts import Slot
+from remora.core.lanes import Lane
+
+
+class Gate(Protocol):
+    """Who gives permits and takes them back: the governor."""
+
+    async def turn(self, lane: Lane) -> "GovernedPermit":
+        """Stand in line."""
+
+    async def depart(self, permit: "GovernedPermit") -> int:
+        """The moment the request leaves."""
+
+    def give_back(self, permit: "GovernedPermit") -> None:
+        """The request is over."""
+
+
+class GovernedPermit:
+    """The right to send one request; see `contracts.Permit`."""
+
+    __slots__ = (
+        "_gate",
+        "_slot",
+        "departed_at_ns",
+        "departed_wall_ns",
+        "is_probe",
+        "lane",
+        "pace_bound",
+        "was_given_back",
+        "was_heard",
+    )
+
+    def __init__(self, gate: Gate, lane: Lane, *, pace_bound: bool) -> None:
+        self._gate = gate
+        self._slot: Slot | None = None
+        self.lane = lane
+        self.pace_bound = pace_bound
+        self.is_probe = False
+        self.was_heard = False
+        self.was_given_back = False
+        self.departed_at_ns: int | None = None
+        self.departed_wall_ns: int | None = None
+
+    async def depart(self) -> int:
+        """Fix the moment of departure; waits again only if the world changed since the permit was given."""
+        return await self._gate.depart(self)
+
+    def use(self, slot: Slot, *, now_ns: int, is_ahead: bool) -> None:
+        """Leave with a slot of the common gate: only what holds all processes back proves the pace.
+
+        While this process's own pace is ahead of what it has told the others, it proves nothing about its own.
+        """
+        slot.departed(now_ns=now_ns)
+        self._slot = slot
+        self.pace_bound = slot.binds and not is_ahead
+
+    def sent(self) -> None:
+        """The request is on the wire, or will never get there."""
+        if self._slot is not None:
+            self._slot.end()
+
+
+class Admission:
+    """`async with governor.admit(lane) as permit`; a class of its own because it runs for every request."""
+
+    __slots__ = ("_gate", "_lane", "_permit")
+
+    def __init__(self, gate: Gate, lane: Lane) -> None:
+        self._gate = gate
+        self._lane = lane
+        self._permit: GovernedPermit | None = None
+
+    async def __aenter__(self) -> GovernedPermit:
+        self._permit = await self._gate.turn(self._lane)
+        return self._permit
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._permit is not None, "left without having entered"
+        self._gate.give_back(self._permit)

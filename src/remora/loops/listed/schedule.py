@@ -1,0 +1,136 @@
+"""When does a listed source run inside the service? On its `every`, counted from the start of its last run.
+
+The last run is read from the ledger, so a restart neither repeats a run that is not due nor forgets one that was
+interrupted. What the provider does ends a run, never the schedule; a store that is away is waited for.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from remora.collect import Collector
+from remora.contracts import Clock, RunRecord, Store
+from remora.core.errors import RemoraError
+from remora.core.ledger.run import RunSummary, span
+from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.gate.governor import Governor
+from remora.loops.listed.run import ListedRun, RunOptions
+from remora.loops.supervisor import restart_delay_ns
+
+log = structlog.get_logger()
+
+# However the last run ended and whatever the clock says, two runs do not begin closer together than this.
+APART_LEAST_NS: Final = MINUTE_NS
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleState:
+    """What the schedule says of itself. Times are wall clock."""
+
+    doing: str  # "recovery", "walk" or "details" during a run, else "waiting"
+    last_run: RunSummary | None = None  # the last one of this process
+    last_started_ns: int | None = None
+    next_run_at_ns: int | None = None  # None during a run
+    why_not_now: str | None = None
+    failures: int = 0  # in a row
+    last_error: str | None = None  # the class of the last error, never its text
+
+
+class ListedSchedule:
+    """Runs one listed source again and again."""
+
+    def __init__(
+        self,
+        source: str,
+        collector: Collector,
+        store: Store,
+        governor: Governor,
+        *,
+        clock: Clock,
+        owner: str,
+        every_ns: int,
+        options: RunOptions | None = None,
+    ) -> None:
+        self._source = source
+        self._collector = collector
+        self._store = store
+        self._governor = governor
+        self._clock = clock
+        self._owner = owner
+        self._every_ns = max(every_ns, APART_LEAST_NS)
+        self._options = options or RunOptions()
+        self._running: ListedRun | None = None
+        self._state = ScheduleState("waiting")
+
+    def state(self) -> ScheduleState:
+        """For the readout: the last run, the next one, and why not now."""
+        return self._state if self._running is None else replace(self._state, doing=str(self._running.phase))
+
+    async def run(self) -> None:
+        """A run whenever one is due, for ever."""
+        while True:
+            try:
+                await self._wait_until_due()
+                await self.run_once()
+            except RemoraError as error:
+                if not error.retryable:
+                    raise
+                await self._rest_after(error)
+
+    async def run_once(self) -> RunSummary:
+        """One run, now."""
+        run = ListedRun(
+            self._source,
+            self._collector,
+            self._store,
+            self._governor,
+            clock=self._clock,
+            owner=self._owner,
+            options=self._options,
+        )
+        started_ns = self._clock.wall_ns()
+        self._running = run
+        self._state = replace(self._state, last_started_ns=started_ns, next_run_at_ns=None, why_not_now=None)
+        try:
+            summary = await run.run_once()
+        finally:
+            self._running = None
+        self._state = replace(self._state, last_run=summary, failures=0, last_error=None)
+        return summary
+
+    async def _wait_until_due(self) -> None:
+        runs = await self._store.runs(self._source, limit=1)
+        wait_ns = self._wait_ns(runs[0] if runs else None)
+        if wait_ns <= 0:
+            return
+        next_ns = self._clock.wall_ns() + wait_ns
+        why = f"a run begins every {span(self._every_ns)}"
+        if self._state.last_run is not None:
+            why = f"{why}; the last one stopped because {self._state.last_run.because}"
+        self._state = replace(self._state, next_run_at_ns=next_ns, why_not_now=why)
+        log.info("next_run", source=self._source, in_s=round(wait_ns / SECOND_NS, 1))
+        await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
+
+    def _wait_ns(self, last: RunRecord | None) -> int:
+        """Until the next run is due. One that never ended was cut off by the end of its process: its rest is due now."""
+        if last is None:
+            return 0
+        since_ns = max(
+            0, self._clock.wall_ns() - last.started_ns
+        )  # a clock that stepped back waits no longer than once
+        return (APART_LEAST_NS if last.ended_ns is None else self._every_ns) - since_ns
+
+    async def _rest_after(self, error: RemoraError) -> None:
+        failures = self._state.failures + 1
+        wait_ns = restart_delay_ns(failures)
+        name = type(error).__name__
+        log.warning("run_failed", source=self._source, error=name, failures=failures)
+        self._state = replace(
+            self._state,
+            failures=failures,
+            last_error=name,
+            next_run_at_ns=self._clock.wall_ns() + wait_ns,
+            why_not_now=f"the store does not answer ({name})",
+        )
+        await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)

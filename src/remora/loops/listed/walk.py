@@ -1,0 +1,201 @@
+"""How is a list walked? Page after page, each recorded with what it owes, and never past what was not seen.
+
+A list moves while it is walked. Pages that overlap prove that they join; where they do not, the walk steps back, and at
+last begins again. A walk that cannot be proven whole owes what it saw, but moves nothing durable.
+"""
+
+from collections import deque
+from itertools import chain
+from typing import Final
+
+import structlog
+
+from remora.contracts import Clock, Store
+from remora.core.item import Page
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, Kind, fingerprint
+from remora.core.ledger.gap import GapState
+from remora.core.ledger.list_walk import (
+    WalkState,
+    after_page,
+    begun,
+    finished,
+    fits_on,
+    full_walk_is_due,
+    is_at_end,
+    joins,
+    restarted,
+)
+from remora.core.ledger.marks import is_newer
+from remora.core.ledger.run import RunCounts, Stop, StoppedBy
+from remora.core.reasons import GapReason
+from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
+from remora.loops.listed.asking import Asker
+
+log = structlog.get_logger()
+
+FULL_WALK_NOTE: Final = "full_walk"  # when a walk last reached the end of the list
+FIRST: Final = ""  # the position of the first page
+# No list is longer; a source that pages in a circle must not keep a run walking for ever.
+PAGES_PER_WALK_MAX: Final = 1_000_000
+PAGES_WITHOUT_NEWS_MAX: Final = 20
+PAGES_REMEMBERED: Final = 8
+DEAD_WATCHED: Final = 10_000
+# A list that moves faster than it can be read is read on as it is; the next run walks it again.
+TURNS_BACK_MAX: Final = 8
+
+
+class ListWalk:
+    """One walk over a source's list, or the rest of one that was interrupted."""
+
+    def __init__(self, source: str, store: Store, asker: Asker, *, clock: Clock, counts: RunCounts) -> None:
+        self._source = source
+        self._store = store
+        self._asker = asker
+        self._clock = clock
+        self._counts = counts
+        self.was_resumed = False  # its top was read by an earlier run: what came since stands above it
+        self._state = WalkState()
+        self._position = FIRST
+        self._is_resuming = False
+        self._is_whole = True
+        self._was_refused = False
+        self._turns_back = 0
+        self._without_news = 0
+        self._dead: frozenset[str] = frozenset()
+        self._recent: deque[tuple[str, frozenset[str]]] = deque(maxlen=PAGES_REMEMBERED)
+
+    async def run(self) -> Stop | None:
+        """Record page after page. What a page owes and how far the walk is become durable together."""
+        await self._begin()
+        for _ in range(PAGES_PER_WALK_MAX):
+            page = await self._page()
+            if isinstance(page, Stop):
+                if self._may_start_over(page):
+                    continue
+                return page
+            if not self._joins(page) and self._turn_back():
+                continue
+            if await self._record(page):
+                return None if self._is_whole else Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
+            assert page.next_position is not None, "a page that is not the last has a next one"
+            self._position = page.next_position
+            if self._without_news >= PAGES_WITHOUT_NEWS_MAX:
+                break
+        log.warning("walk_in_a_circle", source=self._source, pages=self._counts.pages)
+        return Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
+
+    async def _begin(self) -> None:
+        kept = await self._store.note(self._source, FULL_WALK_NOTE)
+        is_full = full_walk_is_due(kept if isinstance(kept, int) else None, now_ns=self._clock.wall_ns())
+        self._state = begun(await self._store.walk_state(self._source), is_full=is_full)
+        dead = await self._store.gaps(self._source, state=GapState.DEAD, limit=DEAD_WATCHED)
+        self._dead = frozenset(gap.key for gap in dead)
+        self._is_resuming = self.was_resumed = self._state.is_under_way
+        self._position = self._state.position or FIRST
+
+    async def _page(self) -> Page | Stop:
+        asked = await self._asker.ask(Discovery(Kind.PAGE, self._position, Lane.WALK))
+        if isinstance(asked, Stop):
+            return asked
+        match asked.verdict:
+            case Found(Page() as page):
+                self._counts.pages += 1
+                return page
+            case verdict:
+                return _list_stop(verdict)
+
+    def _may_start_over(self, stop: Stop) -> bool:
+        """A position may be refused because it is too old, as cursors are after a while. The first page never is."""
+        too_old = stop.by in {StoppedBy.LIST_REFUSED, StoppedBy.LIST_UNREADABLE} and self._position != FIRST
+        if not too_old or self._was_refused or stop.reason is GapReason.UNAUTHORIZED:
+            return False
+        self._was_refused = True
+        self._start_over()
+        return True
+
+    def _joins(self, page: Page) -> bool:
+        if not self._is_whole:
+            return True
+        if self._is_resuming:
+            return fits_on(self._state, page)
+        return joins(page, set(chain.from_iterable(keys for _, keys in self._recent)))
+
+    def _turn_back(self) -> bool:
+        """Go back to where pages may join again. False when that was tried often enough."""
+        self._turns_back += 1
+        if self._turns_back > TURNS_BACK_MAX:
+            self._is_whole = False
+            log.warning("walk_not_joined", source=self._source, turns_back=TURNS_BACK_MAX)
+            return False
+        if self._recent and self._recent[-1][0] == self._position:
+            self._recent.pop()
+        if self._is_resuming or not self._recent:
+            self._start_over()
+        else:
+            self._position = self._recent[-1][0]
+            log.info("walk_stepped_back", source=self._source)
+        return True
+
+    def _start_over(self) -> None:
+        self._state, self._position, self._is_resuming = restarted(self._state), FIRST, False
+        self._recent.clear()
+        log.info("walk_restarted", source=self._source)
+
+    async def _record(self, page: Page) -> bool:
+        """The page is durable, with what it owes and how far the walk is. True at the end of the walk."""
+        is_repeated, self._is_resuming = self._is_resuming, False
+        # From the first unreadable entry on the walk goes on, but nothing durable moves past it.
+        self._is_whole = self._is_whole and page.unreadable == 0
+        is_end, is_known = page.next_position is None, is_at_end(self._state, page)
+        self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_end)
+        now_ns = self._clock.wall_ns()
+        if is_end and self._is_whole:
+            # Before the page: cut off between the two, the walk that is under way goes on to its end all the same.
+            await self._store.keep_note(self._source, FULL_WALK_NOTE, now_ns)
+        # Before the page, too: once it is recorded nothing shows any more that these entries are newer.
+        for key in await self._revived(page):
+            await self._store.replay_gaps(self._source, key=key, now_ns=now_ns)
+        listed = await self._store.record_page(self._source, page.entries, self._state, now_ns=now_ns)
+        self._counts.listed += listed
+        self._remember(page)
+        # A page with news is not the last one, whatever its marks say: one absurd mark makes all others look old.
+        if is_end or listed or is_repeated or not is_known:
+            return is_end
+        self._state = finished(self._state) if self._is_whole else restarted(self._state)
+        await self._store.record_page(self._source, (), self._state, now_ns=now_ns)
+        return True
+
+    async def _revived(self, page: Page) -> list[str]:
+        """Gaps we had given up on whose entries are newer now: they are worth another try at once."""
+        revived: list[str] = []
+        for entry in page.entries:
+            key = fingerprint(self._source, entry.key)
+            if key in self._dead and (held := await self._store.document(self._source, entry.key)) is not None:
+                revived += [key] if is_newer(entry.updated_at, held.updated_at) else []
+        return revived
+
+    def _remember(self, page: Page) -> None:
+        keys = frozenset(entry.key for entry in page.entries)
+        has_news = not all(any(key in known for _, known in self._recent) for key in keys)
+        self._without_news = 0 if has_news else self._without_news + 1
+        self._recent.append((self._position, keys))
+
+
+def _next_state(state: WalkState, page: Page, position: str, *, is_whole: bool, is_last: bool) -> WalkState:
+    if not is_whole:
+        return restarted(state) if is_last else state
+    seen = after_page(state, page, position)
+    return finished(seen) if is_last else seen
+
+
+def _list_stop(verdict: Verdict) -> Stop:
+    match verdict:
+        case Refused(reason) | Missing(reason):
+            return Stop(StoppedBy.LIST_REFUSED, reason)
+        case Malformed(reason):
+            return Stop(StoppedBy.LIST_UNREADABLE, reason)
+        case Trouble(reason) | Pressure(reason) | Deferred(reason):
+            return Stop(StoppedBy.LIST_TROUBLE, reason)
+        case Found() | NotYet():
+            return Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)

@@ -1,0 +1,248 @@
+"""How does history get in? Uncovered ids become segments; each is claimed, walked and covered, and survives any kill.
+
+The same walker serves every kind of segment: history, blind windows, rescans and replays.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Final
+
+import structlog
+
+from remora.collect import Collector
+from remora.contracts import Clock, Outcome, Store
+from remora.core.errors import StoreError
+from remora.core.ledger.coverage import IdRange, newest_first
+from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.segment import BATCH_MAX, LEASE_NS, Segment, SegmentKind, Walk, split
+from remora.core.units import SECOND_NS
+
+log = structlog.get_logger()
+
+# The cursor is stored after this many ids: half a batch, so that the next half goes on while it is written.
+ADVANCE_EVERY_IDS: Final = BATCH_MAX // 2
+RENEW_EVERY_NS: Final = LEASE_NS // 3
+IDLE_NS: Final = SECOND_NS
+# How often a walk looks whether a few ids hold it up.
+LOOK_EVERY_NS: Final = SECOND_NS // 4
+
+# So many segments are walked side by side: an item that hangs holds up its own, and the others use the pace. Eight use 84 %
+# of 250 requests a second when every hundredth item hangs. More would repeat more after a kill: each may repeat a batch.
+WALKERS: Final = 8
+
+OnOutcome = Callable[[SegmentKind, Outcome], None]
+Advance = Callable[[Segment, int], Awaitable[None]]
+
+
+async def plan_missing(source: str, store: Store, wanted: IdRange, *, now_ns: int) -> int:
+    """Make segments of every id in `wanted` that nothing covers yet; returns how many segments were added."""
+    holes = newest_first((await store.coverage(source)).uncovered(wanted))
+    return await store.plan(source, SegmentKind.BACKFILL, tuple(split(holes)), now_ns=now_ns)
+
+
+async def plan_again(source: str, store: Store, kind: SegmentKind, wanted: IdRange, *, now_ns: int) -> int:
+    """Make segments of all ids in `wanted`, covered or not."""
+    return await store.plan(source, kind, tuple(split((wanted,))), now_ns=now_ns)
+
+
+class LeaseLost(Exception):
+    """Another worker owns the segment now; what we fetched is recorded, the rest is theirs."""
+
+
+class SegmentWorker:
+    """Claims segments of the given kinds and walks them, up to `width` ids at once."""
+
+    def __init__(
+        self,
+        source: str,
+        collector: Collector,
+        store: Store,
+        *,
+        clock: Clock,
+        owner: str,
+        kinds: Sequence[SegmentKind],
+        width: int,
+        on_outcome: OnOutcome | None = None,
+    ) -> None:
+        self._source = source
+        self._collector = collector
+        self._store = store
+        self._clock = clock
+        self._owner = owner
+        self._kinds = kinds
+        self._width = width
+        self._on_outcome = on_outcome
+
+    async def run(self, *, looking: asyncio.Lock | None = None, idle_ns: int = IDLE_NS) -> None:
+        """Walk whatever there is, for ever. Of those who share `looking`, one looks for work while there is none."""
+        looking = looking or asyncio.Lock()
+        while True:
+            async with looking:
+                while (segment := await self._claim()) is None:
+                    await self._clock.sleep_until(self._clock.monotonic_ns() + idle_ns)
+            await self._walk_to_its_end(segment)
+
+    async def run_until_done(self) -> None:
+        """Walk until nothing is left; what another worker holds is waited for, in case it never comes back."""
+        while True:
+            if await self.run_once() is not None:
+                continue
+            left = await self._store.open_segments(self._source)
+            if not any(left.get(kind) for kind in self._kinds):
+                return
+            await self._clock.sleep_until(self._clock.monotonic_ns() + IDLE_NS)
+
+    async def run_once(self) -> Counter[Outcome] | None:
+        """Claim one segment and walk it to its end; None when there is none to claim."""
+        segment = await self._claim()
+        return None if segment is None else await self._walk_to_its_end(segment)
+
+    async def _claim(self) -> Segment | None:
+        now_ns = self._clock.wall_ns()
+        return await self._store.claim(self._source, self._kinds, owner=self._owner, lease_ns=LEASE_NS, now_ns=now_ns)
+
+    async def _walk_to_its_end(self, segment: Segment) -> Counter[Outcome]:
+        outcomes: Counter[Outcome] = Counter()
+        assert segment.left is not None, "the store gave out a segment that is finished"
+        walk = _DurableWalk(segment, self._advance)
+        try:
+            await self._walk(segment, walk, outcomes)
+        except asyncio.CancelledError:
+            await self._let_go(segment, walk)
+            raise
+        return outcomes
+
+    async def _walk(self, segment: Segment, walk: "_DurableWalk", outcomes: Counter[Outcome]) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                beside = [group.create_task(self._renew(walk)), group.create_task(self._hurry(segment, walk))]
+                fetching = [group.create_task(self._fetch(segment, walk, outcomes)) for _ in range(self._width)]
+                await asyncio.gather(*fetching)
+                for task in beside:
+                    task.cancel()
+            await walk.store_cursor()
+        except* LeaseLost:
+            log.warning("lease_lost", source=self._source, kind=str(segment.kind))
+
+    async def _fetch(self, segment: Segment, walk: "_DurableWalk", outcomes: Counter[Outcome]) -> None:
+        while (item_id := await walk.take()) is not None:
+            outcome = await self._collector.collect(Discovery.item(item_id, via=segment.kind.lane))
+            outcomes[outcome] += 1
+            if self._on_outcome is not None:
+                self._on_outcome(segment.kind, outcome)
+            await walk.complete(item_id)
+
+    async def _hurry(self, segment: Segment, walk: "_DurableWalk") -> None:
+        """A request that hangs while those after it are answered is given up: the walk goes on, the item is owed."""
+        while True:
+            await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
+            for item_id in walk.held_up_by:
+                self._collector.give_up_if_it_hangs(Discovery.item(item_id, via=segment.kind.lane))
+
+    async def _renew(self, walk: "_DurableWalk") -> None:
+        """A slow walk keeps its lease; at one request a minute a batch takes longer than any lease."""
+        while True:
+            await self._clock.sleep_until(self._clock.monotonic_ns() + RENEW_EVERY_NS)
+            await walk.store_cursor()
+
+    async def _advance(self, segment: Segment, cursor: int) -> None:
+        now_ns = self._clock.wall_ns()
+        if not await self._store.advance(self._source, segment, cursor, lease_ns=LEASE_NS, now_ns=now_ns):
+            raise LeaseLost
+
+    async def _let_go(self, segment: Segment, walk: "_DurableWalk") -> None:
+        """Stopped on request: keep what is done and give the rest back at once instead of letting the lease run out."""
+        try:
+            await walk.store_cursor()
+            if not walk.finished:
+                await self._store.release(self._source, segment)
+        except LeaseLost:
+            return
+        except StoreError as error:
+            # The lease runs out by itself; the stop goes on.
+            log.warning("segment_not_released", source=self._source, why=error.message)
+
+
+def walkers(
+    source: str,
+    collector: Collector,
+    store: Store,
+    *,
+    clock: Clock,
+    owner: str,
+    kinds: Sequence[SegmentKind],
+    width: int,
+    on_outcome: OnOutcome | None = None,
+) -> Sequence[SegmentWorker]:
+    """Those who walk these kinds of segments in one process, each under a name of its own: a lease has one holder."""
+    return [
+        SegmentWorker(
+            source,
+            collector,
+            store,
+            clock=clock,
+            owner=f"{owner}:{number}",
+            kinds=kinds,
+            width=width,
+            on_outcome=on_outcome,
+        )
+        for number in range(WALKERS)
+    ]
+
+
+async def side_by_side(walks: Iterable[Coroutine[None, None, None]]) -> None:
+    """Until all of them end, or one fails: then the others let go of what they hold."""
+    async with asyncio.TaskGroup() as group:
+        for walk in walks:
+            group.create_task(walk)
+
+
+class _DurableWalk:
+    """A walk whose cursor is stored every half batch, by one writer at a time."""
+
+    def __init__(self, segment: Segment, advance: Advance) -> None:
+        assert segment.left is not None, "nothing to walk"
+        self._segment = segment
+        self._advance = advance
+        self._walk = Walk(segment.left)
+        self._storing = asyncio.Lock()
+        self._moved = asyncio.Event()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the end of the segment is stored."""
+        return self._walk.stored_cursor == self._segment.ids.end
+
+    async def take(self) -> int | None:
+        """The next id; waits while a whole batch is under way, None at the end of the segment."""
+        while (item_id := self._walk.take()) is None and not self._walk.all_taken:
+            self._moved.clear()
+            await self._moved.wait()
+        return item_id
+
+    async def complete(self, item_id: int) -> None:
+        """This id's outcome is durable; now and then, so is the cursor."""
+        self._walk.complete(item_id)
+        if self._half_a_batch_unstored() and not self._storing.locked():
+            await self.store_cursor()
+
+    @property
+    def held_up_by(self) -> Sequence[int]:
+        """The few ids that the whole walk waits for."""
+        return self._walk.held_up_by
+
+    async def store_cursor(self) -> None:
+        """Store the cursor and extend the lease; at the end of the segment that finishes it."""
+        async with self._storing:
+            while not self.finished:
+                cursor = self._walk.cursor
+                await self._advance(self._segment, cursor)
+                self._walk.stored(cursor)
+                self._moved.set()
+                # What was completed meanwhile found the pen taken, so whoever holds it looks again.
+                if not self._half_a_batch_unstored():
+                    return
+
+    def _half_a_batch_unstored(self) -> bool:
+        return self._walk.cursor - self._walk.stored_cursor >= ADVANCE_EVERY_IDS

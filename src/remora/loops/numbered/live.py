@@ -1,0 +1,257 @@
+"""What is new? The newest id is kept in hand, streamed or asked for, and every id up to it is collected at once.
+
+An id is covered only when its outcome is durable. Whoever is far behind hands the ids over as segments, so that what is
+new now does not wait for what was new an hour ago.
+"""
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from remora.collect import Collector
+from remora.contracts import Clock, Outcome, Store, StreamingSource
+from remora.core.lanes import Lane
+from remora.core.ledger.coverage import Coverage, IdRange, newest_first
+from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.segment import SegmentKind, split
+from remora.core.units import SECOND_NS
+from remora.loops.numbered.stream import Reconnect, Stream
+from remora.sources.event_stream import (
+    Announced,
+    AuthRevoked,
+    Cancelled,
+    Ignored,
+    KeepAlive,
+    NewestAnnounced,
+    StreamSignal,
+)
+
+log = structlog.get_logger()
+
+NEWEST_NOTE: Final = "newest_id"
+LIVE_FROM_NOTE: Final = "live_from"
+POLL_EVERY_NS: Final = 15 * SECOND_NS
+POLL_AGAIN_NS: Final = SECOND_NS  # at most this often, however many unknown ids the change stream names
+KEEP_EVERY_NS: Final = 5 * SECOND_NS
+BEHIND_MAX_IDS: Final = 300
+AT_ONCE_MAX: Final = 100
+# What a backfill left this far below the newest id is taken for recent at the first start; further away is history.
+RECENT_IDS: Final = 100_000
+# A streamed id this far above the newest known one is asked about before it is believed.
+LEAP_MAX_IDS: Final = 1_000
+
+
+class Live:
+    """The new ids of one source. Ids from the first start on are its business, whatever happened meanwhile."""
+
+    def __init__(
+        self,
+        source: StreamingSource,
+        collector: Collector,
+        store: Store,
+        *,
+        clock: Clock,
+        behind_kind: SegmentKind = SegmentKind.BACKFILL,
+        poll_every_ns: int = POLL_EVERY_NS,
+    ) -> None:
+        self._source = source.name
+        self._collector = collector
+        self._store = store
+        self._clock = clock
+        self._behind_kind = behind_kind
+        self._poll_every_ns = poll_every_ns
+        self._stream = Stream("newest", source.newest_ids, self._hear, clock=clock)
+        self._live_from: int | None = None
+        self._todo: list[IdRange] = []  # uncovered and not begun; the newest ids last
+        self._known_id = 0  # everything live up to it is covered, begun, in `_todo` or in segments
+        self._recorded: set[int] = set()  # durable, not yet covered
+        self._covering = False
+        self._kept_id: int | None = None
+        self._begun = asyncio.Event()
+        self._news = asyncio.Event()
+        self._look_now = asyncio.Event()
+        self.newest_at_ns: int | None = None  # when the source last told
+        self.owed_at_ns: int | None = None  # when a new id last could not be read yet (monotonic)
+
+    async def run(self) -> None:
+        """Collect what is new, for ever."""
+        async with asyncio.TaskGroup() as group:
+            await self._begin()
+            group.create_task(self._stream.run())
+            group.create_task(self._poll())
+            group.create_task(self._remember())
+            await self._collect_for_ever(group)
+
+    async def run_once(self) -> Counter[Outcome]:
+        """Ask for the newest id and collect everything up to it, or hand it over."""
+        await self._begin()
+        outcomes: Counter[Outcome] = Counter()
+        while (item_id := await self._next_id(wait=False)) is not None:
+            outcomes[await self._collect(item_id)] += 1
+        await self.keep()
+        return outcomes
+
+    def look_now(self) -> None:
+        """Somebody named an id above the newest one: ask soon."""
+        self._look_now.set()
+
+    async def live_from(self) -> int:
+        """The first id that is live; waits until the source has told its newest id."""
+        await self._begun.wait()
+        assert self._live_from is not None, "live has begun somewhere"
+        return self._live_from
+
+    async def keep(self) -> None:
+        """Make the newest id durable, if it moved."""
+        newest_id = self._collector.newest_id
+        if newest_id != self._kept_id:
+            await self._store.keep_note(self._source, NEWEST_NOTE, newest_id)
+            self._kept_id = newest_id
+
+    async def _begin(self) -> None:
+        """Find where live begins, and what a former process, or a former run of this loop, left uncovered."""
+        kept = await self._store.note(self._source, NEWEST_NOTE)
+        if isinstance(kept, int):
+            self._kept_id = kept
+            self._collector.newest_id = max(kept, self._collector.newest_id or 0)
+        while (newest_id := await self._ask()) is None:
+            await self._clock.sleep_until(self._clock.monotonic_ns() + self._poll_every_ns)
+        await self.keep()
+        coverage = await self._store.coverage(self._source)
+        live_from = await self._store.note(self._source, LIVE_FROM_NOTE)
+        if not isinstance(live_from, int):
+            live_from = _first_live_id(coverage, newest_id)
+            await self._store.keep_note(self._source, LIVE_FROM_NOTE, live_from)
+        holes = coverage.uncovered(IdRange(live_from, newest_id)) if live_from <= newest_id else ()
+        self._live_from, self._known_id = live_from, max(newest_id, live_from - 1)
+        self._todo, self._recorded, self._covering = list(holes), set(), False
+        self._begun.set()
+        await self._hand_over_what_is_too_much()
+
+    # ── the newest id ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _hear(self, signal: StreamSignal) -> bool:
+        match signal:
+            case NewestAnnounced(item_id):
+                self._told(item_id)
+                return True
+            case Cancelled():
+                raise Reconnect("cancelled")
+            case AuthRevoked():
+                raise Reconnect("auth_revoked")
+            case Announced() | KeepAlive() | Ignored():
+                return False
+
+    def _told(self, item_id: int) -> None:
+        newest_id = self._collector.newest_id
+        if newest_id is not None and item_id > newest_id + LEAP_MAX_IDS:
+            self._look_now.set()
+            return
+        self._collector.newest_id = max(item_id, newest_id or 0)
+        self.newest_at_ns = self._clock.wall_ns()
+        self._news.set()
+
+    async def _ask(self) -> int | None:
+        newest_id = await self._collector.newest()
+        if newest_id is not None:
+            self.newest_at_ns = self._clock.wall_ns()
+            self._news.set()
+        return newest_id
+
+    async def _poll(self) -> None:
+        """Ask for the newest id whenever the stream has not told it for a while, or somebody named a higher one."""
+        while True:
+            told_at_ns = self.newest_at_ns
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_every_ns / SECOND_NS):
+                    await self._look_now.wait()
+            if self._look_now.is_set() or self.newest_at_ns == told_at_ns:
+                self._look_now.clear()
+                await self._ask()
+                await self._clock.sleep_until(self._clock.monotonic_ns() + POLL_AGAIN_NS)
+
+    async def _remember(self) -> None:
+        try:
+            while True:
+                await self._clock.sleep_until(self._clock.monotonic_ns() + KEEP_EVERY_NS)
+                await self.keep()
+        finally:
+            await self.keep()
+
+    # ── collecting ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _collect_for_ever(self, group: asyncio.TaskGroup) -> None:
+        places = asyncio.Semaphore(AT_ONCE_MAX)
+        while True:
+            await places.acquire()
+            item_id = await self._next_id(wait=True)
+            assert item_id is not None, "waited for an id and got none"
+            group.create_task(self._collect(item_id)).add_done_callback(lambda _: places.release())
+
+    async def _next_id(self, *, wait: bool) -> int | None:
+        """The next id to collect, the newest range first; None when there is none and nobody waits for one."""
+        while True:
+            self._news.clear()
+            self._take_up_new_ids()
+            await self._hand_over_what_is_too_much()
+            if self._todo:
+                return self._take()
+            if not wait:
+                return None
+            await self._news.wait()
+
+    def _take_up_new_ids(self) -> None:
+        newest_id = self._collector.newest_id or 0
+        if newest_id <= self._known_id:
+            return
+        start = self._known_id + 1
+        if self._todo and self._todo[-1].end == self._known_id:
+            start = self._todo.pop().start
+        self._todo.append(IdRange(start, newest_id))
+        self._known_id = newest_id
+
+    def _take(self) -> int:
+        newest = self._todo.pop()
+        if newest.start < newest.end:
+            self._todo.append(IdRange(newest.start + 1, newest.end))
+        return newest.start
+
+    async def _hand_over_what_is_too_much(self) -> None:
+        behind = sum(len(ids) for ids in self._todo)
+        if behind <= BEHIND_MAX_IDS:
+            return
+        # Not in the list any more and not yet planned: if planning fails, the loop begins anew from the coverage.
+        holes, self._todo = newest_first(self._todo), []
+        log.info("live_is_behind", source=self._source, ids=behind, kind=str(self._behind_kind))
+        pieces = tuple(split(holes))
+        await self._store.plan(self._source, self._behind_kind, pieces, now_ns=self._clock.wall_ns())
+
+    async def _collect(self, item_id: int) -> Outcome:
+        outcome = await self._collector.collect(Discovery.item(item_id, via=Lane.LIVE))
+        if outcome is Outcome.OWED:
+            self.owed_at_ns = self._clock.monotonic_ns()
+        self._recorded.add(item_id)
+        await self._cover()
+        return outcome
+
+    async def _cover(self) -> None:
+        """Cover what is recorded, one writer at a time; whoever comes meanwhile is covered in its next round."""
+        if self._covering:
+            return
+        self._covering = True
+        try:
+            while self._recorded:
+                ids, self._recorded = self._recorded, set()
+                for piece in Coverage.of(IdRange(item_id, item_id) for item_id in ids).ranges:
+                    await self._store.cover(self._source, piece)
+        finally:
+            self._covering = False
+
+
+def _first_live_id(coverage: Coverage, newest_id: int) -> int:
+    """At the very first start: the newest id, or where a backfill ended a short while ago."""
+    covered_id = coverage.ranges[-1].end if coverage.ranges else 0
+    return covered_id + 1 if covered_id and newest_id - RECENT_IDS <= covered_id <= newest_id else newest_id

@@ -1,0 +1,27 @@
+"""How does a process that does not ask for the newest id know it? The one that watches the source keeps it in the store.
+
+Without it any id might be a young one, and an empty answer could never be called missing.
+"""
+
+from typing import Final
+
+from remora.collect import Collector
+from remora.contracts import Clock, Notes
+from remora.core.units import SECOND_NS
+from remora.loops.numbered.live import NEWEST_NOTE
+
+LOOK_EVERY_NS: Final = 5 * SECOND_NS
+
+
+async def follow_newest(collector: Collector, store: Notes, source: str, *, clock: Clock) -> None:
+    """Keep the collector's newest id at what is known, for ever."""
+    while True:
+        await look_once(collector, store, source)
+        await clock.sleep_until(clock.monotonic_ns() + LOOK_EVERY_NS)
+
+
+async def look_once(collector: Collector, store: Notes, source: str) -> None:
+    """Read it once."""
+    kept = await store.note(source, NEWEST_NOTE)
+    if isinstance(kept, int):
+        collector.newest_id = max(kept, collector.newest_id or 0)

@@ -1,0 +1,187 @@
+"""What did we miss? Every few hours, and after a long blind time, all items young enough to change are read again.
+
+Which items those are is told by the source's own clock, and a pass begins no later than the one before it minus the
+horizon: downtime and wrong clocks only make it longer. A pass is durable: a restart goes on where it was.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from remora.collect import Collector
+from remora.contracts import Clock, Outcome, Store
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.freshness import (
+    WINDOW_DEFAULT_NS,
+    RescanPass,
+    UpdateAges,
+    pass_from_json,
+    pass_to_json,
+    rescan_is_due,
+    rescan_since_s,
+    suggested_window_ns,
+    window_ns,
+)
+from remora.core.ledger.segment import SegmentKind
+from remora.core.status.snapshot import RescanFacts
+from remora.core.units import HOUR_NS, SECOND_NS
+from remora.loops.numbered.backfill import SegmentWorker, plan_again, side_by_side, walkers
+
+log = structlog.get_logger()
+
+DONE_NOTE: Final = "rescan_done"  # the last finished pass
+UNDER_WAY_NOTE: Final = "rescan_under_way"
+WANTED_NOTE: Final = "rescan_wanted"
+EVERY_NS: Final = 6 * HOUR_NS
+LOOK_EVERY_S: Final = 60.0
+# Another process may hold a segment of the pass, or a killed one held it: then its lease is waited for.
+WAIT_FOR_OTHERS_NS: Final = 5 * SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class RescanSettings:
+    """How often, and how far back. A window of None follows the update ages."""
+
+    every_ns: int = EVERY_NS
+    window_ns: int | None = WINDOW_DEFAULT_NS
+
+
+class Rescan:
+    """The passes over one source's young items."""
+
+    def __init__(
+        self,
+        source: str,
+        collector: Collector,
+        store: Store,
+        *,
+        clock: Clock,
+        settings: RescanSettings,
+        ages: Callable[[], UpdateAges],
+        owner: str,
+        width: int,
+    ) -> None:
+        self._source = source
+        self._collector = collector
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._ages = ages
+        self._walkers = walkers(
+            source,
+            collector,
+            store,
+            clock=clock,
+            owner=f"{owner}:{SegmentKind.RESCAN}",
+            kinds=(SegmentKind.RESCAN,),
+            width=width,
+            on_outcome=self._count,
+        )
+        self._done: RescanPass | None = None
+        self._under_way: RescanPass | None = None
+        self._wanted = 0  # how often a pass was asked for
+        self._asked = asyncio.Event()
+        self._processed = 0
+        self._changed = 0
+
+    async def run(self) -> None:
+        """A pass whenever one is due, for ever."""
+        await self.open()
+        while True:
+            self._asked.clear()
+            if self._is_due():
+                await self.run_once()
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_EVERY_S):
+                        await self._asked.wait()
+
+    async def run_once(self) -> RescanPass | None:
+        """One whole pass, or the rest of one that a restart interrupted; None while the newest id is unknown."""
+        await self.open()
+        wanted, is_new = self._wanted, self._under_way is None
+        if is_new and not await self._begin():
+            await self._clock.sleep_until(self._clock.monotonic_ns() + WAIT_FOR_OTHERS_NS)
+            return None
+        assert self._under_way is not None, "a pass that began is under way"
+        await side_by_side(self._walk(walker) for walker in self._walkers)
+        done = replace(self._under_way, ended_at_ns=self._clock.wall_ns())
+        await self._store.keep_note(self._source, DONE_NOTE, {**pass_to_json(done)})
+        await self._store.keep_note(self._source, UNDER_WAY_NOTE, None)
+        self._done, self._under_way = done, None
+        if is_new and self._wanted == wanted:  # a pass that began before the wish does not fulfil it
+            self._wanted = 0
+            await self._store.keep_note(self._source, WANTED_NOTE, None)
+        log.info("rescan_done", source=self._source, processed=done.processed, changed=done.changed)
+        return done
+
+    async def want(self) -> None:
+        """Ask for a pass now. Durable: the wish survives a kill."""
+        self._wanted += 1
+        self._asked.set()
+        await self._store.keep_note(self._source, WANTED_NOTE, True)
+
+    def state(self) -> RescanFacts:
+        """Whether it runs, and whether it finds anything."""
+        return RescanFacts(
+            last_success_at_ns=self._done.ended_at_ns if self._done else None,
+            running=self._under_way is not None,
+            processed=self._processed,
+            changed=self._changed,
+            window_ns=window_ns(self._settings.window_ns, self._ages()),
+            suggested_window_ns=suggested_window_ns(self._ages()),
+            every_ns=self._settings.every_ns,
+        )
+
+    async def open(self) -> None:
+        """Take up what the last process left."""
+        self._done = pass_from_json(await self._store.note(self._source, DONE_NOTE))
+        if self._under_way is None:
+            self._under_way = pass_from_json(await self._store.note(self._source, UNDER_WAY_NOTE))
+        if await self._store.note(self._source, WANTED_NOTE) is not None:
+            self._wanted = max(1, self._wanted)
+
+    def _is_due(self) -> bool:
+        if self._under_way is not None or self._wanted:
+            return True
+        return rescan_is_due(self._done, every_ns=self._settings.every_ns, now_ns=self._clock.wall_ns())
+
+    async def _begin(self) -> bool:
+        """Plan a pass and remember it, in this order: planning twice adds nothing, forgetting a plan would."""
+        now_ns = self._clock.wall_ns()
+        time_s = await self._store.newest_time()
+        if time_s is not None:
+            newest_id = self._collector.newest_id or await self._collector.newest()
+            if newest_id is None:
+                return False
+            horizon_ns = window_ns(self._settings.window_ns, self._ages())
+            since_s = rescan_since_s(time_s=time_s, previous=self._done, horizon_ns=horizon_ns)
+            first_id = await self._store.first_id_since(since_s)
+            if first_id is not None and first_id <= newest_id:
+                ids = IdRange(first_id, newest_id)
+                await plan_again(self._source, self._store, SegmentKind.RESCAN, ids, now_ns=now_ns)
+        self._under_way = RescanPass(now_ns, time_s)
+        await self._store.keep_note(self._source, UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
+        return True
+
+    async def _walk(self, walker: SegmentWorker) -> None:
+        while True:
+            if await walker.run_once() is not None:
+                assert self._under_way is not None, "a pass ended while it was walked"
+                await self._store.keep_note(self._source, UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
+            elif (await self._store.open_segments(self._source)).get(SegmentKind.RESCAN, 0):
+                await self._clock.sleep_until(self._clock.monotonic_ns() + WAIT_FOR_OTHERS_NS)
+            else:
+                return
+
+    def _count(self, _kind: SegmentKind, outcome: Outcome) -> None:
+        changed = int(outcome in {Outcome.NEW, Outcome.CHANGED})
+        self._processed += 1
+        self._changed += changed
+        if self._under_way is not None:
+            passing = self._under_way
+            self._under_way = replace(passing, processed=passing.processed + 1, changed=passing.changed + changed)

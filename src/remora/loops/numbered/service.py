@@ -1,0 +1,265 @@
+"""What keeps a numbered source fresh? All its loops, started together, stopped together, and what they say of themselves.
+
+The same composition runs in production and in the simulator: it knows contracts only, no sockets and no files. Where
+several processes share a store, one of them watches the source (stream, inbox, new ids, rescan) and the others stand by
+for that; segments and gaps are worked off by all.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from remora.collect import Collector
+from remora.contracts import Clock, LeaderLease, Store, StreamingSource
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.freshness import UpdateAges
+from remora.core.ledger.segment import SegmentKind
+from remora.core.status.snapshot import InboxFacts, LoopFacts, RescanFacts, StreamFacts
+from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.gate.governor import Governor, GovernorState
+from remora.loops.numbered.backfill import plan_missing, side_by_side, walkers
+from remora.loops.numbered.inbox import MEMORY_MAX, WORKERS, InboxWorkers
+from remora.loops.numbered.live import POLL_EVERY_NS, Live
+from remora.loops.numbered.newest import follow_newest
+from remora.loops.numbered.rescan import Rescan, RescanSettings
+from remora.loops.numbered.update_ages import AgeBook
+from remora.loops.numbered.updates import Updates
+from remora.loops.recover import Recover, width_beside_walks
+from remora.loops.supervisor import Run, Supervisor
+
+log = structlog.get_logger()
+
+WALK_WIDTH: Final = 32
+WALK_IDLE_NS: Final = 5 * SECOND_NS
+# What was owed a moment ago is asked for again within seconds; what has been owed for longer can wait a little.
+RECOVER_IDLE_NS: Final = SECOND_NS
+RECOVER_IDLE_LONG_NS: Final = 5 * SECOND_NS
+RECENTLY_OWED_NS: Final = MINUTE_NS
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """What the owner may choose. None of it makes anything faster than the ceiling."""
+
+    first_id: int = 1
+    backfill: bool = True  # history, too; without it what was before the first start stays uncovered, and is shown so
+    rescan: RescanSettings | None = field(
+        default_factory=RescanSettings
+    )  # None: no backstop; only for proving the rest
+    update_workers: int = WORKERS
+    walk_width: int = WALK_WIDTH  # ids in flight per walker
+    poll_every_ns: int = POLL_EVERY_NS  # the newest id is asked for when the stream has not told it for so long
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """What the loops of one source say of themselves, at one moment."""
+
+    rate: GovernorState
+    stream: StreamFacts
+    inbox: InboxFacts | None  # None: nobody has looked yet
+    inbox_in_memory: int
+    workers_alive: int
+    worker_restarts: int
+    rescan: RescanFacts | None  # None: switched off
+    update_ages: UpdateAges
+    newest_id: int | None
+    newest_id_at_ns: int | None
+    loops: Mapping[str, LoopFacts]
+    stands_by: bool = False  # another process watches the source
+
+
+class NumberedService:
+    """Every loop of one numbered source, under one governor, one store and one cancellation."""
+
+    def __init__(
+        self,
+        source: StreamingSource,
+        store: Store,
+        collector: Collector,
+        governor: Governor,
+        *,
+        clock: Clock,
+        owner: str,
+        settings: ServiceSettings | None = None,
+        alone: LeaderLease | None = None,
+    ) -> None:
+        """`alone` decides which of several processes watches the source; without it this process is the only one."""
+        self._streaming = source
+        self._source = source.name
+        self._store = store
+        self._collector = collector
+        self._governor = governor
+        self._clock = clock
+        self._owner = owner
+        self._settings = settings or ServiceSettings()
+        self._alone = alone
+        self._begin_anew()
+        self._watching: Supervisor | None = None
+        self._supervisor = Supervisor(self._loops(), clock=clock)
+
+    async def run(self) -> None:
+        """Until cancelled (leases are given back), or until a loop fails for good: then its error is raised."""
+        await self._supervisor.run()
+
+    def _begin_anew(self) -> None:
+        """All that watches the source, knowing nothing yet but what the store tells it."""
+        source, collector, store, clock = self._streaming, self._collector, self._store, self._clock
+        self._ages = AgeBook(source.name, store, clock=clock)
+        self._inbox = InboxWorkers(
+            source.name,
+            collector,
+            store,
+            clock=clock,
+            workers=self._settings.update_workers,
+            on_changed=self._ages.changed,
+        )
+        behind_kind = SegmentKind.BACKFILL if self._settings.backfill else SegmentKind.BLIND_WINDOW
+        poll_every_ns = self._settings.poll_every_ns
+        self._live = Live(source, collector, store, clock=clock, behind_kind=behind_kind, poll_every_ns=poll_every_ns)
+        self._rescan = self._make_rescan(self._settings.rescan)
+        self._updates = Updates(
+            source,
+            collector,
+            store,
+            self._inbox,
+            clock=clock,
+            want_rescan=self._want_rescan,
+            look_for_new=self._live.look_now,
+        )
+
+    def state(self) -> ServiceState:
+        """A readout; reading it changes nothing."""
+        depth = self._inbox.depth
+        return ServiceState(
+            rate=self._governor.state(),
+            stream=self._updates.state(),
+            inbox=None if depth is None else InboxFacts(depth, MEMORY_MAX),
+            inbox_in_memory=self._inbox.in_memory,
+            workers_alive=self._inbox.alive,
+            worker_restarts=self._inbox.restarts,
+            rescan=None if self._rescan is None else self._rescan.state(),
+            update_ages=self._ages.ages,
+            newest_id=self._collector.newest_id,
+            newest_id_at_ns=self._live.newest_at_ns,
+            loops={**self._supervisor.state(), **(self._watching.state() if self._watching else {})},
+            stands_by=self._alone is not None and self._watching is None,
+        )
+
+    def _loops(self) -> Mapping[str, Run]:
+        loops: dict[str, Run] = {"recover": self._recover, "repair": self._repair}
+        if self._settings.backfill:
+            loops["backfill"] = self._backfill if self._alone is None else self._walk_history
+        if self._alone is None:
+            return {**self._watching_loops(), **loops}
+        return {**loops, "watch": self._watch, "newest_id": self._follow_newest}
+
+    def _watching_loops(self) -> Mapping[str, Run]:
+        """What exactly one process does."""
+        loops: dict[str, Run] = {
+            "updates": self._updates.run,
+            "inbox": self._inbox.run,
+            "live": self._live.run,
+            "update_ages": self._keep_ages,
+        }
+        if self._rescan is not None:
+            loops["rescan"] = self._rescan.run
+        return loops
+
+    async def _watch(self) -> None:
+        """Watch the source whenever this process is the one to do so."""
+        assert self._alone is not None, "nobody to ask who watches"
+        await self._alone.run(self._watch_alone)
+
+    async def _watch_alone(self) -> None:
+        log.info("watching", source=self._source)
+        self._begin_anew()
+        loops = dict(self._watching_loops())
+        if self._settings.backfill:
+            loops["history"] = self._plan_for_all
+        self._watching = Supervisor(loops, clock=self._clock)
+        try:
+            await self._watching.run()
+        finally:
+            self._watching = None
+            log.info("standing_by", source=self._source)
+
+    async def _follow_newest(self) -> None:
+        await follow_newest(self._collector, self._store, self._source, clock=self._clock)
+
+    async def _recover(self) -> None:
+        """What is owed, soon after it became so and then as it falls due."""
+        recover = Recover(
+            self._source,
+            self._collector,
+            self._store,
+            clock=self._clock,
+            owner=self._owner,
+            width=width_beside_walks(self._settings.walk_width),
+        )
+        await recover.run(self._recover_idle_ns)
+
+    def _recover_idle_ns(self) -> int:
+        owed_at_ns = self._live.owed_at_ns
+        recently = owed_at_ns is not None and self._clock.monotonic_ns() - owed_at_ns < RECENTLY_OWED_NS
+        return RECOVER_IDLE_NS if recently else RECOVER_IDLE_LONG_NS
+
+    async def _repair(self) -> None:
+        """The ids of blind windows that were too many for the inbox."""
+        await self._walk(SegmentKind.BLIND_WINDOW)
+
+    async def _walk(self, *kinds: SegmentKind) -> None:
+        walking = walkers(
+            self._source,
+            self._collector,
+            self._store,
+            clock=self._clock,
+            owner=f"{self._owner}:{kinds[0]}",
+            kinds=kinds,
+            width=self._settings.walk_width,
+        )
+        looking = asyncio.Lock()
+        await side_by_side(walker.run(looking=looking, idle_ns=WALK_IDLE_NS) for walker in walking)
+
+    def _make_rescan(self, settings: RescanSettings | None) -> Rescan | None:
+        if settings is None:
+            return None
+        return Rescan(
+            self._source,
+            self._collector,
+            self._store,
+            clock=self._clock,
+            settings=settings,
+            ages=lambda: self._ages.ages,
+            owner=self._owner,
+            width=self._settings.walk_width,
+        )
+
+    async def _want_rescan(self) -> None:
+        if self._rescan is not None:
+            await self._rescan.want()
+
+    async def _keep_ages(self) -> None:
+        await self._ages.open()
+        await self._ages.run()
+
+    async def _backfill(self) -> None:
+        """History below the first live id, newest first, beside everything else."""
+        await self._plan_history()
+        await self._walk_history()
+
+    async def _walk_history(self) -> None:
+        await self._walk(SegmentKind.REPLAY, SegmentKind.BACKFILL)
+
+    async def _plan_for_all(self) -> None:
+        await self._plan_history()
+        await asyncio.Event().wait()
+
+    async def _plan_history(self) -> None:
+        history_end = await self._live.live_from() - 1
+        if history_end >= self._settings.first_id:
+            wanted = IdRange(self._settings.first_id, history_end)
+            await plan_missing(self._source, self._store, wanted, now_ns=self._clock.wall_ns())

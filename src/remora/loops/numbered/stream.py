@@ -1,0 +1,125 @@
+"""How does an event stream stay open for a year? Connect, read, notice silence, wait a little, connect again.
+
+Two clocks tell different things: every byte shows that the stream lives, only an event shows that it tells something.
+Whatever breaks is a reason to connect again, never an error; how long to wait is `core.freshness.back_off_ns`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+
+from remora.contracts import Clock, StreamBroken
+from remora.core.ledger.freshness import SILENT_NS, back_off_ns
+from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.sources.event_stream import EventParser, StreamSignal, interpret
+
+log = structlog.get_logger()
+
+# A provider opens every connection with the present state. That proves the connection, not that the stream tells of
+# changes: a stream that breaks right after it, again and again, must not be opened twice a second.
+EVENTS_THAT_PROVE_A_STREAM: Final = 2
+
+# Says whether this was a real event; raises `Reconnect` when the stream should be left.
+Hear = Callable[[StreamSignal], Awaitable[bool]]
+
+
+class Reconnect(Exception):
+    """The stream is open but of no use."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Stream:
+    """One event stream, kept open. Reading stops while `hear` works: that is the back-pressure on the provider."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], AsyncIterator[bytes]],
+        hear: Hear,
+        *,
+        clock: Clock,
+        on_open: Callable[[], None] | None = None,
+        on_heard: Callable[[], None] | None = None,
+    ) -> None:
+        self._name = name
+        self._connect = connect
+        self._hear = hear
+        self._clock = clock
+        self._on_open = on_open
+        self._on_heard = on_heard  # called when everything that came has been dealt with
+        self._failures = 0
+        self._opened = 0
+        self._asked_to_wait_ns = 0  # by the provider, before the next connect
+        self.connected = False
+        self.last_byte_at_ns: int | None = None
+
+    @property
+    def reconnects(self) -> int:
+        """How often it was opened again."""
+        return max(0, self._opened - 1)
+
+    async def run(self) -> None:
+        """Stay connected, for ever."""
+        while True:
+            # A stream that was well is opened again soon, but not at once: it may break after every event.
+            failures = max(self._failures, min(1, self._opened))
+            wait_ns = max(back_off_ns(failures), self._asked_to_wait_ns)
+            await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
+            reason = await self.run_once()
+            log.info("stream_ended", stream=self._name, reason=reason, failures=self._failures)
+
+    async def run_once(self) -> str:
+        """One connection, until it ends; returns why it did."""
+        self._asked_to_wait_ns = 0
+        self._failures += 1  # taken back by events, so that whatever happens before them counts as a failure
+        try:
+            async with _closing(self._connect()) as chunks:
+                await self._read(chunks)
+                return "ended"
+        except TimeoutError:
+            return "silent"
+        except StreamBroken as broken:
+            self._asked_to_wait_ns = max(self._asked_to_wait_ns, broken.wait_ns)
+            return broken.reason
+        except Reconnect as left:
+            return left.reason
+        finally:
+            self.connected = False
+
+    async def _read(self, chunks: AsyncIterator[bytes]) -> None:
+        parser = EventParser()
+        events = 0
+        while True:
+            async with asyncio.timeout(SILENT_NS / SECOND_NS):
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                return
+            self.last_byte_at_ns = self._clock.wall_ns()
+            if not self.connected:
+                self.connected = True
+                self._opened += 1
+                if self._on_open is not None:
+                    self._on_open()
+            for event in parser.feed(chunk):
+                self._asked_to_wait_ns = (parser.retry_ms or 0) * MILLISECOND_NS
+                events += await self._hear(interpret(event))
+                if events >= EVENTS_THAT_PROVE_A_STREAM:
+                    self._failures = 0
+            if self._on_heard is not None:
+                self._on_heard()
+
+
+@asynccontextmanager
+async def _closing(chunks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Let go of the connection at once when done with it."""
+    try:
+        yield chunks
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()

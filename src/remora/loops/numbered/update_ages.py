@@ -1,0 +1,54 @@
+"""How old are items when they change? The histogram of update ages, kept durably, which sizes the rescan's window."""
+
+from typing import Final
+
+from remora.contracts import Clock, Store
+from remora.core.ledger.freshness import UpdateAges, ages_from_json, ages_to_json
+from remora.core.units import SECOND_NS
+
+AGES_NOTE: Final = "update_ages"
+KEEP_EVERY_NS: Final = 5 * SECOND_NS
+# The source's clock is read off its recent items and runs a little late; an item further ahead has an absurd time.
+AHEAD_MAX_S: Final = 3_600
+
+
+class AgeBook:
+    """The histogram of one source. What a kill loses is a few seconds of statistics."""
+
+    def __init__(self, source: str, store: Store, *, clock: Clock) -> None:
+        self._source = source
+        self._store = store
+        self._clock = clock
+        self._kept = UpdateAges()
+        self.ages = UpdateAges()
+
+    async def open(self) -> None:
+        """Take up what was kept."""
+        self._kept = self.ages = ages_from_json(await self._store.note(self._source, AGES_NOTE))
+
+    async def changed(self, item_id: int) -> None:
+        """A change of this item was told by the stream and is recorded. Items without a believable time are left out.
+
+        Like the rescan's window, ages are measured on the source's own clock: the newest items tell what time it is.
+        """
+        time_s = (await self._store.item_times((item_id,))).get(item_id)
+        source_now_s = await self._store.newest_time()
+        now_s = self._clock.wall_ns() / SECOND_NS if source_now_s is None else source_now_s
+        if time_s is not None and 0 < time_s <= now_s + AHEAD_MAX_S:
+            self.ages = self.ages.seen(max(0, now_s - time_s))
+
+    async def run(self) -> None:
+        """Keep the histogram now and then, for ever, and once more at the end."""
+        try:
+            while True:
+                await self._clock.sleep_until(self._clock.monotonic_ns() + KEEP_EVERY_NS)
+                await self.keep()
+        finally:
+            await self.keep()
+
+    async def keep(self) -> None:
+        """Make it durable, if it moved."""
+        if self.ages != self._kept:
+            ages = self.ages
+            await self._store.keep_note(self._source, AGES_NOTE, [*ages_to_json(ages)])
+            self._kept = ages

@@ -1,0 +1,228 @@
+"""What has changed at the source? The change stream announces ids into the inbox; what it could not tell is repaired.
+
+Stream data is a hint, never truth: it only says what to fetch. The last event is durable, so a blind time is measured
+from it across restarts too, and it moves on only when everything before it is repaired or in the inbox.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from remora.collect import Collector
+from remora.contracts import Clock, Store, StreamingSource
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.freshness import (
+    BlindWindow,
+    LastEvent,
+    Repair,
+    blind_window,
+    is_deaf,
+    last_event_from_json,
+    last_event_to_json,
+)
+from remora.core.ledger.segment import SegmentKind
+from remora.core.status.snapshot import StreamFacts
+from remora.core.units import SECOND_NS
+from remora.loops.numbered.backfill import plan_again
+from remora.loops.numbered.inbox import InboxWorkers, Key
+from remora.loops.numbered.stream import Reconnect, Stream
+from remora.sources.event_stream import (
+    Announced,
+    AuthRevoked,
+    Cancelled,
+    Ignored,
+    KeepAlive,
+    NewestAnnounced,
+    StreamSignal,
+)
+
+log = structlog.get_logger()
+
+LAST_EVENT_NOTE: Final = "last_event"
+KEEP_EVERY_NS: Final = 5 * SECOND_NS
+# The newest id bounds a blind window; without an answer it is asked for again after this.
+ASK_AGAIN_NS: Final = 5 * SECOND_NS
+
+
+class Updates:
+    """The change stream of one source."""
+
+    def __init__(
+        self,
+        source: StreamingSource,
+        collector: Collector,
+        store: Store,
+        inbox: InboxWorkers,
+        *,
+        clock: Clock,
+        want_rescan: Callable[[], Awaitable[None]],
+        look_for_new: Callable[[], None],
+    ) -> None:
+        self._source = source.name
+        self._collector = collector
+        self._store = store
+        self._inbox = inbox
+        self._clock = clock
+        self._want_rescan = want_rescan
+        self._look_for_new = look_for_new
+        self._stream = Stream(
+            "updates", source.updates, self._hear, clock=clock, on_open=self._on_open, on_heard=self._on_heard
+        )
+        self._last: LastEvent | None = None
+        self._waits_for_first = False  # nothing was ever heard: `_last` is only where a first blind time would begin
+        self._heard_monotonic_ns: int | None = None
+        # The last event before the earliest window that is not repaired yet. The durable note stands still there.
+        self._blind_since: LastEvent | None = None
+        self._blind_for_ns = 0
+        self._opened = asyncio.Event()
+        self._kept: LastEvent | None = None
+
+    async def run(self) -> None:
+        """Listen, repair and remember, for ever."""
+        await self.open()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._stream.run())
+            group.create_task(self._repair())
+            group.create_task(self._remember())
+
+    async def run_once(self) -> str:
+        """One connection until it ends, and the repair of what came before it; returns why it ended."""
+        await self.open()
+        reason = await self._stream.run_once()
+        if self._opened.is_set():
+            await self._repair_once()
+        await self.keep()
+        return reason
+
+    def state(self) -> StreamFacts:
+        """The two clocks and the connection, for the readout."""
+        return StreamFacts(
+            connected=self._stream.connected,
+            last_byte_at_ns=self._stream.last_byte_at_ns,
+            last_event_at_ns=self._last.at_ns if self._last and not self._waits_for_first else None,
+            reconnects=self._stream.reconnects,
+        )
+
+    async def open(self) -> None:
+        """Take up the last event where the last process left it; the very first start counts as one."""
+        if self._last is not None:
+            return
+        self._kept = self._last = last_event_from_json(await self._store.note(self._source, LAST_EVENT_NOTE))
+        if self._last is None:
+            now_ns = self._clock.wall_ns()
+            self._last = LastEvent(now_ns, self._collector.newest_id, heard_at_ns=now_ns)
+            self._waits_for_first = True
+            await self.keep()
+
+    async def keep(self) -> None:
+        """Make the last event durable, but not past what is still to be repaired."""
+        last = self._blind_since or self._last
+        if last is not None and last != self._kept:
+            await self._store.keep_note(self._source, LAST_EVENT_NOTE, {**last_event_to_json(last)})
+            self._kept = last
+
+    # ── the stream ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_open(self) -> None:
+        """A connection is open: what happened since the last event was not told."""
+        if self._blind_since is None:
+            self._blind_since = self._last
+        if self._heard_monotonic_ns is not None:
+            self._blind_for_ns = max(self._blind_for_ns, self._clock.monotonic_ns() - self._heard_monotonic_ns)
+        self._opened.set()
+
+    def _on_heard(self) -> None:
+        assert self._last is not None, "the loop listens before it was opened"
+        self._last = replace(self._last, heard_at_ns=self._clock.wall_ns())
+        self._heard_monotonic_ns = self._clock.monotonic_ns()
+
+    async def _hear(self, signal: StreamSignal) -> bool:
+        match signal:
+            case Announced(item_ids, profiles):
+                return await self._announce(item_ids, profiles)
+            case KeepAlive():
+                self._check_hearing()
+                return False
+            case Cancelled():
+                raise Reconnect("cancelled")
+            case AuthRevoked():
+                raise Reconnect("auth_revoked")
+            case Ignored("too_long"):
+                await self._want_rescan()  # it told of changes that we could not read
+                return False
+            case Ignored() | NewestAnnounced():
+                return False
+
+    async def _announce(self, item_ids: Sequence[int], profiles: Sequence[str]) -> bool:
+        keys: list[Key] = [(Kind.ITEM, str(item_id)) for item_id in item_ids]
+        keys.extend((Kind.USER, name) for name in profiles)
+        if not keys:
+            return False
+        await self._inbox.announce(keys)
+        newest_id = self._collector.newest_id
+        now_ns = self._clock.wall_ns()
+        self._last = LastEvent(now_ns, newest_id, heard_at_ns=now_ns)
+        self._waits_for_first = False
+        if item_ids and (newest_id is None or max(item_ids) > newest_id):
+            self._look_for_new()  # not believed, only asked about: a wrong number must not declare ids missing
+        return True
+
+    def _check_hearing(self) -> None:
+        newest_id = self._collector.newest_id
+        if self._last is not None and is_deaf(self._last, newest_id=newest_id, now_ns=self._clock.wall_ns()):
+            # What it sent since the last event proves nothing any more.
+            self._last = replace(self._last, heard_at_ns=self._last.at_ns)
+            raise Reconnect("deaf")
+
+    # ── what the stream could not tell ──────────────────────────────────────────────────────────────────────────────
+
+    async def _repair(self) -> None:
+        while True:
+            await self._opened.wait()
+            await self._repair_once()
+
+    async def _repair_once(self) -> None:
+        """Make up for everything between the last event and the latest connect."""
+        self._opened.clear()
+        since, blind_for_ns = self._blind_since, self._blind_for_ns
+        if since is None:
+            return
+        # Asked after the stream was open: whatever is newer will be told.
+        while (newest_id := await self._collector.newest()) is None:
+            await self._clock.sleep_until(self._clock.monotonic_ns() + ASK_AGAIN_NS)
+        now_ns = self._clock.wall_ns()
+        await self._make_up(blind_window(since, newest_id=newest_id, now_ns=now_ns, blind_for_ns=blind_for_ns))
+        if not self._opened.is_set():  # else another window has begun, which reaches back to the same event
+            self._blind_since, self._blind_for_ns = None, 0
+            await self.keep()
+
+    async def _make_up(self, window: BlindWindow) -> None:
+        log.info("blind_window", source=self._source, repair=str(window.repair), rescan=window.rescan)
+        match window.repair:
+            case Repair.NOTHING:
+                pass
+            case Repair.INBOX:
+                assert window.ids is not None, "a repair without ids"
+                await self._inbox.announce([(Kind.ITEM, str(item_id)) for item_id in _each(window.ids)])
+            case Repair.SEGMENTS:
+                assert window.ids is not None, "a repair without ids"
+                now_ns = self._clock.wall_ns()
+                await plan_again(self._source, self._store, SegmentKind.BLIND_WINDOW, window.ids, now_ns=now_ns)
+        if window.rescan:
+            await self._want_rescan()
+
+    async def _remember(self) -> None:
+        try:
+            while True:
+                await self._clock.sleep_until(self._clock.monotonic_ns() + KEEP_EVERY_NS)
+                await self.keep()
+        finally:
+            await self.keep()
+
+
+def _each(ids: IdRange) -> range:
+    return range(ids.start, ids.end + 1)

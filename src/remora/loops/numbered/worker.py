@@ -1,0 +1,50 @@
+"""What does a process do that only helps? It claims segments and gaps of one source and fetches them, beside all others."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from remora.collect import Collector
+from remora.contracts import Clock, Store
+from remora.core.ledger.segment import SegmentKind
+from remora.core.status.snapshot import LoopFacts
+from remora.loops.numbered.backfill import side_by_side, walkers
+from remora.loops.numbered.newest import follow_newest, look_once
+from remora.loops.recover import Recover, width_beside_walks
+from remora.loops.supervisor import Supervisor
+
+# What was missed comes first, history last.
+KINDS: Final = (SegmentKind.BLIND_WINDOW, SegmentKind.RESCAN, SegmentKind.REPLAY, SegmentKind.BACKFILL)
+
+
+class Worker:
+    """Segments and gaps of one source, for ever. It watches nothing and plans nothing."""
+
+    def __init__(
+        self, source: str, collector: Collector, store: Store, *, clock: Clock, owner: str, width: int
+    ) -> None:
+        self._source = source
+        self._collector = collector
+        self._store = store
+        self._clock = clock
+        self._walkers = walkers(source, collector, store, clock=clock, owner=owner, kinds=KINDS, width=width)
+        self._gaps = Recover(source, collector, store, clock=clock, owner=owner, width=width_beside_walks(width))
+        loops = {"segments": self._walk, "gaps": self._gaps.run, "newest_id": self._follow_newest}
+        self._supervisor = Supervisor(loops, clock=clock)
+
+    async def run(self) -> None:
+        """Until cancelled (leases are given back), or until a loop fails for good: then its error is raised."""
+        await self._supervisor.run()
+
+    def state(self) -> Mapping[str, LoopFacts]:
+        """Its loops, for the readout."""
+        return self._supervisor.state()
+
+    async def _walk(self) -> None:
+        # Before the first answer: an empty one is judged by how far its id is behind the newest.
+        await look_once(self._collector, self._store, self._source)
+        looking = asyncio.Lock()
+        await side_by_side(walker.run(looking=looking) for walker in self._walkers)
+
+    async def _follow_newest(self) -> None:
+        await follow_newest(self._collector, self._store, self._source, clock=self._clock)

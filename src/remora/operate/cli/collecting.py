@@ -1,0 +1,219 @@
+"""Which commands fetch? The service, its helper, the one-shot backfill and the bounded run; each ends cleanly when asked to."""
+
+# ruff: noqa: PLC0415
+
+import sys
+from typing import Final
+
+import click
+
+from remora.core.errors import ConfigurationError, Exit
+from remora.operate.cli.common import (
+    as_json_option,
+    check_one_name,
+    if_busy,
+    load_settings,
+    print_json,
+    source_options,
+    verbose_option,
+    view_for,
+)
+
+ENDINGS: Final = {
+    Exit.DONE: "done",
+    Exit.FAILED: "not done",
+    Exit.USAGE: "not done",
+    Exit.BUDGET_USED: "not done yet; run it again to go on",
+}
+
+
+@click.command()
+@source_options
+@click.option("--start-id", type=int, metavar="N", help="The first id to fetch.")
+@click.option("--end-id", type=int, metavar="N", help="The last id to fetch; the newest one if left out.")
+@click.option("--limit", type=int, metavar="N", help="How many ids to fetch instead of naming the last.")
+@click.option("--replay", is_flag=True, help="Fetch ids again that are covered already.")
+@as_json_option
+@verbose_option
+def catchup(
+    *,
+    start_id: int | None,
+    end_id: int | None,
+    limit: int | None,
+    replay: bool,
+    as_json: bool,
+    verbose: bool,
+    **common: str | None,
+) -> None:
+    """Backfill the history of a numbered source, once. Can be stopped and started again at any time."""
+    from remora.operate.config.settings import SourceKind, pick_source
+
+    check_range(start_id, end_id, limit)
+    settings = load_settings(**common)
+    name = pick_source(settings, common.get("source"), SourceKind.HACKERNEWS)
+    from remora.operate.jobs.app import backfill
+    from remora.operate.jobs.stopping import run_job
+    from remora.operate.observe.logs import set_up_logs
+
+    set_up_logs(settings, verbose=verbose or None)
+    view = view_for(as_json=as_json)
+    try:
+        with if_busy("a running `remora up` already catches up; to do it apart, stop that first or use PostgreSQL"):
+            ended = run_job(
+                backfill(settings, source=name, start_id=start_id, end_id=end_id, limit=limit, replay=replay, view=view)
+            )
+    finally:
+        view.close()
+    _print_summary(ended.result, as_json=as_json, stopped=ended.stopped)
+
+
+def check_range(start_id: int | None, end_id: int | None, limit: int | None) -> None:
+    """Refuse ranges that cannot be meant."""
+    if end_id is not None and limit is not None:
+        raise ConfigurationError("both --end-id and --limit are given", hint="write one of them")
+    for option, value in (("--start-id", start_id), ("--end-id", end_id), ("--limit", limit)):
+        if value is not None and value < 1:
+            raise ConfigurationError(f"{option} is {value}", hint="ids and counts start at 1")
+    if start_id is not None and end_id is not None and start_id > end_id:
+        raise ConfigurationError(
+            f"--start-id {start_id} comes after --end-id {end_id}",
+            hint=f"write --start-id {end_id} --end-id {start_id} if you mean the ids between them",
+        )
+
+
+@click.command()
+@source_options
+@click.option("--demo", is_flag=True, help="Mirror a simulated provider into ./demo, with nothing to set up.")
+@click.option("--no-catchup", is_flag=True, help="Keep fresh only; leave the history alone.")
+@click.option("--listen", metavar="ADDR", help="Where the console is served, as 127.0.0.1:8611.")
+@verbose_option
+def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **common: str | None) -> None:
+    """Run the service: every source, all loops, and the console. Ctrl-C ends it cleanly."""
+    if demo and (given := [f"--{name}" for name in ("source", "store", "url", "ceiling") if common.get(name)]):
+        raise ConfigurationError(
+            f"--demo and {given[0]} do not go together", hint="leave it out: the demo brings its own provider and store"
+        )
+    settings = load_settings(listen=listen, **common)
+    from remora.operate.jobs.app import serve
+    from remora.operate.jobs.stopping import run_job
+    from remora.operate.observe.logs import set_up_logs
+
+    set_up_logs(settings, verbose=verbose or None)
+    view = view_for(as_json=False)
+    try:
+        with if_busy("`remora status` shows what it does; wait for it, stop it first, or use PostgreSQL"):
+            ended = run_job(serve(settings, demo=demo, catchup=not no_catchup, view=view))
+    finally:
+        view.close()
+    if ended.stopped:
+        click.echo("stopped on request; the next start resumes here", err=True)
+    if demo:
+        click.echo("look at the mirror with: remora status --store sqlite:///demo/remora.db", err=True)
+    sys.exit(Exit.DONE if ended.result is None else ended.result)
+
+
+@click.command()
+@source_options
+@verbose_option
+def worker(*, verbose: bool, **common: str | None) -> None:
+    """Help beside `remora up`: only claim and fetch. Needs a store that processes share. Ctrl-C ends it cleanly."""
+    settings = load_settings(**common)
+    from remora.operate.jobs.app import work
+    from remora.operate.jobs.stopping import run_job
+    from remora.operate.observe.logs import set_up_logs
+
+    set_up_logs(settings, verbose=verbose or None)
+    view = view_for(as_json=False)
+    try:
+        run_job(work(settings, only=common.get("source"), view=view))
+    finally:
+        view.close()
+    click.echo("stopped on request", err=True)
+
+
+@click.command()
+@click.argument("name")
+@source_options
+@click.option("--max-seconds", type=float, metavar="S", help="Stop after this many seconds.")
+@click.option("--max-fetches", type=int, metavar="N", help="Stop after this many requests.")
+@click.option("--recover-only", is_flag=True, help="Only fetch what is owed; leave the list alone.")
+@click.option("--force", is_flag=True, help="Walk the list even while a cool-down asks to wait.")
+@as_json_option
+@verbose_option
+def run(
+    *,
+    name: str,
+    max_seconds: float | None,
+    max_fetches: int | None,
+    recover_only: bool,
+    force: bool,
+    as_json: bool,
+    verbose: bool,
+    **common: str | None,
+) -> None:
+    """Make one bounded run over the listed source NAME. Exit code 75: the budget is used up, run again."""
+    for option, value in (("--max-seconds", max_seconds), ("--max-fetches", max_fetches)):
+        if value is not None and value <= 0:
+            raise ConfigurationError(f"{option} is {value:g}", hint="write a number above zero, or leave it out")
+    from remora.operate.config.settings import SourceKind, pick_source
+
+    check_one_name(name, common.get("source"))
+    settings = load_settings(**{**common, "source": name})
+    pick_source(settings, name, SourceKind.LISTED)
+    from remora.operate.jobs.app import run_listed_job
+    from remora.operate.jobs.stopping import run_job
+    from remora.operate.observe.logs import set_up_logs
+
+    set_up_logs(settings, verbose=verbose or None)
+    view = view_for(as_json=as_json)
+    listed_run = run_listed_job(
+        settings,
+        source=name,
+        max_seconds=max_seconds,
+        max_fetches=max_fetches,
+        recover_only=recover_only,
+        force=force,
+        view=view,
+    )
+    try:
+        with if_busy("a running `remora up` does it on its schedule; wait for it, or stop it first"):
+            ended = run_job(listed_run)
+    finally:
+        view.close()
+    _print_summary(ended.result, as_json=as_json, stopped=ended.stopped)
+
+
+def _print_summary(summary: object, *, as_json: bool, stopped: bool) -> None:
+    """The result on stdout; a job that was stopped early may have none. Ends with the code it asks for."""
+    import msgspec
+
+    fields = {} if summary is None else msgspec.to_builtins(summary)
+    exit_code: Exit = getattr(summary, "exit_code", Exit.DONE)
+    if as_json:
+        print_json({"event": "done", "stopped": stopped, **fields})
+    else:
+        click.echo("stopped on request; the next start resumes here" if stopped else ENDINGS[exit_code])
+        for name, value in fields.items():
+            if value is not None:
+                click.echo(f"  {name.replace('_', ' '):<14}{_in_words(value)}")
+    sys.exit(exit_code)
+
+
+def _in_words(value: object) -> str:
+    match value:
+        case dict():
+            return ", ".join(f"{_in_words(count)} {_one(name, count)}" for name, count in value.items()) or "none"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.2f}"
+        case _:
+            return str(value)
+
+
+def _one(name: str, count: int) -> str:
+    """The name of what was counted; the stored names are plurals or adjectives."""
+    singular = {"requests": "request", "pages": "page", "waits": "wait", "retries": "retry"}
+    return singular.get(name, name) if count == 1 else name

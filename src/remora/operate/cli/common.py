@@ -1,0 +1,115 @@
+"""What do all commands share? Their options, their settings, and a store that is closed again.
+
+Everything heavy is imported when a command runs, so that `remora --help` answers at once.
+"""
+
+# ruff: noqa: PLC0415
+
+import os
+import sys
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from remora.core.errors import ConfigurationError, StoreBusy
+
+if TYPE_CHECKING:
+    from remora.operate.config.settings import Settings
+    from remora.operate.jobs.progress import ProgressView
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+T = TypeVar("T")
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+
+verbose_option = click.option("--verbose", is_flag=True, help="On a terminal, also show every event.")
+
+
+def store_options(command: Command) -> Command:
+    """The options of every command that works on a mirror."""
+    for option in (
+        click.option("--source", metavar="NAME", help="Which configured source is meant."),
+        click.option("--store", metavar="URL", help="Where the mirror lives, as sqlite:///remora.db."),
+        click.option("--config", metavar="FILE", help="The configuration; ./remora.toml if present."),
+    ):
+        command = option(command)
+    return command
+
+
+def source_options(command: Command) -> Command:
+    """The options of every command that talks to a source."""
+    for option in (
+        click.option("--ceiling", metavar="RATE", help="Never faster than this, as 240/min or 250/s."),
+        click.option("--url", metavar="BASE", help="The source's address instead of the configured one."),
+    ):
+        command = option(command)
+    return store_options(command)
+
+
+def check_one_name(name: str | None, source: str | None) -> None:
+    """Refuse two names for what can only be one source."""
+    if name is not None and source is not None and name != source:
+        raise ConfigurationError(f"both {name} and --source {source} are named", hint="write one of them")
+
+
+def load_settings(
+    *,
+    config: str | None = None,
+    store: str | None = None,
+    source: str | None = None,
+    url: str | None = None,
+    ceiling: str | None = None,
+    listen: str | None = None,
+) -> "Settings":
+    """Everything the owner decided; the command line wins."""
+    from remora.operate.config.reader import load
+    from remora.operate.config.settings import Flags
+
+    flags = Flags(config=config, store=store, source=source, url=url, ceiling=ceiling, listen=listen)
+    return load(flags, os.environ)
+
+
+@contextmanager
+def if_busy(hint: str) -> Iterator[None]:
+    """When another process writes the store, say what that means for this command."""
+    try:
+        yield
+    except StoreBusy as busy:
+        raise StoreBusy(busy.message, hint=hint) from None
+
+
+def view_for(*, as_json: bool) -> "ProgressView":
+    """Where a long job shows itself."""
+    if as_json:
+        from remora.operate.jobs.progress import JsonView
+
+        return JsonView()
+    if sys.stderr.isatty():
+        from remora.operate.cli.terminal import TerminalView
+
+        return TerminalView()
+    from remora.operate.jobs.progress import PlainView
+
+    return PlainView()
+
+
+def print_json(value: object) -> None:
+    """One JSON document on stdout."""
+    import msgspec
+
+    click.echo(msgspec.json.encode(value))
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a short piece of asynchronous work to its end."""
+    import asyncio
+
+    return asyncio.run(work)
+
+
+def wall_ns() -> int:
+    """Now, for commands that only read."""
+    return time.time_ns()

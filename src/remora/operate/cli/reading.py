@@ -1,0 +1,224 @@
+"""Which commands only read the mirror? They never touch the source, and work while a service is writing."""
+
+# ruff: noqa: PLC0415
+
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from remora.core.errors import ConfigurationError
+from remora.core.reasons import GapReason
+from remora.operate.cli.common import (
+    as_json_option,
+    check_one_name,
+    if_busy,
+    load_settings,
+    print_json,
+    run,
+    store_options,
+    wall_ns,
+)
+
+if TYPE_CHECKING:
+    from remora.core.ledger.gap import Gap, GapState
+    from remora.core.status.model import Status
+    from remora.operate.config.settings import Settings
+
+# The states of `core.gap.GapState`, written out: importing it would slow down every start.
+GAP_STATES: Final = ("owed", "leased", "settled", "absent", "dead")
+# As plain texts: of an enum, click would take the names, which nobody is ever shown.
+REASONS: Final = tuple(reason.value for reason in GapReason)
+WATCH_EVERY_S: Final = 1.0
+GAPS_SHOWN: Final = 1_000
+CLEAR_SCREEN: Final = "\x1b[2J\x1b[H"
+
+
+@click.command()
+@click.argument("name", required=False)
+@store_options
+@click.option("--check", is_flag=True, help="Exit with 0 OK, 1 warning, 2 critical, 3 unknown.")
+@click.option("--watch", is_flag=True, help="Show it again every second until Ctrl-C.")
+@as_json_option
+def status(*, name: str | None, check: bool, watch: bool, as_json: bool, **common: str | None) -> None:
+    """Is the copy complete, fresh, polite, working? If not, why?"""
+    from remora.operate.config.settings import known_source
+
+    settings = load_settings(**common)
+    check_one_name(name, common.get("source"))
+    only = name or common.get("source")
+    if only is not None:
+        known_source(settings, only)
+    if watch:
+        _watch(settings, only, as_json=as_json)
+        return
+    found = run(_read_status(settings, only))
+    _print_status(found, as_json=as_json)
+    if check:
+        from remora.core.status.health import severity
+
+        sys.exit(severity(found))
+
+
+def _watch(settings: "Settings", only: str | None, *, as_json: bool) -> None:
+    """Until Ctrl-C, which is how a watch ends and no failure."""
+    with suppress(KeyboardInterrupt):
+        while True:
+            found = run(_read_status(settings, only))
+            if not as_json:
+                click.echo(CLEAR_SCREEN, nl=False)
+            _print_status(found, as_json=as_json)
+            time.sleep(WATCH_EVERY_S)
+
+
+async def _read_status(settings: "Settings", only: str | None) -> "Status":
+    from remora.operate.jobs.resources import opened_store
+    from remora.operate.observe.read_status import read_status
+
+    async with opened_store(settings, read_only=True) as store:
+        return await read_status(store, settings, now_ns=wall_ns(), only=only)
+
+
+def _print_status(found: "Status", *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    from remora.operate.cli.status_text import render
+
+    click.echo(render(found))
+
+
+@click.group(invoke_without_command=True)
+@store_options
+@click.option("--state", type=click.Choice(GAP_STATES), help="Only gaps in this state.")
+@click.option("--reason", type=click.Choice(REASONS), help="Only gaps with this reason.")
+@as_json_option
+@click.pass_context
+def gaps(ctx: click.Context, /, *, state: str | None, reason: str | None, as_json: bool, **common: str | None) -> None:
+    """What is owed, oldest first; dead letters are gaps in state dead."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from remora.core.ledger.gap import GapState
+
+    settings = load_settings(**common)
+    wanted_state = GapState(state) if state else None
+    wanted_reason = GapReason(reason) if reason else None
+    found = run(_read_gaps(settings, common.get("source"), wanted_state, wanted_reason))
+    if as_json:
+        print_json([_gap_fields(name, gap) for name, gap in found])
+        return
+    for name, gap in found:
+        fields = _gap_fields(name, gap)
+        click.echo(
+            f"{fields['source']}  {fields['kind']} {fields['key']}  {fields['state']}  {fields['reason']}  "
+            f"{gap.attempts} attempt{'' if gap.attempts == 1 else 's'}  next {fields['next_attempt_at'] or 'never'}"
+        )
+    click.echo(f"{len(found):,} gap{'' if len(found) == 1 else 's'}", err=True)
+    shown = Counter(name for name, _ in found)
+    for name in (name for name, count in shown.items() if count >= GAPS_SHOWN):
+        click.echo(f"{name}: only the oldest {GAPS_SHOWN:,} gaps are shown; remora status counts all of them", err=True)
+
+
+async def _read_gaps(
+    settings: "Settings", source: str | None, state: "GapState | None", reason: GapReason | None
+) -> "list[tuple[str, Gap]]":
+    from remora.operate.jobs.resources import opened_store
+
+    async with opened_store(settings, read_only=True) as store:
+        found: list[tuple[str, Gap]] = []
+        for name in _sources(settings, source):
+            gaps_of_one = await store.gaps(name, state=state, reason=reason, limit=GAPS_SHOWN)
+            found.extend((name, gap) for gap in gaps_of_one)
+        return found
+
+
+def _gap_fields(name: str, gap: "Gap") -> dict[str, object]:
+    from remora.core.ledger.gap import GapState
+    from remora.core.status.readout import iso
+
+    return {
+        "source": name,
+        "kind": str(gap.kind),
+        "key": gap.key,
+        "state": str(gap.state),
+        "reason": str(gap.reason),
+        "attempts": gap.attempts,
+        "first_seen_at": iso(gap.first_seen_ns),
+        "last_seen_at": iso(gap.last_seen_ns),
+        "next_attempt_at": None if gap.state is GapState.ABSENT else iso(gap.not_before_ns),
+    }
+
+
+@gaps.command()
+@store_options
+@click.option("--all", "everything", is_flag=True, help="Every gap.")
+@click.option("--reason", type=click.Choice(REASONS), help="Gaps with this reason.")
+@click.option("--id", "key", metavar="KEY", help="The gap of this one item.")
+@as_json_option
+def replay(*, everything: bool, reason: str | None, key: str | None, as_json: bool, **common: str | None) -> None:
+    """Make gaps due now, dead and absent ones too. The next backfill, run or service fetches them."""
+    if sum((everything, reason is not None, key is not None)) != 1:
+        raise ConfigurationError("which gaps are meant is not clear", hint="write one of --all, --reason R or --id KEY")
+    settings = load_settings(**common)
+    count = run(_replay(settings, common.get("source"), GapReason(reason) if reason else None, key))
+    if as_json:
+        print_json({"replayed": count})
+    else:
+        click.echo(f"{count:,} gap{' is' if count == 1 else 's are'} due now")
+
+
+async def _replay(settings: "Settings", source: str | None, reason: GapReason | None, key: str | None) -> int:
+    from remora.operate.jobs.resources import opened_store
+
+    names = _sources(settings, source)
+    async with opened_store(settings, read_only=True):
+        pass  # a store that does not exist has no gaps, and is not made for the asking
+    with if_busy("replay from its console, or stop it first"):
+        async with opened_store(settings, read_only=False) as store:
+            return sum([await store.replay_gaps(name, reason=reason, key=key, now_ns=wall_ns()) for name in names])
+
+
+def _sources(settings: "Settings", source: str | None) -> list[str]:
+    from remora.operate.config.settings import known_source
+
+    return sorted(settings.sources) if source is None else [known_source(settings, source)]
+
+
+@click.command()
+@click.argument("key", metavar="ID")
+@store_options
+@as_json_option
+def show(*, key: str, as_json: bool, **common: str | None) -> None:
+    """Show one item of the mirror as the provider sent it. With --json also its history."""
+    from remora.operate.jobs.reading import read_one
+
+    settings = load_settings(**common)
+    found = run(read_one(settings, key, source=common.get("source")))
+    if found is None:
+        hint = "remora gaps lists what is owed, remora status counts what nobody has come to yet"
+        click.echo(f"remora: {key} is not in the mirror\n  {hint}", err=True)
+        sys.exit(1)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(found.pretty())
+
+
+@click.command()
+@store_options
+@click.option("--format", "file_format", type=click.Choice(["ndjson"]), default="ndjson", show_default=True)
+@click.option("--out", metavar="FILE", help="Where to write; stdout if left out. Replaced only when complete.")
+@click.option("--start-id", type=int, default=0, metavar="N", help="The first id.")
+@click.option("--end-id", type=int, metavar="N", help="The last id.")
+def export(*, file_format: str, out: str | None, start_id: int, end_id: int | None, **common: str | None) -> None:
+    """Write the mirror's raw bodies, one per line. Key for key as the provider sent them."""
+    from remora.operate.cli.collecting import check_range
+    from remora.operate.jobs.reading import export_ndjson
+
+    check_range(start_id or None, end_id, None)
+    settings = load_settings(**common)
+    count = run(export_ndjson(settings, source=common.get("source"), out=out, ids=(start_id, end_id)))
+    click.echo(f"{count:,} written", err=True)

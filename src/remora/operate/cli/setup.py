@@ -1,0 +1,142 @@
+"""Which commands prepare and examine? The configuration, the preflight, and a provider to try things on."""
+
+# ruff: noqa: PLC0415
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remora.core.errors import ConfigurationError, Exit
+from remora.operate.cli.common import (
+    as_json_option,
+    load_settings,
+    print_json,
+    run,
+    source_options,
+)
+
+if TYPE_CHECKING:
+    from remora.sim.faults import Faults
+    from remora.sim.listed import ArchiveSettings
+    from remora.sim.world import WorldSettings
+
+
+@click.command()
+@click.argument("source", default="hackernews")
+@click.option("--config", metavar="FILE", default="remora.toml", show_default=True, help="The file to write.")
+def init(*, source: str, config: str) -> None:
+    """Write a commented configuration. SOURCE is hackernews, or any name for a listed source."""
+    from remora.operate.config.reader import check_source_name
+    from remora.operate.config.templates import configuration_for
+
+    check_source_name(source)
+    path = Path(config)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(configuration_for(source, listed=source != "hackernews"))
+    except FileExistsError:
+        raise ConfigurationError(f"{path} exists already", hint="edit it, or name another file with --config") from None
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be written ({error.strerror})", hint="name a file in an existing folder with --config"
+        ) from None
+    following = "remora check" if config == "remora.toml" else f"remora check --config {config}"
+    before = "" if source == "hackernews" else "fill in its address and paths, then: "
+    click.echo(f"wrote {path}; next: {before}{following}")
+
+
+@click.command()
+@source_options
+@click.option("--offline", is_flag=True, help="Leave out the one request to each source.")
+@as_json_option
+def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
+    """Look whether it can work, before it starts.
+
+    Configuration, ceiling, token, disk, clock, store, and one request to each numbered source. Nothing is written.
+    """
+    from remora.operate.jobs.preflight import examine
+    from remora.operate.observe.logs import set_up_logs
+
+    settings = load_settings(**common)
+    set_up_logs(settings, verbose=False)
+    findings = run(examine(settings, only=common.get("source"), offline=offline))
+    if as_json:
+        print_json(findings)
+    else:
+        for finding in findings:
+            click.echo(f"{finding.verdict:<8}{finding.what:<22}{finding.told}")
+            if finding.hint:
+                click.echo(f"{'':<30}{finding.hint}")
+    sys.exit(Exit.FAILED if any(finding.verdict == "bad" for finding in findings) else Exit.DONE)
+
+
+@click.command()
+@click.option("--items", type=click.IntRange(min=1), default=20_000, show_default=True, help="Ids that exist already.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8612, show_default=True, help="0 takes any free port.")
+@click.option("--faults", metavar="FILE", help="What goes wrong, as TOML or JSON.")
+@click.option("--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="How fast its time runs.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same world.")
+@click.option("--new-per-day", type=click.FloatRange(min=1), default=12_000.0, show_default=True, help="New ids a day.")
+@click.option("--conversations", type=click.IntRange(min=1), help="Also serve a listed archive of so many entries.")
+@as_json_option
+def simulate(
+    *,
+    items: int,
+    port: int,
+    faults: str | None,
+    speed: float,
+    seed: int,
+    new_per_day: float,
+    conversations: int | None,
+    as_json: bool,
+) -> None:
+    """Play the provider: a simulated Hacker News on loopback.
+
+    With hidden limits and faults, if you ask for them. Ctrl-C ends it.
+    """
+    from remora.operate.jobs.stopping import run_job
+    from remora.sim.faults import NO_FAULTS, load_faults
+    from remora.sim.listed import ArchiveSettings
+    from remora.sim.world import WorldSettings
+
+    world = WorldSettings(seed=seed, items=items, new_per_day=new_per_day)
+    wrong = load_faults(Path(faults)) if faults is not None else NO_FAULTS
+    archive = None if conversations is None else ArchiveSettings(seed=seed, conversations=conversations)
+    run_job(_simulate(world, archive, wrong, port=port, speed=speed, as_json=as_json))
+
+
+async def _simulate(
+    world: "WorldSettings",
+    archive: "ArchiveSettings | None",
+    faults: "Faults",
+    *,
+    port: int,
+    speed: float,
+    as_json: bool,
+) -> None:
+    import asyncio
+
+    from remora.sim.server import serve
+
+    try:
+        server = await serve(world, port=port, faults=faults, speed=speed, archive=archive)
+    except OSError as error:
+        raise ConfigurationError(
+            f"port {port} cannot be used ({os.strerror(error.errno or 0)})",
+            hint="choose another with --port; 0 takes any free one",
+        ) from None
+    async with server:
+        if as_json:
+            listed = None if archive is None else {"url": f"{server.origin}/archive", "token": archive.token}
+            told = {"url": server.url, "origin": server.origin, "port": server.port, "items": world.items}
+            print_json(told if listed is None else {**told, "archive": listed})
+        else:
+            click.echo(f"{world.items:,} items at {server.url}")
+            click.echo(f"in another terminal: remora catchup --url {server.url}")
+            if archive is not None:
+                click.echo(f"{archive.conversations:,} conversations at {server.origin}/archive, token {archive.token}")
+        sys.stdout.flush()
+        await asyncio.Event().wait()

@@ -1,0 +1,136 @@
+"""Which commands look after the store? They create it, count it, and move a whole mirror to another one."""
+
+# ruff: noqa: PLC0415
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from remora.core.errors import ConfigurationError
+from remora.operate.cli.common import (
+    as_json_option,
+    if_busy,
+    load_settings,
+    print_json,
+    run,
+    store_options,
+)
+
+if TYPE_CHECKING:
+    from remora.operate.config.settings import Settings
+    from remora.stores.copy import CopyReport, Progress
+
+# A copy says how far it is once in so many rows.
+TOLD_EVERY_ROWS: Final = 50_000
+
+
+@click.group()
+def store() -> None:
+    """Look after the store."""
+
+
+@store.command()
+@store_options
+@click.option(
+    "--grant-to", metavar="ROLE", help="PostgreSQL: the role of the service, which then needs no other rights."
+)
+def migrate(*, grant_to: str | None, **common: str | None) -> None:
+    """Create the store, or bring its tables up to date. The service does it by itself when it may."""
+    settings = load_settings(**common)
+    from remora.stores import is_shared
+
+    if is_shared(settings.store.url):
+        run(_migrate(settings.store.url, grant_to))
+    elif grant_to is not None:
+        raise ConfigurationError("--grant-to is for PostgreSQL", hint="leave it out: a file belongs to whoever owns it")
+    else:
+        run(_open_once(settings))
+    click.echo("the store is up to date")
+
+
+async def _migrate(url: str, grant_to: str | None) -> None:
+    from remora.operate.jobs.startup_checks import naming_store
+    from remora.stores.postgres import migrate as migrate_postgres
+
+    with naming_store(url):
+        await migrate_postgres(url, grant_to=grant_to)
+
+
+async def _open_once(settings: "Settings") -> None:
+    from remora.operate.jobs.resources import opened_store
+
+    with if_busy("stop it first; it brought the tables up to date when it started"):
+        async with opened_store(settings, read_only=False):
+            pass
+
+
+@store.command()
+@store_options
+@as_json_option
+def stats(*, as_json: bool, **common: str | None) -> None:
+    """How much the store holds."""
+    from remora.operate.jobs.preflight import store_stats
+
+    settings = load_settings(**common)
+    found = run(store_stats(settings))
+    if as_json:
+        print_json(found)
+        return
+    for name, value in found.items():
+        told = f"{value:,}" if isinstance(value, int) else value or "unknown"
+        click.echo(f"{name:<28}{told}")
+
+
+@store.command()
+@click.argument("source_url", metavar="FROM")
+@click.argument("target_url", metavar="TO")
+@as_json_option
+def copy(*, source_url: str, target_url: str, as_json: bool) -> None:
+    """Copy a whole mirror into an empty store, and compare both. Can be broken off and called again."""
+    from remora.operate.config.reader import check_store
+    from remora.operate.jobs.stopping import run_job
+
+    for url in (source_url, target_url):
+        check_store(url)
+    if source_url == target_url:
+        raise ConfigurationError("both stores are the same one", hint="name an empty store as the second")
+    ended = run_job(_copy(source_url, target_url))
+    report = ended.result
+    if report is None:
+        click.echo("stopped on request; the same command goes on from here", err=True)
+    elif as_json:
+        print_json({name: {"rows": table.rows, "digest": table.digest} for name, table in report.tables.items()})
+    else:
+        for name, table in report.tables.items():
+            click.echo(f"{name:<12}{table.rows:>14,} {'row ' if table.rows == 1 else 'rows'}  {table.digest}")
+        click.echo(f"{report.rows:,} rows, the same on both sides")
+
+
+async def _copy(source_url: str, target_url: str) -> "CopyReport":
+    from remora.operate.jobs.startup_checks import naming_store
+    from remora.stores.copy import copy_store, open_portable
+
+    source = open_portable(source_url, read_only=True)
+    target = open_portable(target_url, read_only=False)
+    with naming_store(source_url):
+        await source.open()
+    try:
+        with naming_store(target_url), if_busy("copy into a new file, or stop what writes this one"):
+            await target.open()
+        try:
+            return await copy_store(source, target, progress=_teller())
+        finally:
+            await target.close()
+    finally:
+        await source.close()
+
+
+def _teller() -> "Progress":
+    told: dict[str, int] = {}
+
+    def tell(table: str, rows: int) -> None:
+        if table not in told or rows - told[table] >= TOLD_EVERY_ROWS:
+            told[table] = rows
+            click.echo(f"{table}: {rows:,} row{'' if rows == 1 else 's'} copied", err=True)
+
+    return tell

@@ -1,0 +1,59 @@
+"""How does progress look on a terminal? A bar with the rate, the ceiling, the time left and the gaps."""
+
+import time
+from typing import Final
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
+from rich.progress import Progress as Bar
+
+from remora.operate.jobs.progress import TERMINAL_EVERY_S, Progress, left_in_words, rate_in_words
+
+REFRESH_PER_S: Final = 5
+
+
+class TerminalView:
+    """A live bar on stderr."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._bar = Bar(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[gaps]}"),
+            TextColumn("{task.fields[left]}"),
+            console=console or Console(stderr=True),
+            refresh_per_second=REFRESH_PER_S,
+            transient=False,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._next_s = 0.0
+        self._last: Progress | None = None
+
+    def say(self, text: str) -> None:
+        self._bar.console.print(text, highlight=False)
+
+    def show(self, progress: Progress) -> None:
+        self._last = progress
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + TERMINAL_EVERY_S
+            self._draw(progress)
+
+    def close(self) -> None:
+        if self._last is not None:
+            self._draw(self._last)
+        self._bar.stop()
+
+    def _draw(self, progress: Progress) -> None:
+        if not self._tasks:
+            self._bar.start()
+        gaps = "" if progress.gaps is None else f"{progress.gaps:,} gap{'' if progress.gaps == 1 else 's'}"
+        rate, left = rate_in_words(progress), left_in_words(progress)
+        if progress.source not in self._tasks:
+            self._tasks[progress.source] = self._bar.add_task(
+                progress.source, total=progress.total, rate=rate, gaps=gaps, left=left
+            )
+        task = self._tasks[progress.source]
+        self._bar.update(task, completed=progress.done, total=progress.total, rate=rate, gaps=gaps, left=left)

@@ -1,0 +1,1 @@
+"""What did the owner decide? Settings: their shape, how they are read, secrets and units."""

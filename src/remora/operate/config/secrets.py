@@ -1,0 +1,88 @@
+"""Where does a source's token come from, and how is it kept out of sight?"""
+
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from remora.core.errors import ConfigurationError
+from remora.operate.config.settings import Settings, SourceSettings
+from remora.sources.secret import MASK, Secret
+
+TOKEN_CHARACTERS_MAX: Final = 16_384
+
+
+def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) -> Secret | None:
+    """The token of one source, or None when it needs none."""
+    if source.token_env is not None:
+        return Secret(_from_environment(name, source.token_env, environ))
+    if source.token_file is not None:
+        return Secret(_from_file(name, Path(source.token_file).expanduser()))
+    return None
+
+
+def secret_values(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Every value that must not be seen: what the log's redaction looks for."""
+    found: list[str] = []
+    for name, source in settings.sources.items():
+        found.extend(source.headers.values())
+        try:
+            token = read_token(name, source, environ)
+        except ConfigurationError:
+            continue  # a token that cannot be read cannot be told either; who needs it will complain
+        if token is not None:
+            found.append(token.reveal())
+    return tuple(found)
+
+
+def without_credentials(url: str) -> str:
+    """The address with its user and password masked and its query left out."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return MASK
+    if parts.username is None and parts.password is None and not parts.query:
+        return url
+    host = (
+        f"{MASK}@{parts.hostname or ''}" if parts.username is not None or parts.password is not None else parts.netloc
+    )
+    if port is not None and "@" in host:
+        host = f"{host}:{port}"
+    return parts._replace(netloc=host, query=MASK if parts.query else "").geturl()
+
+
+def _from_environment(name: str, variable: str, environ: Mapping[str, str]) -> str:
+    token = environ.get(variable, "").strip()
+    if not token:
+        raise ConfigurationError(
+            f"sources.{name}.token_env names the variable {variable}, which is not set",
+            hint=f"set {variable} to the source's token, or write token_file instead",
+        )
+    return _checked(token, f"the variable {variable}")
+
+
+def _from_file(name: str, path: Path) -> str:
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            raise ConfigurationError(
+                f"sources.{name}.token_file {path} can be read by others (mode {mode:04o})",
+                hint=f"run chmod 600 {path}",
+            )
+        token = path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"sources.{name}.token_file {path} cannot be read ({getattr(error, 'strerror', 'it is not UTF-8 text')})",
+            hint="write the path of a text file that holds only the token, with mode 0600",
+        ) from None
+    return _checked(token, f"the file {path}")
+
+
+def _checked(token: str, where: str) -> str:
+    if not token or len(token) > TOKEN_CHARACTERS_MAX or not token.isascii() or not token.isprintable():
+        raise ConfigurationError(
+            f"{where} does not hold a token", hint="it should hold one line of printable ASCII and nothing else"
+        )
+    return token

@@ -1,0 +1,215 @@
+"""What did the owner decide? One frozen value, read once: defaults, then remora.toml, the environment, the flags.
+
+`Settings` has the shape of the file; `load` reads it. Every mistake is one sentence and what to write instead.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from math import ceil
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from remora.core.errors import ConfigurationError
+from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
+from remora.operate.config.quantities import parse_duration, parse_rate, parse_size
+from remora.sources.listed import DetailSettings
+from remora.sources.paging import ListSettings
+
+FILE_NAME: Final = "remora.toml"
+HACKERNEWS_URL: Final = "https://hacker-news.firebaseio.com/v0"
+DEFAULT_SOURCE: Final = "hackernews"
+DEFAULT_STORE: Final = "sqlite:///remora.db"
+LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+DEFAULT_LISTEN: Final = "127.0.0.1:8611"
+# The default bound in flight covers a provider that takes this long to answer.
+LATENCY_COVERED_S: Final = 0.256
+IN_FLIGHT_LEAST: Final = 4
+IN_FLIGHT_MOST: Final = 256
+
+Duration = Annotated[int, msgspec.Meta(extra={"reads": parse_duration})]
+Interval = Annotated[int, msgspec.Meta(extra={"reads": parse_rate})]
+Size = Annotated[int, msgspec.Meta(extra={"reads": parse_size})]
+
+
+def parse_window(value: object, where: str) -> int:
+    """A rescan window; "auto" is 0 and lets the update ages decide."""
+    return 0 if value == "auto" else parse_duration(value, where)
+
+
+def parse_max_seconds(value: object, where: str) -> int:
+    """A run's wall clock: a number of seconds or a span of time."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    span_ns = int(float(str(value)) * SECOND_NS) if number else parse_duration(value, where)
+    if span_ns <= 0:
+        raise ConfigurationError(f"{where} is {value}, which leaves no time", hint='write seconds, as 900, or "15m"')
+    return span_ns
+
+
+Window = Annotated[int, msgspec.Meta(extra={"reads": parse_window})]
+Seconds = Annotated[int, msgspec.Meta(extra={"reads": parse_max_seconds})]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000)]
+Workers = Annotated[int, msgspec.Meta(ge=1, le=1_024)]
+
+
+class SourceKind(StrEnum):
+    """What kind of source it is."""
+
+    HACKERNEWS = "hackernews"  # numbered: dense integer ids, a highest id, a stream of changes
+    LISTED = "listed"  # a list newest first, and one detail request per entry
+
+
+class StoreSettings(msgspec.Struct, frozen=True):
+    """Where the mirror lives."""
+
+    url: str = DEFAULT_STORE
+
+    def __repr__(self) -> str:
+        # The address may hold a password.
+        return f"StoreSettings({urlsplit(self.url).scheme}://…)"
+
+
+class ConsoleSettings(msgspec.Struct, frozen=True):
+    """Where the status page is served."""
+
+    listen: str = DEFAULT_LISTEN
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port; checked when the settings were read."""
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this machine can reach it."""
+        return self.address[0] in LOOPBACK_NAMES
+
+
+class NotifySettings(msgspec.Struct, frozen=True):
+    """Whom to tell, and about which new items. Nobody by default."""
+
+    command: str | None = None
+    search: str | None = None
+
+    def __repr__(self) -> str:
+        # The command may hold an address that is a secret of its own.
+        return "NotifySettings(…)"
+
+
+class RescanSettings(msgspec.Struct, frozen=True):
+    """How often recent items are read again, and how far back."""
+
+    every_ns: Duration = msgspec.field(default=6 * HOUR_NS, name="every")
+    window_ns: Window = msgspec.field(default=3 * DAY_NS, name="window")  # 0: from the ages of updates
+
+
+class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """One source. Only `ceiling` decides about speed; everything else can only make it slower."""
+
+    kind: SourceKind
+    url: str
+    ceiling_interval_ns: Interval = msgspec.field(name="ceiling")
+    in_flight: Workers
+    jitter_max_ns: Duration = msgspec.field(default=20 * MILLISECOND_NS, name="jitter")
+    jitter_min_ns: Duration = msgspec.field(default=0, name="jitter_min")
+    contact: str | None = None
+    timeout_ns: Duration = msgspec.field(default=30 * SECOND_NS, name="timeout")
+    body_max: Size = 16 << 20
+    first_id: Count = 1
+    rescan: RescanSettings = RescanSettings()
+    workers: Workers = 8
+    poll_every_ns: Duration = msgspec.field(default=15 * SECOND_NS, name="poll_every")
+    token_env: str | None = None
+    token_file: str | None = None
+    headers: dict[str, str] = {}
+    list: ListSettings = ListSettings()
+    detail: DetailSettings = DetailSettings()
+    every_ns: Duration = msgspec.field(default=15 * 60 * SECOND_NS, name="every")
+    max_wall_ns: Seconds | None = msgspec.field(default=None, name="max_seconds")
+    max_fetches: Count | None = None
+
+    @property
+    def ceiling_per_s(self) -> float:
+        """The owner's one number, in requests per second."""
+        return SECOND_NS / self.ceiling_interval_ns
+
+    def __repr__(self) -> str:
+        # Headers may hold what must not be seen; the address does not, credentials in it are refused.
+        return f"SourceSettings({self.kind}, {self.url}, one request per {self.ceiling_interval_ns} ns)"
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Everything the owner decided."""
+
+    store: StoreSettings = StoreSettings()
+    sources: dict[str, SourceSettings] = {}
+    console: ConsoleSettings = ConsoleSettings()
+    notify: NotifySettings = NotifySettings()
+
+
+class Flags(msgspec.Struct, frozen=True):
+    """What the command line says; None where it says nothing."""
+
+    config: str | None = None
+    store: str | None = None
+    url: str | None = None
+    ceiling: str | None = None
+    source: str | None = None
+    listen: str | None = None
+
+
+KIND_DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
+    SourceKind.HACKERNEWS: {"url": HACKERNEWS_URL, "ceiling": "250/s"},
+    SourceKind.LISTED: {"ceiling": "60/min", "in_flight": 1},
+}
+
+
+KEYS_OF_ONE_KIND: Final[Mapping[str, frozenset[str]]] = {
+    SourceKind.HACKERNEWS: frozenset({"first_id", "workers", "poll_every", "rescan"}),
+    SourceKind.LISTED: frozenset({"every", "max_seconds", "max_fetches", "list", "detail"}),
+}
+
+
+def default_in_flight(ceiling_interval_ns: int) -> int:
+    """As many requests in flight as the ceiling times a usual latency needs."""
+    needed = ceil(LATENCY_COVERED_S * SECOND_NS / ceiling_interval_ns)
+    return max(IN_FLIGHT_LEAST, min(IN_FLIGHT_MOST, needed))
+
+
+def pick_source(settings: Settings, name: str | None, kind: SourceKind) -> str:
+    """The source a command means: the named one, or the only one of its kind."""
+    names = [known for known, source in settings.sources.items() if source.kind is kind]
+    listed = ", ".join(sorted(settings.sources)) or "none"
+    if name is None:
+        if len(names) == 1:
+            return names[0]
+        few = "no source" if not names else "more than one source"
+        raise ConfigurationError(
+            f"there is {few} of kind {kind} to choose from", hint=f"name one with --source; configured: {listed}"
+        )
+    known_source(settings, name)
+    if name not in names:
+        raise ConfigurationError(
+            f"source {name} is {settings.sources[name].kind}, not {kind}", hint=_other_command(settings.sources[name])
+        )
+    return name
+
+
+def known_source(settings: Settings, name: str) -> str:
+    """The name itself, once it is sure that there is such a source."""
+    if name in settings.sources:
+        return name
+    listed = ", ".join(sorted(settings.sources)) or "none"
+    raise ConfigurationError(
+        f"there is no source {name}", hint=f"configured: {listed}; add [sources.{name}] or pick one"
+    )
+
+
+def _other_command(source: SourceSettings) -> str:
+    match source.kind:
+        case SourceKind.HACKERNEWS:
+            return "use remora catchup or remora up for it"
+        case SourceKind.LISTED:
+            return "use remora run for it"

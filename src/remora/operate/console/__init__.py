@@ -1,0 +1,1 @@
+"""What does a browser see? The HTTP server and its static files."""

@@ -1,0 +1,1 @@
+"""What can a process do? The service, its worker, the backfill, a run, the preflight, the export."""

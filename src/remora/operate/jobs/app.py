@@ -1,0 +1,180 @@
+"""How do the parts come together? The composition root: the service, its helper, the backfill and the bounded run."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from typing import Final, TypeVar
+
+import structlog
+
+from remora.contracts import LeaderLease
+from remora.core.errors import ConfigurationError, Exit, StoreBusy
+from remora.core.status.snapshot import Role, SourceFacts
+from remora.core.units import SECOND_NS
+from remora.loops.listed.run import RunOptions
+from remora.loops.numbered.worker import Worker
+from remora.operate.config.secrets import read_token
+from remora.operate.config.settings import Settings, SourceKind, pick_source
+from remora.operate.jobs.backfill import BackfillJob, BackfillSummary, Wanted
+from remora.operate.jobs.demo import demo_provider
+from remora.operate.jobs.progress import ProgressView
+from remora.operate.jobs.resources import Resources, beating, open_resources
+from remora.operate.jobs.run import RunReport, run_listed
+from remora.operate.jobs.runtime import open_listed, open_numbered, rate_facts
+from remora.operate.jobs.service import Service, run_name
+from remora.operate.jobs.startup_checks import check_address, check_tokens
+from remora.operate.observe.sd_notify import told_to_systemd
+from remora.stores import is_shared
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+# A process that died gives its right up within this time.
+TAKE_OVER_MAX_S: Final = 15.0
+
+
+async def serve(settings: Settings, *, demo: bool, catchup: bool, view: ProgressView) -> Exit:
+    """The service, until it is cancelled or fails for good."""
+    if demo:
+        async with demo_provider(settings, view) as shown:
+            return await serve(shown, demo=False, catchup=catchup, view=view)
+    check_tokens(settings, os.environ)
+    check_address(settings.console.address)
+    async with open_resources(settings) as ground:
+        service = Service(ground, view=view, backfill=catchup)
+        async with beating(ground, Role.SERVICE, service.facts), told_to_systemd():
+            await service.run()
+    return Exit.DONE
+
+
+async def work(settings: Settings, *, only: str | None, view: ProgressView) -> None:
+    """Claim and fetch beside other processes, until cancelled or until a source fails for good."""
+    names = [name for name, source in settings.sources.items() if source.kind is SourceKind.HACKERNEWS]
+    if only is not None:
+        names = [pick_source(settings, only, SourceKind.HACKERNEWS)]
+    if not is_shared(settings.store.url):
+        raise ConfigurationError(
+            "a worker needs a store that several processes share, and this one belongs to one process",
+            hint="move the mirror with: remora store copy sqlite:///remora.db postgresql://user@host/database",
+        )
+    if not names:
+        raise ConfigurationError(
+            "no numbered source is configured", hint="a listed source is run by `remora up` or `remora run`"
+        )
+    async with open_resources(settings) as ground, AsyncExitStack() as opened:
+        helpers = {name: await _helper(ground, name, opened) for name in names}
+        view.say(f"working on {', '.join(names)} beside the others; Ctrl-C ends it")
+
+        def facts() -> Mapping[str, SourceFacts]:
+            return {name: told() for name, (_, told) in helpers.items()}
+
+        async with beating(ground, Role.WORKER, facts), asyncio.TaskGroup() as group:
+            for worker, _ in helpers.values():
+                group.create_task(worker.run())
+
+
+async def _helper(ground: Resources, name: str, opened: AsyncExitStack) -> tuple[Worker, Callable[[], SourceFacts]]:
+    configured = ground.settings.sources[name]
+    runtime = await opened.enter_async_context(
+        open_numbered(name, configured, store=ground.store, clock=ground.clock, meter=ground.meter, fleet=ground.fleet)
+    )
+    worker = Worker(
+        name, runtime.collector, ground.store, clock=ground.clock, owner=ground.owner, width=configured.in_flight
+    )
+
+    def facts() -> SourceFacts:
+        rate = rate_facts(runtime.governor.state(), configured, ground.meter, name, ground.clock)
+        loops, newest_id = dict(worker.state()), runtime.collector.newest_id
+        return SourceFacts(rate=rate, newest_id=newest_id, loops=loops, doing="helping", stands_by=True)
+
+    return worker, facts
+
+
+async def backfill(
+    settings: Settings,
+    *,
+    source: str,
+    start_id: int | None,
+    end_id: int | None,
+    limit: int | None,
+    replay: bool,
+    view: ProgressView,
+) -> BackfillSummary:
+    """One backfill of a numbered source."""
+    wanted = Wanted(start_id, end_id, limit, replay)
+    configured = settings.sources[source]
+    async with (
+        open_resources(settings) as ground,
+        open_numbered(
+            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, fleet=ground.fleet
+        ) as runtime,
+    ):
+
+        def facts() -> Mapping[str, SourceFacts]:
+            rate = rate_facts(runtime.governor.state(), configured, ground.meter, source, ground.clock)
+            return {source: SourceFacts(rate=rate, newest_id=runtime.collector.newest_id, doing="catching up")}
+
+        job = BackfillJob(runtime, ground.store, clock=ground.clock, meter=ground.meter, view=view, owner=ground.owner)
+        async with beating(ground, Role.BACKFILL, facts):
+            return await job.run(wanted)
+
+
+async def run_listed_job(
+    settings: Settings,
+    *,
+    source: str,
+    max_seconds: float | None,
+    max_fetches: int | None,
+    recover_only: bool,
+    force: bool,
+    view: ProgressView,
+) -> RunReport:
+    """One bounded run over a listed source."""
+    configured = settings.sources[source]
+    read_token(source, configured, os.environ)
+    options = RunOptions(
+        max_wall_ns=configured.max_wall_ns if max_seconds is None else int(max_seconds * SECOND_NS),
+        max_fetches=configured.max_fetches if max_fetches is None else max_fetches,
+        recover_only=recover_only,
+        force=force,
+    )
+    async with (
+        open_resources(settings) as ground,
+        open_listed(
+            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, fleet=ground.fleet
+        ) as runtime,
+    ):
+
+        def facts() -> Mapping[str, SourceFacts]:
+            rate = rate_facts(runtime.governor.state(), configured, ground.meter, source, ground.clock)
+            return {source: SourceFacts(rate=rate, doing="running")}
+
+        async def run() -> RunReport:
+            return await run_listed(
+                runtime, ground.store, options, clock=ground.clock, meter=ground.meter, view=view, owner=ground.owner
+            )
+
+        async with beating(ground, Role.RUN, facts):
+            return await (run() if ground.fleet is None else _alone(ground.fleet.alone(run_name(source)), source, run))
+
+
+async def _alone(right: LeaderLease, source: str, work: Callable[[], Awaitable[T]]) -> T:
+    """Do the work while no other process does it; refuse when another one keeps the right to itself."""
+    begun, results = asyncio.Event(), list[T]()
+
+    async def once() -> None:
+        begun.set()
+        results.append(await work())
+
+    running = asyncio.get_running_loop().create_task(right.run(once), name=run_name(source))
+    try:
+        async with asyncio.timeout(TAKE_OVER_MAX_S):
+            await begun.wait()
+        await running
+    except TimeoutError:
+        raise StoreBusy(f"another process runs {source} on this store", hint="wait for it, or stop it first") from None
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    return results[-1]

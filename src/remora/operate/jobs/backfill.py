@@ -1,0 +1,168 @@
+"""How does `remora catchup` work? It plans what is uncovered, walks it, asks once more for what is due, and says how it went."""
+
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from remora.contracts import Clock, Outcome, Store
+from remora.core.errors import ConfigurationError
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.gap import GapState
+from remora.core.ledger.segment import SegmentKind
+from remora.core.units import SECOND_NS
+from remora.loops.numbered.backfill import plan_again, plan_missing, side_by_side, walkers
+from remora.loops.recover import Recover
+from remora.operate.jobs.progress import Progress, ProgressView, is_learning, shown
+from remora.operate.jobs.runtime import Numbered, ask_newest
+from remora.operate.observe.recent_meter import RecentMeter
+
+STILL_OWED: Final = frozenset({GapState.OWED, GapState.LEASED, GapState.DEAD})
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Which ids the owner asked for."""
+
+    start_id: int | None = None
+    end_id: int | None = None
+    limit: int | None = None
+    replay: bool = False
+
+
+class BackfillSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """How a backfill went."""
+
+    source: str
+    first_id: int
+    last_id: int
+    fetched: int
+    outcomes: dict[str, int]
+    frontier: int
+    owed: int
+    seconds: float
+
+
+class BackfillJob:
+    """One backfill of one numbered source."""
+
+    def __init__(
+        self, runtime: Numbered, store: Store, *, clock: Clock, meter: RecentMeter, view: ProgressView, owner: str
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._clock = clock
+        self._meter = meter
+        self._view = view
+        self._owner = owner
+        self._started_ns = clock.monotonic_ns()
+        self._total = 0
+        self._outcomes: Counter[Outcome] = Counter()
+
+    async def run(self, wanted: Wanted) -> BackfillSummary:
+        """Until every wanted id is settled or owed."""
+        name = self._runtime.name
+        newest = await ask_newest(self._runtime, self._store, clock=self._clock)
+        ids = ids_wanted(wanted, first_id=self._runtime.settings.first_id, newest_id=newest)
+        kind = SegmentKind.REPLAY if wanted.replay else SegmentKind.BACKFILL
+        await self._plan(kind, ids)
+        self._total = (await self._store.open_segments(name)).get(kind, 0)
+        self._view.say(f"{name}: {self._total:,} of the ids {ids.start:,} to {ids.end:,} are still to be fetched")
+        async with shown(self._show):
+            await self._walk(kind)
+            await self._recover()
+        frontier = (await self._store.coverage(name)).frontier(first_id=self._runtime.settings.first_id)
+        return BackfillSummary(
+            source=name,
+            first_id=ids.start,
+            last_id=ids.end,
+            fetched=self._outcomes.total(),
+            outcomes={str(outcome): count for outcome, count in sorted(self._outcomes.items())},
+            frontier=frontier,
+            owed=await self._owed(),
+            seconds=round(self._elapsed_s(), 3),
+        )
+
+    async def _plan(self, kind: SegmentKind, ids: IdRange) -> None:
+        now_ns = self._clock.wall_ns()
+        if kind is SegmentKind.REPLAY:
+            await plan_again(self._runtime.name, self._store, kind, ids, now_ns=now_ns)
+        else:
+            await plan_missing(self._runtime.name, self._store, ids, now_ns=now_ns)
+
+    async def _walk(self, kind: SegmentKind) -> None:
+        walking = walkers(
+            self._runtime.name,
+            self._runtime.collector,
+            self._store,
+            clock=self._clock,
+            owner=self._owner,
+            kinds=(kind,),
+            width=self._runtime.settings.in_flight,
+            on_outcome=lambda _kind, outcome: self._count(outcome),
+        )
+        await side_by_side(walker.run_until_done() for walker in walking)
+
+    async def _recover(self) -> None:
+        """Ask for everything that is due once more, and only once: the rest stays owed, with its own not-before."""
+        if owed := await self._owed():
+            self._view.say(f"{self._runtime.name}: {owed:,} items are owed; those that are due are asked for once more")
+        recover = Recover(
+            self._runtime.name,
+            self._runtime.collector,
+            self._store,
+            clock=self._clock,
+            owner=f"{self._owner}:recover",
+            width=self._runtime.settings.in_flight,
+        )
+        await recover.run_through()
+
+    async def _owed(self) -> int:
+        counts = await self._store.gap_counts(self._runtime.name)
+        return sum(count.count for count in counts if count.state in STILL_OWED)
+
+    def _count(self, outcome: Outcome) -> None:
+        self._outcomes[outcome] += 1
+
+    def _elapsed_s(self) -> float:
+        return (self._clock.monotonic_ns() - self._started_ns) / SECOND_NS
+
+    def _show(self) -> None:
+        recent = self._meter.recent(self._runtime.name)
+        state = self._runtime.governor.state()
+        rate_per_s = None if recent is None else recent.per_second
+        ceiling_per_s = self._runtime.settings.ceiling_per_s
+        self._view.show(
+            Progress(
+                source=self._runtime.name,
+                done=self._outcomes.total(),
+                total=self._total,
+                gaps=self._outcomes[Outcome.OWED] + self._outcomes[Outcome.DEAD],
+                rate_per_second=rate_per_s,
+                ceiling_per_second=ceiling_per_s,
+                limited_by=state.limited_by,
+                is_learning=is_learning(
+                    rate_per_second=rate_per_s,
+                    pace_per_second=SECOND_NS / state.interval_ns,
+                    ceiling_per_second=ceiling_per_s,
+                    edge_per_second=state.edge_per_s,
+                    elapsed_s=self._elapsed_s(),
+                ),
+                outcomes={str(name): count for name, count in self._outcomes.items()},
+            )
+        )
+
+
+def ids_wanted(wanted: Wanted, *, first_id: int, newest_id: int) -> IdRange:
+    """The ids a backfill is about. A limit counts from --start-id on, or takes the newest ones without it."""
+    end = newest_id if wanted.end_id is None else min(wanted.end_id, newest_id)
+    start = first_id if wanted.start_id is None else wanted.start_id
+    if wanted.limit is not None and wanted.start_id is None:
+        start = max(first_id, end - wanted.limit + 1)
+    elif wanted.limit is not None:
+        end = min(end, start + wanted.limit - 1)
+    if start > end:
+        raise ConfigurationError(
+            f"there are no ids from {start} on: the newest one is {newest_id}",
+            hint=f"write a --start-id of at most {newest_id}",
+        )
+    return IdRange(start, end)

@@ -1,0 +1,244 @@
+"""Can it work before it starts? Configuration, store, ceiling, disk, clock, and one request that passes the gate."""
+
+import os
+import shlex
+import shutil
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from remora.contracts import Json, Store
+from remora.core.errors import ConfigurationError, RemoraError, StoreEmpty
+from remora.core.item import Newest
+from remora.core.ledger.discovery import Discovery
+from remora.core.reasons import GapReason
+from remora.core.status.model import Covered
+from remora.core.status.readout import is_alive
+from remora.core.units import SECOND_NS
+from remora.core.verdict import Found, NotYet
+from remora.operate.config.quantities import format_duration, format_rate
+from remora.operate.config.secrets import read_token, without_credentials
+from remora.operate.config.settings import (
+    DEFAULT_LISTEN,
+    ConsoleSettings,
+    NotifySettings,
+    Settings,
+    SourceKind,
+    SourceSettings,
+    known_source,
+)
+from remora.operate.jobs.resources import opened_store
+from remora.operate.observe.notify import PATH
+from remora.operate.observe.read_status import decode_beats, read_status
+
+FREE_BYTES_LEAST: Final = 1 << 30
+# Before this was written no clock can have been right.
+CLOCK_EARLIEST_S: Final = 1_790_000_000
+# Nobody waits longer than this to hear whether a source can be reached.
+WAIT_TO_ASK_NS: Final = 15 * SECOND_NS
+
+# What to look at when a source was asked and gave no newest id. Any other reason: something else lives at that address.
+NO_SUCH_API: Final = "check the url: it should be the address that /maxitem.json is added to"
+HINTS: Final = {
+    GapReason.CONNECTION: "nothing answers there: check the network, and the host and port in the url",
+    GapReason.TIMEOUT: "it takes longer than timeout: check the network, and try again later",
+    GapReason.SERVER_ERROR: "it does not answer as it should: check the url, and try again later",
+    GapReason.RATE_LIMITED: "it asks for less: try again later, and lower the ceiling if it says so again",
+    GapReason.UNAUTHORIZED: "it wants a token: write token_env or token_file",
+    GapReason.FORBIDDEN: "it does not let this machine or account in; try again later",
+}
+
+Verdict = Literal["ok", "warning", "bad"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that was looked at."""
+
+    verdict: Verdict
+    what: str
+    told: str
+    hint: str | None = None
+
+
+async def examine(settings: Settings, *, only: str | None, offline: bool) -> list[Finding]:
+    """Everything that can be known before the first start. Nothing is written."""
+    names = sorted(settings.sources) if only is None else [known_source(settings, only)]
+    findings = [
+        Finding("ok", "configuration", f"the source{'s' * (len(names) > 1)} {', '.join(names)}"),
+    ]
+    for name in names:
+        findings.extend(_source(name, settings.sources[name]))
+    findings.extend([_disk(settings), _clock(time.time()), await _store(settings)])
+    findings.extend([*_console(settings.console), *_notify(settings.notify)])
+    if not offline:
+        findings.extend([finding async for finding in _reach(settings, names)])
+    return findings
+
+
+def _source(name: str, source: SourceSettings) -> Iterator[Finding]:
+    told = f"never faster than {format_rate(source.ceiling_per_s)}, at most {source.in_flight} in flight"
+    yield Finding("ok", f"{name}: ceiling", told)
+    if source.contact is None:
+        hint = f'write contact = "you@example.org" in [sources.{name}], so that the provider can reach you'
+        yield Finding("warning", f"{name}: contact", "none", hint)
+    try:
+        token = read_token(name, source, os.environ)
+    except ConfigurationError as error:
+        yield Finding("bad", f"{name}: token", error.message, error.hint)
+        return
+    if token is not None:
+        yield Finding("ok", f"{name}: token", "can be read")
+
+
+def _disk(settings: Settings) -> Finding:
+    path = _file_of(settings.store.url)
+    if path is None:
+        return Finding("ok", "disk", "the store is not a local file")
+    folder = path.parent if path.parent.is_dir() else Path()
+    free = shutil.disk_usage(folder).free
+    told = f"{free / (1 << 30):,.1f} GiB free"
+    if free < FREE_BYTES_LEAST:
+        return Finding("bad", "disk", told, "the whole of Hacker News needs about 40 GiB; make room first")
+    return Finding("ok", "disk", told)
+
+
+def _clock(now_s: float) -> Finding:
+    if now_s < CLOCK_EARLIEST_S:
+        return Finding("bad", "clock", "the system clock is in the past", "set it, for instance with timedatectl")
+    return Finding("ok", "clock", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now_s)))
+
+
+async def _store(settings: Settings) -> Finding:
+    path, shown = _file_of(settings.store.url), without_credentials(settings.store.url)
+    if path is not None and not path.exists():
+        if not path.parent.is_dir():
+            return Finding("bad", "store", f"the folder of {shown} does not exist", f"run mkdir -p {path.parent}")
+        if not _may(path.parent, os.W_OK | os.X_OK):
+            return Finding("bad", "store", f"{shown} cannot be created", "name a file in a folder you may write to")
+        return Finding("ok", "store", f"{shown} will be created by the first start")
+    try:
+        async with opened_store(settings, read_only=True) as store:
+            await store.heartbeats()
+    except StoreEmpty:
+        return Finding("ok", "store", f"{shown} is empty; its tables will be created by the first start")
+    except RemoraError as error:
+        return Finding("bad", "store", error.message, error.hint)
+    if path is not None and not (_may(path, os.W_OK) and _may(path.parent, os.W_OK | os.X_OK)):
+        hint = "work as the user who owns it and its folder, or name another file"
+        return Finding("bad", "store", f"{shown} can be read, but not written by this user", hint)
+    return Finding("ok", "store", f"{shown} can be read")
+
+
+def _console(console: ConsoleSettings) -> Iterator[Finding]:
+    if not console.is_private:
+        hint = f'write listen = "{DEFAULT_LISTEN}", or let nobody through but a proxy that asks for a login'
+        yield Finding("warning", "console", f"{console.listen} may be open to other machines; it has no login", hint)
+
+
+def _notify(notify: NotifySettings) -> Iterator[Finding]:
+    """The command itself is not shown: it may hold an address that is a secret."""
+    if notify.command is None:
+        if notify.search is not None:
+            yield Finding("warning", "notify", "nobody is told", "write a command beside search in [notify]")
+        return
+    program = shlex.split(notify.command)[0]
+    if shutil.which(program, path=PATH) is not None:
+        yield Finding("ok", "notify", "its command can be run")
+    elif Path(program).is_file():
+        yield Finding("bad", "notify", "its command may not be run by this user", "allow it with chmod +x")
+    else:
+        hint = f'write a whole path, as command = "/opt/tell-me --now"; without one it is looked for in {PATH}'
+        yield Finding("bad", "notify", "its command was not found", hint)
+
+
+async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]:
+    """One request per source. A source that a live runtime is reading is not asked: its ceiling is in use there."""
+    running, learned = await _known(settings, names)
+    for name in names:
+        source = settings.sources[name]
+        if name in running:
+            yield Finding("ok", f"{name}: reachable", "a runtime is working on it right now; see remora status")
+            continue
+        match source.kind:
+            case SourceKind.HACKERNEWS:
+                yield await _ask_newest(name, source, learned.get(name))
+            case SourceKind.LISTED:
+                yield Finding("warning", f"{name}: reachable", "not asked", f"try remora run {name} --max-fetches 1")
+
+
+async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], Mapping[str, Json]]:
+    """The sources that a live runtime is reading, and what is stored of each pace."""
+    path = _file_of(settings.store.url)
+    if path is not None and not path.exists():
+        return frozenset(), {}
+    try:
+        async with opened_store(settings, read_only=True) as store:
+            beats = decode_beats(await store.heartbeats())
+            learned = {name: await store.load_pace(name) for name in names}
+    except RemoraError:
+        return frozenset(), {}
+    alive = (beat for beat in beats if is_alive(beat, now_ns=time.time_ns()))
+    return frozenset(name for beat in alive for name in beat.snapshot.sources), learned
+
+
+async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Finding:
+    from remora.collect import Collector  # noqa: PLC0415
+    from remora.operate.jobs.clock import SystemClock  # noqa: PLC0415
+    from remora.operate.jobs.runtime import open_numbered  # noqa: PLC0415
+    from remora.operate.observe.metrics import Metrics  # noqa: PLC0415
+    from remora.stores import open_store  # noqa: PLC0415
+
+    clock, meter, what = SystemClock(), Metrics(), f"{name}: reachable"
+    # The real store stays untouched: what one request teaches is not worth a write. What was learned holds here, too.
+    store: Store = open_store("memory://")
+    await store.open()
+    try:
+        if isinstance(learned, dict):
+            await store.save_pace(name, learned)
+        async with open_numbered(name, source, store=store, clock=clock, meter=meter) as numbered:
+            wait_ns = numbered.governor.wait_ahead_ns()
+            if wait_ns > WAIT_TO_ASK_NS:
+                told = f"not asked: the next request may leave in {format_duration(wait_ns)}"
+                return Finding("warning", what, told, "ask again then; see remora status")
+            once = Collector(numbered.source, store, numbered.governor, clock=clock, meter=meter, retry_delays_ns=())
+            verdict = (await once.ask(Discovery.newest())).verdict
+    finally:
+        await store.close()
+    match verdict:
+        case Found(Newest(newest)):
+            return Finding("ok", what, f"newest id {newest:,}")
+        case Found() | NotYet():
+            reason = GapReason.MALFORMED
+        case _:
+            reason = verdict.reason
+    return Finding("bad", what, f"{source.url} gave no newest id ({reason})", HINTS.get(reason, NO_SUCH_API))
+
+
+async def store_stats(settings: Settings) -> dict[str, int | str | None]:
+    """How much the store holds, per source, and how large its file is."""
+    path = _file_of(settings.store.url)
+    found: dict[str, int | str | None] = {"store": without_credentials(settings.store.url)}
+    async with opened_store(settings, read_only=True) as store:
+        status = await read_status(store, settings, now_ns=time.time_ns())
+        found["bytes"] = path.stat().st_size if path is not None else None
+        for name, source in status.sources.items():
+            match settings.sources[name].kind:
+                case SourceKind.HACKERNEWS:
+                    coverage = source.coverage
+                    found[f"{name}.settled"] = coverage.settled if isinstance(coverage, Covered) else None
+                case SourceKind.LISTED:
+                    found[f"{name}.documents"] = sum([1 async for _ in store.documents(name)])
+            found[f"{name}.gaps"] = sum(gaps.count for gaps in source.gaps)
+            found[f"{name}.inbox"] = await store.inbox_depth(name)
+    return found
+
+
+def _file_of(url: str) -> Path | None:
+    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+
+
+def _may(path: Path, how: int) -> bool:
+    return os.access(path, how, effective_ids=True)

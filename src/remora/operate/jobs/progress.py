@@ -1,0 +1,207 @@
+"""How does a long job show itself? A bar on a terminal, plain lines elsewhere, JSON lines for machines.
+
+A job calls `show` as often as it likes; each view draws at its own bounded pace. Human views write to stderr, so that
+stdout holds only results.
+"""
+
+import asyncio
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, Protocol, TextIO
+
+import msgspec
+
+from remora.core.units import SECOND_NS
+from remora.operate.config.quantities import format_duration, format_rate
+
+PLAIN_EVERY_S: Final = 5.0
+JSON_EVERY_S: Final = 1.0
+TERMINAL_EVERY_S: Final = 0.1
+# From one request a second to hundreds takes about half a minute; after this time the rate is what can be had.
+LEARNING_MAX_S: Final = 60.0
+# Views draw at a pace of their own; this only bounds how old what they draw may be.
+SHOW_EVERY_S: Final = 0.1
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job stands. None is what is not known."""
+
+    source: str
+    done: int
+    total: int | None = None
+    gaps: int | None = None  # owed by this job so far
+    rate_per_second: float | None = None  # what really left, over a recent window
+    ceiling_per_second: float | None = None
+    limited_by: str | None = None
+    eta_s: float | None = None
+    is_learning: bool = False  # the pace is far from settled: what it says about the time left is nonsense
+    outcomes: Mapping[str, int] = {}
+
+
+def eta_s(progress: Progress) -> float | None:
+    """How long it will take at the present rate; unknown without one, and while the pace is being learned."""
+    if progress.is_learning:
+        return None
+    if progress.eta_s is not None:
+        return progress.eta_s
+    if progress.total is None or not progress.rate_per_second or progress.rate_per_second <= 0:
+        return None
+    return max(0, progress.total - progress.done) / progress.rate_per_second
+
+
+def is_learning(
+    *,
+    rate_per_second: float | None,
+    pace_per_second: float,
+    ceiling_per_second: float,
+    edge_per_second: float | None,
+    elapsed_s: float,
+) -> bool:
+    """Whether the pace still rises from where it began, or what really left has not caught up with it yet."""
+    if elapsed_s >= LEARNING_MAX_S:
+        return False
+    is_rising = pace_per_second < ceiling_per_second and edge_per_second is None
+    return is_rising or rate_per_second is None or rate_per_second < pace_per_second / 2
+
+
+def left_in_words(progress: Progress) -> str:
+    """The time left, or why there is none to tell; empty when nothing is left."""
+    if progress.is_learning:
+        return "learning the pace"
+    left_s = eta_s(progress)
+    return f"{format_duration(max(1, round(left_s)) * SECOND_NS)} left" if left_s else ""
+
+
+class ProgressView(Protocol):
+    """Where a job shows itself."""
+
+    def say(self, text: str) -> None:
+        """One sentence about what happens now."""
+
+    def show(self, progress: Progress) -> None:
+        """Where the job stands; may be called very often."""
+
+    def close(self) -> None:
+        """The job is over: leave the last state visible."""
+
+
+class SilentView:
+    """Shows nothing."""
+
+    def say(self, text: str) -> None: ...
+
+    def show(self, progress: Progress) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _PacedView(ABC):
+    """Draws the first progress, then one per interval, and the last one always."""
+
+    def __init__(self, every_s: float, monotonic_s: Callable[[], float]) -> None:
+        self._pace = _Pace(every_s, monotonic_s)
+        self._last: Progress | None = None  # None: it is drawn already
+
+    def show(self, progress: Progress) -> None:
+        self._last = progress
+        if self._pace.is_due():
+            self._draw_last()
+
+    def close(self) -> None:
+        self._draw_last()
+
+    def _draw_last(self) -> None:
+        last, self._last = self._last, None
+        if last is not None:
+            self._draw(last)
+
+    @abstractmethod
+    def _draw(self, progress: Progress) -> None: ...
+
+
+class PlainView(_PacedView):
+    """One line every few seconds, for logs and pipes."""
+
+    def __init__(self, out: TextIO | None = None, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(PLAIN_EVERY_S, monotonic_s)
+        self._out = out or sys.stderr
+
+    def say(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+    def _draw(self, progress: Progress) -> None:
+        self.say(in_words(progress))
+
+
+class JsonView(_PacedView):
+    """One JSON object per line, on stdout."""
+
+    def __init__(self, out: TextIO | None = None, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(JSON_EVERY_S, monotonic_s)
+        self._out = out or sys.stdout
+
+    def say(self, text: str) -> None:
+        self._write({"event": "note", "text": text})
+
+    def _draw(self, progress: Progress) -> None:
+        fields: dict[str, object] = msgspec.to_builtins(progress)
+        self._write({"event": "progress", **fields, "eta_s": eta_s(progress)})
+
+    def _write(self, fields: Mapping[str, object]) -> None:
+        print(msgspec.json.encode(fields).decode(), file=self._out, flush=True)
+
+
+def in_words(progress: Progress) -> str:
+    """Progress as one line: `hackernews 1,200 of 20,000 (6 %), 240/s of at most 250/s, 3 gaps, 1m 18s left`."""
+    whole = f" of {progress.total:,}" if progress.total is not None else ""
+    share = f" ({progress.done * 100 // progress.total}%)" if progress.total else ""
+    parts = [f"{progress.source} {progress.done:,}{whole}{share}", rate_in_words(progress)]
+    if progress.gaps:
+        parts.append(f"{progress.gaps:,} gap{'' if progress.gaps == 1 else 's'}")
+    if left := left_in_words(progress):
+        parts.append(left)
+    return ", ".join(parts)
+
+
+def rate_in_words(progress: Progress) -> str:
+    """The rate beside its ceiling, and what holds it there."""
+    rate = "rate unknown" if progress.rate_per_second is None else format_rate(progress.rate_per_second)
+    ceiling = "" if progress.ceiling_per_second is None else f" of at most {format_rate(progress.ceiling_per_second)}"
+    limited = "" if progress.limited_by is None else f" (limited by {progress.limited_by.replace('_', ' ')})"
+    return f"{rate}{ceiling}{limited}"
+
+
+class _Pace:
+    """Lets the first call through, then one per interval."""
+
+    def __init__(self, every_s: float, monotonic_s: Callable[[], float]) -> None:
+        self._every_s = every_s
+        self._monotonic_s = monotonic_s
+        self._next_s: float | None = None
+
+    def is_due(self) -> bool:
+        now_s = self._monotonic_s()
+        if self._next_s is not None and now_s < self._next_s:
+            return False
+        self._next_s = now_s + self._every_s
+        return True
+
+
+@asynccontextmanager
+async def shown(show: Callable[[], None]) -> AsyncIterator[None]:
+    """Show the progress while the block runs, and once more at its end."""
+
+    async def keep_showing() -> None:
+        while True:
+            show()
+            await asyncio.sleep(SHOW_EVERY_S)
+
+    showing = asyncio.get_running_loop().create_task(keep_showing(), name="progress")
+    try:
+        yield
+    finally:
+        showing.cancel()
+        show()

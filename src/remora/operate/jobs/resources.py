@@ -1,0 +1,101 @@
+"""What does every job stand on? The store, the clock, the meters, its name, and the heartbeat that says it lives."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from remora import __version__
+from remora.contracts import Clock, Fleet, Store
+from remora.core.errors import RemoraError
+from remora.core.status.snapshot import ENDED_DONE, Role, Snapshot, SourceFacts
+from remora.operate.config.settings import Settings
+from remora.operate.jobs.clock import SystemClock
+from remora.operate.jobs.startup_checks import naming_store
+from remora.operate.observe.heartbeat import Heart
+from remora.operate.observe.metrics import Metrics
+from remora.operate.observe.recent_meter import RecentMeter
+from remora.stores import open_fleet, open_store
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What every job stands on."""
+
+    settings: Settings
+    store: Store
+    clock: Clock
+    metrics: Metrics
+    meter: RecentMeter
+    owner: str  # who holds a lease: this process on this machine
+    fleet: Fleet | None = None  # what it shares with other processes on the same store; None: it is the only one
+
+
+@asynccontextmanager
+async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
+    """The store, open, and everything around it; closed again in order."""
+    clock = SystemClock()
+    metrics = Metrics()
+    for name, source in settings.sources.items():
+        metrics.watch(name, ceiling_interval_ns=source.ceiling_interval_ns)
+    owner = f"{socket.gethostname()}:{os.getpid()}"
+    store = open_store(settings.store.url, on_batch=metrics.batch_stored)
+    with naming_store(settings.store.url):
+        await store.open()
+    fleet = open_fleet(settings.store.url, owner=owner, clock=clock)
+    try:
+        yield Resources(settings, store, clock, metrics, RecentMeter(metrics, clock=clock), owner, fleet)
+    finally:
+        if fleet is not None:
+            await fleet.close()
+        await store.close()
+
+
+@asynccontextmanager
+async def opened_store(settings: Settings, *, read_only: bool) -> AsyncIterator[Store]:
+    """The store, open while the block runs."""
+    store = open_store(settings.store.url, read_only=read_only)
+    with naming_store(settings.store.url):
+        await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def beating(ground: Resources, role: Role, facts: Callable[[], Mapping[str, SourceFacts]]) -> AsyncIterator[None]:
+    """Beat while the block runs, and say at its end why it ended."""
+    started_at_ns = ground.clock.wall_ns()
+
+    def snapshot() -> Snapshot:
+        return Snapshot(
+            role=role, started_at_ns=started_at_ns, pid=os.getpid(), version=__version__, sources=dict(facts())
+        )
+
+    # A run is of one source: how its last one went is remembered, however often others run.
+    runtime = f"{role}:{'+'.join(facts())}:{ground.owner}" if role is Role.RUN else f"{role}:{ground.owner}"
+    heart = Heart(runtime, ground.store, snapshot, clock=ground.clock)
+    beats = asyncio.get_running_loop().create_task(heart.run(), name="heart")
+    because = ENDED_DONE
+    try:
+        yield
+    except asyncio.CancelledError:
+        because = "stopped on request"
+        raise
+    except Exception as error:
+        because = error.message if isinstance(error, RemoraError) else type(error).__name__
+        raise
+    finally:
+        beats.cancel()
+        await asyncio.gather(beats, return_exceptions=True)
+        try:
+            await heart.say_goodbye(because)
+        except RemoraError as error:
+            log.warning("heartbeat_missed", why=error.message)

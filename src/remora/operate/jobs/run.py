@@ -1,0 +1,74 @@
+"""How does `remora run` work? One bounded run over a listed source, shown while it goes and summed up at its end."""
+
+from functools import partial
+
+import msgspec
+
+from remora.contracts import Clock, Store
+from remora.core.errors import Exit
+from remora.core.ledger.run import StoppedBy
+from remora.core.units import SECOND_NS
+from remora.loops.listed.run import ListedRun, RunOptions
+from remora.operate.jobs.progress import Progress, ProgressView, shown
+from remora.operate.jobs.runtime import ListedRuntime
+from remora.operate.observe.recent_meter import RecentMeter
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run went, as it is printed."""
+
+    source: str
+    stopped_by: str
+    because: str  # one sentence with the bound that governed
+    counts: dict[str, int]
+    owed: int
+    dead: int
+    next_in_s: float | None  # how long the walk waits after pressure; None: nothing holds the next run
+    seconds: float
+
+    @property
+    def exit_code(self) -> Exit:
+        """75 when the run can be taken up again."""
+        return StoppedBy(self.stopped_by).exit_code
+
+
+async def run_listed(
+    runtime: ListedRuntime,
+    store: Store,
+    options: RunOptions,
+    *,
+    clock: Clock,
+    meter: RecentMeter,
+    view: ProgressView,
+    owner: str,
+) -> RunReport:
+    """One run."""
+    started_ns = clock.monotonic_ns()
+    run = ListedRun(runtime.name, runtime.collector, store, runtime.governor, clock=clock, owner=owner, options=options)
+    async with shown(partial(_show, run, runtime, meter, view)):
+        summary = await run.run_once()
+    not_before_ns = summary.next_not_before_ns
+    return RunReport(
+        source=runtime.name,
+        stopped_by=summary.stopped_by,
+        because=summary.because,
+        counts=summary.counts.as_mapping(),
+        owed=summary.owed,
+        dead=summary.dead,
+        next_in_s=None if not_before_ns is None else round(max(0, not_before_ns - clock.wall_ns()) / SECOND_NS, 1),
+        seconds=round((clock.monotonic_ns() - started_ns) / SECOND_NS, 3),
+    )
+
+
+def _show(run: ListedRun, runtime: ListedRuntime, meter: RecentMeter, view: ProgressView) -> None:
+    recent = meter.recent(runtime.name)
+    view.show(
+        Progress(
+            source=runtime.name,
+            done=run.counts.outcomes.total(),
+            rate_per_second=None if recent is None else recent.per_second,
+            ceiling_per_second=runtime.settings.ceiling_per_s,
+            limited_by=runtime.governor.state().limited_by,
+            outcomes=dict(run.counts.outcomes),
+        )
+    )

@@ -1,0 +1,162 @@
+"""What does one source need to run? Its transport, governor and collector, opened together and closed in order."""
+
+import os
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from remora.collect import Collector
+from remora.contracts import Clock, Fleet, Meter, Store, StreamingSource
+from remora.core.errors import RemoraError
+from remora.core.status.snapshot import BackOffFacts, RateFacts
+from remora.core.units import SECOND_NS
+from remora.gate.governor import Governor, GovernorState, Limits
+from remora.operate.config.secrets import read_token
+from remora.operate.config.settings import SourceSettings
+from remora.operate.observe.recent_meter import RecentMeter
+from remora.sources.hackernews import STREAM_HOSTS, HackerNews
+from remora.sources.http import HttpSettings, HttpTransport
+from remora.sources.listed import Listed, ListedSettings
+
+CONNECT_TIMEOUT_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A numbered source, ready to be asked."""
+
+    name: str
+    settings: SourceSettings
+    source: StreamingSource
+    governor: Governor
+    collector: Collector
+
+
+@asynccontextmanager
+async def open_numbered(
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, fleet: Fleet | None = None
+) -> AsyncIterator[Numbered]:
+    """Open a numbered source; on the way out the learned pace is stored and every connection let go."""
+    async with open_transport(name, settings, clock=clock, meter=meter) as transport:
+        source = HackerNews(transport, settings.url, name=name)
+        async with open_governor(name, settings, store=store, clock=clock, meter=meter, fleet=fleet) as governor:
+            collector = Collector(source, store, governor, clock=clock, meter=meter)
+            yield Numbered(name, settings, source, governor, collector)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRuntime:
+    """A listed source, ready to be asked."""
+
+    name: str
+    settings: SourceSettings
+    governor: Governor
+    collector: Collector
+
+
+@asynccontextmanager
+async def open_listed(
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, fleet: Fleet | None = None
+) -> AsyncIterator[ListedRuntime]:
+    """Open a listed source. Its collector does not retry by itself: every request counts against the run's budget."""
+    declared = ListedSettings(
+        url=settings.url,
+        list=settings.list,
+        detail=settings.detail,
+        headers=settings.headers,
+        token=read_token(name, settings, os.environ),
+    )
+    async with open_transport(name, settings, clock=clock, meter=meter) as transport:
+        source = Listed(transport, declared, name=name)
+        async with open_governor(name, settings, store=store, clock=clock, meter=meter, fleet=fleet) as governor:
+            collector = Collector(source, store, governor, clock=clock, meter=meter, retry_delays_ns=())
+            yield ListedRuntime(name, settings, governor, collector)
+
+
+@asynccontextmanager
+async def open_governor(
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, fleet: Fleet | None = None
+) -> AsyncIterator[Governor]:
+    """A governor that takes up the stored pace and stores what it learned; in a fleet, all keep one gate together."""
+    common = None if fleet is None else fleet.common_gate(name, ceiling_interval_ns=settings.ceiling_interval_ns)
+    governor = Governor(
+        name, limits_of(settings), clock=clock, book=store, meter=meter, chance=random.random, common=common
+    )
+    await governor.open()
+    try:
+        yield governor
+    finally:
+        await governor.close()
+
+
+def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: Meter) -> HttpTransport:
+    """The only way out."""
+    timeout_s = settings.timeout_ns / SECOND_NS
+    own_host = urlsplit(settings.url).hostname or ""
+    http = HttpSettings(
+        in_flight_max=settings.in_flight,
+        contact=settings.contact,
+        connect_timeout_s=min(CONNECT_TIMEOUT_S, timeout_s),
+        read_timeout_s=timeout_s,
+        total_timeout_s=2 * timeout_s,
+        body_max_bytes=settings.body_max,
+        stream_hosts=(own_host, *(STREAM_HOSTS if own_host.endswith(STREAM_HOSTS) else ())),
+    )
+    return HttpTransport(http, clock=clock, wire_sent=lambda: meter.wire_sent(name))
+
+
+def limits_of(settings: SourceSettings) -> Limits:
+    """The owner's ceiling, and what may only make it slower."""
+    return Limits(
+        ceiling_interval_ns=settings.ceiling_interval_ns,
+        in_flight=settings.in_flight,
+        jitter_min_ns=settings.jitter_min_ns,
+        jitter_max_ns=settings.jitter_max_ns,
+    )
+
+
+async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
+    """The highest id, as the source says or, while it does not answer, as it said last."""
+    newest = await runtime.collector.newest()
+    if newest is not None:
+        await store.keep_note(runtime.name, "newest_id", newest)
+        return newest
+    known = await store.note(runtime.name, "newest_id")
+    if isinstance(known, int):
+        runtime.collector.newest_id = known
+        return known
+    raise RemoraError(
+        f"{runtime.name} does not answer, and nothing is known of it yet",
+        hint="check the network and the url with: remora check",
+    )
+
+
+def rate_facts(
+    state: GovernorState, settings: SourceSettings, meter: RecentMeter, name: str, clock: Clock
+) -> RateFacts:
+    """What a governor says of itself, as a heartbeat carries it."""
+    recent = meter.recent(name)
+    back_off = state.last_back_off
+    return RateFacts(
+        interval_ns=state.interval_ns,
+        ceiling_interval_ns=state.ceiling_interval_ns,
+        limited_by=state.limited_by,
+        circuit=state.circuit,
+        edge_per_second=state.edge_per_s,
+        not_before_ns=clock.wall_ns() + state.not_before_in_ns if state.not_before_in_ns else None,
+        in_flight=state.in_flight,
+        in_flight_bound=settings.in_flight,
+        waiting=state.waiting,
+        departures=state.departures,
+        wire_sends=meter.wire_sends(name),
+        recent_requests=None if recent is None else recent.answers,
+        recent_refused=None if recent is None else recent.refused,
+        recent_per_second=None if recent is None else recent.per_second,
+        recent_window_ns=None if recent is None else recent.window_ns,
+        last_backoff=None
+        if back_off is None
+        else BackOffFacts(back_off.at_wall_ns, back_off.reason, back_off.from_per_s, back_off.to_per_s),
+    )

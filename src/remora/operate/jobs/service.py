@@ -1,0 +1,240 @@
+"""What runs in `remora up`? Every configured source with all its loops, the console, and what they say of themselves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Final
+
+import structlog
+
+from remora.core.errors import ConfigurationError, StoreError
+from remora.core.reasons import GapReason
+from remora.core.status.model import Covered, Rate, Status
+from remora.core.status.snapshot import SourceFacts
+from remora.core.units import SECOND_NS
+from remora.loops.listed.run import RunOptions
+from remora.loops.listed.schedule import ListedSchedule
+from remora.loops.numbered.rescan import RescanSettings
+from remora.loops.numbered.service import NumberedService, ServiceSettings
+from remora.operate.config.settings import SourceKind, SourceSettings
+from remora.operate.console.server import ConsoleServer
+from remora.operate.jobs.progress import Progress, ProgressView, is_learning
+from remora.operate.jobs.resources import Resources
+from remora.operate.jobs.runtime import ListedRuntime, Numbered, open_listed, open_numbered, rate_facts
+from remora.operate.observe.newest_items import NewestItems
+from remora.operate.observe.notify import Notifier
+from remora.operate.observe.read_status import read_status
+from remora.operate.observe.status_cache import StatusCache
+
+log = structlog.get_logger()
+
+SHOW_EVERY_S: Final = 0.5
+
+Facts = Callable[[], SourceFacts]
+Run = Callable[[], Awaitable[None]]
+
+
+def run_name(source: str) -> str:
+    """Under which name one process at a time runs over a listed source."""
+    return f"run:{source}"
+
+
+def chosen(source: SourceSettings, *, backfill: bool) -> ServiceSettings:
+    """What the owner of a numbered source decided, in the words of its loops."""
+    return ServiceSettings(
+        first_id=source.first_id,
+        backfill=backfill,
+        rescan=RescanSettings(source.rescan.every_ns, source.rescan.window_ns or None),
+        update_workers=source.workers,
+        walk_width=source.in_flight,
+        poll_every_ns=source.poll_every_ns,
+    )
+
+
+class Service:
+    """The whole service of one process."""
+
+    def __init__(self, ground: Resources, *, view: ProgressView, backfill: bool) -> None:
+        self._settings = ground.settings
+        self._store = ground.store
+        self._clock = ground.clock
+        self._metrics = ground.metrics
+        self._meter = ground.meter
+        self._owner = ground.owner
+        self._fleet = ground.fleet
+        self._view = view
+        self._backfill = backfill
+        self._started_ns = ground.clock.monotonic_ns()
+        self._facts: dict[str, Facts] = {}
+        self._feed = StatusCache(self._read_status, ground.metrics, clock=ground.clock)
+
+    async def run(self) -> None:
+        """Until cancelled, or until a source fails for good: then its error is raised."""
+        async with AsyncExitStack() as opened:
+            console = ConsoleServer(
+                self._feed,
+                self._metrics,
+                self._replay,
+                address=self._settings.console.address,
+                clock=self._clock,
+                arrivals=NewestItems(self._store, clock=self._clock),
+            )
+            history = self._feed.history
+            await history.open(self._store, self._settings.sources, now_ns=self._clock.wall_ns())
+            await console.open()
+            opened.push_async_callback(console.close)
+            runs = [await self._open(name, source, opened) for name, source in self._settings.sources.items()]
+            self._view.say(f"the console is at {console.url}; Ctrl-C ends the service")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._show(), name="view")
+                notifier = Notifier(self._settings.notify, self._store, clock=self._clock)
+                group.create_task(notifier.run(self._feed), name="notify")
+                group.create_task(history.run(self._store, clock=self._clock), name="rate_history")
+                for run in runs:
+                    group.create_task(_awaited(run))
+
+    def facts(self) -> Mapping[str, SourceFacts]:
+        """What every source says of itself."""
+        return {name: facts() for name, facts in self._facts.items()}
+
+    async def _open(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
+        match source.kind:
+            case SourceKind.HACKERNEWS:
+                runtime = await opened.enter_async_context(
+                    open_numbered(
+                        name, source, store=self._store, clock=self._clock, meter=self._meter, fleet=self._fleet
+                    )
+                )
+                return self._numbered(runtime)
+            case SourceKind.LISTED:
+                listed = await opened.enter_async_context(
+                    open_listed(
+                        name, source, store=self._store, clock=self._clock, meter=self._meter, fleet=self._fleet
+                    )
+                )
+                return self._listed(listed)
+
+    def _numbered(self, runtime: Numbered) -> Run:
+        source = runtime.settings
+        service = NumberedService(
+            runtime.source,
+            self._store,
+            runtime.collector,
+            runtime.governor,
+            clock=self._clock,
+            owner=self._owner,
+            settings=chosen(source, backfill=self._backfill),
+            alone=None if self._fleet is None else self._fleet.alone(f"watch:{runtime.name}"),
+        )
+
+        def facts() -> SourceFacts:
+            state = service.state()
+            rate = rate_facts(state.rate, source, self._meter, runtime.name, self._clock)
+            if state.stands_by:
+                loops = dict(state.loops)
+                return SourceFacts(
+                    rate=rate, newest_id=state.newest_id, loops=loops, doing="standing by", stands_by=True
+                )
+            return SourceFacts(
+                rate=rate,
+                stream=state.stream,
+                inbox=state.inbox,
+                rescan=state.rescan,
+                newest_id=state.newest_id,
+                newest_id_at_ns=state.newest_id_at_ns,
+                loops=dict(state.loops),
+                workers_alive=state.workers_alive,
+                update_ages=state.update_ages.counts,
+                doing="watching",
+            )
+
+        self._facts[runtime.name] = facts
+        return service.run
+
+    def _listed(self, runtime: ListedRuntime) -> Run:
+        source = runtime.settings
+        schedule = ListedSchedule(
+            runtime.name,
+            runtime.collector,
+            self._store,
+            runtime.governor,
+            clock=self._clock,
+            owner=self._owner,
+            every_ns=source.every_ns,
+            options=RunOptions(max_wall_ns=source.max_wall_ns, max_fetches=source.max_fetches),
+        )
+
+        alone = None if self._fleet is None else self._fleet.alone(run_name(runtime.name))
+
+        def facts() -> SourceFacts:
+            state = schedule.state()
+            return SourceFacts(
+                rate=rate_facts(runtime.governor.state(), source, self._meter, runtime.name, self._clock),
+                doing=state.doing,
+                next_run_at_ns=state.next_run_at_ns,
+                why_not_now=state.why_not_now,
+                stands_by=alone is not None and not alone.holds(),
+            )
+
+        self._facts[runtime.name] = facts
+        return schedule.run if alone is None else partial(alone.run, schedule.run)
+
+    async def _read_status(self) -> Status:
+        return await read_status(self._store, self._settings, now_ns=self._clock.wall_ns())
+
+    async def _replay(self, source: str | None, reason: GapReason | None, key: str | None) -> int:
+        names = [source] if source is not None else list(self._settings.sources)
+        unknown = [name for name in names if name not in self._settings.sources]
+        if unknown:
+            raise ConfigurationError(
+                f"there is no source {unknown[0]}", hint=f"configured: {', '.join(self._settings.sources)}"
+            )
+        now_ns = self._clock.wall_ns()
+        return sum([await self._store.replay_gaps(name, reason=reason, key=key, now_ns=now_ns) for name in names])
+
+    async def _show(self) -> None:
+        """Keep the terminal's view of every source up to date."""
+        while True:
+            await asyncio.sleep(SHOW_EVERY_S)
+            try:
+                status = await self._feed.latest()
+            except StoreError:
+                continue  # whoever writes says so; a view is no reason to end
+            for name, source in status.sources.items():
+                if isinstance(source.coverage, Covered):
+                    self._view.show(self._progress(name, source.coverage, source.rate))
+
+    def _progress(self, name: str, covered: Covered, rate: object) -> Progress:
+        known = rate if isinstance(rate, Rate) else None
+        return Progress(
+            source=name,
+            done=covered.settled + covered.absent,
+            total=covered.max_id - covered.first_id + 1,
+            gaps=covered.owed + covered.dead,
+            rate_per_second=known.recent_per_second if known else None,
+            ceiling_per_second=known.ceiling_per_second if known else None,
+            limited_by=known.limited_by if known else None,
+            eta_s=_eta_s(covered, known),
+            is_learning=covered.pending > 0 and known is not None and self._is_learning(known),
+        )
+
+    def _is_learning(self, rate: Rate) -> bool:
+        return is_learning(
+            rate_per_second=rate.recent_per_second,
+            pace_per_second=rate.per_second,
+            ceiling_per_second=rate.ceiling_per_second,
+            edge_per_second=rate.edge_per_second,
+            elapsed_s=(self._clock.monotonic_ns() - self._started_ns) / SECOND_NS,
+        )
+
+
+def _eta_s(covered: Covered, rate: Rate | None) -> float | None:
+    """How long the ids that nobody has asked for yet will take. Gaps wait for their time, not for ours."""
+    if covered.pending == 0:
+        return 0.0
+    return covered.pending / rate.recent_per_second if rate and rate.recent_per_second else None
+
+
+async def _awaited(run: Run) -> None:
+    await run()

@@ -1,0 +1,46 @@
+"""What can fail before anything is written? The tokens, the console's address and the way to the store, tried first."""
+
+import errno
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from remora.core.errors import ConfigurationError, StoreForeign, StoreRefused, StoreUnavailable
+from remora.operate.config.secrets import read_token, without_credentials
+from remora.operate.config.settings import Settings
+from remora.stores import is_shared
+
+
+def check_tokens(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Refuse to start when a source's token cannot be read."""
+    for name, source in settings.sources.items():
+        read_token(name, source, environ)
+
+
+def check_address(address: tuple[str, int]) -> None:
+    """Refuse to start when the console's address is taken. Other troubles with it are told when it is opened."""
+    host, port = address
+    try:
+        family, kind, protocol, _, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(found)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            return
+        raise ConfigurationError(
+            f"the console cannot listen on {host}:{port} ({os.strerror(errno.EADDRINUSE)})",
+            hint="choose another address with --listen, as --listen 127.0.0.1:8612",
+        ) from None
+
+
+@contextmanager
+def naming_store(url: str) -> Iterator[None]:
+    """Let what a database's server says to us name the store it is about, without its password."""
+    try:
+        yield
+    except (StoreUnavailable, StoreRefused, StoreForeign) as error:
+        if not is_shared(url):
+            raise
+        raise type(error)(f"{error.message} ({without_credentials(url)})", hint=error.hint) from None

@@ -1,0 +1,51 @@
+"""How does anybody outside know that we are alive? One small snapshot a second, written into the store."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from remora.contracts import Clock, Notes
+from remora.core.errors import StoreError
+from remora.core.status.readout import BEAT_NS
+from remora.core.status.snapshot import Snapshot
+
+log = structlog.get_logger()
+
+# A reason to end is one short phrase.
+BECAUSE_CHARACTERS_MAX: Final = 200
+
+
+class Heart:
+    """Beats for one runtime until it is cancelled. `snapshot` must be cheap and must not wait."""
+
+    def __init__(self, runtime: str, store: Notes, snapshot: Callable[[], Snapshot], *, clock: Clock) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._snapshot = snapshot
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Beat once a second. A store that is down for a moment costs beats, never the runtime."""
+        while True:
+            next_ns = self._clock.monotonic_ns() + BEAT_NS
+            try:
+                await self.run_once()
+            except StoreError as error:
+                log.warning("heartbeat_missed", why=error.message)
+            await self._clock.sleep_until(next_ns)
+
+    async def run_once(self) -> None:
+        """One beat."""
+        await self._beat(self._snapshot())
+
+    async def say_goodbye(self, because: str) -> None:
+        """The last beat: whoever reads it knows that we ended on purpose, and why."""
+        ended = msgspec.structs.replace(
+            self._snapshot(), ended_at_ns=self._clock.wall_ns(), ended_because=because[:BECAUSE_CHARACTERS_MAX]
+        )
+        await self._beat(ended)
+
+    async def _beat(self, snapshot: Snapshot) -> None:
+        await self._store.beat(self._runtime, msgspec.to_builtins(snapshot), now_ns=self._clock.wall_ns())

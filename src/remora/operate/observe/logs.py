@@ -1,0 +1,125 @@
+"""What do we tell while we run, and what do we never tell? Events with fields: JSON in a pipe, words on a terminal.
+
+Known secret values and credentials in addresses are masked in every field, whoever logs them. One event name is written
+at most a bounded number of times a second; what was left out is counted and said.
+"""
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, MutableMapping
+from typing import Any, Final
+
+import structlog
+
+from remora.operate.config.secrets import secret_values
+from remora.operate.config.settings import Settings
+from remora.sources.secret import MASK
+
+EVENTS_PER_SECOND_MAX: Final = 20
+EVENT_NAMES_MAX: Final = 256
+SECRET_LENGTH_LEAST: Final = 4
+FIELD_CHARACTERS_MAX: Final = 2_000
+SECRET_FIELDS: Final = frozenset({"authorization", "cookie", "password", "secret", "token", "api_key"})
+URL_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s@]+@")
+URL_QUERY: Final = re.compile(r"(https?://[^\s?]+)\?\S+")
+
+Event = MutableMapping[str, Any]
+
+
+class Redaction:
+    """Masks what must not be seen, in every field of every event."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        # Longest first: a secret that contains another is masked as a whole.
+        kept = sorted({secret for secret in secrets if len(secret) >= SECRET_LENGTH_LEAST}, key=len, reverse=True)
+        self._secrets = re.compile("|".join(re.escape(secret) for secret in kept)) if kept else None
+
+    def __call__(self, logger: object, method: str, event: Event) -> Event:
+        return {name: MASK if name.lower() in SECRET_FIELDS else self._clean(value) for name, value in event.items()}
+
+    def _clean(self, value: object) -> object:
+        if isinstance(value, str):
+            return self.mask(value)
+        if isinstance(value, dict):
+            return {key: self._clean(inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._clean(inner) for inner in value]
+        return value if value is None or isinstance(value, bool | int | float) else self.mask(str(value))
+
+    def mask(self, text: str) -> str:
+        """The text without anything that must not be seen."""
+        text = text[:FIELD_CHARACTERS_MAX]
+        if self._secrets is not None:
+            text = self._secrets.sub(MASK, text)
+        return URL_QUERY.sub(rf"\1?{MASK}", URL_CREDENTIALS.sub(f"{MASK}@", text))
+
+
+class RateLimit:
+    """Lets each event name through a bounded number of times a second."""
+
+    def __init__(
+        self, per_second: int = EVENTS_PER_SECOND_MAX, *, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._per_second = per_second
+        self._monotonic_s = monotonic_s
+        self._second = 0
+        self._counts: dict[str, int] = {}
+        self._left_out: dict[str, int] = {}
+
+    def __call__(self, logger: object, method: str, event: Event) -> Event:
+        second = int(self._monotonic_s())
+        if second != self._second:
+            self._second = second
+            self._counts.clear()
+        name = str(event.get("event"))
+        self._counts[name] = self._counts.get(name, 0) + 1
+        if self._counts[name] > self._per_second:
+            if name in self._left_out or len(self._left_out) < EVENT_NAMES_MAX:
+                self._left_out[name] = self._left_out.get(name, 0) + 1
+            raise structlog.DropEvent
+        if left_out := self._left_out.pop(name, 0):
+            event["left_out"] = left_out
+        return event
+
+
+def set_up_logs(
+    settings: Settings | None = None,
+    *,
+    secrets: Iterable[str] = (),
+    as_json: bool | None = None,
+    verbose: bool | None = None,
+) -> None:
+    """Send events to stderr, as JSON unless it is a terminal.
+
+    A terminal shows warnings only, because the progress view stands there, unless `verbose`; a pipe gets everything.
+    """
+    known = [*secrets, *(secret_values(settings, os.environ) if settings is not None else ())]
+    as_json = not sys.stderr.isatty() if as_json is None else as_json
+    verbose = as_json if verbose is None else verbose
+    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=True)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            RateLimit(),
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            Redaction(known),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger("info" if verbose else "warning"),
+        logger_factory=lambda *_: structlog.PrintLogger(_Stderr()),  # type: ignore[arg-type]
+        cache_logger_on_first_use=False,
+    )
+
+
+class _Stderr:
+    """Whatever stderr is at the moment of writing: a progress bar may have put itself in between."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()

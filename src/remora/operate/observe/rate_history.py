@@ -1,0 +1,202 @@
+"""How has the rate been going? The last hours of every source's pace and back-offs, bounded, for the console's chart.
+
+The last half hour is kept finely, six hours coarsely. What was not known leaves a hole, never a zero. The coarse part
+outlives the process as a note in the store.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import msgspec
+import structlog
+
+from remora.contracts import Clock, Notes
+from remora.core.errors import StoreError
+from remora.core.status.model import LastBackoff, Rate, Status
+from remora.core.units import MINUTE_NS, SECOND_NS
+
+log = structlog.get_logger()
+
+NOTE: Final = "rate_history"
+NOTE_SCHEMA: Final = 1
+FINE_S: Final = 5
+FINE_POINTS: Final = 360  # half an hour
+COARSE_S: Final = 60
+COARSE_POINTS: Final = 360  # six hours
+BACK_OFFS_MAX: Final = 200
+KEEP_EVERY_NS: Final = MINUTE_NS
+
+
+class RatePoint(msgspec.Struct, frozen=True, array_like=True):
+    """The rate over one span of time: what was allowed, and what really left."""
+
+    at_s: int
+    span_s: int
+    allowed_per_s: float
+    leaving_per_s: float | None
+
+
+class BackOffMark(msgspec.Struct, frozen=True, array_like=True):
+    """One back-off on the chart."""
+
+    at_s: float
+    reason: str
+    from_per_s: float
+    to_per_s: float
+
+
+class SourceHistory(msgspec.Struct, frozen=True):
+    """What the chart of one source shows, oldest first."""
+
+    points: tuple[RatePoint, ...] = ()
+    backoffs: tuple[BackOffMark, ...] = ()
+    schema: int = NOTE_SCHEMA
+
+
+@dataclass(slots=True)
+class _Span:
+    """A point in the making. It begins with its first reading: of the time before, nothing is known."""
+
+    at_s: int
+    ends_s: int
+    read_s: int = 0  # its last reading
+    allowed: list[float] = field(default_factory=list)
+    leaving: list[float] = field(default_factory=list)
+
+    def point(self) -> RatePoint:
+        leaving = round(sum(self.leaving) / len(self.leaving), 3) if self.leaving else None
+        return RatePoint(self.at_s, self.ends_s - self.at_s, round(sum(self.allowed) / len(self.allowed), 3), leaving)
+
+
+class _Track:
+    """Points of one width; the one in the making is shown, too."""
+
+    def __init__(self, span_s: int, length: int) -> None:
+        self.span_s = span_s
+        self.points: deque[RatePoint] = deque(maxlen=length)
+        self._making: _Span | None = None
+
+    def add(self, rate: Rate, at_s: int) -> None:
+        if self._making is None or at_s >= self._making.ends_s:
+            if self._making is not None:
+                self.points.append(self._making.point())
+            self._making = _Span(at_s, at_s - at_s % self.span_s + self.span_s)
+        self._making.read_s = at_s
+        self._making.allowed.append(rate.per_second)
+        if rate.recent_per_second is not None:
+            self._making.leaving.append(rate.recent_per_second)
+
+    def all(self) -> tuple[RatePoint, ...]:
+        making = () if self._making is None else (self._making.point(),)
+        return (*self.points, *making)
+
+    def known(self) -> tuple[RatePoint, ...]:
+        """The same, up to the last reading: nobody may be there to read the rest."""
+        if self._making is None:
+            return tuple(self.points)
+        return (*self.points, _until(self._making.point(), self._making.read_s + 1))
+
+
+class _Kept:
+    def __init__(self) -> None:
+        self.fine = _Track(FINE_S, FINE_POINTS)
+        self.coarse = _Track(COARSE_S, COARSE_POINTS)
+        self.backoffs: deque[BackOffMark] = deque(maxlen=BACK_OFFS_MAX)
+
+
+class RateHistory:
+    """The last hours of every source. Fed by the readout once a second."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, _Kept] = {}
+
+    def take(self, status: Status) -> None:
+        """One reading. An unknown rate adds nothing: the chart shows a hole there."""
+        at_s = int(_epoch_s(status.as_of))
+        for name, source in status.sources.items():
+            if isinstance(source.rate, Rate):
+                self._take_rate(self._kept(name), source.rate, at_s)
+
+    def _take_rate(self, kept: _Kept, rate: Rate, at_s: int) -> None:
+        kept.fine.add(rate, at_s)
+        kept.coarse.add(rate, at_s)
+        if rate.last_backoff is not None:
+            mark = _mark(rate.last_backoff)
+            if not kept.backoffs or kept.backoffs[-1].at_s < mark.at_s:
+                kept.backoffs.append(mark)
+
+    def of(self, source: str) -> SourceHistory:
+        """What the chart of this source shows."""
+        kept = self._sources.get(source)
+        if kept is None:
+            return SourceHistory()
+        fine = kept.fine.all()
+        coarse = kept.coarse.all()
+        if fine:
+            coarse = tuple(_until(point, fine[0].at_s) for point in coarse if point.at_s < fine[0].at_s)
+        return SourceHistory((*coarse, *fine), tuple(kept.backoffs))
+
+    def all(self) -> Mapping[str, SourceHistory]:
+        """Every source's chart."""
+        return {name: self.of(name) for name in self._sources}
+
+    # -- beyond the process --------------------------------------------------------------------------------------------
+
+    async def open(self, store: Notes, sources: Iterable[str], *, now_ns: int) -> None:
+        """Take up what an earlier process kept. What cannot be read is left alone: a chart is no reason to fail."""
+        for name in sources:
+            note = await store.note(name, NOTE)
+            if note is None:
+                continue
+            try:
+                found = msgspec.convert(note, SourceHistory)
+            except msgspec.ValidationError:
+                log.warning("history_not_read", source=name)
+                continue
+            self._restore(self._kept(name), found, now_s=now_ns // SECOND_NS)
+
+    def _restore(self, kept: _Kept, found: SourceHistory, *, now_s: int) -> None:
+        since_s = now_s - COARSE_S * COARSE_POINTS
+        kept.coarse.points.extend(point for point in found.points if since_s <= point.at_s <= now_s - point.span_s)
+        kept.backoffs.extend(mark for mark in found.backoffs if since_s <= mark.at_s <= now_s)
+
+    async def keep(self, store: Notes) -> None:
+        """Make the coarse part durable."""
+        for name, kept in self._sources.items():
+            coarse = SourceHistory(kept.coarse.known(), tuple(kept.backoffs))
+            await store.keep_note(name, NOTE, msgspec.to_builtins(coarse))
+
+    async def run(self, store: Notes, *, clock: Clock) -> None:
+        """Keep it once a minute, for ever, and once more at the end. A store that is away costs a piece of the chart, nothing else."""
+        try:
+            while True:
+                await clock.sleep_until(clock.monotonic_ns() + KEEP_EVERY_NS)
+                await self._try_to_keep(store)
+        finally:
+            await self._try_to_keep(store)
+
+    async def _try_to_keep(self, store: Notes) -> None:
+        try:
+            await self.keep(store)
+        except StoreError as error:
+            log.warning("history_not_kept", why=error.message)
+
+    def _kept(self, source: str) -> _Kept:
+        return self._sources.setdefault(source, _Kept())
+
+
+def _until(point: RatePoint, end_s: int) -> RatePoint:
+    """The same point, ending no later than this."""
+    return msgspec.structs.replace(point, span_s=min(point.span_s, end_s - point.at_s))
+
+
+def _mark(back_off: LastBackoff) -> BackOffMark:
+    at_s = _epoch_s(back_off.at)
+    return BackOffMark(at_s, back_off.reason, round(back_off.from_per_second, 3), round(back_off.to_per_second, 3))
+
+
+def _epoch_s(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()

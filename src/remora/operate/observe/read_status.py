@@ -1,0 +1,81 @@
+"""How do heartbeats and the ledger become a status? Read from any process, from a store opened read-only."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from remora.contracts import Json, Store
+from remora.core.status.model import Status
+from remora.core.status.readout import read_out
+from remora.core.status.snapshot import Beat, GapTally, LedgerFacts, RunFacts, Snapshot
+from remora.operate.config.settings import Settings, SourceKind, SourceSettings
+
+# The live loop keeps the newest id it heard of under this name.
+NEWEST_ID_NOTE = "newest_id"
+RUNS_SHOWN = 10
+
+
+async def read_status(store: Store, settings: Settings, *, now_ns: int, only: str | None = None) -> Status:
+    """The status of every configured source, or of one."""
+    beats = decode_beats(await store.heartbeats())
+    names = [only] if only is not None else sorted(settings.sources)
+    ledgers = {name: await read_ledger(store, name, settings.sources[name]) for name in names}
+    return read_out(beats, ledgers, now_ns=now_ns)
+
+
+async def read_ledger(store: Store, name: str, source: SourceSettings) -> LedgerFacts:
+    """What the store knows about one source."""
+    gaps = tuple(
+        GapTally(count.kind, count.state, count.reason, count.count, count.oldest_ns, count.next_ns)
+        for count in await store.gap_counts(name)
+    )
+    match source.kind:
+        case SourceKind.HACKERNEWS:
+            return LedgerFacts(
+                kind=source.kind,
+                first_id=source.first_id,
+                coverage=await store.coverage(name),
+                newest_id=_newest_id(await store.note(name, NEWEST_ID_NOTE)),
+                gaps=gaps,
+                inbox_depth=await store.inbox_depth(name),
+                ceiling_interval_ns=source.ceiling_interval_ns,
+            )
+        case SourceKind.LISTED:
+            return LedgerFacts(
+                kind=source.kind,
+                gaps=gaps,
+                owed_details=await store.count_owed_details(name),
+                runs=await _runs(store, name),
+                every_ns=source.every_ns,
+                max_wall_ns=source.max_wall_ns,
+                max_fetches=source.max_fetches,
+                ceiling_interval_ns=source.ceiling_interval_ns,
+            )
+
+
+def decode_beats(rows: Iterable[tuple[str, int, Json]]) -> tuple[Beat, ...]:
+    """The heartbeats that can be read; one written by another version says nothing, rather than something wrong."""
+    beats = []
+    for _, at_ns, snapshot in rows:
+        try:
+            beats.append(Beat(at_ns, msgspec.convert(snapshot, Snapshot)))
+        except msgspec.ValidationError:
+            continue
+    return tuple(beats)
+
+
+async def _runs(store: Store, name: str) -> tuple[RunFacts, ...]:
+    return tuple(
+        RunFacts(
+            run_id=run.run_id,
+            started_at_ns=run.started_ns,
+            ended_at_ns=run.ended_ns,
+            stopped_by=run.stopped_by,
+            counts=dict(run.counts),
+        )
+        for run in await store.runs(name, limit=RUNS_SHOWN)
+    )
+
+
+def _newest_id(note: Json) -> int | None:
+    return note if isinstance(note, int) and not isinstance(note, bool) else None

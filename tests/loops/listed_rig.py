@@ -1,0 +1,216 @@
+"""What does a run over a listed source need in a test? A small archive that can be changed by hand, a gate and a store."""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from remora.collect import Collector
+from remora.contracts import Clock, Store
+from remora.core.ledger.run import RunSummary
+from remora.core.units import SECOND_NS
+from remora.gate.governor import Governor, Limits
+from remora.loops.listed.run import ListedRun, RunOptions
+from remora.sim.clock import SimClock
+from remora.sim.crash import Generation
+from remora.sim.limits import Limit, limiter
+from remora.sim.meter import CountingMeter
+from remora.sim.provider import Provider
+from remora.sim.replies import NOT_FOUND, Answer, Response, ok, rate_limited
+from remora.sim.transport import SimTransport
+from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging
+from remora.stores.memory import MemoryStore
+from remora.stores.sqlite import InPlace, SqliteStore
+
+NAME = "chats"
+CEILING_NS = SECOND_NS  # 60/min, as a listed source has by default
+# Where a test takes a request and answers it itself; None lets the archive answer.
+Hook = Callable[[str], Response | None]
+
+
+class SmallArchive:
+    """A list of entries, newest first, and their details. A test changes both while somebody walks them."""
+
+    def __init__(self, entries: int = 0, *, limit: Limit | None = None) -> None:
+        self._marks: dict[str, int] = {}
+        self._clock = 0
+        self._limiter = limiter(limit or Limit())
+        self.hook: Hook = lambda _path: None
+        self.spoiled: dict[str, Response] = {}
+        self.unreadable: set[str] = set()  # entries that stand in the list without their key
+        self.asked: list[str] = []  # "page 95" or "detail c7", in the order they came
+        self.departures_ns: list[int] = []
+        self.ticks: Callable[[], int] = lambda: 0
+        for number in range(entries):
+            self.add(f"c{number}")
+
+    def add(self, *keys: str) -> None:
+        """New entries at the front, or old ones that were updated: the last one stands first."""
+        for key in keys:
+            self._clock += 1
+            self._marks[key] = self._clock
+
+    def place(self, key: str, mark: int) -> None:
+        """An entry anywhere in the list."""
+        self._marks[key] = mark
+        self._clock = max(self._clock, mark)
+
+    def remove(self, *keys: str) -> None:
+        for key in keys:
+            del self._marks[key]
+
+    def listing(self) -> list[tuple[str, int]]:
+        return sorted(self._marks.items(), key=lambda entry: (-entry[1], entry[0]))
+
+    def body(self, key: str) -> bytes:
+        return json.dumps({"id": key, "update_time": self._marks[key]}).encode()
+
+    def truth(self) -> dict[str, bytes]:
+        return {key: self.body(key) for key in self._marks}
+
+    def requests(self, kind: str) -> Counter[str]:
+        """How often each page or detail was asked for."""
+        return Counter(asked.partition(" ")[2] for asked in self.asked if asked.startswith(kind))
+
+    def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
+        parts = urlsplit(target)
+        query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        is_detail = parts.path.startswith("/detail/")
+        key = unquote(parts.path.removeprefix("/detail/"))
+        where = query.get("offset", query.get("page", query.get("cursor", "")))
+        self.asked.append(f"detail {key}" if is_detail else f"page {where}")
+        self.departures_ns.append(self.ticks())
+        if (answer := self.hook(self.asked[-1])) is not None:
+            return answer
+        if self._limiter.refuse_ns(self.ticks()) is not None:
+            return rate_limited(None)
+        return self._detail(key) if is_detail else self._page(parts.path, query)
+
+    def _detail(self, key: str) -> Response:
+        if key in self.spoiled:
+            return self.spoiled[key]
+        return ok(self.body(key)) if key in self._marks else NOT_FOUND
+
+    def _page(self, path: str, query: Mapping[str, str]) -> Response:
+        size, listing = int(query.get("limit", "10")), self.listing()
+        match path:
+            case "/list":
+                start = int(query["offset"])
+                return ok(self._lines(listing[start : start + size]))
+            case "/pages":
+                start = (int(query["page"]) - 1) * size
+                return ok(self._lines(listing[start : start + size]))
+            case "/cursor":
+                below = int(query.get("cursor", self._clock + 1))
+                rest = [(key, mark) for key, mark in listing if mark < below]
+                lines = rest[:size]
+                return ok(self._lines(lines, next_cursor=lines[-1][1] if len(rest) > size else None))
+            case _:
+                return NOT_FOUND
+
+    def _lines(self, lines: Sequence[tuple[str, int]], **more: object) -> bytes:
+        shown = [{"id": None if key in self.unreadable else key, "update_time": mark} for key, mark in lines]
+        return json.dumps({"items": shown, **more}).encode()
+
+
+PAGINGS = {
+    Paging.OFFSET: ListSettings(page_size=10),
+    Paging.PAGE: ListSettings(path="/pages", paging=Paging.PAGE, page_size=10),
+    Paging.CURSOR: ListSettings(path="/cursor", paging=Paging.CURSOR, page_size=10),
+}
+
+
+@dataclass(slots=True)
+class Process:
+    """One life of a process that makes runs."""
+
+    store: Store
+    governor: Governor
+    collector: Collector
+    clock: Clock
+
+    def run(self, options: RunOptions | None = None) -> ListedRun:
+        return ListedRun(
+            NAME,
+            self.collector,
+            self.store,
+            self.governor,
+            clock=self.clock,
+            owner="one",
+            options=options or RunOptions(),
+        )
+
+
+@dataclass(slots=True)
+class ListedRig:
+    """The world around the runs; it outlives every process."""
+
+    clock: SimClock
+    archive: SmallArchive
+    store: Store = field(default_factory=MemoryStore)
+    settings: ListSettings = field(default_factory=lambda: PAGINGS[Paging.OFFSET])
+    ceiling_ns: int = CEILING_NS
+    meter: CountingMeter = field(default_factory=CountingMeter)
+    provider: Provider | None = None  # another one than the small archive
+    url: str = "http://sim"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.archive.ticks = self.clock.monotonic_ns
+
+    @asynccontextmanager
+    async def process(self, life: Generation | None = None) -> AsyncIterator[Process]:
+        """A process that has started and has not run yet."""
+        own = self.clock.restarted()
+        clock: Clock = own if life is None else life.guard(own)
+        store = self.store if life is None else life.guard(self.store)
+        answering = self.provider or cast("Provider", self.archive)
+        wire = SimTransport(answering, own)
+        declared = ListedSettings(
+            self.url, self.settings, DetailSettings(key="id", updated="update_time"), headers=self.headers
+        )
+        source = Listed(wire if life is None else life.guard(wire), declared, name=NAME)
+        limits = Limits(ceiling_interval_ns=self.ceiling_ns)
+        chance = self.clock.random.random
+        governor = Governor(NAME, limits, clock=clock, book=store, meter=self.meter, chance=chance)
+        await governor.open()
+        collector = Collector(source, store, governor, clock=clock, meter=self.meter, retry_delays_ns=())
+        try:
+            yield Process(store, governor, collector, clock)
+        finally:
+            await governor.close()
+
+    async def run(self, options: RunOptions | None = None) -> RunSummary:
+        """One run in a process of its own."""
+        async with self.process() as process:
+            return await process.run(options).run_once()
+
+    async def wait(self, for_ns: int) -> None:
+        await self.clock.sleep_until(self.clock.monotonic_ns() + for_ns)
+
+    async def mirror(self) -> dict[str, bytes]:
+        """Every document that is held."""
+        return {held.key: held.body async for held in self.store.documents(NAME) if held.body is not None}
+
+    async def is_complete(self) -> bool:
+        return await self.mirror() == self.archive.truth()
+
+
+@asynccontextmanager
+async def sqlite_store(path: Path) -> AsyncIterator[Store]:
+    """A store in a file, without threads."""
+    store = SqliteStore(path, offload=InPlace)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def answer_429() -> Answer:
+    """Too many requests, and not a word about when to come back."""
+    return rate_limited(None)

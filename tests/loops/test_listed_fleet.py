@@ -1,0 +1,38 @@
+"""Does a run keep its budget when the gate of all processes holds its request back?"""
+
+from remora.collect import Collector
+from remora.core.lanes import Lane
+from remora.core.ledger.budget import Budget
+from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.run import RunCounts, Stop, StoppedBy
+from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.gate.governor import Governor, Limits
+from remora.loops.listed.asking import Asker
+from remora.sim.clock import SimClock
+from remora.sim.fleet import SimPlans
+from remora.sim.meter import CountingMeter
+from remora.stores.memory import MemoryStore
+from remora.stores.slots import Slots
+from tests.gate.numbers import NAME, Numbers
+from tests.gate.rig import simulated
+
+
+def test_a_wait_in_the_gate_of_all_processes_ends_with_the_budget() -> None:
+    async def main(clock: SimClock) -> None:
+        plans, store, meter = SimPlans(clock), MemoryStore(), CountingMeter()
+        common = Slots(plans, NAME, ceiling_interval_ns=SECOND_NS, clock=clock)
+        chance = clock.random.random
+        governor = Governor(NAME, Limits(SECOND_NS), clock=clock, book=store, meter=meter, chance=chance, common=common)
+        await governor.open()
+        collector = Collector(Numbers(clock), store, governor, clock=clock, meter=meter, retry_delays_ns=())
+        await plans.shut(NAME, for_ns=10 * MINUTE_NS, cool_down_ns=MINUTE_NS, was_prober=False)
+        began_ns = clock.monotonic_ns()
+        budget = Budget(began_ns, max_wall_ns=30 * SECOND_NS)
+        asker = Asker(collector, governor, clock=clock, budget=budget, counts=RunCounts())
+        stop = await asker.ask_once(Discovery.item(1, via=Lane.DETAIL))
+        assert isinstance(stop, Stop)
+        assert stop.by is StoppedBy.MAX_WALL_CLOCK
+        assert clock.monotonic_ns() - began_ns <= 31 * SECOND_NS
+        await governor.close()
+
+    simulated(main)
