@@ -2,7 +2,7 @@
 
 Run it with `python -m bench.wire [--rate 100 --for-s 4]`. The server is a process of its own on loopback and notes when
 each request arrived, on the same monotonic clock. Two columns decide: the achieved share of the pace, and by how many
-requests the fullest window exceeded `bunch + T / F` (0 or less: the ceiling was kept). What the server sees is also late
+requests the fullest window exceeded `burst + T / F` (0 or less: the ceiling was kept). What the server sees is also late
 by its own scheduling, so its column is a check of the whole, not of the gate alone.
 """
 
@@ -159,7 +159,7 @@ async def send_for(port: int, rate_per_s: float, for_s: float) -> list[int]:
 
 
 def excess(moments_ns: Sequence[int], interval_ns: int) -> float:
-    """By how many requests the fullest window of any length exceeds `bunch + T / F`."""
+    """By how many requests the fullest window of any length exceeds `burst + T / F`."""
     debt_ns, worst_ns, previous_ns = 0, -(1 << 62), moments_ns[0]
     for moment_ns in sorted(moments_ns):
         debt_ns = max(0, debt_ns - (moment_ns - previous_ns)) + interval_ns

@@ -1,7 +1,7 @@
 """How does Remora's law behave with the governor's pacing and not-before around it?"""
 
 from bench.controllers.providers import Reply
-from bench.controllers.world import BUNCH_NS
+from bench.controllers.world import BURST_NS
 from remora.core.rate.law import Answered, Pace, after
 
 
@@ -54,4 +54,4 @@ class Remora:
 
 
 def _tolerance_ns(interval_ns: int) -> int:
-    return (max(1, BUNCH_NS // interval_ns) - 1) * interval_ns
+    return (max(1, BURST_NS // interval_ns) - 1) * interval_ns

@@ -94,7 +94,7 @@ def stepping(factor: float, *, every: int = LEVEL_REQUESTS) -> Callable[[Scenari
 
 def flawed(share: float, spoilt: Answer, burst: int = 10) -> Callable[[Scenario, Random], Provider]:
     def build(scenario: Scenario, chance: Random) -> Provider:
-        # Departures leave in bunches of up to 10 ms worth: the burst must hold two of them.
+        # Departures leave in bursts of up to 10 ms worth: the burst must hold two of them.
         held = max(burst, int(scenario.limit_per_s * TWO_BUNCHES_S))
         return Flawed(TokenBucket(scenario.limit_per_s, held, scenario.latency(chance)), share, spoilt, chance)
 

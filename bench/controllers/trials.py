@@ -84,7 +84,7 @@ def trials() -> list[Trial]:
 def _is_fair(model: str, limit_per_s: float) -> bool:
     """Can any client do well there? 10/s is in the comparison already.
 
-    Above 100/s departures leave in bunches of up to 10 ms worth, so a burst of 1 or 10 is too small for 2,000/s; a
+    Above 100/s departures leave in bursts of up to 10 ms worth, so a burst of 1 or 10 is too small for 2,000/s; a
     Retry-After of a whole second costs 2,000 requests there, a fifth of the trial; and nobody counts in windows of 50 ms.
     """
     tight = ("b=1" in model and "b=100" not in model) or "window" in model

@@ -12,7 +12,7 @@ from bench.controllers.providers import Provider, Reply
 from remora.core.rate.law import Answer
 from remora.core.units import MILLISECOND_NS
 
-BUNCH_NS = 10 * MILLISECOND_NS
+BURST_NS = 10 * MILLISECOND_NS
 
 
 class Controller(Protocol):
@@ -40,7 +40,7 @@ def run(
 ) -> Trace:
     """Run until the time is up. Answers count at the moment their request left, so that a cut-off tail is fair."""
     trace = Trace(until_ns)
-    tolerance_ns = (max(1, BUNCH_NS // ceiling_interval_ns) - 1) * ceiling_interval_ns
+    tolerance_ns = (max(1, BURST_NS // ceiling_interval_ns) - 1) * ceiling_interval_ns
     ceiling_next_ns = 0
     answers: list[tuple[int, int, int, Reply, bool]] = []
     sent, good, refused = trace.sent_at_ns, trace.good_at_ns, trace.refused_at_ns

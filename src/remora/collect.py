@@ -146,8 +146,8 @@ class Collector:
             now_wall_ns = self._clock.wall_ns()
             decoded = self._decode(discovery, reply)
             verdict = classify(reply, decoded, behind_newest=self._behind_newest(discovery), now_wall_ns=now_wall_ns)
-            again = type(verdict) in met or _hangs_again(discovery, verdict)
-            self._governor.learn(permit, reply, verdict, again=again)
+            already_counted = type(verdict) in met or _hangs_again(discovery, verdict)
+            self._governor.learn(permit, reply, verdict, already_counted=already_counted)
         self._meter.judged(self._source.name, discovery.via, verdict)
         # What never left was held up by its connection alone.
         took_ns = reply.answered_at_ns - (admitted_ns if reply.departed_at_ns is None else reply.departed_at_ns)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.rate.pacing import BUNCH_NS, TURN_LEAD_NS, Pacer, burst_allowance, interval_for, new_pacer
+from remora.core.rate.pacing import BURST_NS, TURN_LEAD_NS, Pacer, burst_allowance, interval_for, new_pacer
 from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 intervals = st.one_of(
-    st.integers(1, BUNCH_NS),
-    st.sampled_from([333_334, 1_000_000, 4_000_000, BUNCH_NS // 2, BUNCH_NS, 250_000_000, SECOND_NS]),
-    st.integers(BUNCH_NS, HOUR_NS),
+    st.integers(1, BURST_NS),
+    st.sampled_from([333_334, 1_000_000, 4_000_000, BURST_NS // 2, BURST_NS, 250_000_000, SECOND_NS]),
+    st.integers(BURST_NS, HOUR_NS),
 )
 
 
@@ -36,7 +36,7 @@ class Restart:
     interval_ns: int
 
 
-delays = st.one_of(st.just(0), st.integers(0, 3 * BUNCH_NS), st.integers(0, MINUTE_NS))
+delays = st.one_of(st.just(0), st.integers(0, 3 * BURST_NS), st.integers(0, MINUTE_NS))
 steps = st.one_of(
     st.builds(Leave, idle_ns=st.one_of(st.just(0), delays), late_ns=st.one_of(st.just(0), delays)),
     st.builds(Change, interval_ns=intervals),
@@ -63,7 +63,7 @@ def departures(ceiling_interval_ns: int, moves: list[Leave | Change | Restart]) 
 
 
 def worst_excess(left: list[int], interval_ns: int) -> int:
-    """By how many departures the fullest window exceeds `bunch + T / F`, as an exact integer comparison; <= 0 is kept."""
+    """By how many departures the fullest window exceeds `burst + T / F`, as an exact integer comparison; <= 0 is kept."""
     worst = 0
     for first in range(len(left)):
         for last in range(first, len(left)):
@@ -79,7 +79,7 @@ def test_no_window_holds_more_than_the_bunch_and_its_share_whatever_the_pace_doe
     assert worst_excess(departures(ceiling_interval_ns, moves), ceiling_interval_ns) == 0
 
 
-@given(st.integers(BUNCH_NS, HOUR_NS), st.lists(steps, max_size=60))
+@given(st.integers(BURST_NS, HOUR_NS), st.lists(steps, max_size=60))
 def test_up_to_a_hundred_per_second_every_gap_is_at_least_the_ceiling_interval(
     ceiling_interval_ns: int, moves: list[Leave | Change | Restart]
 ) -> None:
@@ -185,7 +185,7 @@ def test_a_turn_comes_a_little_before_the_departure_and_never_a_slot_too_many(
         now_ns = max(now_ns, pacer.turn_ns()) + delay_ns
         pacer = pacer.took_turn(now_ns=now_ns)
         turns.append(now_ns)
-    slack_ns = max(TURN_LEAD_NS, BUNCH_NS)
+    slack_ns = max(TURN_LEAD_NS, BURST_NS)
     for first in range(len(turns)):
         for last in range(first + 1, len(turns)):
             assert turns[last] - turns[first] + slack_ns >= (last - first) * ceiling_interval_ns
@@ -199,9 +199,9 @@ def test_the_interval_for_a_rate_is_never_faster_than_the_rate(rate_per_s: float
     assert interval_ns - SECOND_NS / rate_per_s <= 1
 
 
-@pytest.mark.parametrize("rate_per_s, bunch", [(0.5, 1), (4, 1), (100, 1), (250, 2), (1_000, 10), (3_000, 29)])
-def test_the_bunch_is_ten_milliseconds_worth_and_one_up_to_a_hundred_per_second(rate_per_s: float, bunch: int) -> None:
-    assert burst_allowance(interval_for(rate_per_s)) == bunch
+@pytest.mark.parametrize("rate_per_s, burst", [(0.5, 1), (4, 1), (100, 1), (250, 2), (1_000, 10), (3_000, 29)])
+def test_the_burst_is_ten_milliseconds_worth_and_one_up_to_a_hundred_per_second(rate_per_s: float, burst: int) -> None:
+    assert burst_allowance(interval_for(rate_per_s)) == burst
 
 
 def test_leaving_early_is_our_own_mistake() -> None:

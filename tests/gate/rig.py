@@ -95,14 +95,14 @@ class Gate:
     def left_at_ns(self) -> list[int]:
         return [at_ns for at_ns, _ in self.departures]
 
-    async def send(self, lane: Lane = Lane.LIVE, *, connect_ns: int = 0, again: bool = False) -> Verdict:
+    async def send(self, lane: Lane = Lane.LIVE, *, connect_ns: int = 0, already_counted: bool = False) -> Verdict:
         """One request from its turn to its lesson."""
         async with self.governor.admit(lane) as permit:
             if connect_ns:
                 await self.clock.sleep_until(self.clock.monotonic_ns() + connect_ns)
-            return await self.exchange(permit, again=again)
+            return await self.exchange(permit, already_counted=already_counted)
 
-    async def exchange(self, permit: GovernedPermit, *, again: bool = False) -> Verdict:
+    async def exchange(self, permit: GovernedPermit, *, already_counted: bool = False) -> Verdict:
         departed_at_ns = await permit.depart()
         self.departures.append((departed_at_ns, permit.lane))
         answer = self.says(departed_at_ns)
@@ -115,7 +115,7 @@ class Gate:
         reply = self._reply(answer, departed_at_ns)
         decoded = Readable(Newest(1)) if has_content(reply) else None
         verdict = classify(reply, decoded, behind_newest=None, now_wall_ns=self.clock.wall_ns())
-        self.governor.learn(permit, reply, verdict, again=again)
+        self.governor.learn(permit, reply, verdict, already_counted=already_counted)
         return verdict
 
     def _reply(self, answer: Answer, departed_at_ns: int) -> Reply | NoReply:
@@ -199,7 +199,7 @@ def simulated(main: Callable[[SimClock], Awaitable[T]], *, seed: int = 0) -> T:
 
 
 def worst_excess_ns(left_at_ns: list[int], interval_ns: int) -> int:
-    """How far the fullest window exceeds `bunch + T / F`; 0 when the ceiling was kept. Linear in the departures."""
+    """How far the fullest window exceeds `burst + T / F`; 0 when the ceiling was kept. Linear in the departures."""
     worst, debt = 0, 0
     previous: int | None = None
     for at_ns in left_at_ns:

@@ -56,7 +56,7 @@ def test_one_item_that_always_fails_does_not_open_it_with_its_retries() -> None:
         answers = [GOOD, GOOD, BROKEN, BROKEN, BROKEN, BROKEN, GOOD]
         async with gate(clock, TEN_PER_S, says=one_by_one(answers)) as poisoned:
             for attempt in range(len(answers)):
-                await poisoned.send(again=3 <= attempt <= 5)
+                await poisoned.send(already_counted=3 <= attempt <= 5)
             assert poisoned.governor.state().circuit is CircuitState.CLOSED
             assert poisoned.governor.state().last_back_off is None
 

@@ -90,7 +90,7 @@ class Fleet:
 
 
 def earliest_by_ns(departures: list[int], interval_ns: int) -> int:
-    """By how much the ceiling was broken at worst: 0 when any time T holds at most bunch + T / F departures."""
+    """By how much the ceiling was broken at worst: 0 when any time T holds at most burst + T / F departures."""
     worst_ns = 0
     tolerance_ns = (burst_allowance(interval_ns) - 1) * interval_ns
     next_ns = departures[0]

@@ -16,23 +16,23 @@ from remora.sim.meter import CountingMeter
 gaps = st.lists(st.integers(0, 50), min_size=1, max_size=30)
 
 
-def brute_force_excess_ns(times: list[int], interval_ns: int, bunch: int) -> int:
+def brute_force_excess_ns(times: list[int], interval_ns: int, burst: int) -> int:
     """Every window that begins and ends with an arrival, one by one."""
     return max(
-        (last - first + 1 - bunch) * interval_ns - (times[last] - times[first])
+        (last - first + 1 - burst) * interval_ns - (times[last] - times[first])
         for first in range(len(times))
         for last in range(first, len(times))
     )
 
 
-@given(gaps=gaps, interval_ns=st.integers(1, 40), bunch=st.integers(1, 5))
+@given(gaps=gaps, interval_ns=st.integers(1, 40), burst=st.integers(1, 5))
 def test_the_worst_window_is_the_one_that_trying_every_window_finds(
-    gaps: list[int], interval_ns: int, bunch: int
+    gaps: list[int], interval_ns: int, burst: int
 ) -> None:
     times = list(accumulate(gaps))
-    worst = worst_window(times, interval_ns, bunch)
-    assert worst.excess_ns == brute_force_excess_ns(times, interval_ns, bunch)
-    assert (worst.count - bunch) * interval_ns - (worst.last_ns - worst.first_ns) == worst.excess_ns
+    worst = worst_window(times, interval_ns, burst)
+    assert worst.excess_ns == brute_force_excess_ns(times, interval_ns, burst)
+    assert (worst.count - burst) * interval_ns - (worst.last_ns - worst.first_ns) == worst.excess_ns
 
 
 @given(gaps=gaps, interval_ns=st.integers(1, 40))

@@ -60,11 +60,11 @@ class SourceBreaker:
             return self._shut_until_ns - now_ns
         return 0 if is_probe else self._own.wait_ns(now_ns=now_ns)
 
-    def hear(self, sent: Sent, answer: Answer | None, *, again: bool) -> None:
+    def hear(self, sent: Sent, answer: Answer | None, *, already_counted: bool) -> None:
         """Hear what an answer says about the provider as a whole; None says something about one item only."""
         if self.state is not CircuitState.CLOSED and not sent.is_probe:
             return  # it left before the circuit opened
-        if again and answer is Answer.TROUBLED and not sent.is_probe:
+        if already_counted and answer is Answer.TROUBLED and not sent.is_probe:
             return  # one item's fault, met again; pressure is the provider's as often as it says so
         match answer:
             case Answer.GOOD:

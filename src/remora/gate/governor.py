@@ -176,7 +176,7 @@ class Governor:
     def _may_ask_ahead(self, hold: Hold, *, now_ns: int) -> bool:
         """Whether the gate of all may be asked already: the answer takes a moment, and comes no earlier than our own.
 
-        Not where requests leave in bunches: there what is not used at its moment is forfeited.
+        Not where requests leave in bursts: there what is not used at its moment is forfeited.
         """
         if (
             hold.limited_by not in PACING
@@ -202,15 +202,17 @@ class Governor:
         self._learner.adopt(slot.pace)
         return slot
 
-    def learn(self, permit: GovernedPermit, reply: Reply | NoReply, verdict: Verdict, *, again: bool = False) -> None:
+    def learn(
+        self, permit: GovernedPermit, reply: Reply | NoReply, verdict: Verdict, *, already_counted: bool = False
+    ) -> None:
         """Hear what an answer says about the rate and about the provider as a whole.
 
-        `again` marks what was met before, by an earlier attempt or when the item became owed: it slows nothing down a
+        `already_counted` marks what was met before, by an earlier attempt or when the item became owed: it slows nothing down a
         second time.
         """
         permit.was_heard = True
         sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe)
-        self._learner.hear(sent, reply, verdict, again=again)
+        self._learner.hear(sent, reply, verdict, already_counted=already_counted)
 
     def wait_ahead_ns(self) -> int:
         """How long a request that asked now would wait, as far as can be known. Changes nothing."""
@@ -278,8 +280,8 @@ class Governor:
                 if hold is None:
                     self._give_turn(lanes)
                 elif hold.limited_by in PACING and hold.until_ns is not None:
-                    in_bunches = burst_allowance(self._granted.interval_ns) > 1
-                    await self._waiting.until_turn(hold.until_ns, in_bunches=in_bunches)
+                    in_bursts = burst_allowance(self._granted.interval_ns) > 1
+                    await self._waiting.until_turn(hold.until_ns, in_bursts=in_bursts)
                 else:
                     await self._waiting.until_over(hold)
                     self._unhindered_since_ns = self._clock.monotonic_ns()

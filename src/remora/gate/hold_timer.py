@@ -8,7 +8,7 @@ from remora.contracts import Clock
 from remora.core.rate.gate_types import Hold, LimitedBy
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
-# Where requests leave in bunches, turns are handed out this often: waking for each of them would cost more than sending.
+# Where requests leave in bursts, turns are handed out this often: waking for each of them would cost more than sending.
 WAKE_EVERY_NS: Final = MILLISECOND_NS
 # A longer wait listens for what may shorten it: the pace may be back long before a slot of a slow one. Its last part is
 # slept without listening, to the exact moment.
@@ -40,13 +40,13 @@ class HoldTimer:
         else:
             await self._clock.sleep_until(hold.until_ns)
 
-    async def until_turn(self, turn_ns: int, *, in_bunches: bool) -> None:
-        """A turn comes ahead of its departure, so a coarse timer will do; where requests leave in bunches, a rare one."""
+    async def until_turn(self, turn_ns: int, *, in_bursts: bool) -> None:
+        """A turn comes ahead of its departure, so a coarse timer will do; where requests leave in bursts, a rare one."""
         left_ns = turn_ns - self._clock.monotonic_ns()
         if left_ns > LISTEN_FROM_NS:
             await self._listen(left_ns - SLEEP_LAST_NS)
             return
-        least_ns = WAKE_EVERY_NS if in_bunches else 0
+        least_ns = WAKE_EVERY_NS if in_bursts else 0
         await asyncio.sleep(max(left_ns, least_ns) / SECOND_NS)
 
     async def _listen(self, at_most_ns: int | None) -> None:

@@ -132,21 +132,21 @@ class Learner:
             return Hold(limited_by, until_ns)
         return Hold(LimitedBy.CIRCUIT, None) if circuit_wait_ns is None else None
 
-    def hear(self, sent: Sent, reply: Reply | NoReply, verdict: Verdict, *, again: bool) -> None:
+    def hear(self, sent: Sent, reply: Reply | NoReply, verdict: Verdict, *, already_counted: bool) -> None:
         """Hear what an answer says about the rate and about the provider as a whole.
 
-        `again` marks what was met before, by an earlier attempt or when the item became owed: it slows nothing down a
+        `already_counted` marks what was met before, by an earlier attempt or when the item became owed: it slows nothing down a
         second time. Nor does an item that hangs while the source answers others.
         """
         answer, departed_at_ns = answer_of(verdict), sent.departed_at_ns
         if departed_at_ns is not None and answer is Answer.GOOD:
             self._well_answered.add(departed_at_ns)
         elif departed_at_ns is not None and is_unanswered(verdict):
-            again = again or self._well_answered.have_overtaken(departed_at_ns)
+            already_counted = already_counted or self._well_answered.have_overtaken(departed_at_ns)
         if isinstance(verdict, Pressure) and verdict.retry_after_ns:
             self._wait_until(reply.answered_at_ns + verdict.retry_after_ns)
-        self.circuit.hear(sent, answer, again=again)
-        if answer is None or departed_at_ns is None or (again and answer is not Answer.GOOD):
+        self.circuit.hear(sent, answer, already_counted=already_counted)
+        if answer is None or departed_at_ns is None or (already_counted and answer is not Answer.GOOD):
             return
         asked_ns = verdict.retry_after_ns or 0 if isinstance(verdict, Pressure) else 0
         event = Answered(answer, departed_at_ns, reply.answered_at_ns, sent.pace_bound, asked_to_wait_ns=asked_ns)

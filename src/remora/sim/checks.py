@@ -20,17 +20,17 @@ class WorstWindow:
     count: int = 0
 
 
-def worst_window(arrivals_ns: Sequence[int], ceiling_interval_ns: int, bunch: int = 1) -> WorstWindow:
-    """Whether any window of length T holds more than `bunch + T / F` arrivals, F being the ceiling interval.
+def worst_window(arrivals_ns: Sequence[int], ceiling_interval_ns: int, burst: int = 1) -> WorstWindow:
+    """Whether any window of length T holds more than `burst + T / F` arrivals, F being the ceiling interval.
 
-    One pass: with g(k) = k·F − t(k) over the sorted times, the window from i to j exceeds by g(j) − g(i) + (1 − bunch)·F
+    One pass: with g(k) = k·F − t(k) over the sorted times, the window from i to j exceeds by g(j) − g(i) + (1 − burst)·F
     nanoseconds, so the worst start for each end is the smallest g before it.
     """
     assert ceiling_interval_ns > 0, f"a ceiling interval of {ceiling_interval_ns} ns"
-    assert bunch >= 1, f"a bunch of {bunch}"
+    assert burst >= 1, f"a burst of {burst}"
     times = sorted(arrivals_ns)
     if not times:
-        return WorstWindow(-float(bunch), -bunch * ceiling_interval_ns)
+        return WorstWindow(-float(burst), -burst * ceiling_interval_ns)
     spread_ns, first, last = -1, 0, 0
     lowest, lowest_at = 1 << 62, 0
     for at, time_ns in enumerate(times):
@@ -39,7 +39,7 @@ def worst_window(arrivals_ns: Sequence[int], ceiling_interval_ns: int, bunch: in
             lowest, lowest_at = height, at
         if height - lowest > spread_ns:
             spread_ns, first, last = height - lowest, lowest_at, at
-    excess_ns = spread_ns + (1 - bunch) * ceiling_interval_ns
+    excess_ns = spread_ns + (1 - burst) * ceiling_interval_ns
     return WorstWindow(excess_ns / ceiling_interval_ns, excess_ns, times[first], times[last], last - first + 1)
 
 

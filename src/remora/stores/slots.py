@@ -1,6 +1,6 @@
 """Which request of this process leaves next, as far as all processes are concerned? Whoever has waited longest for a slot.
 
-Two schemes stand on one row that all processes share (`Plans`). Where departures may come in bunches, a window with a few
+Two schemes stand on one row that all processes share (`Plans`). Where departures may come in bursts, a window with a few
 of them is reserved at a time and handed to whoever stands ready; what is late is forfeited. Where every gap counts, or
 where requests are rare, the only turn of all processes is held over the wait and the send.
 """
@@ -14,11 +14,11 @@ from typing import Final, Protocol
 
 from remora.contracts import Clock, Json, SharedPace
 from remora.core.errors import StoreError
-from remora.core.rate.pacing import BUNCH_NS, burst_allowance
+from remora.core.rate.pacing import BURST_NS, burst_allowance
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
-# Two windows may meet inside one bunch, so each is half of it.
-WINDOW_NS: Final = BUNCH_NS // 2
+# Two windows may meet inside one burst, so each is half of it.
+WINDOW_NS: Final = BURST_NS // 2
 # How late a request may leave in its turn; planned for in advance, given back when it left in time.
 LATE_AT_MOST_NS: Final = 10 * MILLISECOND_NS
 # Nothing is planned further ahead than this, and no window is open for longer: a pace that rises need not wait for more.

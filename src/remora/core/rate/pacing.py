@@ -1,8 +1,8 @@
 """When may the next request leave? Two virtual schedules, one for the ceiling and one for the pace; the later one wins.
 
 Each is a generic cell rate algorithm in integer nanoseconds. The ceiling's interval never changes, so its bound holds
-whatever the pace does: any window of length T holds at most `bunch + T / F` departures, F being the ceiling interval.
-Up to 100 requests per second the bunch is 1, which is strict spacing; above, it is 10 ms worth of departures, because
+whatever the pace does: any window of length T holds at most `burst + T / F` departures, F being the ceiling interval.
+Up to 100 requests per second the burst is 1, which is strict spacing; above, it is 10 ms worth of departures, because
 no event loop wakes more precisely than that at such rates.
 
 A request gets its turn a little before it may leave, so that it stands ready when its slot comes: the time it takes from
@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
-BUNCH_NS: Final = 10 * MILLISECOND_NS
+BURST_NS: Final = 10 * MILLISECOND_NS
 # From a turn to a ready connection takes well under a millisecond, and a coarse timer is about one late.
 TURN_LEAD_NS: Final = 3 * MILLISECOND_NS
 # The pace changes far more rarely than requests leave; what follows from an interval is computed once.
@@ -24,7 +24,7 @@ REMEMBERED_INTERVALS: Final = 64
 
 def burst_allowance(interval_ns: int) -> int:
     """How many departures may leave together at this interval: 10 ms worth, at least one."""
-    return max(1, BUNCH_NS // interval_ns)
+    return max(1, BURST_NS // interval_ns)
 
 
 def interval_for(rate_per_s: float) -> int:
@@ -59,7 +59,7 @@ class Pacer(NamedTuple):
     def at_interval(self, interval_ns: int) -> "Pacer":
         """The same pacer at another pace; what is left of the current wait stretches or shrinks with it.
 
-        A bunch that left at a fast pace is not paid back one by one at a slow one: the next departure is at most one
+        A burst that left at a fast pace is not paid back one by one at a slow one: the next departure is at most one
         new interval after the last.
         """
         interval_ns = max(interval_ns, self.ceiling_interval_ns)
@@ -100,7 +100,7 @@ class Pacer(NamedTuple):
 
 
 def new_pacer(*, ceiling_interval_ns: int, interval_ns: int, now_ns: int, idle_ns: int = 0) -> Pacer:
-    """A pacer that starts as if a whole bunch had just left: a restart never adds a departure to a window.
+    """A pacer that starts as if a whole burst had just left: a restart never adds a departure to a window.
 
     The pace, which may be as slow as one request in many minutes, counts from `idle_ns` ago, when the last process is
     known to have sent something. So restarts over and over are neither faster than one process nor shut out for ever.
@@ -124,6 +124,6 @@ def _tolerance_ns(interval_ns: int) -> int:
 
 @lru_cache(REMEMBERED_INTERVALS)
 def _turn_lead_ns(interval_ns: int) -> int:
-    """Most of a bunch where there are bunches; the rest is for what happens between the turn and the departure."""
+    """Most of a burst where there are bursts; the rest is for what happens between the turn and the departure."""
     tolerance_ns = _tolerance_ns(interval_ns)
     return tolerance_ns * 3 // 4 if tolerance_ns else min(TURN_LEAD_NS, interval_ns // 2)

@@ -5,7 +5,7 @@ a process killed at any moment has at worst spent its window, never doubled it. 
 
 - `reserve`, for ceilings from 200 requests per second: a window of at most 5 ms with as many departures as fit at the
   interval F; at a pace so slow that none fits, one departure in as long as it takes. Windows never overlap, so a time T
-  holds at most T / F departures and two windows' worth: the 10 ms that `core.pacing` allows as a bunch. What is late is
+  holds at most T / F departures and two windows' worth: the 10 ms that `core.pacing` allows as a burst. What is late is
   forfeited, nothing is carried over.
 - `hold`, below: a row lock is held over the wait and the send. It keeps every gap even when processes stall, because
   whoever is slow keeps all others waiting, until the server ends the session of a holder that is dead or frozen.

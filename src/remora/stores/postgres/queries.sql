@@ -529,7 +529,7 @@ ORDER BY run_id DESC LIMIT %(limit)s;
 -- ── the shared gate ────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: add_gate
--- A gate for a source that starts as if a whole bunch had just left.
+-- A gate for a source that starts as if a whole burst had just left.
 INSERT INTO gates (source, next_ns)
 VALUES (%(source)s, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(first_in_ns)s)
 ON CONFLICT (source) DO NOTHING;
