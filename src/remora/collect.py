@@ -184,7 +184,7 @@ class Collector:
         if not isinstance(reply, Reply) or not has_content(reply):
             return None
         try:
-            return self._source.decode(discovery, reply.body)
+            return self._source.decode(discovery, reply)
         except Exception as error:  # noqa: BLE001 - a poison item never stops its neighbours, whatever our decoder missed
             log.error("decoder_failed", source=self._source.name, error=type(error).__name__)  # noqa: TRY400
             return WrongShape("the decoder failed")

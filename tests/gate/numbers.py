@@ -56,7 +56,8 @@ class Numbers:
             return str(self.newest).encode()
         return self.bodies.get(discovery.item_id, json.dumps({"id": discovery.item_id}).encode())
 
-    def decode(self, discovery: Discovery, body: bytes) -> Decoded:
+    def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
+        body = reply.body
         if body == NULL:
             return Nothing()
         if body == POISON:

@@ -63,10 +63,10 @@ class ChatArchive:
         headers = {"retry-after": "2"} if status in {429, 503} else {}
         return Reply(status, body, departed_at_ns, self._clock.monotonic_ns(), headers)
 
-    def decode(self, discovery: Discovery, body: bytes) -> Decoded:
+    def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
         if discovery.key.endswith("odd"):
-            raise ValueError(body)
-        return Readable(Document(discovery.key, body))
+            raise ValueError(reply.body)
+        return Readable(Document(discovery.key, reply.body))
 
 
 def test_controller_state_is_emitted_as_redacted_run_trace_progress(events: Events) -> None:

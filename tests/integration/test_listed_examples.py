@@ -17,6 +17,7 @@ from remora.operate.config.settings import Flags, SourceKind
 from remora.sim.clock import SimClock, run
 from remora.sim.transport import FreePermit
 from remora.sources.listed import Listed, ListedSettings
+from tests.sources.replies import replied
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 FIRST_PAGE = {
@@ -82,13 +83,12 @@ def test_an_example_asks_for_the_list_and_the_details_where_they_are(folder: str
 @pytest.mark.parametrize("folder", FIRST_PAGE)
 def test_an_example_reads_what_its_provider_answers(folder: str) -> None:
     source, _ = declared(folder)
-    link = b"\n" if folder == "github-issues" else b""
-    page = source.decode(Discovery(Kind.PAGE, "", Lane.WALK), link + json.dumps(LISTS[folder]).encode())
+    page = source.decode(Discovery(Kind.PAGE, "", Lane.WALK), replied(json.dumps(LISTS[folder]).encode()))
     assert isinstance(page, Readable)
     assert isinstance(page.thing, Page)
     assert [entry.key for entry in page.thing.entries] == ["7"]
     assert all(entry.updated_at for entry in page.thing.entries)
     assert page.thing.next_position is None
-    detail = source.decode(Discovery(Kind.DOCUMENT, "7", Lane.DETAIL), json.dumps(DETAILS[folder]).encode())
+    detail = source.decode(Discovery(Kind.DOCUMENT, "7", Lane.DETAIL), replied(json.dumps(DETAILS[folder]).encode()))
     assert isinstance(detail, Readable)
     assert isinstance(detail.thing, Document)

@@ -14,6 +14,7 @@ from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import Reply
 from remora.sources.listed import DetailSettings, ListSettings
 from tests.sources.permits import Gate
+from tests.sources.replies import replied
 from tests.sources.test_listed import Archive
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "adding-a-source.md").read_text()
@@ -34,9 +35,9 @@ async def test_the_example_is_a_source() -> None:
     assert isinstance(await source.fetch(station, gate.permit()), Reply)
     assert transport.urls == ["https://weather.example/zrh.txt"]
     assert gate.departures == 1
-    assert source.decode(station, b"dry\nEND\n") == Readable(Document("zrh", b"dry\nEND\n"))
-    assert source.decode(station, b"dry\n") == Unreadable("cut off")
-    assert source.decode(station, b"") == Nothing()
+    assert source.decode(station, replied(b"dry\nEND\n")) == Readable(Document("zrh", b"dry\nEND\n"))
+    assert source.decode(station, replied(b"dry\n")) == Unreadable("cut off")
+    assert source.decode(station, replied(b"")) == Nothing()
 
 
 @pytest.mark.parametrize("heading, settings", [("### The list", ListSettings), ("### The detail", DetailSettings)])

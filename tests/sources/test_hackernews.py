@@ -11,6 +11,7 @@ from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply, Reply
 from remora.sources.hackernews import HackerNews
 from tests.sources.permits import Gate
+from tests.sources.replies import replied
 
 
 class Recorder:
@@ -64,7 +65,7 @@ async def test_the_streams_are_those_of_changes_and_of_the_newest_id() -> None:
     "body", [b'{"id":"pg","karma":1}', b'\xef\xbb\xbf{"id":"pg"}', b'{"id":"pg","about":"\\ud800"}']
 )
 def test_a_profile_is_kept_as_it_came(body: bytes) -> None:
-    assert source().decode(user("pg"), body) == Readable(User("pg", body))
+    assert source().decode(user("pg"), replied(body)) == Readable(User("pg", body))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_a_profile_is_kept_as_it_came(body: bytes) -> None:
     ],
 )
 def test_what_is_not_this_profile_is_said_so(body: bytes, decoded: object) -> None:
-    assert source().decode(user("pg"), body) == decoded
+    assert source().decode(user("pg"), replied(body)) == decoded
 
 
 @pytest.mark.parametrize(
@@ -99,9 +100,9 @@ def test_what_is_not_this_profile_is_said_so(body: bytes, decoded: object) -> No
     ],
 )
 def test_the_newest_id_is_a_positive_number_of_a_sane_size(body: bytes, decoded: object) -> None:
-    assert source().decode(Discovery.newest(), body) == decoded
+    assert source().decode(Discovery.newest(), replied(body)) == decoded
 
 
 def test_an_item_is_decoded_by_its_id() -> None:
-    decoded = source().decode(Discovery.item(7, via=Lane.BACKFILL), b'{"id":8,"type":"story","time":1}')
+    decoded = source().decode(Discovery.item(7, via=Lane.BACKFILL), replied(b'{"id":8,"type":"story","time":1}'))
     assert decoded == WrongShape("another id")

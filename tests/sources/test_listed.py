@@ -21,6 +21,7 @@ from remora.core.verdict import NoReply, Reply
 from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging, Secret
 from remora.sources.paging import next_position, page_url, shared_with_last
 from tests.sources.permits import Gate
+from tests.sources.replies import replied
 
 BASE = "https://archive.example/api"
 Answer = tuple[object, dict[str, str]]
@@ -72,7 +73,7 @@ async def walk(archive: Archive, settings: ListSettings) -> list[str]:
     for _ in range(20):
         reply = await listed.fetch(page_at(position), gate.permit())
         assert isinstance(reply, Reply)
-        decoded = listed.decode(page_at(position), reply.body)
+        decoded = listed.decode(page_at(position), reply)
         assert isinstance(decoded, Readable)
         assert isinstance(decoded.thing, Page)
         shown = [entry.key for entry in decoded.thing.entries]
@@ -212,8 +213,8 @@ async def test_links_are_followed_within_the_origin() -> None:
     ],
 )
 def test_a_link_that_leads_elsewhere_or_in_a_circle_is_refused(target: str) -> None:
-    body = f'<{target}>; rel="next"\n'.encode() + b'{"items":[]}'
-    assert isinstance(source(ListSettings(paging=Paging.LINK)).decode(page_at(""), body), WrongShape)
+    reply = replied(b'{"items":[]}', link=f'<{target}>; rel="next"')
+    assert isinstance(source(ListSettings(paging=Paging.LINK)).decode(page_at(""), reply), WrongShape)
 
 
 @pytest.mark.parametrize("position", ["//evil.example/x", "https://evil.example/", "@evil.example", "/a b", "x"])
@@ -227,7 +228,7 @@ async def test_a_position_that_is_no_path_asks_for_the_first_page(position: str)
 def test_more_says_that_the_list_ended_although_the_page_is_full() -> None:
     settings = ListSettings(more="has_more")
     ended, going_on = (
-        source(settings).decode(page_at(""), json.dumps({"items": ENTRIES, "has_more": more}).encode())
+        source(settings).decode(page_at(""), replied(json.dumps({"items": ENTRIES, "has_more": more}).encode()))
         for more in (False, True)
     )
     assert isinstance(ended, Readable)
@@ -242,7 +243,7 @@ def test_keys_and_marks_are_read_as_they_came() -> None:
         {"id": "a", "update_time": 1700000000.120}, {"id": 7, "update_time": "2026-01-02T03:04:05Z"},
         {"id": "b"}, {"id": "c", "update_time": null}, {"id": "d", "update_time": true},
         {"id": "e", "update_time": 1e99999999999999999999}]}"""
-    decoded = source().decode(page_at("100"), lines)
+    decoded = source().decode(page_at("100"), replied(lines))
     assert decoded == Readable(
         Page(
             entries=(
@@ -259,7 +260,7 @@ def test_keys_and_marks_are_read_as_they_came() -> None:
 
 def test_entries_without_a_usable_key_are_counted_and_the_others_are_kept() -> None:
     lines = [{"id": "a"}, {}, {"id": None}, {"id": ""}, {"id": True}, {"id": [1]}, "text", None, {"id": "x" * 600}]
-    decoded = source().decode(page_at(""), json.dumps({"items": lines}).encode())
+    decoded = source().decode(page_at(""), replied(json.dumps({"items": lines}).encode()))
     assert decoded == Readable(Page((Entry("a", None),), next_position="9-2", unreadable=8, resume_at="9-2"))
 
 
@@ -278,13 +279,13 @@ def test_entries_without_a_usable_key_are_counted_and_the_others_are_kept() -> N
     ],
 )
 def test_what_is_no_page_is_never_the_end_of_the_list(body: bytes, decoded: Decoded) -> None:
-    assert source().decode(page_at(""), body) == decoded
+    assert source().decode(page_at(""), replied(body)) == decoded
 
 
 def test_a_cursor_that_stands_still_or_is_no_text_is_refused() -> None:
     listed = source(ListSettings(paging=Paging.CURSOR))
-    still = listed.decode(page_at("abc"), b'{"items":[],"next_cursor":"abc"}')
-    odd = listed.decode(page_at("abc"), b'{"items":[],"next_cursor":{}}')
+    still = listed.decode(page_at("abc"), replied(b'{"items":[],"next_cursor":"abc"}'))
+    odd = listed.decode(page_at("abc"), replied(b'{"items":[],"next_cursor":{}}'))
     assert still == WrongShape("the next page is this page")
     assert odd == WrongShape("a cursor that is no text")
 
@@ -301,11 +302,11 @@ async def test_a_key_is_one_step_of_the_details_address(key: str, step: str) -> 
 
 def test_a_document_is_kept_as_it_came_with_its_mark() -> None:
     body = b'{"conversation": {"id": 7, "updated": 12.50}}'
-    plain = source().decode(document("7"), body)
+    plain = source().decode(document("7"), replied(body))
     named = source(detail=DetailSettings(key="conversation.id", updated="conversation.updated"))
     assert plain == Readable(Document("7", body))
-    assert named.decode(document("7"), body) == Readable(Document("7", body, "12.50"))
-    assert named.decode(document("8"), body) == WrongShape("another key")
+    assert named.decode(document("7"), replied(body)) == Readable(Document("7", body, "12.50"))
+    assert named.decode(document("8"), replied(body)) == WrongShape("another key")
 
 
 @pytest.mark.parametrize(
@@ -313,7 +314,7 @@ def test_a_document_is_kept_as_it_came_with_its_mark() -> None:
     [(b"null", Nothing()), (b"7", WrongShape("not a document")), (b'{"a"', Unreadable("not JSON"))],
 )
 def test_what_is_no_document_is_said_so(body: bytes, decoded: Decoded) -> None:
-    assert source().decode(document("7"), body) == decoded
+    assert source().decode(document("7"), replied(body)) == decoded
 
 
 async def test_headers_and_token_are_sent_and_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
@@ -355,7 +356,7 @@ def test_the_settings_have_the_shape_of_the_file() -> None:
 
 @given(st.sampled_from(list(Paging)), st.text(max_size=20), st.binary(max_size=80))
 def test_no_page_and_no_position_raises(paging: Paging, position: str, body: bytes) -> None:
-    decoded = source(ListSettings(paging=paging)).decode(page_at(position), body)
+    decoded = source(ListSettings(paging=paging)).decode(page_at(position), replied(body))
     assert isinstance(decoded, Readable | Nothing | Unreadable | WrongShape)
 
 
@@ -374,8 +375,7 @@ links = st.text(st.sampled_from('<>;,="/: .@?#relnxthps\\\t'), max_size=60)
 
 @given(links)
 def test_no_link_header_leads_out_of_the_origin(link: str) -> None:
-    body = link.replace("\n", "").encode() + b'\n{"items":[]}'
-    decoded = source(ListSettings(paging=Paging.LINK)).decode(page_at(""), body)
+    decoded = source(ListSettings(paging=Paging.LINK)).decode(page_at(""), replied(b'{"items":[]}', link=link))
     if isinstance(decoded, Readable):
         assert isinstance(decoded.thing, Page)
         following = decoded.thing.next_position

@@ -51,8 +51,11 @@ class Source(Protocol):
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
         """One request for one thing."""
 
-    def decode(self, discovery: Discovery, body: bytes) -> Decoded:
-        """What the body holds. Pure and tolerant: an oddity is counted, never fatal."""
+    def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
+        """What the reply holds, by its headers and its body. Pure and tolerant: an oddity is counted, never fatal.
+
+        Called only for a reply whose body is what was asked for; `core.verdict` reads the status.
+        """
 
 
 class StreamingSource(Source, Protocol):

@@ -43,8 +43,9 @@ class HackerNews:
         """One request for one thing."""
         return await self._transport.get(f"{self._base_url}/{_path(discovery)}", permit)
 
-    def decode(self, discovery: Discovery, body: bytes) -> Decoded:
-        """What the body holds."""
+    def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
+        """What the reply holds."""
+        body = reply.body
         match discovery.kind:
             case Kind.ITEM:
                 return decode_item(discovery.item_id, body)

@@ -1,7 +1,7 @@
 """How is an archive with a list and one detail per entry read? As its owner declared it, without a line of code."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import msgspec
@@ -73,26 +73,19 @@ class Listed:
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
         """One request for one page or one detail."""
-        reply = await self._transport.get(self._address(discovery), permit, headers=self._headers)
-        if isinstance(reply, Reply) and self._names_next_in_header(discovery):
-            # Only the body reaches `decode`, so the header travels as its first line. Pages are never stored.
-            return replace(reply, body=reply.headers.get("link", "").encode("utf-8", "replace") + b"\n" + reply.body)
-        return reply
+        return await self._transport.get(self._address(discovery), permit, headers=self._headers)
 
-    def decode(self, discovery: Discovery, body: bytes) -> Decoded:
-        """What the body holds."""
-        link = b""
-        if self._names_next_in_header(discovery):
-            link, _line_end, body = body.partition(b"\n")
+    def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
+        """What the reply holds."""
         try:
-            value = load(body)
+            value = load(reply.body)
             match discovery.kind:
                 case _ if value is None:
                     return Nothing()
                 case Kind.PAGE:
-                    return self._page(discovery.key, value, link.decode())
+                    return self._page(discovery.key, value, reply.headers.get("link", ""))
                 case Kind.DOCUMENT:
-                    return self._document(discovery.key, value, body)
+                    return self._document(discovery.key, value, reply.body)
                 case Kind.ITEM | Kind.USER | Kind.NEWEST:
                     raise _unknown(discovery.kind)
         except RecursionError:
@@ -110,9 +103,6 @@ class Listed:
                 return f"{self._url}{self._detail.path.replace(_KEY, _quoted(discovery.key))}"
             case Kind.ITEM | Kind.USER | Kind.NEWEST:
                 raise _unknown(discovery.kind)
-
-    def _names_next_in_header(self, discovery: Discovery) -> bool:
-        return discovery.kind is Kind.PAGE and self._list.paging is Paging.LINK
 
     def _page(self, position: str, value: object, link: str) -> Decoded:
         lines = find(value, self._list.entries)
