@@ -49,7 +49,7 @@ async def demo_provider(settings: Settings, view: ProgressView) -> AsyncIterator
     """Start the simulated provider; gives settings that mirror it. It ends with us, however we end."""
     faults = FOLDER / "faults.toml"
     try:
-        FOLDER.mkdir(exist_ok=True)
+        FOLDER.mkdir(mode=0o700, exist_ok=True)
         faults.write_text(FAULTS, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(

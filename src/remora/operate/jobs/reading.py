@@ -59,7 +59,7 @@ async def export_ndjson(settings: Settings, *, source: str | None, out: str | No
     path = Path(out)
     part = path.with_name(f"{path.name}.part")
     try:
-        with part.open("wb", buffering=WRITE_BUFFER_BYTES) as file:
+        with _open_private(part) as file:
             async with opened_store(settings, read_only=True) as store:
                 count = await _write_lines(_bodies(store, settings, name, ids), file)
             os.fsync(file.fileno())
@@ -71,6 +71,12 @@ async def export_ndjson(settings: Settings, *, source: str | None, out: str | No
     finally:
         part.unlink(missing_ok=True)
     return count
+
+
+def _open_private(path: Path) -> BinaryIO:
+    """A new file that only its owner may read: an export may hold private documents."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", WRITE_BUFFER_BYTES)
 
 
 def one_source(settings: Settings, source: str | None) -> str:

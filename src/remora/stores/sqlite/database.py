@@ -17,6 +17,8 @@ WRITER_CACHE_KIB: Final = 65_536
 # 16 MiB of log: pages that change often are copied back once instead of many times.
 CHECKPOINT_PAGES: Final = 4_096
 LOCK_SUFFIX: Final = ".lock"
+# A mirror may hold private documents: only its owner reads what we create. Files that exist keep the mode they have.
+PRIVATE_MODE: Final = 0o600
 PROCESS_ID_BYTES_MAX: Final = 20
 
 _MAGIC: Final = b"SQLite format 3\0"
@@ -36,7 +38,7 @@ class WriterLock:
     def take(self) -> None:
         """Take it or say who has it."""
         try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
         except OSError as error:
             raise _unusable(self._path, error) from error
         try:
@@ -91,7 +93,8 @@ def _check_header(path: Path) -> None:
 
 def connect_writer(path: Path) -> Connection:
     """The one connection that writes and checkpoints; the schema is up to date afterwards."""
-    connection = _connect(path, "rwc")
+    _create_private(path)
+    connection = _connect(path, "rw")
     try:
         version = _version(connection, path)
         for step in migrations()[version:]:
@@ -145,6 +148,16 @@ def connect_reader(path: Path, *, is_at_rest: bool = False) -> Connection:
             hint="`remora store migrate` brings it up to date",
         )
     return connection
+
+
+def _create_private(path: Path) -> None:
+    """Create the file before SQLite does. SQLite gives its -wal and -shm files the mode of the file itself."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise _unusable(path, error) from error
 
 
 def _connect(path: Path, mode: str) -> Connection:
