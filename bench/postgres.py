@@ -172,7 +172,7 @@ def row_of(answer: Observation) -> tuple[object, ...]:
     assert isinstance(answer.verdict, Found)
     assert isinstance(answer.verdict.thing, Item)
     item = answer.verdict.thing
-    envelope = (item.item_id, item.type, item.by, item.time, item.parent, None, None, False, False, 1, 1, 1, 1)
+    envelope = (1, item.item_id, item.type, item.by, item.time, item.parent, None, None, False, False, 1, 1, 1, 1)
     return (*envelope, bytes(16), bytes(16), item.body)
 
 

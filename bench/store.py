@@ -76,7 +76,7 @@ def rows(answers: Sequence[Observation]) -> list[tuple[object, ...]]:
         assert isinstance(answer.verdict, Found)
         assert isinstance(answer.verdict.thing, Item)
         item = answer.verdict.thing
-        envelope = (item.item_id, item.type, item.by, item.time, item.parent, None, None, 0, 0, 1, 1, 1, 1)
+        envelope = (1, item.item_id, item.type, item.by, item.time, item.parent, None, None, 0, 0, 1, 1, 1, 1)
         made.append((*envelope, bytes(16), bytes(16), item.body))
     return made
 

@@ -35,7 +35,7 @@ def test_a_found_item_is_new_then_unchanged_then_changed() -> None:
             assert await one.collector.collect(SEVEN) is Outcome.UNCHANGED
             source.bodies[7] = b'{"id":7,"text":"edited"}'
             assert await one.collector.collect(SEVEN) is Outcome.CHANGED
-            stored = await one.store.item(7)
+            stored = await one.store.item(NAME, 7)
             assert stored is not None
             assert stored.body == source.bodies[7]
             assert one.meter.total_departures(NAME) == len(source.asked) == 3
@@ -276,7 +276,7 @@ def test_a_cancelled_item_gives_its_place_back_and_leaves_nothing_half_done() ->
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             assert one.governor.state().in_flight == 0
-            assert await one.store.item(3) is None
+            assert await one.store.item(NAME, 3) is None
             assert list(await one.store.gaps(NAME)) == []
 
     simulated(main)

@@ -29,40 +29,40 @@ from tests.contract.answers import (
 
 async def test_a_found_item_is_new_and_held_as_it_came(store: Store) -> None:
     assert await record(store, 1, story(1), at_s=5) is Outcome.NEW
-    held = await store.item(1)
+    held = await store.item(SOURCE, 1)
     assert held is not None
     assert held.body == story(1).body
     assert (held.revision, held.first_seen_ns, held.last_fetched_ns, held.changed_ns) == (1, at(5), at(5), at(5))
 
 
 async def test_an_unknown_item_is_none(store: Store) -> None:
-    assert await store.item(1) is None
-    assert await store.revisions(1) == ()
+    assert await store.item(SOURCE, 1) is None
+    assert await store.revisions(SOURCE, 1) == ()
 
 
 async def test_an_unchanged_read_changes_no_row(store: Store) -> None:
     await record(store, 1, story(1), at_s=1)
-    before = await store.item(1)
+    before = await store.item(SOURCE, 1)
     assert await record(store, 1, story(1), at_s=50) is Outcome.UNCHANGED
-    assert await store.item(1) == before
+    assert await store.item(SOURCE, 1) == before
 
 
 async def test_a_changed_score_is_stored_but_is_no_new_revision(store: Store) -> None:
     await record(store, 1, story(1, score=1), at_s=1)
     assert await record(store, 1, story(1, score=9), at_s=2) is Outcome.CHANGED
-    held = await store.item(1)
+    held = await store.item(SOURCE, 1)
     assert held is not None
     assert (held.body, held.revision) == (story(1, score=9).body, 1)
     assert (held.first_seen_ns, held.last_fetched_ns, held.changed_ns) == (at(1), at(2), at(2))
-    assert await store.revisions(1) == ()
+    assert await store.revisions(SOURCE, 1) == ()
 
 
 async def test_changed_content_keeps_every_earlier_revision_oldest_first(store: Store) -> None:
     await record(store, 1, story(1, text="first"), at_s=1)
     await record(store, 1, story(1, text="second"), at_s=2)
     await record(store, 1, story(1, text="third"), at_s=3)
-    held = await store.item(1)
-    earlier = await store.revisions(1)
+    held = await store.item(SOURCE, 1)
+    earlier = await store.revisions(SOURCE, 1)
     assert held is not None
     assert held.revision == 3
     assert [(kept.body, kept.revision) for kept in earlier] == [
@@ -76,7 +76,7 @@ async def test_the_kept_revision_is_the_latest_body_with_that_content(store: Sto
     await record(store, 1, story(1, text="first", score=1), at_s=1)
     await record(store, 1, story(1, text="first", score=7), at_s=2)
     await record(store, 1, story(1, text="second", score=7), at_s=3)
-    assert [kept.body for kept in await store.revisions(1)] == [story(1, text="first", score=7).body]
+    assert [kept.body for kept in await store.revisions(SOURCE, 1)] == [story(1, text="first", score=7).body]
 
 
 async def test_an_item_that_dies_or_is_deleted_keeps_what_it_said(store: Store) -> None:
@@ -85,17 +85,17 @@ async def test_an_item_that_dies_or_is_deleted_keeps_what_it_said(store: Store) 
     deleted = Item(1, b'{"deleted":true,"id":1,"type":"story"}', type="story", deleted=True, content=b"")
     assert await record(store, 1, dead, at_s=2) is Outcome.CHANGED
     assert await record(store, 1, deleted, at_s=3) is Outcome.CHANGED
-    assert [kept.body for kept in await store.revisions(1)] == [story(1, text="precious").body]
+    assert [kept.body for kept in await store.revisions(SOURCE, 1)] == [story(1, text="precious").body]
 
 
 async def test_an_older_fetch_that_arrives_later_overwrites_nothing(store: Store) -> None:
     await record(store, 1, story(1, text="newer"), at_s=10)
     late = observed(1, Found(story(1, text="older")), started_s=5, done_s=12)
     assert await store.record(SOURCE, late) is Outcome.STALE
-    held = await store.item(1)
+    held = await store.item(SOURCE, 1)
     assert held is not None
     assert held.body == story(1, text="newer").body
-    assert await store.revisions(1) == ()
+    assert await store.revisions(SOURCE, 1) == ()
 
 
 async def test_an_older_fetch_is_refused_also_after_an_unchanged_newer_one(store: Store) -> None:
@@ -103,7 +103,7 @@ async def test_an_older_fetch_is_refused_also_after_an_unchanged_newer_one(store
     await record(store, 1, story(1, text="now"), at_s=10)
     late = observed(1, Found(story(1, text="older")), started_s=5, done_s=12)
     assert await store.record(SOURCE, late) is Outcome.STALE
-    held = await store.item(1)
+    held = await store.item(SOURCE, 1)
     assert held is not None
     assert held.body == story(1, text="now").body
 
@@ -117,7 +117,7 @@ async def test_an_older_failure_that_arrives_after_a_newer_find_owes_nothing(sto
 async def test_an_older_find_is_kept_when_the_newer_look_found_nothing(store: Store) -> None:
     await record(store, 1, MISSING, at_s=10)
     assert await store.record(SOURCE, observed(1, Found(story(1)), started_s=5, done_s=12)) is Outcome.NEW
-    assert await store.item(1) is not None
+    assert await store.item(SOURCE, 1) is not None
 
 
 async def test_a_departure_from_the_future_does_not_freeze_an_item_after_the_clock_stepped_back(store: Store) -> None:
@@ -130,7 +130,7 @@ async def test_a_failure_opens_a_gap_with_its_reason(store: Store) -> None:
     assert await record(store, 7, TIMEOUT, at_s=3) is Outcome.OWED
     (gap,) = await store.gaps(SOURCE)
     assert (gap.kind, gap.key, gap.state, gap.reason) == (Kind.ITEM, "7", GapState.OWED, TIMEOUT.reason)
-    assert (gap.attempts, gap.looks, gap.first_seen_ns, gap.last_seen_ns) == (1, 0, at(3), at(3))
+    assert (gap.attempts, gap.null_count, gap.first_seen_ns, gap.last_seen_ns) == (1, 0, at(3), at(3))
     assert gap.not_before_ns == at(8)
 
 
@@ -157,7 +157,7 @@ async def test_a_find_without_a_gap_leaves_none(store: Store) -> None:
 async def test_a_failed_look_at_a_held_item_keeps_the_item(store: Store) -> None:
     await record(store, 7, story(7), at_s=1)
     assert await record(store, 7, MISSING, at_s=2) is Outcome.OWED
-    held = await store.item(7)
+    held = await store.item(SOURCE, 7)
     assert held is not None
     assert held.body == story(7).body
 
@@ -184,7 +184,7 @@ async def test_a_placeholder_is_stored_and_still_owed(store: Store) -> None:
 async def test_a_young_id_is_owed_as_not_yet(store: Store) -> None:
     await record(store, 7, NotYet(), at_s=1)
     (gap,) = await store.gaps(SOURCE)
-    assert (gap.reason, gap.was_young, gap.looks) == ("not_yet", True, 1)
+    assert (gap.reason, gap.near_newest, gap.null_count) == ("not_yet", True, 1)
 
 
 async def test_a_recorded_answer_leaves_the_inbox(store: Store) -> None:
@@ -255,14 +255,14 @@ async def test_many_answers_about_one_item_at_once_are_judged_one_after_the_othe
     )
     assert outcomes[:4] == [Outcome.NEW, Outcome.CHANGED, Outcome.UNCHANGED, Outcome.CHANGED]
     assert outcomes[4:] == [Outcome.OWED, Outcome.OWED, Outcome.NEW]
-    assert [kept.body for kept in await store.revisions(1)] == [story(1, text=text).body for text in texts[:2]]
+    assert [kept.body for kept in await store.revisions(SOURCE, 1)] == [story(1, text=text).body for text in texts[:2]]
     assert await store.gaps(SOURCE) == ()
 
 
 async def test_a_thousand_answers_at_once_all_become_durable(store: Store) -> None:
     outcomes = await asyncio.gather(*(record(store, item_id, story(item_id), at_s=1) for item_id in range(1_000)))
     assert set(outcomes) == {Outcome.NEW}
-    assert [item_id async for item_id, _ in store.bodies()] == list(range(1_000))
+    assert [item_id async for item_id, _ in store.bodies(SOURCE)] == list(range(1_000))
 
 
 async def test_gaps_belong_to_their_source(store: Store) -> None:
@@ -272,14 +272,14 @@ async def test_gaps_belong_to_their_source(store: Store) -> None:
 
 
 async def test_a_profile_is_kept_replaced_and_ordered_like_an_item(store: Store) -> None:
-    assert await store.user("ada") is None
+    assert await store.user(SOURCE, "ada") is None
     assert await record_user(store, "ada", User("ada", b'{"id":"ada","karma":1}'), at_s=1) is Outcome.NEW
     assert await record_user(store, "ada", User("ada", b'{"id":"ada","karma":1}'), at_s=2) is Outcome.UNCHANGED
     assert await record_user(store, "ada", User("ada", b'{"id":"ada","karma":2}'), at_s=3) is Outcome.CHANGED
     late = Discovery(Kind.USER, "ada", Lane.UPDATE)
     older = replace(observed(1, Found(User("ada", b"{}")), started_s=2, done_s=9), discovery=late)
     assert await store.record(SOURCE, older) is Outcome.STALE
-    assert await store.user("ada") == b'{"id":"ada","karma":2}'
+    assert await store.user(SOURCE, "ada") == b'{"id":"ada","karma":2}'
 
 
 async def test_a_profile_that_fails_is_owed_by_name_and_settled_when_found(store: Store) -> None:
@@ -292,7 +292,7 @@ async def test_a_profile_that_fails_is_owed_by_name_and_settled_when_found(store
 async def test_an_item_with_five_thousand_kids_comes_back_whole(store: Store) -> None:
     body = json.dumps({"id": 1, "kids": list(range(2, 5_002)), "type": "story"}).encode()
     await record(store, 1, Item(1, body, type="story"), at_s=1)
-    held = await store.item(1)
+    held = await store.item(SOURCE, 1)
     assert held is not None
     assert held.body == body
 
@@ -302,7 +302,7 @@ async def test_nul_and_lone_surrogates_are_kept_in_the_body_and_break_no_column(
     odd = Item(1, body, type="st\udfffry", by="a\0b", title="\ud800", url="\0", content=body)
     assert await record(store, 1, odd, at_s=1) is Outcome.NEW
     assert await record(store, 1, odd, at_s=2) is Outcome.UNCHANGED
-    held = await store.item(1)
+    held = await store.item(SOURCE, 1)
     assert held is not None
     assert held.body == body
 
@@ -310,7 +310,7 @@ async def test_nul_and_lone_surrogates_are_kept_in_the_body_and_break_no_column(
 async def test_bytes_that_are_no_text_at_all_come_back_as_they_went(store: Store) -> None:
     body = b'{"id":1,"text":"\xff\xfe \xed\xa0\x80"}'
     await record(store, 1, Item(1, body, content=b"\xff"), at_s=1)
-    held = await store.item(1)
+    held = await store.item(SOURCE, 1)
     assert held is not None
     assert held.body == body
 
@@ -318,7 +318,7 @@ async def test_bytes_that_are_no_text_at_all_come_back_as_they_went(store: Store
 async def test_absurd_numbers_break_no_column(store: Store) -> None:
     absurd = Item(1, b'{"id":1}', time=10**30, parent=-(10**30), score=2**63, descendants=2**70)
     assert await record(store, 1, absurd, at_s=1) is Outcome.NEW
-    assert await store.item_times([1]) in ({}, {1: 10**30})
+    assert await store.item_times(SOURCE, [1]) in ({}, {1: 10**30})
 
 
 async def test_what_was_recorded_is_there_after_the_store_was_closed_and_opened(store: Store) -> None:
@@ -327,7 +327,7 @@ async def test_what_was_recorded_is_there_after_the_store_was_closed_and_opened(
     await store.announce(SOURCE, [(Kind.ITEM, "3")], now_ns=at(1))
     await store.close()
     await store.open()
-    assert await store.item(1) is not None
+    assert await store.item(SOURCE, 1) is not None
     assert keys(await store.gaps(SOURCE)) == ["2"]
     assert [entry.key for entry in await store.waiting(SOURCE, limit=9)] == ["3"]
     assert await store.lease_gaps(SOURCE, owner="x", limit=9, lease_ns=SECOND_NS, now_ns=at(100))

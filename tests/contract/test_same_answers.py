@@ -62,9 +62,9 @@ class Teller:
     async def _everything(self) -> list[object]:
         store = self._store
         return [
-            [await store.item(item_id) for item_id in range(6)],
-            [await store.revisions(item_id) for item_id in range(6)],
-            [(item_id, body) async for item_id, body in store.bodies()],
+            [await store.item(SOURCE, item_id) for item_id in range(6)],
+            [await store.revisions(SOURCE, item_id) for item_id in range(6)],
+            [(item_id, body) async for item_id, body in store.bodies(SOURCE)],
             await store.gaps(SOURCE),
             await store.gap_counts(SOURCE),
             await store.gaps(ARCHIVE),

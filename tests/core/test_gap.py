@@ -112,7 +112,7 @@ def test_whatever_is_answered_the_item_is_settled_owed_absent_or_dead_and_comes_
         assert gap.state is not GapState.LEASED
         assert (gap.state is GapState.SETTLED) or owed_reason(answer) is gap.reason
         assert gap.attempts >= 1
-        assert gap.looks >= 0
+        assert gap.null_count >= 0
         assert gap.last_seen_ns == now_ns
         if gap.state in {GapState.OWED, GapState.DEAD}:
             assert now_ns <= gap.not_before_ns <= now_ns + DEAD_LETTER_RETRY_NS
@@ -185,7 +185,7 @@ def test_a_placeholder_refutes_the_nulls_before_it() -> None:
     gap = heard(None, NULL, NULL, PLACEHOLDER, NULL)
     assert _state(gap) is GapState.OWED
     assert gap is not None
-    assert gap.looks == 1
+    assert gap.null_count == 1
 
 
 def test_a_placeholder_is_looked_at_again_and_settles_when_it_never_goes_away() -> None:

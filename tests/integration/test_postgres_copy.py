@@ -16,6 +16,7 @@ from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.segment import SegmentKind
 from remora.core.units import SECOND_NS
+from remora.core.verdict import Found
 from remora.stores import open_store
 from remora.stores.copy import copy_store, open_portable
 from remora.stores.tables import Key, Portable, Row, Table
@@ -25,6 +26,7 @@ from tests.contract.answers import (
     SOURCE,
     TIMEOUT,
     at,
+    observed,
     record,
     record_document,
     record_user,
@@ -34,6 +36,7 @@ from tests.contract.answers import (
 pytestmark = pytest.mark.postgres
 
 BACKFILL = SegmentKind.BACKFILL
+OTHER = "another"
 ITEMS = 2_500  # more than one page
 ODD_KEY = "back\\slash nul\0 and more"
 
@@ -65,6 +68,7 @@ async def fill(store: Store) -> None:
     await asyncio.gather(*(record(store, n, story(n), at_s=0) for n in range(1, ITEMS + 1)))
     await record(store, 7, story(7, text="second"), at_s=5)
     await record_user(store, "ada", User("ada", b'{"id":"ada"}'), at_s=0)
+    await store.record(OTHER, observed(7, Found(story(7, text="another")), started_s=0))
     await record(store, 9_001, TIMEOUT, at_s=0)
     await record(store, 9_002, MISSING, at_s=0)
     await store.lease_gaps(SOURCE, owner="gone", limit=1, lease_ns=60 * SECOND_NS, now_ns=at(9_000))
@@ -85,12 +89,14 @@ async def fill(store: Store) -> None:
 
 async def check_arrived(store: Store) -> None:
     """Everything is there, and what a process had under way can be taken up at once."""
-    assert [n async for n, _ in store.bodies()] == list(range(1, ITEMS + 1))
-    item = await store.item(7)
+    assert [n async for n, _ in store.bodies(SOURCE)] == list(range(1, ITEMS + 1))
+    item = await store.item(SOURCE, 7)
     assert item is not None
     assert (item.body, item.revision) == (story(7, text="second").body, 2)
-    assert [kept.body for kept in await store.revisions(7)] == [story(7).body]
-    assert await store.user("ada") == b'{"id":"ada"}'
+    assert [kept.body for kept in await store.revisions(SOURCE, 7)] == [story(7).body]
+    assert await store.user(SOURCE, "ada") == b'{"id":"ada"}'
+    assert [pair async for pair in store.bodies(OTHER)] == [(7, story(7, text="another").body)]
+    assert await store.user(OTHER, "ada") is None
     assert {gap.state for gap in await store.gaps(SOURCE)} == {GapState.OWED}
     segment = await store.claim(SOURCE, [BACKFILL], owner="new", lease_ns=SECOND_NS, now_ns=at(0))
     assert segment is not None
@@ -121,7 +127,7 @@ async def test_a_mirror_moves_from_sqlite_to_postgresql_and_back(postgres_url: s
         await fill(store)
     async with both(first, postgres_url) as (source, target):
         report = await copy_store(source, target)
-    assert report.tables["items"].rows == ITEMS
+    assert report.tables["items"].rows == ITEMS + 1
     assert report.tables["revisions"].rows == 1
     assert report.rows > ITEMS
     async with both(postgres_url, last) as (source, target):
@@ -159,10 +165,10 @@ class Through:
         await self._store.keep_note(source, name, value)
 
 
-class LostAfterOnePage(Through):
-    """A target that can be reached for one page only."""
+class LostAfterTwoPages(Through):
+    """A target that can be reached for two pages only: the sources and the first items."""
 
-    pages = 1
+    pages = 2
 
     async def import_rows(self, table: Table, rows: list[Row]) -> None:
         self.pages -= 1
@@ -191,7 +197,7 @@ class Damaged(Through):
     async def finish_import(self) -> None:
         await super().finish_import()
         with psycopg.connect(self.url, autocommit=True) as somebody:
-            somebody.execute("UPDATE items SET body = 'x'")
+            somebody.execute("UPDATE stored_items SET body = 'x'")
 
 
 @pytest.mark.slow
@@ -201,11 +207,11 @@ async def test_a_copy_that_broke_off_goes_on_where_it_was(postgres_url: str, tmp
         await fill(store)
     async with both(first, postgres_url) as (source, target):
         with pytest.raises(ConnectionError):
-            await copy_store(source, LostAfterOnePage(target))
+            await copy_store(source, LostAfterTwoPages(target))
     async with both(first, postgres_url) as (source, target):
         counted = Counted(source)
         await copy_store(counted, target)
-        assert counted.asked[0] == ("items", (2_000,))
+        assert counted.asked[0] == ("items", (1, 2_000))
     async with opened(postgres_url) as store:
         await check_arrived(store)
 

@@ -41,7 +41,7 @@ async def test_cut_connections_are_replaced_without_anybody_noticing(store: Post
     assert await record(store, 1, story(1), at_s=0) is Outcome.NEW
     assert hang_up(postgres_url) >= 2
     assert await record(store, 2, story(2), at_s=1) is Outcome.NEW
-    assert await store.item(1) is not None
+    assert await store.item(SOURCE, 1) is not None
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ async def test_a_restarted_server_is_found_again_and_what_was_acknowledged_is_th
     await asyncio.gather(*writers)
     assert errors
     assert "reconnects by itself" in errors[0].hint
-    held = {item_id async for item_id, _ in store.bodies()}
+    held = {item_id async for item_id, _ in store.bodies(SOURCE)}
     assert set(acknowledged) <= held
 
 
@@ -156,7 +156,7 @@ async def test_a_read_only_server_is_named_and_left_as_soon_as_writes_are_possib
         with pytest.raises(StoreUnavailable, match="read-only") as refused:
             await record(store, 2, story(2), at_s=0)
         assert "primary" in refused.value.hint
-        assert await store.item(1) is not None
+        assert await store.item(SOURCE, 1) is not None
         operator.execute(f"ALTER DATABASE {database} RESET default_transaction_read_only".encode())
     assert await record(store, 2, story(2), at_s=0) is Outcome.NEW
 
@@ -183,7 +183,7 @@ async def test_a_lock_that_is_not_free_in_time_is_named(store: PostgresStore, po
         await connection.execute("SELECT * FROM items")
 
     with psycopg.connect(postgres_url) as somebody:
-        somebody.execute("LOCK TABLE items IN ACCESS EXCLUSIVE MODE")
+        somebody.execute("LOCK TABLE stored_items IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StoreUnavailable, match="lock was not free") as waited:
             await pool.run(read)
     assert "pg_stat_activity" in waited.value.hint
@@ -252,7 +252,7 @@ async def test_closing_writes_what_was_accepted(postgres_url: str) -> None:
     await store.close()
     assert await asyncio.gather(*writing) == [Outcome.NEW] * 9
     with pytest.raises(StoreUnavailable):
-        await store.item(1)
+        await store.item(SOURCE, 1)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ async def test_two_processes_that_record_the_same_items_at_the_same_moment_keep_
         for look in range(5):
             await asyncio.gather(write(one, "now", 3 + 2 * look), write(other, "before", 2 + 2 * look))
         for item_id in ids:
-            held = await one.item(item_id)
+            held = await one.item(SOURCE, item_id)
             assert held is not None
             assert held.body == story(item_id, text="now").body
 

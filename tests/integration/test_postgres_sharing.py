@@ -128,10 +128,10 @@ async def test_overlapping_writes_of_four_processes_neither_block_each_other_nor
         assert counts.total() == 4 * len(ids)
         # The fetch that left last wins, and every content that was once stored is still there.
         for item_id in (1, 150, 300):
-            item = await stores[0].item(item_id)
+            item = await stores[0].item(SOURCE, item_id)
             assert item is not None
             assert item.body == story(item_id, text="by 3").body
-            assert item.revision == 1 + len(await stores[0].revisions(item_id))
+            assert item.revision == 1 + len(await stores[0].revisions(SOURCE, item_id))
 
 
 async def test_tickets_of_several_processes_are_read_in_order_without_missing_one(postgres_url: str) -> None:

@@ -99,7 +99,7 @@ async def test_a_second_writer_is_refused_with_a_hint_until_the_first_closes(tmp
     await record(first, 1, story(1), at_s=1)
     await first.close()
     await second.open()
-    assert await second.item(1) is not None
+    assert await second.item(SOURCE, 1) is not None
     await second.close()
 
 
@@ -109,12 +109,12 @@ async def test_readers_see_what_is_durable_while_a_writer_writes_and_after_it_ha
     await writer.open()
     await reader.open()
     await record(writer, 1, story(1), at_s=1)
-    assert await reader.item(1) is not None
+    assert await reader.item(SOURCE, 1) is not None
     await writer.close()
-    assert await reader.item(1) is not None
+    assert await reader.item(SOURCE, 1) is not None
     await reader.close()
     await reader.open()
-    assert await reader.item(1) is not None
+    assert await reader.item(SOURCE, 1) is not None
     await reader.close()
 
 
@@ -133,7 +133,7 @@ async def test_a_reader_cannot_write(tmp_path: Path) -> None:
 async def test_a_store_that_is_not_open_says_so(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "remora.db")
     with pytest.raises(StoreUnavailable, match="not open"):
-        await store.item(1)
+        await store.item(SOURCE, 1)
     with pytest.raises(StoreUnavailable, match="not open"):
         await record(store, 1, story(1), at_s=1)
     await store.close()

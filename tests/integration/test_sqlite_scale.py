@@ -57,3 +57,23 @@ def test_what_is_over_costs_nothing_any_more(grown: sqlite3.Connection, name: st
     grown.execute(queries()[name], EVERY_SECOND[name]).fetchall()
     grown.close()
     assert steps <= STEPS_MAX
+
+
+# What people write by hand, with and without a source.
+BY_HAND = (
+    "SELECT title FROM item_fields WHERE id = 7",
+    "SELECT body FROM items WHERE source = 'hackernews' AND id = 7",
+    "SELECT body FROM items WHERE source = 'hackernews' ORDER BY id DESC LIMIT 20",
+    "SELECT body FROM items WHERE type = 'story' AND time > 1700000000",
+    "SELECT body FROM items WHERE source = 'hackernews' AND type = 'story' AND time > 1700000000",
+    "SELECT body FROM items WHERE parent = 7",
+    "SELECT body FROM revisions WHERE item_id = 7",
+    "SELECT body FROM users WHERE name = 'ada'",
+)
+
+
+@pytest.mark.parametrize("query", BY_HAND)
+def test_a_query_by_hand_finds_its_rows_by_an_index_and_sorts_none(grown: sqlite3.Connection, query: str) -> None:
+    steps = [str(row[3]) for row in grown.execute(f"EXPLAIN QUERY PLAN {query}")]
+    grown.close()
+    assert [step for step in steps if step.startswith(("SCAN i", "SCAN r", "SCAN u", "USE TEMP B-TREE"))] == []

@@ -9,7 +9,7 @@ import pytest
 from remora.contracts import Store
 from remora.core.errors import StoreUnavailable
 from remora.stores import open_store
-from tests.contract.answers import record, story
+from tests.contract.answers import SOURCE, record, story
 from tests.unwritable import open_folder, unwritable
 
 
@@ -40,7 +40,7 @@ async def test_a_store_at_rest_is_read_and_nothing_is_left_behind(folder: Path) 
     with unwritable(folder):
         reader = store_in(folder, read_only=True)
         await reader.open()
-        assert await reader.item(1) is not None
+        assert await reader.item(SOURCE, 1) is not None
         await reader.close()
     assert names(folder) == before
 
@@ -50,9 +50,9 @@ async def test_a_store_that_somebody_writes_is_read(folder: Path) -> None:
     with unwritable(folder):
         reader = store_in(folder, read_only=True)
         await reader.open()
-        assert await reader.item(1) is not None
+        assert await reader.item(SOURCE, 1) is not None
     await record(writer, 2, story(2), at_s=1)
-    assert await reader.item(2) is not None
+    assert await reader.item(SOURCE, 2) is not None
     await reader.close()
     await writer.close()
 
@@ -64,7 +64,7 @@ async def test_a_reading_of_a_store_that_was_written_meanwhile_is_not_believed(f
         await reader.open()
     writer = await filled(folder)
     with pytest.raises(StoreUnavailable, match="was written while it was read"):
-        await reader.item(1)
+        await reader.item(SOURCE, 1)
     await writer.close()
     await reader.close()
 

@@ -52,7 +52,7 @@ async def test_a_poison_observation_fails_alone_and_its_batch_mates_are_stored(p
     )
     assert [result for result in results if isinstance(result, Outcome)] == [Outcome.NEW] * 100
     assert isinstance(results[50], StoreError)
-    assert [item_id async for item_id, _ in store.bodies()] == list(range(100))
+    assert [item_id async for item_id, _ in store.bodies(SOURCE)] == list(range(100))
     await store.close()
 
 
@@ -103,7 +103,7 @@ async def test_after_a_restart_with_a_clock_that_was_set_back_by_seconds_no_chan
         await store.announce(SOURCE, [(Kind.ITEM, "1")], now_ns=at(at_s))
         (entry,) = await store.waiting(SOURCE, limit=1)
         await record(store, 1, story(1, text=text), at_s=at_s, origin=FromInbox(entry.ticket))
-        held = await store.item(1)
+        held = await store.item(SOURCE, 1)
         await store.close()
         assert held is not None
         assert held.body == story(1, text=text).body
@@ -122,7 +122,7 @@ async def test_a_full_disk_fails_every_caller_of_the_batch_and_nothing_is_half_w
             return_exceptions=True,
         )
     assert [type(result) for result in results] == [StoreUnavailable, StoreUnavailable]
-    assert [item_id async for item_id, _ in store.bodies()] == [0]
+    assert [item_id async for item_id, _ in store.bodies(SOURCE)] == [0]
     assert await record(store, 1, big, at_s=2) is Outcome.NEW
     # What never became durable must not refuse an older fetch.
     assert await record(store, 2, story(2), at_s=1) is Outcome.NEW
@@ -178,7 +178,7 @@ async def test_an_advance_never_becomes_durable_before_the_records_it_follows(pa
     assert await store.advance(SOURCE, segment, 100, lease_ns=SECOND_NS, now_ns=at(1))
     reader = SqliteStore(path, read_only=True)
     await reader.open()
-    assert len([item_id async for item_id, _ in reader.bodies()]) == 100
+    assert len([item_id async for item_id, _ in reader.bodies(SOURCE)]) == 100
     await reader.close()
     await written
     await store.close()
@@ -206,7 +206,7 @@ async def test_after_kill_9_every_acknowledged_observation_is_there_and_the_lock
         acknowledged |= killed_child(path, first_id=max(acknowledged, default=0) + 1, after_lines=500 + 137 * kill)
     store = SqliteStore(path)
     await store.open()
-    held = {item_id async for item_id, _ in store.bodies()}
+    held = {item_id async for item_id, _ in store.bodies(SOURCE)}
     assert acknowledged <= held
     (gap,) = await store.gaps(SOURCE, limit=1)
     assert gap.key == "0"
@@ -226,7 +226,7 @@ async def test_an_abandoned_store_keeps_what_was_durable_and_can_be_opened_at_on
     lost.cancel()
     again = SqliteStore(path, offload=InPlace)
     await again.open()
-    assert [item_id async for item_id, _ in again.bodies()] == [1]
+    assert [item_id async for item_id, _ in again.bodies(SOURCE)] == [1]
     await again.close()
 
 

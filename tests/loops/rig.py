@@ -104,7 +104,7 @@ class Rig:
 
     async def differences(self) -> list[Difference]:
         """Where the mirror and the world disagree right now."""
-        mirror = [pair async for pair in self.store.bodies()]
+        mirror = [pair async for pair in self.store.bodies(NAME)]
         return compare(mirror, self.world.dump(self.clock.true_ns()))
 
 

@@ -34,7 +34,7 @@ async def plan(store: Store, clock: SimClock, first: int, last: int) -> int:
 
 
 async def missing(store: Store, first: int, last: int) -> list[int]:
-    return [item_id for item_id in range(first, last + 1) if await store.item(item_id) is None]
+    return [item_id for item_id in range(first, last + 1) if await store.item(NAME, item_id) is None]
 
 
 def test_uncovered_ids_become_segments_once_and_are_walked_newest_first() -> None:

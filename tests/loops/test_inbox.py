@@ -129,7 +129,7 @@ def test_everything_announced_is_fetched_and_leaves_the_inbox() -> None:
             outcomes = await inbox.run_once()
             assert outcomes == {Outcome.NEW: 301}
             assert await rig.store.inbox_depth(NAME) == 0
-            assert await rig.store.user(rig.world.author(7)) is not None
+            assert await rig.store.user(NAME, rig.world.author(7)) is not None
 
     in_virtual_time(main)
 
@@ -181,7 +181,7 @@ def test_a_consumer_that_stalls_for_ten_minutes_loses_nothing_and_memory_stays_b
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
         assert most_in_memory == MEMORY_MAX
-        assert len([body async for body in rig.store.bodies()]) == count
+        assert len([body async for body in rig.store.bodies(NAME)]) == count
 
     in_virtual_time(main)
 
@@ -222,7 +222,7 @@ def test_what_was_announced_survives_a_kill() -> None:
         assert 0 < left < 500
         async with rig.process() as process:
             await run_for(60, make_inbox(process))
-        assert len([body async for body in rig.store.bodies()]) == 500
+        assert len([body async for body in rig.store.bodies(NAME)]) == 500
 
     in_virtual_time(main)
 
@@ -268,7 +268,7 @@ def test_a_poison_key_stops_neither_its_worker_nor_its_neighbours() -> None:
             inbox = make_inbox(process)
             await inbox.announce(items(*range(1, 101)))
             await run_for(600, inbox)
-        assert len([body async for body in store.bodies()]) == 99
+        assert len([body async for body in store.bodies(NAME)]) == 99
         assert [entry.key for entry in await store.waiting(NAME, limit=9)] == ["13"]
         assert 0 < inbox.restarts < 600
 

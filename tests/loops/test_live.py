@@ -35,7 +35,7 @@ async def run_for(seconds: float, live: Live) -> None:
 async def delays_s(rig: Rig, first_id: int) -> list[float]:
     """How long after it could first be read each new item was stored."""
     newest_id = rig.world.max_id(rig.clock.true_ns())
-    found = [(item_id, await rig.store.item(item_id)) for item_id in range(first_id, newest_id - 2)]
+    found = [(item_id, await rig.store.item(NAME, item_id)) for item_id in range(first_id, newest_id - 2)]
     return [(item.first_seen_ns - rig.world.life(item_id).visible_ns) / SECOND_NS for item_id, item in found if item]
 
 

@@ -153,9 +153,9 @@ def test_an_answer_that_was_overtaken_never_rolls_an_item_back() -> None:
             )
             await asyncio.sleep(3 * 3_600)
             assert await process.collector.collect(Discovery.item(story, via=Lane.UPDATE)) is Outcome.NEW
-            newer = await rig.store.item(story)
+            newer = await rig.store.item(NAME, story)
             assert await slow is Outcome.STALE
-            assert await rig.store.item(story) == newer
+            assert await rig.store.item(NAME, story) == newer
 
     in_virtual_time(main)
 
@@ -170,8 +170,8 @@ def test_moved_comments_new_ranks_and_deaths_are_followed_and_the_earlier_words_
         await rig.live_for(DAY_NS, settings=settings)
         lost_text, moved, reranked = 0, 0, 0
         for item_id in range(1, 590):
-            for stored in await rig.store.revisions(item_id):
-                now = await rig.store.item(item_id)
+            for stored in await rig.store.revisions(NAME, item_id):
+                now = await rig.store.item(NAME, item_id)
                 assert now is not None
                 before, after = json.loads(stored.body), json.loads(now.body)
                 lost_text += "text" in before and after.get("text") in {None, "[dead]", "[flagged]"}
@@ -293,7 +293,7 @@ def test_profiles_named_by_the_stream_are_fetched() -> None:
         rig = Rig.make(clock)
         await rig.live_for(10 * MINUTE_NS, settings=ServiceSettings(backfill=False))
         names = {rig.world.author(item_id) for item_id in range(1, 1_050)}
-        assert len([name for name in names if await rig.store.user(name) is not None]) > 10
+        assert len([name for name in names if await rig.store.user(NAME, name) is not None]) > 10
 
     in_virtual_time(main)
 

@@ -106,7 +106,7 @@ async def lasting_differences(stage: Stage, since_ns: int) -> list[Difference]:
     """Where the mirror differs from what has been true since a moment; what moved after it may not be fetched yet."""
     world, now_ns = stage.world, stage.clock.wall_ns()
     async with stage.store() as store:
-        mirror = [pair async for pair in store.bodies()]
+        mirror = [pair async for pair in store.bodies(NAME)]
     return [
         difference
         for difference in compare(mirror, world.dump(now_ns))

@@ -123,7 +123,7 @@ class FleetRig:
 
     async def differences(self) -> list[Difference]:
         """Where the mirror and the world disagree."""
-        mirror = [pair async for pair in self.store.bodies()]
+        mirror = [pair async for pair in self.store.bodies(NAME)]
         return compare(mirror, self.world.dump(self.clock.true_ns()))
 
     def intervals_ns(self) -> list[int]:

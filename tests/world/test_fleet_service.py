@@ -102,7 +102,7 @@ def test_one_watches_the_others_stand_by_and_a_killed_one_is_replaced_within_fif
         await hosts.sleep(15 * SECOND_NS)
         assert sorted(running.service.state().stands_by for running in (two, three)) == [False, True]
         await hosts.sleep(10 * MINUTE_NS)
-        mirror = [pair async for pair in hosts.store.bodies()]
+        mirror = [pair async for pair in hosts.store.bodies(NAME)]
         await stop(two, three)
         held = {item_id for item_id, _ in mirror}
         truth = hosts.world.dump(clock.true_ns())
@@ -122,7 +122,7 @@ def test_changes_of_the_blind_window_between_two_watchers_are_repaired_by_the_su
         await hosts.sleep(HOUR_NS)
         one.life.crash()
         await hosts.sleep(6 * HOUR_NS)
-        mirror = [pair async for pair in hosts.store.bodies()]
+        mirror = [pair async for pair in hosts.store.bodies(NAME)]
         differences = compare(mirror, hosts.world.dump(clock.true_ns()))
         await stop(two)
         # A living world: what changed in the last moments may still be on its way.

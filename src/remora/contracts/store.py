@@ -75,7 +75,7 @@ class GapCount:
 
 
 class Mirror(Protocol):
-    """The copy itself."""
+    """The copy itself. The key of everything in it is (source, id) or (source, name)."""
 
     async def record(self, source: str, observation: Observation) -> Outcome:
         """Item, ledger and origin in one transaction; returns when it is durable.
@@ -85,25 +85,25 @@ class Mirror(Protocol):
         by the origin is removed, unless it was announced again meanwhile. Many calls may share one transaction.
         """
 
-    async def item(self, item_id: int) -> StoredItem | None:
+    async def item(self, source: str, item_id: int) -> StoredItem | None:
         """One item of the mirror."""
 
-    async def revisions(self, item_id: int) -> Sequence[StoredItem]:
+    async def revisions(self, source: str, item_id: int) -> Sequence[StoredItem]:
         """Earlier contents of an item, oldest first."""
 
-    def bodies(self, *, first_id: int = 0, last_id: int | None = None) -> AsyncIterator[tuple[int, bytes]]:
+    def bodies(self, source: str, *, first_id: int = 0, last_id: int | None = None) -> AsyncIterator[tuple[int, bytes]]:
         """Raw bodies by id, in order, without holding the mirror in memory."""
 
-    async def user(self, name: str) -> bytes | None:
+    async def user(self, source: str, name: str) -> bytes | None:
         """The raw profile."""
 
-    async def item_times(self, ids: Iterable[int]) -> Mapping[int, int]:
+    async def item_times(self, source: str, ids: Iterable[int]) -> Mapping[int, int]:
         """Creation times (seconds, as the source says) of those ids that are held and have one."""
 
-    async def newest_time(self) -> int | None:
+    async def newest_time(self, source: str) -> int | None:
         """A robust reading of the source's own clock: the time of recent items, absurd ones ignored."""
 
-    async def first_id_since(self, time_s: int) -> int | None:
+    async def first_id_since(self, source: str, time_s: int) -> int | None:
         """The lowest id among recent items whose time is at or after `time_s`; None when there is none.
 
         Robust to absurd times: a single old id with a time in the future does not stretch the answer back to it.

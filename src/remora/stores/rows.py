@@ -40,15 +40,15 @@ def dump_json(value: Json | Mapping[str, Json]) -> str:
 
 
 def gap_from_row(row: Row) -> Gap:
-    """Columns: kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at."""
+    """Columns: kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at."""
     return Gap(
         kind=Kind(row[0]),
         key=row[1],
         state=GapState(row[2]),
         reason=GapReason(row[3]),
         attempts=row[4],
-        looks=row[5],
-        was_young=bool(row[6]),
+        null_count=row[5],
+        near_newest=bool(row[6]),
         not_before_ns=row[7] * MILLISECOND_NS,
         first_seen_ns=row[8] * MILLISECOND_NS,
         last_seen_ns=row[9] * MILLISECOND_NS,
@@ -63,8 +63,8 @@ def gap_to_row(gap: Gap) -> tuple[object, ...]:
         gap.state.value,
         gap.reason.value,
         gap.attempts,
-        gap.looks,
-        gap.was_young,
+        gap.null_count,
+        gap.near_newest,
         gap.not_before_ns // MILLISECOND_NS,
         gap.first_seen_ns // MILLISECOND_NS,
         gap.last_seen_ns // MILLISECOND_NS,

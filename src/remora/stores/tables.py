@@ -27,6 +27,7 @@ class Table:
 
 
 _NUMBERED: Final[Key] = (INTEGER_MIN,)
+_OF_SOURCE: Final[Key] = (INTEGER_MIN, INTEGER_MIN)  # a source by its number, and a number of its own
 
 
 def _columns(names: str) -> tuple[str, ...]:
@@ -35,16 +36,25 @@ def _columns(names: str) -> tuple[str, ...]:
 
 # In this order a copy that breaks off is of most use: the items first, what is owed and learned last.
 TABLES: Final[tuple[Table, ...]] = (
+    Table("sources", _columns("number name"), _NUMBERED),
     Table(
         "items",
         _columns(
-            "id type by time parent score descendants dead deleted first_seen_at last_fetched_at changed_at revision "
-            "hash content_hash body"
+            "source id type by time parent score descendants dead deleted first_seen_at last_fetched_at changed_at "
+            "revision hash content_hash body"
         ),
-        _NUMBERED,
+        _OF_SOURCE,
     ),
-    Table("revisions", _columns("item_id revision last_fetched_at changed_at body"), (INTEGER_MIN, INTEGER_MIN)),
-    Table("users", _columns("name first_seen_at last_fetched_at changed_at hash body"), ("",)),
+    Table(
+        "revisions",
+        _columns("source item_id revision last_fetched_at changed_at body"),
+        (*_OF_SOURCE, INTEGER_MIN),
+    ),
+    Table(
+        "users",
+        _columns("source name first_seen_at last_fetched_at changed_at hash body"),
+        (INTEGER_MIN, ""),
+    ),
     Table(
         "documents",
         _columns(
@@ -62,7 +72,7 @@ TABLES: Final[tuple[Table, ...]] = (
     Table(
         "gaps",
         _columns(
-            "source kind key state reason attempts looks was_young not_before_at first_seen_at last_seen_at served_turn"
+            "source kind key state reason attempts null_count near_newest not_before_at first_seen_at last_seen_at served_turn"
         ),
         ("", "", ""),
     ),

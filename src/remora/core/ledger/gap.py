@@ -96,8 +96,8 @@ class Gap:
     state: GapState
     reason: GapReason
     attempts: int
-    looks: int  # how often, since it last showed anything, the provider said it has no such item
-    was_young: bool  # first met near the newest id
+    null_count: int  # how often, since it last showed anything, the provider said it has no such item
+    near_newest: bool  # first met near the newest id
     not_before_ns: int
     first_seen_ns: int
     last_seen_ns: int
@@ -159,22 +159,22 @@ def _one_more_attempt(
             state=GapState.OWED if gap is None else gap.state,
             reason=reason,
             attempts=1,
-            looks=int(is_look),
-            was_young=young,
+            null_count=int(is_look),
+            near_newest=young,
             not_before_ns=now_ns,
             first_seen_ns=now_ns,
             last_seen_ns=now_ns,
         )
     if isinstance(verdict, Found):
         # The item was shown, so earlier nulls came from a replica that lags; placeholders are counted on their own.
-        attempts = gap.attempts + 1 if gap.looks == 0 and reason.family is gap.reason.family else 1
-        return replace(gap, reason=reason, attempts=attempts, looks=0, last_seen_ns=now_ns)
+        attempts = gap.attempts + 1 if gap.null_count == 0 and reason.family is gap.reason.family else 1
+        return replace(gap, reason=reason, attempts=attempts, null_count=0, last_seen_ns=now_ns)
     return replace(
         gap,
         reason=reason,
         attempts=gap.attempts + 1 if reason.family is gap.reason.family else 1,
-        looks=gap.looks + int(is_look),
-        was_young=gap.was_young or young,
+        null_count=gap.null_count + int(is_look),
+        near_newest=gap.near_newest or young,
         last_seen_ns=now_ns,
     )
 
@@ -193,6 +193,6 @@ def _event(gap: Gap, verdict: Verdict, *, now_ns: int) -> GapEvent:
 
 
 def _is_confirmed(gap: Gap, *, now_ns: int) -> bool:
-    if gap.was_young:
-        return gap.looks >= LOOKS_AT_A_NEW_ID and now_ns - gap.first_seen_ns >= YOUNG_FOR_NS
-    return gap.looks >= LOOKS_AT_AN_OLD_ID
+    if gap.near_newest:
+        return gap.null_count >= LOOKS_AT_A_NEW_ID and now_ns - gap.first_seen_ns >= YOUNG_FOR_NS
+    return gap.null_count >= LOOKS_AT_AN_OLD_ID

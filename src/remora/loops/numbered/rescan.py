@@ -153,14 +153,14 @@ class Rescan:
     async def _begin(self) -> bool:
         """Plan a pass and remember it, in this order: planning twice adds nothing, forgetting a plan would."""
         now_ns = self._clock.wall_ns()
-        time_s = await self._store.newest_time()
+        time_s = await self._store.newest_time(self._source)
         if time_s is not None:
             newest_id = self._collector.newest_id or await self._collector.newest()
             if newest_id is None:
                 return False
             horizon_ns = window_ns(self._settings.window_ns, self._ages())
             since_s = rescan_since_s(time_s=time_s, previous=self._done, horizon_ns=horizon_ns)
-            first_id = await self._store.first_id_since(since_s)
+            first_id = await self._store.first_id_since(self._source, since_s)
             if first_id is not None and first_id <= newest_id:
                 ids = IdRange(first_id, newest_id)
                 await plan_again(self._source, self._store, SegmentKind.RESCAN, ids, now_ns=now_ns)

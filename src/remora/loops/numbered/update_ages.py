@@ -31,8 +31,8 @@ class AgeBook:
 
         Like the rescan's window, ages are measured on the source's own clock: the newest items tell what time it is.
         """
-        time_s = (await self._store.item_times((item_id,))).get(item_id)
-        source_now_s = await self._store.newest_time()
+        time_s = (await self._store.item_times(self._source, (item_id,))).get(item_id)
+        source_now_s = await self._store.newest_time(self._source)
         now_s = self._clock.wall_ns() / SECOND_NS if source_now_s is None else source_now_s
         if time_s is not None and 0 < time_s <= now_s + AHEAD_MAX_S:
             self.ages = self.ages.seen(max(0, now_s - time_s))

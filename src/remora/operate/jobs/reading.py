@@ -92,7 +92,7 @@ def one_source(settings: Settings, source: str | None) -> str:
 async def _bodies(store: Store, settings: Settings, name: str, ids: tuple[int, int | None]) -> AsyncIterator[bytes]:
     match settings.sources[name].kind:
         case SourceKind.HACKERNEWS:
-            async for _, body in store.bodies(first_id=ids[0], last_id=ids[1]):
+            async for _, body in store.bodies(name, first_id=ids[0], last_id=ids[1]):
                 yield body
         case SourceKind.LISTED:
             async for document in store.documents(name):
@@ -112,10 +112,10 @@ async def _write_lines(bodies: AsyncIterator[bytes], file: BinaryIO) -> int:
 
 
 async def _read_item(store: Store, name: str, item_id: int) -> Held | None:
-    item = await store.item(item_id)
+    item = await store.item(name, item_id)
     if item is None:
         return None
-    earlier = tuple(_held(name, revision) for revision in await store.revisions(item_id))
+    earlier = tuple(_held(name, revision) for revision in await store.revisions(name, item_id))
     return msgspec.structs.replace(_held(name, item), earlier=earlier)
 
 

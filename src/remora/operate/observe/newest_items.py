@@ -74,14 +74,13 @@ class NewestItems:
 
     async def _read(self, source: str, newest_id: int) -> tuple[Arrival, ...]:
         known = {arrival.id: arrival for arrival in self._latest.get(source, ())}
-        found = [
-            (item_id, body) async for item_id, body in self._store.bodies(first_id=max(1, newest_id - LOOK_BACK_IDS))
-        ]
+        first_id = max(1, newest_id - LOOK_BACK_IDS)
+        found = [pair async for pair in self._store.bodies(source, first_id=first_id)]
         newest = found[: -SHOWN - 1 : -1]
-        return tuple([known.get(item_id) or await self._arrival(item_id, body) for item_id, body in newest])
+        return tuple([known.get(item_id) or await self._arrival(source, item_id, body) for item_id, body in newest])
 
-    async def _arrival(self, item_id: int, body: bytes) -> Arrival:
-        held = await self._store.item(item_id)
+    async def _arrival(self, source: str, item_id: int, body: bytes) -> Arrival:
+        held = await self._store.item(source, item_id)
         return describe(item_id, body, seen_s=None if held is None else held.first_seen_ns / SECOND_NS)
 
 

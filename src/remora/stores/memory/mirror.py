@@ -37,10 +37,10 @@ class MemoryMirror(MemoryPart):
     def _held(self, source: str, discovery: Discovery) -> Held | None:
         match discovery.kind:
             case Kind.ITEM:
-                item = self._tables.items.get(discovery.item_id)
+                item = self._tables.items[source].get(discovery.item_id)
                 return item.held if item else None
             case Kind.USER:
-                user = self._tables.users.get(discovery.key)
+                user = self._tables.users.get((source, discovery.key))
                 return user.held if user else None
             case Kind.DOCUMENT:
                 document = self._tables.documents.get((source, discovery.key))
@@ -66,24 +66,25 @@ class MemoryMirror(MemoryPart):
         assert decision.held is not None
         match observation.verdict.thing:
             case Item() as item:
-                self._write_item(item, observation, decision, decision.held)
+                self._write_item(source, item, observation, decision, decision.held)
             case User() as user:
-                self._tables.users[observation.discovery.key] = UserRow(user.body, decision.held)
+                self._tables.users[source, observation.discovery.key] = UserRow(user.body, decision.held)
             case Document() as document:
                 self._write_document(source, document, observation, decision.held)
             case thing:
                 raise AssertionError(f"a {type(thing).__name__} is never recorded")
 
-    def _write_item(self, item: Item, observation: Observation, decision: Decision, held: Held) -> None:
-        earlier = self._tables.items.get(item.item_id)
+    def _write_item(self, source: str, item: Item, observation: Observation, decision: Decision, held: Held) -> None:
+        items = self._tables.items[source]
+        earlier = items.get(item.item_id)
         if decision.outcome is Outcome.UNCHANGED:
             assert earlier is not None
             earlier.held = held
             return
         if earlier is None:
-            insort(self._tables.item_ids, item.item_id)
+            insort(self._tables.item_ids[source], item.item_id)
         elif decision.keeps_earlier:
-            self._tables.revisions.setdefault(item.item_id, []).append(earlier.stored)
+            self._tables.revisions.setdefault((source, item.item_id), []).append(earlier.stored)
         stored = StoredItem(
             item_id=item.item_id,
             body=item.body,
@@ -92,7 +93,7 @@ class MemoryMirror(MemoryPart):
             last_fetched_ns=observation.started_at_ns,
             changed_ns=observation.now_ns,
         )
-        self._tables.items[item.item_id] = ItemRow(stored, held, item.time)
+        items[item.item_id] = ItemRow(stored, held, item.time)
 
     def _write_document(self, source: str, document: Document, observation: Observation, held: Held) -> None:
         row = self._document_row(source, observation.discovery.key)
@@ -117,59 +118,63 @@ class MemoryMirror(MemoryPart):
         if isinstance(discovery.origin, FromInbox) and entry is not None and entry.ticket == discovery.origin.ticket:
             del self._tables.inbox[name]
 
-    async def item(self, item_id: int) -> StoredItem | None:
+    async def item(self, source: str, item_id: int) -> StoredItem | None:
         """One item of the mirror."""
-        row = self._tables.items.get(item_id)
+        row = self._tables.items[source].get(item_id)
         return row.stored if row else None
 
-    async def revisions(self, item_id: int) -> Sequence[StoredItem]:
+    async def revisions(self, source: str, item_id: int) -> Sequence[StoredItem]:
         """Earlier contents, oldest first."""
-        return tuple(self._tables.revisions.get(item_id, ()))
+        return tuple(self._tables.revisions.get((source, item_id), ()))
 
-    async def bodies(self, *, first_id: int = 0, last_id: int | None = None) -> AsyncIterator[tuple[int, bytes]]:
+    async def bodies(
+        self, source: str, *, first_id: int = 0, last_id: int | None = None
+    ) -> AsyncIterator[tuple[int, bytes]]:
         """Raw bodies by id, in order."""
-        item_id = first_id - 1
+        item_id, ids = first_id - 1, self._tables.item_ids[source]
         while True:
-            position = bisect_right(self._tables.item_ids, item_id)
-            if position == len(self._tables.item_ids):
+            position = bisect_right(ids, item_id)
+            if position == len(ids):
                 return
-            item_id = self._tables.item_ids[position]
+            item_id = ids[position]
             if last_id is not None and item_id > last_id:
                 return
-            yield item_id, self._tables.items[item_id].stored.body
+            yield item_id, self._tables.items[source][item_id].stored.body
 
-    async def user(self, name: str) -> bytes | None:
+    async def user(self, source: str, name: str) -> bytes | None:
         """The raw profile."""
-        row = self._tables.users.get(name)
+        row = self._tables.users.get((source, name))
         return row.body if row else None
 
-    async def item_times(self, ids: Iterable[int]) -> Mapping[int, int]:
+    async def item_times(self, source: str, ids: Iterable[int]) -> Mapping[int, int]:
         """Creation times of those that are held and have one."""
-        rows = ((item_id, self._tables.items.get(item_id)) for item_id in ids)
+        rows = ((item_id, self._tables.items[source].get(item_id)) for item_id in ids)
         return {item_id: row.time_s for item_id, row in rows if row is not None and row.time_s is not None}
 
-    async def newest_time(self) -> int | None:
+    async def newest_time(self, source: str) -> int | None:
         """The median time of the newest items."""
-        return source_clock.time_of(self._block(self._tables.item_ids[-1])) if self._tables.item_ids else None
+        ids = self._tables.item_ids[source]
+        return source_clock.time_of(self._block(source, ids[-1])) if ids else None
 
-    async def first_id_since(self, time_s: int) -> int | None:
+    async def first_id_since(self, source: str, time_s: int) -> int | None:
         """The lowest id from which on items are this young."""
-        if not self._tables.item_ids:
+        ids = self._tables.item_ids[source]
+        if not ids:
             return None
-        search = source_clock.first_id_since(time_s, newest_id=self._tables.item_ids[-1])
+        search = source_clock.first_id_since(time_s, newest_id=ids[-1])
         asked = next(search)
         while True:
             try:
-                asked = search.send(self._block(asked))
+                asked = search.send(self._block(source, asked))
             except StopIteration as found:
                 answer: int | None = found.value
                 return answer
 
-    def _block(self, last_id: int) -> list[Timed]:
+    def _block(self, source: str, last_id: int) -> list[Timed]:
         block: list[Timed] = []
-        ids = self._tables.item_ids
+        ids = self._tables.item_ids[source]
         for position in range(bisect_left(ids, last_id + 1) - 1, -1, -1):
-            time_s = self._tables.items[ids[position]].time_s
+            time_s = self._tables.items[source][ids[position]].time_s
             if time_s is not None:
                 block.append(Timed(ids[position], time_s))
             if len(block) == BLOCK_ITEMS:

@@ -1,5 +1,6 @@
 """What does the memory store hold? One value with every table, shared by its parts."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -60,10 +61,10 @@ class SegmentRow:
 class Tables:
     """Every table of the memory store."""
 
-    items: dict[int, ItemRow] = field(default_factory=dict)
-    item_ids: list[int] = field(default_factory=list)  # sorted
-    revisions: dict[int, list[StoredItem]] = field(default_factory=dict)
-    users: dict[str, UserRow] = field(default_factory=dict)
+    items: dict[str, dict[int, ItemRow]] = field(default_factory=lambda: defaultdict(dict))  # by source
+    item_ids: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))  # by source, sorted
+    revisions: dict[tuple[str, int], list[StoredItem]] = field(default_factory=dict)
+    users: dict[tuple[str, str], UserRow] = field(default_factory=dict)
     documents: dict[tuple[str, str], DocumentRow] = field(default_factory=dict)
     gaps: dict[tuple[str, Kind, str], GapRow] = field(default_factory=dict)
     open_gaps: dict[tuple[str, Kind, str], GapRow] = field(default_factory=dict)  # those of them that are not settled

@@ -13,7 +13,7 @@ from remora.stores.postgres.values import dump_mark, load_mark
 from remora.stores.tables import Key, Row, Table
 
 _SQL: Final = parse(files(__package__).joinpath("portable.sql").read_text("utf-8"))
-_FLAGS: Final = frozenset({"dead", "deleted", "owed", "was_young"})
+_FLAGS: Final = frozenset({"dead", "deleted", "owed", "near_newest"})
 # Text of the source that must come back exactly, whatever characters it has.
 _ESCAPED: Final = frozenset(
     {"name", "key", "listed_mark", "updated_at", "watermark", "walking_from", "seen_down_to", "position"}

@@ -1,25 +1,34 @@
 -- How a whole mirror is read from PostgreSQL and written into it. Rows are in the order of their key, which comes first.
 -- A lease belongs to a process that will not come along: what is claimed or leased is exported as pending or owed.
 
+-- name: export_sources
+-- Sources beyond one, by number: the copy names them by the same numbers.
+SELECT number, name FROM sources WHERE number > %(k0)s ORDER BY number LIMIT %(limit)s;
+
+-- name: import_sources
+-- Sources.
+INSERT INTO sources (number, name) SELECT * FROM unnest(%(c0)b::bigint[], %(c1)s::text[])
+ON CONFLICT (number) DO UPDATE SET name = excluded.name;
+
 -- name: export_items
 -- Items beyond one.
 SELECT
-  id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at, revision,
-  hash, content_hash, body
-FROM items WHERE id > %(k0)s ORDER BY id LIMIT %(limit)s;
+  source, id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
+  revision, hash, content_hash, body
+FROM stored_items WHERE (source, id) > (%(k0)s, %(k1)s) ORDER BY source, id LIMIT %(limit)s;
 
 -- name: import_items
 -- Items, whether some of them came before or not.
-INSERT INTO items (
-  id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at, revision,
-  hash, content_hash, body
+INSERT INTO stored_items (
+  source, id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
+  revision, hash, content_hash, body
 )
 SELECT * FROM unnest(
-  %(c0)b::bigint[], %(c1)s::text[], %(c2)s::text[], %(c3)b::bigint[], %(c4)b::bigint[], %(c5)b::bigint[],
-  %(c6)b::bigint[], %(c7)b::boolean[], %(c8)b::boolean[], %(c9)b::bigint[], %(c10)b::bigint[], %(c11)b::bigint[],
-  %(c12)b::bigint[], %(c13)b::bytea[], %(c14)b::bytea[], %(c15)b::bytea[]
+  %(c0)b::bigint[], %(c1)b::bigint[], %(c2)s::text[], %(c3)s::text[], %(c4)b::bigint[], %(c5)b::bigint[],
+  %(c6)b::bigint[], %(c7)b::bigint[], %(c8)b::boolean[], %(c9)b::boolean[], %(c10)b::bigint[], %(c11)b::bigint[],
+  %(c12)b::bigint[], %(c13)b::bigint[], %(c14)b::bytea[], %(c15)b::bytea[], %(c16)b::bytea[]
 )
-ON CONFLICT (id) DO UPDATE SET
+ON CONFLICT (source, id) DO UPDATE SET
   type = excluded.type, "by" = excluded."by", time = excluded.time, parent = excluded.parent, score = excluded.score,
   descendants = excluded.descendants, dead = excluded.dead, deleted = excluded.deleted,
   first_seen_at = excluded.first_seen_at, last_fetched_at = excluded.last_fetched_at,
@@ -28,28 +37,31 @@ ON CONFLICT (id) DO UPDATE SET
 
 -- name: export_revisions
 -- Earlier contents beyond one.
-SELECT item_id, revision, last_fetched_at, changed_at, body FROM revisions
-WHERE (item_id, revision) > (%(k0)s, %(k1)s) ORDER BY item_id, revision LIMIT %(limit)s;
+SELECT source, item_id, revision, last_fetched_at, changed_at, body FROM stored_revisions
+WHERE (source, item_id, revision) > (%(k0)s, %(k1)s, %(k2)s) ORDER BY source, item_id, revision LIMIT %(limit)s;
 
 -- name: import_revisions
 -- Earlier contents.
-INSERT INTO revisions (item_id, revision, last_fetched_at, changed_at, body)
-SELECT * FROM unnest(%(c0)b::bigint[], %(c1)b::bigint[], %(c2)b::bigint[], %(c3)b::bigint[], %(c4)b::bytea[])
-ON CONFLICT (item_id, revision) DO UPDATE SET
+INSERT INTO stored_revisions (source, item_id, revision, last_fetched_at, changed_at, body)
+SELECT * FROM unnest(
+  %(c0)b::bigint[], %(c1)b::bigint[], %(c2)b::bigint[], %(c3)b::bigint[], %(c4)b::bigint[], %(c5)b::bytea[]
+)
+ON CONFLICT (source, item_id, revision) DO UPDATE SET
   last_fetched_at = excluded.last_fetched_at, changed_at = excluded.changed_at, body = excluded.body;
 
 -- name: export_users
 -- Profiles beyond one.
-SELECT name, first_seen_at, last_fetched_at, changed_at, hash, body FROM users
-WHERE name > %(k0)s ORDER BY name LIMIT %(limit)s;
+SELECT source, name, first_seen_at, last_fetched_at, changed_at, hash, body FROM stored_users
+WHERE (source, name) > (%(k0)s, %(k1)s) ORDER BY source, name LIMIT %(limit)s;
 
 -- name: import_users
 -- Profiles.
-INSERT INTO users (name, first_seen_at, last_fetched_at, changed_at, hash, body)
+INSERT INTO stored_users (source, name, first_seen_at, last_fetched_at, changed_at, hash, body)
 SELECT * FROM unnest(
-  %(c0)s::text[], %(c1)b::bigint[], %(c2)b::bigint[], %(c3)b::bigint[], %(c4)b::bytea[], %(c5)b::bytea[]
+  %(c0)b::bigint[], %(c1)s::text[], %(c2)b::bigint[], %(c3)b::bigint[], %(c4)b::bigint[], %(c5)b::bytea[],
+  %(c6)b::bytea[]
 )
-ON CONFLICT (name) DO UPDATE SET
+ON CONFLICT (source, name) DO UPDATE SET
   first_seen_at = excluded.first_seen_at, last_fetched_at = excluded.last_fetched_at,
   changed_at = excluded.changed_at, hash = excluded.hash, body = excluded.body;
 
@@ -117,22 +129,22 @@ ON CONFLICT (source, first_id) DO UPDATE SET last_id = excluded.last_id;
 -- name: export_gaps
 -- Gaps beyond one.
 SELECT
-  source, kind, key, CASE WHEN state = 'leased' THEN 'owed' ELSE state END, reason, attempts, looks, was_young,
+  source, kind, key, CASE WHEN state = 'leased' THEN 'owed' ELSE state END, reason, attempts, null_count, near_newest,
   not_before_at, first_seen_at, last_seen_at, served_turn
 FROM gaps WHERE (source, kind, key) > (%(k0)s, %(k1)s, %(k2)s) ORDER BY source, kind, key LIMIT %(limit)s;
 
 -- name: import_gaps
 -- Gaps.
 INSERT INTO gaps (
-  source, kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at, served_turn
+  source, kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at, served_turn
 )
 SELECT * FROM unnest(
   %(c0)s::text[], %(c1)s::text[], %(c2)s::text[], %(c3)s::text[], %(c4)s::text[], %(c5)b::bigint[], %(c6)b::bigint[],
   %(c7)b::boolean[], %(c8)b::bigint[], %(c9)b::bigint[], %(c10)b::bigint[], %(c11)b::bigint[]
 )
 ON CONFLICT (source, kind, key) DO UPDATE SET
-  state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, looks = excluded.looks,
-  was_young = excluded.was_young, not_before_at = excluded.not_before_at, first_seen_at = excluded.first_seen_at,
+  state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, null_count = excluded.null_count,
+  near_newest = excluded.near_newest, not_before_at = excluded.not_before_at, first_seen_at = excluded.first_seen_at,
   last_seen_at = excluded.last_seen_at, served_turn = excluded.served_turn, owner = NULL, lease_until = 0;
 
 -- name: export_inbox
@@ -195,8 +207,9 @@ ON CONFLICT (run_id) DO UPDATE SET
   counts = excluded.counts;
 
 -- name: advance_numbers
--- New segments, runs, tickets and changes get numbers beyond the imported ones.
+-- New sources, segments, runs, tickets and changes get numbers beyond the imported ones.
 SELECT
+  setval(pg_get_serial_sequence('sources', 'number'), (SELECT coalesce(max(number), 0) + 1 FROM sources), false),
   setval(pg_get_serial_sequence('segments', 'segment_id'), (SELECT coalesce(max(segment_id), 0) + 1 FROM segments), false),
   setval(pg_get_serial_sequence('runs', 'run_id'), (SELECT coalesce(max(run_id), 0) + 1 FROM runs), false),
   setval(pg_get_serial_sequence('inbox', 'ticket'), (SELECT coalesce(max(ticket), 0) + 1 FROM inbox), false),

@@ -60,20 +60,29 @@ SELECT current_schema();
 
 -- ── recording ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
+-- name: source_number
+-- How large tables name a source.
+SELECT number FROM sources WHERE name = %(source)s;
+
+-- name: add_source
+-- A source that is met for the first time gets a number.
+INSERT INTO sources (name) VALUES (%(source)s) ON CONFLICT (name) DO NOTHING;
+
 -- name: held_items
 -- What must be known of items and their gaps to judge new observations. One text of ids is quicker made than a list.
 SELECT
   asked.id, i.hash, i.content_hash, i.revision, i.last_fetched_at, f.departed_ns,
-  g.kind, g.key, g.state, g.reason, g.attempts, g.looks, g.was_young, g.not_before_at, g.first_seen_at, g.last_seen_at
+  g.kind, g.key, g.state, g.reason, g.attempts, g.null_count, g.near_newest, g.not_before_at, g.first_seen_at, g.last_seen_at
 FROM unnest(string_to_array(%(ids)s, ',')) AS asked (id)
-LEFT JOIN items AS i ON i.id = asked.id::bigint
-LEFT JOIN fetches AS f ON f.key = asked.id COLLATE "C"
+LEFT JOIN stored_items AS i ON i.source = %(number)s AND i.id = asked.id::bigint
+LEFT JOIN fetches AS f ON f.source = %(number)s AND f.key = asked.id COLLATE "C"
 LEFT JOIN gaps AS g ON g.source = %(source)s AND g.kind = 'item' AND g.key = asked.id COLLATE "C"
 WHERE i.id IS NOT NULL OR g.key IS NOT NULL;
 
 -- name: held_users
 -- The same for profiles; they have no revisions.
-SELECT name, hash, last_fetched_at FROM users WHERE name = ANY (%(names)s::text[]);
+SELECT name, hash, last_fetched_at FROM stored_users
+WHERE source = %(number)s AND name = ANY (%(names)s::text[]);
 
 -- name: held_documents
 -- The same for documents, with what their list said last.
@@ -82,39 +91,39 @@ WHERE source = %(source)s AND key = ANY (%(keys)s::text[]);
 
 -- name: held_gaps
 -- The gaps of some things, before they are judged again.
-SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
 WHERE source = %(source)s AND kind = %(kind)s AND key = ANY (%(keys)s::text[]);
 
 -- name: held_fetches
 -- When some things that are no items were last fetched, if that was not long ago.
-SELECT key, departed_ns FROM fetches WHERE key = ANY (%(keys)s::text[]);
+SELECT key, departed_ns FROM fetches WHERE source = %(number)s AND key = ANY (%(keys)s::text[]);
 
 -- name: write_fetches
--- Things that were held have been fetched again, in the order of keys: who meets another process here looks again.
-INSERT INTO fetches (key, departed_ns)
-SELECT key, departed_ns
+-- Things that were held have been fetched again, in the order of keys: who meets another process here null_count again.
+INSERT INTO fetches (source, key, departed_ns)
+SELECT %(number)s, key, departed_ns
 FROM unnest(string_to_array(%(keys)s, E'\n'), %(departed_ns)b::bigint[]) AS n (key, departed_ns)
-ON CONFLICT (key) DO UPDATE SET departed_ns = excluded.departed_ns;
+ON CONFLICT (source, key) DO UPDATE SET departed_ns = excluded.departed_ns;
 
 -- name: forget_fetches
 -- No fetch that left before is still under way anywhere.
-DELETE FROM fetches WHERE key IN (
-  SELECT key FROM fetches WHERE departed_ns < %(before_ns)s FOR UPDATE SKIP LOCKED
+DELETE FROM fetches WHERE (source, key) IN (
+  SELECT source, key FROM fetches WHERE departed_ns < %(before_ns)s FOR UPDATE SKIP LOCKED
 );
 
 -- name: copy_items
 -- New items, as fast as they can be taken.
-COPY items (
-  id, type, "by", time, parent, score, descendants, dead, deleted,
+COPY stored_items (
+  source, id, type, "by", time, parent, score, descendants, dead, deleted,
   first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
 ) FROM STDIN (FORMAT BINARY);
 
 -- name: add_item
 -- One new item: for a few, this is quicker than a copy.
-INSERT INTO items (
-  id, type, "by", time, parent, score, descendants, dead, deleted,
+INSERT INTO stored_items (
+  source, id, type, "by", time, parent, score, descendants, dead, deleted,
   first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
-) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b, %b, %b);
+) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %b, %b, %b);
 
 -- name: add_changes
 -- Lines of the change feed for some keys, in their order; keys have no line breaks.
@@ -123,13 +132,14 @@ SELECT %(source)s, %(kind)s, key, %(change)s, %(changed_at)s FROM unnest(string_
 
 -- name: keep_revisions
 -- What is stored now becomes an earlier revision; run before the items are overwritten.
-INSERT INTO revisions (item_id, revision, last_fetched_at, changed_at, body)
-SELECT id, revision, last_fetched_at, changed_at, body FROM items WHERE id = ANY (%(ids)b::bigint[]) ORDER BY id
-ON CONFLICT (item_id, revision) DO NOTHING;
+INSERT INTO stored_revisions (source, item_id, revision, last_fetched_at, changed_at, body)
+SELECT source, id, revision, last_fetched_at, changed_at, body FROM stored_items
+WHERE source = %(number)s AND id = ANY (%(ids)b::bigint[]) ORDER BY id
+ON CONFLICT (source, item_id, revision) DO NOTHING;
 
 -- name: change_items
 -- New bodies of items that are held.
-UPDATE items SET
+UPDATE stored_items AS i SET
   type = n.type, "by" = n."by", time = n.time, parent = n.parent, score = n.score, descendants = n.descendants,
   dead = n.dead, deleted = n.deleted, last_fetched_at = n.last_fetched_at, changed_at = n.changed_at,
   revision = n.revision, hash = n.hash, content_hash = n.content_hash, body = n.body
@@ -141,13 +151,13 @@ FROM unnest(
   id, type, "by", time, parent, score, descendants, dead, deleted, last_fetched_at, changed_at, revision, hash,
   content_hash, body
 )
-WHERE items.id = n.id;
+WHERE i.source = %(number)s AND i.id = n.id;
 
 -- name: write_user
 -- A new profile, or the new body of one that is held.
-INSERT INTO users (name, first_seen_at, last_fetched_at, changed_at, hash, body)
-VALUES (%(name)s, %(now)s, %(fetched)s, %(now)s, %(hash)s, %(body)s)
-ON CONFLICT (name) DO UPDATE SET
+INSERT INTO stored_users (source, name, first_seen_at, last_fetched_at, changed_at, hash, body)
+VALUES (%(number)s, %(name)s, %(now)s, %(fetched)s, %(now)s, %(hash)s, %(body)s)
+ON CONFLICT (source, name) DO UPDATE SET
   last_fetched_at = excluded.last_fetched_at, changed_at = excluded.changed_at, hash = excluded.hash,
   body = excluded.body;
 
@@ -171,7 +181,7 @@ ON CONFLICT (source, key) DO NOTHING;
 -- name: write_gaps
 -- Gaps after one more answer; their leases, if any, have ended. A new one waits behind those that were served already.
 INSERT INTO gaps (
-  source, kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at, served_turn
+  source, kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at, served_turn
 )
 SELECT n.*, (
   SELECT coalesce(max(g.served_turn), 0) FROM gaps AS g
@@ -179,14 +189,14 @@ SELECT n.*, (
 )
 FROM unnest(
   %(source)s::text[], %(kind)s::text[], %(key)s::text[], %(state)s::text[], %(reason)s::text[], %(attempts)s::int[],
-  %(looks)s::int[], %(was_young)s::boolean[], %(not_before_at)s::bigint[], %(first_seen_at)s::bigint[],
+  %(null_count)s::int[], %(near_newest)s::boolean[], %(not_before_at)s::bigint[], %(first_seen_at)s::bigint[],
   %(last_seen_at)s::bigint[]
 ) AS n (
-  source, kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at
+  source, kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at
 )
 ON CONFLICT (source, kind, key) DO UPDATE SET
-  state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, looks = excluded.looks,
-  was_young = excluded.was_young, not_before_at = excluded.not_before_at, first_seen_at = excluded.first_seen_at,
+  state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, null_count = excluded.null_count,
+  near_newest = excluded.near_newest, not_before_at = excluded.not_before_at, first_seen_at = excluded.first_seen_at,
   last_seen_at = excluded.last_seen_at, owner = NULL, lease_until = 0;
 
 -- name: remove_from_inbox
@@ -200,33 +210,39 @@ WHERE inbox.source = n.source AND inbox.kind = n.kind AND inbox.key = n.key AND 
 
 -- name: item
 -- One item of the mirror.
-SELECT id, body, revision, first_seen_at, last_fetched_at, changed_at FROM items WHERE id = %(id)s;
+SELECT id, body, revision, first_seen_at, last_fetched_at, changed_at FROM items
+WHERE source = %(source)s AND id = %(id)s;
 
 -- name: revisions
 -- Earlier contents of an item, oldest first.
 SELECT r.item_id, r.body, r.revision, i.first_seen_at, r.last_fetched_at, r.changed_at
-FROM revisions AS r JOIN items AS i ON i.id = r.item_id
-WHERE r.item_id = %(id)s ORDER BY r.revision;
+FROM stored_revisions AS r JOIN stored_items AS i ON i.source = r.source AND i.id = r.item_id
+WHERE r.source = (SELECT number FROM sources WHERE name = %(source)s) AND r.item_id = %(id)s ORDER BY r.revision;
 
 -- name: bodies
 -- One page of raw bodies, in order.
-SELECT id, body FROM items WHERE id BETWEEN %(first)s AND %(last)s ORDER BY id LIMIT %(limit)s;
+SELECT id, body FROM stored_items
+WHERE source = (SELECT number FROM sources WHERE name = %(source)s)
+AND id BETWEEN %(first)s AND %(last)s ORDER BY id LIMIT %(limit)s;
 
 -- name: user
 -- One profile.
-SELECT body FROM users WHERE name = %(name)s;
+SELECT body FROM users WHERE source = %(source)s AND name = %(name)s;
 
 -- name: item_times
 -- Creation times of those that are held and have one.
-SELECT id, time FROM items WHERE id = ANY (%(ids)s::bigint[]) AND time IS NOT NULL;
+SELECT id, time FROM stored_items
+WHERE source = (SELECT number FROM sources WHERE name = %(source)s)
+AND id = ANY (%(ids)s::bigint[]) AND time IS NOT NULL;
 
 -- name: newest_item_id
 -- Where the source's own clock is read.
-SELECT max(id) FROM items;
+SELECT max(id) FROM stored_items WHERE source = (SELECT number FROM sources WHERE name = %(source)s);
 
 -- name: block
 -- The timed items at or below an id, highest first: they tell the time of that place.
-SELECT id, time FROM items WHERE id <= %(last)s AND time IS NOT NULL ORDER BY id DESC LIMIT %(limit)s;
+SELECT id, time FROM stored_items
+WHERE source = (SELECT number FROM sources WHERE name = %(source)s) AND id <= %(last)s AND time IS NOT NULL ORDER BY id DESC LIMIT %(limit)s;
 
 -- ── segments and coverage ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -367,7 +383,7 @@ WITH last_turn AS MATERIALIZED (
   FROM due, last_turn
   WHERE gaps.source = due.source AND gaps.kind = due.kind AND gaps.key = due.key
   RETURNING
-    gaps.kind, gaps.key, gaps.state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at
+    gaps.kind, gaps.key, gaps.state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at
 )
 SELECT leased.* FROM leased JOIN due ON due.kind = leased.kind AND due.key = leased.key
 ORDER BY due.served_turn, leased.first_seen_at, leased.kind, leased.key;
@@ -379,14 +395,14 @@ WHERE source = %(source)s AND state = 'leased' AND owner = %(owner)s;
 
 -- name: list_gaps
 -- What is owed, oldest first.
-SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
 WHERE source = %(source)s AND state <> 'settled' AND state = coalesce(%(state)s, state)
 AND reason = coalesce(%(reason)s, reason)
 ORDER BY first_seen_at, kind, key LIMIT %(limit)s;
 
 -- name: list_settled_gaps
 -- What was owed once, oldest first.
-SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
 WHERE source = %(source)s AND state = 'settled' AND reason = coalesce(%(reason)s, reason)
 ORDER BY first_seen_at, kind, key LIMIT %(limit)s;
 

@@ -5,8 +5,9 @@ as a conflict, and it is done again. A batch holds no key twice and writes in th
 processes cannot block each other in a circle.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
 from remora.contracts import Observation, Outcome
@@ -33,7 +34,7 @@ from remora.stores.rows import milliseconds
 
 Job = tuple[str, Observation]  # source and observation
 ITEM_TYPES: Final = (
-    *("int8", "text", "text", "int8", "int8", "int8", "int8", "bool", "bool"),
+    *("int2", "int8", "text", "text", "int8", "int8", "int8", "int8", "bool", "bool"),
     *("int8", "int8", "int8", "int4", "bytea", "bytea", "bytea"),
 )
 # As in `change_items`: everything but the moment an item was first seen.
@@ -41,7 +42,7 @@ _CHANGED_COLUMNS: Final = (
     *("id", "type", "by", "time", "parent", "score", "descendants", "dead", "deleted"),
     *("last_fetched_at", "changed_at", "revision", "hash", "content_hash", "body"),
 )
-_FIRST_SEEN: Final = 9
+_FIRST_SEEN: Final = 10
 _GAP_AT: Final = 6  # where the gap's columns begin in `held_items`
 # A copy needs several round trips, a statement one: so many rows are written quicker one by one.
 FEW_ROWS: Final = 3
@@ -49,7 +50,7 @@ FEW_ROWS: Final = 3
 FETCHES_KEPT_NS: Final = 10 * MINUTE_NS
 FORGET_EVERY_NS: Final = MINUTE_NS
 _GAP_COLUMNS: Final = (
-    *("source", "kind", "key", "state", "reason", "attempts", "looks", "was_young"),
+    *("source", "kind", "key", "state", "reason", "attempts", "null_count", "near_newest"),
     *("not_before_at", "first_seen_at", "last_seen_at"),
 )
 _OUTCOME_OF_GAP: Final = {GapState.OWED: Outcome.OWED, GapState.ABSENT: Outcome.ABSENT, GapState.DEAD: Outcome.DEAD}
@@ -65,15 +66,17 @@ class _DocumentRow:
 
 @dataclass(slots=True)
 class _Batch:
-    """What is held of everything in the batch, and what will be written."""
+    """What is held of everything of one source in the batch, and what will be written."""
 
+    source: str
+    number: int
     held: dict[str, Held] = field(default_factory=dict)
-    gaps: dict[tuple[str, str], Gap] = field(default_factory=dict)  # by source and name
+    gaps: dict[str, Gap] = field(default_factory=dict)
     documents: dict[str, _DocumentRow] = field(default_factory=dict)
     new_items: list[Row] = field(default_factory=list)
     changed_items: list[Row] = field(default_factory=list)
     kept_ids: list[int] = field(default_factory=list)
-    changes: dict[tuple[str, str, str], list[str]] = field(default_factory=dict)  # keys by source, kind and change
+    changes: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # keys by kind and change
     changed_at: int = 0
     moved_gaps: list[Row] = field(default_factory=list)
     answered: list[Row] = field(default_factory=list)
@@ -82,37 +85,58 @@ class _Batch:
     fetched_again: list[tuple[str, int]] = field(default_factory=list)  # what was held, and when the fetch left
 
 
-def name_of(job: Job) -> str:
-    """What an observation is about: an id, or kind and key where that could be mistaken."""
+def name_of(job: Job) -> tuple[str, str]:
+    """What an observation is about: its source, and an id, or kind and key where that could be mistaken."""
     source, observation = job
     discovery = observation.discovery
-    # Plain texts and not pairs: this runs for every item, and hashing an enumeration is slow.
-    return discovery.key if discovery.kind is Kind.ITEM else _name(source, discovery.kind, discovery.key)
+    # Plain texts: this runs for every item, and hashing an enumeration is slow.
+    return source, discovery.key if discovery.kind is Kind.ITEM else _name(discovery.kind, discovery.key)
 
 
-def _name(source: str, kind: Kind, key: str) -> str:
-    """Users have no source of their own."""
-    return f"{kind}\0{'' if kind is Kind.USER else source}\0{key}"
+def _name(kind: Kind, key: str) -> str:
+    return f"{kind}\0{key}"
 
 
 class Recorder:
     """Records batches and remembers exactly when recent fetches left."""
 
     def __init__(self) -> None:
-        self._recent = RecentFetches()
+        self._recent: dict[str, RecentFetches] = {}
+        self._numbers: dict[str, int] = {}
         self._forgot_at_ns = 0
 
     async def record(self, connection: Connection, jobs: Sequence[Job], *, again: bool) -> list[Outcome]:
         """The outcomes of a batch, durable on return. `again`: an earlier try may have been committed unnoticed."""
-        batch = _Batch()
         await self._forget(connection, max(observation.now_ns for _, observation in jobs))
+        by_source: dict[str, list[Observation]] = {}
+        for source, observation in jobs:
+            by_source.setdefault(source, []).append(observation)
+        batches = [_Batch(source, await self._number(connection, source)) for source in sorted(by_source)]
+        outcomes: dict[str, Iterator[Outcome]] = {}
         async with connection.transaction():
-            await self._probe(connection, batch, jobs)
-            outcomes = [_judge(batch, source, observation, again=again) for source, observation in jobs]
-            await _write(connection, batch)
-        for kind, key, departed_ns in batch.departures:
-            self._recent.remember(kind, key, departed_ns)
-        return outcomes
+            for batch in batches:
+                observations = by_source[batch.source]
+                await self._probe(connection, batch, observations)
+                outcomes[batch.source] = iter([_judge(batch, observation, again=again) for observation in observations])
+                await _write(connection, batch)
+        for batch in batches:
+            recent = self._recent.setdefault(batch.source, RecentFetches())
+            for kind, key, departed_ns in batch.departures:
+                recent.remember(kind, key, departed_ns)
+        return [next(outcomes[source]) for source, _ in jobs]
+
+    async def _number(self, connection: Connection, source: str) -> int:
+        """The number of a source, before the batch: whoever meets the source next finds it in the table."""
+        number = self._numbers.get(source)
+        if number is None:
+            named = {"source": source}
+            row = await (await connection.execute(SQL["source_number"], named)).fetchone()
+            if row is None:
+                await connection.execute(SQL["add_source"], named)
+                row = await (await connection.execute(SQL["source_number"], named)).fetchone()
+                assert row is not None, "a source that was added has a number"
+            number = self._numbers[source] = int(row[0])
+        return number
 
     async def _forget(self, connection: Connection, now_ns: int) -> None:
         """Before the batch: what fails here may be done again without doing anything twice."""
@@ -120,27 +144,27 @@ class Recorder:
             self._forgot_at_ns = now_ns
             await connection.execute(SQL["forget_fetches"], {"before_ns": now_ns - FETCHES_KEPT_NS})
 
-    async def _probe(self, connection: Connection, batch: _Batch, jobs: Sequence[Job]) -> None:
-        keys: dict[str, list[str]] = {}
-        others: dict[tuple[str, Kind], list[str]] = {}
+    async def _probe(self, connection: Connection, batch: _Batch, observations: Sequence[Observation]) -> None:
+        items: list[str] = []
+        others: dict[Kind, list[str]] = {}
         latest_ns = 0
-        for source, observation in jobs:
+        for observation in observations:
             discovery = observation.discovery
             if discovery.kind is Kind.ITEM:
-                keys.setdefault(source, []).append(discovery.key)
+                items.append(discovery.key)
             else:
-                others.setdefault((source, discovery.kind), []).append(discovery.key)
+                others.setdefault(discovery.kind, []).append(discovery.key)
             latest_ns = max(latest_ns, observation.now_ns)
         batch.changed_at = milliseconds(latest_ns)
-        for source, named in keys.items():
-            self._hold(batch, Kind.ITEM, await _held_items(connection, batch, source, named), latest_ns)
-        for (source, kind), named in others.items():
-            await _probe_gaps(connection, batch, source, kind, named)
+        if items:
+            self._hold(batch, Kind.ITEM, await _held_items(connection, batch, items), latest_ns)
+        for kind, named in others.items():
+            await _probe_gaps(connection, batch, kind, named)
             match kind:
                 case Kind.USER:
-                    self._hold(batch, kind, await _held_users(connection, named), latest_ns)
+                    self._hold(batch, kind, await _held_users(connection, batch, named), latest_ns)
                 case Kind.DOCUMENT:
-                    self._hold(batch, kind, await _held_documents(connection, batch, source, named), latest_ns)
+                    self._hold(batch, kind, await _held_documents(connection, batch, named), latest_ns)
                 case Kind.PAGE:
                     continue  # a page is never kept, but what a run leaves of a list may be owed as a gap
                 case Kind.ITEM | Kind.NEWEST:
@@ -148,70 +172,71 @@ class Recorder:
 
     def _hold(self, batch: _Batch, kind: Kind, found: Iterable[tuple[str, Row]], latest_ns: int) -> None:
         """When it was fetched: a second fetch by anybody is known exactly, the first one exactly if it was ours."""
+        recent = self._recent.get(batch.source) or RecentFetches()
         for name, (body_hash, content_hash, revision, fetched, again_ns) in found:
             fetched_ns = fetched * MILLISECOND_NS if again_ns is None else again_ns
-            departed_ns = self._recent.of(kind, name) if again_ns is None else None
+            departed_ns = recent.of(kind, name) if again_ns is None else None
             if departed_ns is not None and not departed_ns + MILLISECOND_NS <= fetched_ns <= latest_ns + CLOCK_SLACK_NS:
                 fetched_ns = departed_ns
             batch.held[name] = Held(body_hash, content_hash, revision, fetched_ns)
 
 
-async def _held_items(connection: Connection, batch: _Batch, source: str, keys: list[str]) -> Iterable[tuple[str, Row]]:
-    values = {"source": source, "ids": ",".join(keys)}
+async def _held_items(connection: Connection, batch: _Batch, keys: list[str]) -> Iterable[tuple[str, Row]]:
+    values = {"source": batch.source, "number": batch.number, "ids": ",".join(keys)}
     held: list[tuple[str, Row]] = []
     for row in await (await connection.execute(SQL["held_items"], values, binary=True)).fetchall():
         if row[1] is not None:
             held.append((row[0], row[1:_GAP_AT]))
         if row[_GAP_AT] is not None:
-            batch.gaps[source, row[0]] = gap_from_row(row[_GAP_AT:])
+            batch.gaps[row[0]] = gap_from_row(row[_GAP_AT:])
     return held
 
 
-async def _held_users(connection: Connection, keys: list[str]) -> Iterable[tuple[str, Row]]:
-    values = {"names": [dump_key(key) for key in keys]}
+async def _held_users(connection: Connection, batch: _Batch, keys: list[str]) -> Iterable[tuple[str, Row]]:
+    values = {"number": batch.number, "names": [dump_key(key) for key in keys]}
     found = await (await connection.execute(SQL["held_users"], values, binary=True)).fetchall()
-    named = [(_name("", Kind.USER, load_key(key)), body_hash, fetched) for key, body_hash, fetched in found]
-    again_ns = await _fetched_again(connection, [name for name, _, _ in named])
+    named = [(_name(Kind.USER, load_key(key)), body_hash, fetched) for key, body_hash, fetched in found]
+    again_ns = await _fetched_again(connection, batch, [name for name, _, _ in named])
     return ((name, (body_hash, b"", 1, fetched, again_ns.get(name))) for name, body_hash, fetched in named)
 
 
-async def _held_documents(
-    connection: Connection, batch: _Batch, source: str, keys: list[str]
-) -> Iterable[tuple[str, Row]]:
-    values = {"source": source, "keys": [dump_key(key) for key in keys]}
+async def _held_documents(connection: Connection, batch: _Batch, keys: list[str]) -> Iterable[tuple[str, Row]]:
+    values = {"source": batch.source, "keys": [dump_key(key) for key in keys]}
     held: list[tuple[str, Row]] = []
     for row in await (await connection.execute(SQL["held_documents"], values, binary=True)).fetchall():
         key, body_hash, fetched, listed_mark, listed_at, owed, updated_at = row
-        name = _name(source, Kind.DOCUMENT, load_key(key))
+        name = _name(Kind.DOCUMENT, load_key(key))
         batch.documents[name] = _DocumentRow(listed_mark, listed_at, owed, updated_at)
         if body_hash is not None:
             held.append((name, (body_hash, b"", 1, fetched)))
-    again_ns = await _fetched_again(connection, [name for name, _ in held])
+    again_ns = await _fetched_again(connection, batch, [name for name, _ in held])
     return ((name, (*row, again_ns.get(name))) for name, row in held)
 
 
-async def _fetched_again(connection: Connection, names: list[str]) -> dict[str, int]:
+async def _fetched_again(connection: Connection, batch: _Batch, names: list[str]) -> dict[str, int]:
     """When these were fetched a second time or later, by any process, as far back as it matters."""
-    found = await connection.execute(SQL["held_fetches"], {"keys": [dump_key(name) for name in names]}, binary=True)
+    values = {"number": batch.number, "keys": [dump_key(name) for name in names]}
+    found = await connection.execute(SQL["held_fetches"], values, binary=True)
     return {load_key(key): departed_ns for key, departed_ns in await found.fetchall()}
 
 
-async def _probe_gaps(connection: Connection, batch: _Batch, source: str, kind: Kind, keys: list[str]) -> None:
+async def _probe_gaps(connection: Connection, batch: _Batch, kind: Kind, keys: list[str]) -> None:
+    source = batch.source
     named = [fingerprint(source, key) for key in keys] if kind is Kind.DOCUMENT else [dump_key(key) for key in keys]
     values = {"source": source, "kind": kind.value, "keys": named}
     for row in await (await connection.execute(SQL["held_gaps"], values, binary=True)).fetchall():
         gap = gap_from_row(row)
-        batch.gaps[source, _name(source, kind, gap.key)] = gap
+        batch.gaps[_name(kind, gap.key)] = gap
 
 
-def _judge(batch: _Batch, source: str, observation: Observation, *, again: bool) -> Outcome:
-    discovery = observation.discovery
+def _judge(batch: _Batch, observation: Observation, *, again: bool) -> Outcome:
+    source, discovery = batch.source, observation.discovery
     kind = discovery.kind
     name = gap_name = owed_key = discovery.key
     if kind is not Kind.ITEM:
         owed_key = gap_key(source, discovery)
-        name, gap_name = _name(source, kind, discovery.key), _name(source, kind, owed_key)
-    gap = batch.gaps.get((source, gap_name))
+        name, gap_name = _name(kind, discovery.key), _name(kind, owed_key)
+    gap = batch.gaps.get(gap_name)
     if isinstance(discovery.origin, FromInbox):
         batch.answered.append((source, kind.value, dump_key(discovery.key), discovery.origin.ticket))
     if again and gap is not None and (outcome := _outcome_if_counted(gap, observation)) is not None:
@@ -221,7 +246,7 @@ def _judge(batch: _Batch, source: str, observation: Observation, *, again: bool)
     if decision.gap is not None:
         batch.moved_gaps.append((source, *gap_to_row(decision.gap)))
     if isinstance(observation.verdict, Found) and decision.outcome is not Outcome.STALE:
-        _store(batch, source, observation, observation.verdict.thing, decision)
+        _store(batch, observation, observation.verdict.thing, decision)
         batch.departures.append((kind, name, observation.started_at_ns))
         if name in batch.held:
             batch.fetched_again.append((dump_key(name), observation.started_at_ns))
@@ -237,24 +262,25 @@ def _outcome_if_counted(gap: Gap, observation: Observation) -> Outcome | None:
     return _OUTCOME_OF_GAP.get(gap.state) if counted and not isinstance(observation.verdict, Found) else None
 
 
-def _store(batch: _Batch, source: str, observation: Observation, thing: Thing, decision: Decision) -> None:
+def _store(batch: _Batch, observation: Observation, thing: Thing, decision: Decision) -> None:
     is_written = decision.outcome is not Outcome.UNCHANGED
     if isinstance(thing, Item) and is_written:
         _store_item(batch, thing, observation, decision)
     elif isinstance(thing, User) and is_written:
         _store_user(batch, thing, observation, decision)
     elif isinstance(thing, Document):
-        _store_document(batch, source, thing, observation, decision)
+        _store_document(batch, thing, observation, decision)
     if is_written:
         kind, key = observation.discovery.kind, observation.discovery.key
         change = "new" if decision.outcome is Outcome.NEW else "changed"
         named = ("item", key) if kind is Kind.ITEM else (kind.value, dump_key(key))
-        batch.changes.setdefault((source, named[0], change), []).append(named[1])
+        batch.changes.setdefault((named[0], change), []).append(named[1])
 
 
 def _store_user(batch: _Batch, user: User, observation: Observation, decision: Decision) -> None:
     assert decision.held is not None, "what was found is held"
     values = {
+        "number": batch.number,
         "name": dump_key(observation.discovery.key),
         "now": milliseconds(observation.now_ns),
         "fetched": milliseconds(observation.started_at_ns),
@@ -269,6 +295,7 @@ def _store_item(batch: _Batch, item: Item, observation: Observation, decision: D
     assert held is not None
     now = observation.now_ns // MILLISECOND_NS
     row = (
+        batch.number,
         item.item_id,
         clean_text(item.type),
         clean_text(item.by),
@@ -289,17 +316,15 @@ def _store_item(batch: _Batch, item: Item, observation: Observation, decision: D
     if decision.outcome is Outcome.NEW:
         batch.new_items.append(row)
         return
-    batch.changed_items.append((*row[:_FIRST_SEEN], *row[_FIRST_SEEN + 1 :]))
+    batch.changed_items.append((*row[1:_FIRST_SEEN], *row[_FIRST_SEEN + 1 :]))
     if decision.keeps_earlier:
         batch.kept_ids.append(item.item_id)
 
 
-def _store_document(
-    batch: _Batch, source: str, document: Document, observation: Observation, decision: Decision
-) -> None:
+def _store_document(batch: _Batch, document: Document, observation: Observation, decision: Decision) -> None:
     assert decision.held is not None
     key = observation.discovery.key
-    row = batch.documents.get(_name(source, Kind.DOCUMENT, key), _DocumentRow(None, None, owed=True, updated_at=None))
+    row = batch.documents.get(_name(Kind.DOCUMENT, key), _DocumentRow(None, None, owed=True, updated_at=None))
     owed = is_still_owed(
         listed_mark=row.listed_mark,
         listed_ns=None if row.listed_at is None else row.listed_at * MILLISECOND_NS,
@@ -307,7 +332,7 @@ def _store_document(
         started_at_ns=observation.started_at_ns,
     )
     updated_at = row.listed_mark if document.updated_at is None else dump_mark(document.updated_at)
-    values = {**_document_values(source, key), "owed": owed, "updated_at": updated_at}
+    values = {**_document_values(batch.source, key), "owed": owed, "updated_at": updated_at}
     if decision.outcome is Outcome.UNCHANGED:
         if (row.owed, row.updated_at) != (owed, updated_at):
             batch.single.append(("confirm_document", values))
@@ -320,11 +345,12 @@ def _store_document(
 async def _write(connection: Connection, batch: _Batch) -> None:
     """Everything that was judged, one statement per table, in the order of keys."""
     if batch.kept_ids:
-        await connection.execute(SQL["keep_revisions"], {"ids": sorted(batch.kept_ids)})
+        await connection.execute(SQL["keep_revisions"], {"number": batch.number, "ids": sorted(batch.kept_ids)})
     if batch.changed_items:
-        columns = zip(*sorted(batch.changed_items, key=_first), strict=True)
-        await connection.execute(SQL["change_items"], dict(zip(_CHANGED_COLUMNS, map(list, columns), strict=True)))
-    new_items = sorted(batch.new_items, key=_first)
+        columns = zip(*sorted(batch.changed_items, key=itemgetter(0)), strict=True)
+        changed = dict(zip(_CHANGED_COLUMNS, map(list, columns), strict=True))
+        await connection.execute(SQL["change_items"], {"number": batch.number, **changed})
+    new_items = sorted(batch.new_items, key=itemgetter(1))
     if len(new_items) > FEW_ROWS:
         await _copy_items(connection, new_items)
     else:
@@ -334,14 +360,15 @@ async def _write(connection: Connection, batch: _Batch) -> None:
         await connection.execute(SQL[name], values)
     if batch.fetched_again:
         fetched = sorted(batch.fetched_again)
-        values = {"keys": "\n".join(key for key, _ in fetched), "departed_ns": [moment_ns for _, moment_ns in fetched]}
+        keys, departed_ns = "\n".join(key for key, _ in fetched), [moment_ns for _, moment_ns in fetched]
+        values = {"number": batch.number, "keys": keys, "departed_ns": departed_ns}
         await connection.execute(SQL["write_fetches"], values)
     if batch.moved_gaps:
         gaps = zip(*sorted(batch.moved_gaps, key=lambda row: row[:3]), strict=True)
         await connection.execute(SQL["write_gaps"], dict(zip(_GAP_COLUMNS, map(list, gaps), strict=True)))
-    for (source, kind, change), keys in batch.changes.items():
-        named = {"source": source, "kind": kind, "change": change, "changed_at": batch.changed_at}
-        await connection.execute(SQL["add_changes"], {**named, "keys": "\n".join(keys)})
+    for (kind, change), changed_keys in batch.changes.items():
+        named = {"source": batch.source, "kind": kind, "change": change, "changed_at": batch.changed_at}
+        await connection.execute(SQL["add_changes"], {**named, "keys": "\n".join(changed_keys)})
     if batch.answered:
         entries = zip(*sorted(batch.answered), strict=True)
         names = ("source", "kind", "key", "ticket")
@@ -357,7 +384,3 @@ async def _copy_items(connection: Connection, rows: Iterable[Row]) -> None:
 
 def _document_values(source: str, key: str) -> dict[str, object]:
     return {"source": source, "key": dump_key(key), "fingerprint": fingerprint(source, key)}
-
-
-def _first(row: Row) -> Any:
-    return row[0]

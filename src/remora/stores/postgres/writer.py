@@ -24,7 +24,7 @@ QUEUE_MAX: Final = 100_000
 
 
 class _Waiting(NamedTuple):
-    name: str
+    name: tuple[str, str]
     job: Job
     done: "asyncio.Future[Outcome]"
 
@@ -100,7 +100,7 @@ class _Lane:
 
     def _take(self) -> list[_Waiting]:
         """The oldest observations, each key once: the next look at the same key is judged by what this one left."""
-        batch: dict[str, _Waiting] = {}
+        batch: dict[tuple[str, str], _Waiting] = {}
         later: list[_Waiting] = []
         while self._queue and len(batch) < BATCH_MAX:
             waiting = self._queue.popleft()

@@ -25,60 +25,65 @@ class SqliteMirror(SqlitePart):
         """Item, ledger and origin in one transaction; returns when it is durable."""
         return await self._open_writer().record(source, observation)
 
-    async def item(self, item_id: int) -> StoredItem | None:
+    async def item(self, source: str, item_id: int) -> StoredItem | None:
         """One item of the mirror."""
-        row = await self._row("item", {"id": item_id})
+        row = await self._row("item", {"source": source, "id": item_id})
         return item_from_row(row) if row else None
 
-    async def revisions(self, item_id: int) -> Sequence[StoredItem]:
+    async def revisions(self, source: str, item_id: int) -> Sequence[StoredItem]:
         """Earlier contents, oldest first."""
-        return tuple(item_from_row(row) for row in await self._rows("revisions", {"id": item_id}))
+        rows = await self._rows("revisions", {"source": source, "id": item_id})
+        return tuple(item_from_row(row) for row in rows)
 
-    async def bodies(self, *, first_id: int = 0, last_id: int | None = None) -> AsyncIterator[tuple[int, bytes]]:
+    async def bodies(
+        self, source: str, *, first_id: int = 0, last_id: int | None = None
+    ) -> AsyncIterator[tuple[int, bytes]]:
         """Raw bodies by id, in order, page by page."""
         last = INTEGER_MAX if last_id is None else last_id
         while True:
-            page = await self._rows("bodies", {"first": first_id, "last": last, "limit": PAGE_ROWS})
+            wanted = {"source": source, "first": first_id, "last": last, "limit": PAGE_ROWS}
+            page = await self._rows("bodies", wanted)
             for item_id, body in page:
                 yield item_id, body
             if len(page) < PAGE_ROWS:
                 return
             first_id = page[-1][0] + 1
 
-    async def user(self, name: str) -> bytes | None:
+    async def user(self, source: str, name: str) -> bytes | None:
         """The raw profile."""
-        row = await self._row("user", {"name": name})
+        row = await self._row("user", {"source": source, "name": name})
         return row[0] if row else None
 
-    async def item_times(self, ids: Iterable[int]) -> Mapping[int, int]:
+    async def item_times(self, source: str, ids: Iterable[int]) -> Mapping[int, int]:
         """Creation times of those that are held and have one."""
         times: dict[int, int] = {}
         left = iter(ids)
         while some := list(islice(left, IDS_MAX)):
-            times.update((row[0], row[1]) for row in await self._rows("item_times", {"ids": json.dumps(some)}))
+            wanted = {"source": source, "ids": json.dumps(some)}
+            times.update((row[0], row[1]) for row in await self._rows("item_times", wanted))
         return times
 
-    async def newest_time(self) -> int | None:
+    async def newest_time(self, source: str) -> int | None:
         """The median time of the newest items."""
-        return await self._read(lambda connection: source_clock.time_of(self._block(connection, INTEGER_MAX)))
+        return await self._read(lambda connection: source_clock.time_of(self._block(connection, source, INTEGER_MAX)))
 
-    async def first_id_since(self, time_s: int) -> int | None:
+    async def first_id_since(self, source: str, time_s: int) -> int | None:
         """The lowest id from which on items are this young."""
-        return await self._read(lambda connection: self._first_id_since(connection, time_s))
+        return await self._read(lambda connection: self._first_id_since(connection, source, time_s))
 
-    def _first_id_since(self, connection: Connection, time_s: int) -> int | None:
-        newest_id = connection.execute(self._sql["newest_item_id"]).fetchone()[0]
+    def _first_id_since(self, connection: Connection, source: str, time_s: int) -> int | None:
+        newest_id = connection.execute(self._sql["newest_item_id"], {"source": source}).fetchone()[0]
         if newest_id is None:
             return None
         search = source_clock.first_id_since(time_s, newest_id=newest_id)
         asked = next(search)
         while True:
             try:
-                asked = search.send(self._block(connection, asked))
+                asked = search.send(self._block(connection, source, asked))
             except StopIteration as found:
                 answer: int | None = found.value
                 return answer
 
-    def _block(self, connection: Connection, last_id: int) -> list[Timed]:
-        rows = connection.execute(self._sql["block"], {"last": last_id, "limit": BLOCK_ITEMS})
+    def _block(self, connection: Connection, source: str, last_id: int) -> list[Timed]:
+        rows = connection.execute(self._sql["block"], {"source": source, "last": last_id, "limit": BLOCK_ITEMS})
         return [Timed(item_id, time_s) for item_id, time_s in rows]

@@ -1,40 +1,48 @@
 -- How a whole mirror is read from SQLite and written into it. Rows are in the order of their key, which comes first.
 -- A lease belongs to a process that will not come along: what is claimed or leased is exported as pending or owed.
 
+-- name: export_sources
+-- Sources beyond one, by number: the copy names them by the same numbers.
+SELECT number, name FROM sources WHERE number > :k0 ORDER BY number LIMIT :limit;
+
+-- name: import_sources
+-- Sources.
+INSERT OR REPLACE INTO sources (number, name) VALUES (?, ?);
+
 -- name: export_items
 -- Items beyond one.
 SELECT
-  id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at, revision,
-  hash, content_hash, CAST(body AS BLOB)
-FROM items WHERE id > :k0 ORDER BY id LIMIT :limit;
+  source, id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
+  revision, hash, content_hash, CAST(body AS BLOB)
+FROM stored_items WHERE (source, id) > (:k0, :k1) ORDER BY source, id LIMIT :limit;
 
 -- name: import_items
 -- Items, whether some of them came before or not.
-INSERT OR REPLACE INTO items (
-  id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
+INSERT OR REPLACE INTO stored_items (
+  source, id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
   revision, hash, content_hash, body
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
 
 -- name: export_revisions
 -- Earlier contents beyond one.
-SELECT item_id, revision, last_fetched_at, changed_at, CAST(body AS BLOB) FROM revisions
-WHERE (item_id, revision) > (:k0, :k1) ORDER BY item_id, revision LIMIT :limit;
+SELECT source, item_id, revision, last_fetched_at, changed_at, CAST(body AS BLOB) FROM stored_revisions
+WHERE (source, item_id, revision) > (:k0, :k1, :k2) ORDER BY source, item_id, revision LIMIT :limit;
 
 -- name: import_revisions
 -- Earlier contents.
-INSERT OR REPLACE INTO revisions (item_id, revision, last_fetched_at, changed_at, body)
-VALUES (?, ?, ?, ?, CAST(? AS TEXT));
+INSERT OR REPLACE INTO stored_revisions (source, item_id, revision, last_fetched_at, changed_at, body)
+VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT));
 
 -- name: export_users
 -- Profiles beyond one.
-SELECT name, first_seen_at, last_fetched_at, changed_at, hash, CAST(body AS BLOB) FROM users
-WHERE name > :k0 ORDER BY name LIMIT :limit;
+SELECT source, name, first_seen_at, last_fetched_at, changed_at, hash, CAST(body AS BLOB) FROM stored_users
+WHERE (source, name) > (:k0, :k1) ORDER BY source, name LIMIT :limit;
 
 -- name: import_users
 -- Profiles.
-INSERT OR REPLACE INTO users (name, first_seen_at, last_fetched_at, changed_at, hash, body)
-VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT));
+INSERT OR REPLACE INTO stored_users (source, name, first_seen_at, last_fetched_at, changed_at, hash, body)
+VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
 
 -- name: export_documents
 -- Documents beyond one.
@@ -85,14 +93,14 @@ VALUES (?, ?, ?);
 -- name: export_gaps
 -- Gaps beyond one.
 SELECT
-  source, kind, key, CASE WHEN state = 'leased' THEN 'owed' ELSE state END, reason, attempts, looks, was_young,
+  source, kind, key, CASE WHEN state = 'leased' THEN 'owed' ELSE state END, reason, attempts, null_count, near_newest,
   not_before_at, first_seen_at, last_seen_at, served_turn
 FROM gaps WHERE (source, kind, key) > (:k0, :k1, :k2) ORDER BY source, kind, key LIMIT :limit;
 
 -- name: import_gaps
 -- Gaps.
 INSERT OR REPLACE INTO gaps (
-  source, kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at,
+  source, kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at,
   served_turn
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);

@@ -1,14 +1,23 @@
 -- Every statement the SQLite store runs, by name. Parameters are named; times are milliseconds.
 -- What is written in bulk has its row of values on a line of its own: `many_rows` repeats that line.
 
+-- name: source_number
+-- How large tables name a source.
+SELECT number FROM sources WHERE name = :source;
+
+-- name: add_source
+-- A source that is met for the first time gets a number.
+INSERT INTO sources (name) VALUES (:source) ON CONFLICT (name) DO NOTHING;
+
 -- name: held_items
 -- What must be known of stored items to judge new observations of them, all in one row.
 SELECT json_group_array(json_array(id, hex(hash), hex(content_hash), revision, last_fetched_at))
-FROM items WHERE id IN (SELECT value FROM json_each(:ids));
+FROM stored_items WHERE source = :number AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: held_users
 -- The same for profiles; they have no revisions.
-SELECT name, hash, last_fetched_at FROM users WHERE name IN (SELECT value FROM json_each(:names));
+SELECT name, hash, last_fetched_at FROM stored_users
+WHERE source = :number AND name IN (SELECT value FROM json_each(:names));
 
 -- name: held_document
 -- The same for one document, with what its list said last.
@@ -16,17 +25,18 @@ SELECT hash, fetched_at, listed_mark, listed_at FROM documents WHERE source = :s
 
 -- name: keep_revisions
 -- What is stored now becomes an earlier revision; run before the items are overwritten.
-INSERT INTO revisions (item_id, revision, last_fetched_at, changed_at, body)
-SELECT id, revision, last_fetched_at, changed_at, body FROM items WHERE id IN (SELECT value FROM json_each(:ids));
+INSERT INTO stored_revisions (source, item_id, revision, last_fetched_at, changed_at, body)
+SELECT source, id, revision, last_fetched_at, changed_at, body FROM stored_items
+WHERE source = :number AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: write_items
 -- New items, and new bodies of those that are held.
-INSERT INTO items (
-  id, type, "by", time, parent, score, descendants, dead, deleted,
+INSERT INTO stored_items (
+  source, id, type, "by", time, parent, score, descendants, dead, deleted,
   first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
 ) VALUES
-(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
-ON CONFLICT (id) DO UPDATE SET
+(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
+ON CONFLICT (source, id) DO UPDATE SET
   type = excluded.type, "by" = excluded."by", time = excluded.time, parent = excluded.parent, score = excluded.score,
   descendants = excluded.descendants, dead = excluded.dead, deleted = excluded.deleted,
   last_fetched_at = excluded.last_fetched_at, changed_at = excluded.changed_at, revision = excluded.revision,
@@ -34,9 +44,9 @@ ON CONFLICT (id) DO UPDATE SET
 
 -- name: write_user
 -- A new profile, or the new body of one that is held.
-INSERT INTO users (name, first_seen_at, last_fetched_at, changed_at, hash, body)
-VALUES (:name, :now, :fetched, :now, :hash, CAST(:body AS TEXT))
-ON CONFLICT (name) DO UPDATE SET
+INSERT INTO stored_users (source, name, first_seen_at, last_fetched_at, changed_at, hash, body)
+VALUES (:number, :name, :now, :fetched, :now, :hash, CAST(:body AS TEXT))
+ON CONFLICT (source, name) DO UPDATE SET
   last_fetched_at = excluded.last_fetched_at, changed_at = excluded.changed_at, hash = excluded.hash,
   body = excluded.body;
 
@@ -65,37 +75,43 @@ SELECT :source, :kind, value, :change, :now FROM json_each(:keys);
 
 -- name: item
 -- One item of the mirror.
-SELECT id, CAST(body AS BLOB), revision, first_seen_at, last_fetched_at, changed_at FROM items WHERE id = :id;
+SELECT id, CAST(body AS BLOB), revision, first_seen_at, last_fetched_at, changed_at FROM items
+WHERE source = :source AND id = :id;
 
 -- name: revisions
 -- Earlier contents of an item, oldest first.
 SELECT r.item_id, CAST(r.body AS BLOB), r.revision, i.first_seen_at, r.last_fetched_at, r.changed_at
-FROM revisions AS r JOIN items AS i ON i.id = r.item_id
-WHERE r.item_id = :id ORDER BY r.revision;
+FROM stored_revisions AS r JOIN stored_items AS i ON i.source = r.source AND i.id = r.item_id
+WHERE r.source = (SELECT number FROM sources WHERE name = :source) AND r.item_id = :id ORDER BY r.revision;
 
 -- name: bodies
 -- One page of raw bodies, in order.
-SELECT id, CAST(body AS BLOB) FROM items WHERE id BETWEEN :first AND :last ORDER BY id LIMIT :limit;
+SELECT id, CAST(body AS BLOB) FROM stored_items
+WHERE source = (SELECT number FROM sources WHERE name = :source)
+AND id BETWEEN :first AND :last ORDER BY id LIMIT :limit;
 
 -- name: user
 -- One profile.
-SELECT CAST(body AS BLOB) FROM users WHERE name = :name;
+SELECT CAST(body AS BLOB) FROM users WHERE source = :source AND name = :name;
 
 -- name: item_times
 -- Creation times of those that are held and have one.
-SELECT id, time FROM items WHERE id IN (SELECT value FROM json_each(:ids)) AND time IS NOT NULL;
+SELECT id, time FROM stored_items
+WHERE source = (SELECT number FROM sources WHERE name = :source)
+AND id IN (SELECT value FROM json_each(:ids)) AND time IS NOT NULL;
 
 -- name: newest_item_id
 -- Where the source's own clock is read.
-SELECT max(id) FROM items;
+SELECT max(id) FROM stored_items WHERE source = (SELECT number FROM sources WHERE name = :source);
 
 -- name: block
 -- The timed items at or below an id, highest first: they tell the time of that place.
-SELECT id, time FROM items WHERE id <= :last AND time IS NOT NULL ORDER BY id DESC LIMIT :limit;
+SELECT id, time FROM stored_items
+WHERE source = (SELECT number FROM sources WHERE name = :source) AND id <= :last AND time IS NOT NULL ORDER BY id DESC LIMIT :limit;
 
 -- name: held_gaps
 -- The gaps of some things, before they are judged again.
-SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at, served_turn
+SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at, served_turn
 FROM gaps WHERE source = :source AND kind = :kind AND key IN (SELECT value FROM json_each(:keys));
 
 -- name: last_turn
@@ -105,18 +121,18 @@ SELECT coalesce(max(served_turn), 0) FROM gaps WHERE source = :source AND state 
 -- name: write_gaps
 -- Gaps after one more answer; their leases, if any, have ended.
 INSERT INTO gaps (
-  source, kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at, served_turn
+  source, kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at, served_turn
 ) VALUES
 (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (source, kind, key) DO UPDATE SET
-  state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, looks = excluded.looks,
-  was_young = excluded.was_young, not_before_at = excluded.not_before_at, first_seen_at = excluded.first_seen_at,
+  state = excluded.state, reason = excluded.reason, attempts = excluded.attempts, null_count = excluded.null_count,
+  near_newest = excluded.near_newest, not_before_at = excluded.not_before_at, first_seen_at = excluded.first_seen_at,
   last_seen_at = excluded.last_seen_at, owner = NULL, lease_until = 0;
 
 -- name: due_gaps
 -- Gaps that may be served, longest not served first; expired leases count as owed. What lies too far in the future
 -- was written by a clock that has since stepped back.
-SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
 WHERE source = :source AND state IN ('owed', 'leased', 'dead')
 AND (
   (state = 'leased' AND (lease_until <= :now OR lease_until > :lease_until + :slack))
@@ -143,13 +159,13 @@ UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0 WHERE state = 'lea
 
 -- name: list_gaps
 -- What is owed, oldest first.
-SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
 WHERE source = :source AND state <> 'settled' AND state = coalesce(:state, state) AND reason = coalesce(:reason, reason)
 ORDER BY first_seen_at, kind, key LIMIT :limit;
 
 -- name: list_settled_gaps
 -- What was owed once, oldest first.
-SELECT kind, key, state, reason, attempts, looks, was_young, not_before_at, first_seen_at, last_seen_at FROM gaps
+SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
 WHERE source = :source AND state = 'settled' AND reason = coalesce(:reason, reason)
 ORDER BY first_seen_at, kind, key LIMIT :limit;
 

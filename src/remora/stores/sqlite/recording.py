@@ -39,22 +39,33 @@ class Recorder:
     """Records batches on the writer's connection and remembers exactly when recent fetches left."""
 
     def __init__(self) -> None:
-        self._recent = RecentFetches()
-        self._uncommitted: list[tuple[Kind, str, int]] = []
+        self._recent: dict[str, RecentFetches] = {}
+        self._numbers: dict[str, int] = {}
+        self._uncommitted: list[_Batch] = []
 
     def record(self, connection: Connection, jobs: Sequence[Job]) -> list[Outcome]:
         """The outcomes of a batch, inside a transaction that is open."""
-        batch = _Batch(connection, self._recent)
-        batch.probe(jobs)
-        outcomes = [batch.judge(source, observation) for source, observation in jobs]
+        by_source: dict[str, list[Observation]] = {}
+        for source, observation in jobs:
+            by_source.setdefault(source, []).append(observation)
+        outcomes = {source: iter(self._record(connection, source, mine)) for source, mine in by_source.items()}
+        return [next(outcomes[source]) for source, _ in jobs]
+
+    def _record(self, connection: Connection, source: str, observations: Sequence[Observation]) -> list[Outcome]:
+        number = self._numbers.get(source) or source_number(connection, source)
+        recent = self._recent.setdefault(source, RecentFetches())
+        batch = _Batch(connection, source, number, recent)
+        batch.probe(observations)
+        outcomes = [batch.judge(observation) for observation in observations]
         batch.write()
-        self._uncommitted.extend(batch.departures)
+        self._uncommitted.append(batch)
         return outcomes
 
     def committed(self) -> None:
         """The transaction is durable: only now may its fetches refuse older ones."""
-        for kind, name, departed_ns in self._uncommitted:
-            self._recent.remember(kind, name, departed_ns)
+        for batch in self._uncommitted:
+            batch.committed()
+            self._numbers[batch.source] = batch.number
         self._uncommitted.clear()
 
     def rolled_back(self) -> None:
@@ -62,68 +73,88 @@ class Recorder:
         self._uncommitted.clear()
 
 
-class _Batch:
-    """One batch on its way into the tables. Things go by name: an id, or kind and key where that could be mistaken."""
+def source_number(connection: Connection, source: str) -> int:
+    """The number of a source; a source without one gets the next."""
+    named = {"source": source}
+    connection.execute(queries()["add_source"], named)
+    number: int = connection.execute(queries()["source_number"], named).fetchone()[0]
+    return number
 
-    def __init__(self, connection: Connection, recent: RecentFetches) -> None:
+
+class _Batch:
+    """What one source's part of a batch does to the tables.
+
+    Things go by name: items by their id, everything else by kind and key, so that nothing is mistaken for an item.
+    """
+
+    def __init__(self, connection: Connection, source: str, number: int, recent: RecentFetches) -> None:
+        self.source = source
+        self.number = number
         self._connection = connection
         self._recent = recent
         self._sql = queries()
         self._held: dict[str, Held] = {}
-        self._gaps: dict[tuple[str, str], Gap] = {}
-        self._turns: dict[str, int] = {}
+        self._gaps: dict[str, Gap] = {}
+        self._turn: int | None = None
         self._items: dict[int, tuple[object, ...]] = {}
         self._kept: list[int] = []
-        self._changes: list[tuple[str, str, str, str]] = []
+        self._changes: dict[tuple[str, str], list[str]] = {}  # keys by kind and change
         self._now = 0
-        self._moved_gaps: dict[tuple[str, str], tuple[object, ...]] = {}
+        self._moved_gaps: dict[str, tuple[object, ...]] = {}
         self._answered: list[tuple[object, ...]] = []
-        self.departures: list[tuple[Kind, str, int]] = []
+        self._departures: list[tuple[Kind, str, int]] = []
 
-    def probe(self, jobs: Iterable[Job]) -> None:
+    def committed(self) -> None:
+        """What was recorded is durable."""
+        for kind, name, departed_ns in self._departures:
+            self._recent.remember(kind, name, departed_ns)
+
+    def probe(self, observations: Iterable[Observation]) -> None:
         """Read what is held of everything in the batch, a few statements for all of it."""
-        items: dict[str, list[str]] = {}
-        users: dict[str, list[str]] = {}
-        for source, observation in jobs:
+        items: list[str] = []
+        users: list[str] = []
+        for observation in observations:
             discovery = observation.discovery
             self._now = max(self._now, observation.now_ns // MILLISECOND_NS)
             if discovery.kind is Kind.ITEM:
-                items.setdefault(source, []).append(discovery.key)
+                items.append(discovery.key)
             elif discovery.kind is Kind.USER:
-                users.setdefault(source, []).append(discovery.key)
+                users.append(discovery.key)
             elif discovery.kind is Kind.DOCUMENT:
-                self._probe_document(source, discovery)
+                self._probe_document(discovery)
             else:  # what a run leaves of a list: never kept, but owed
-                self._probe_gaps(source, discovery.kind, [gap_key(source, discovery)])
-        for source, keys in items.items():
-            self._probe_items(json.dumps([int(key) for key in keys]))
-            self._probe_gaps(source, Kind.ITEM, keys)
-        for source, keys in users.items():
-            self._probe_users(keys)
-            self._probe_gaps(source, Kind.USER, keys)
+                self._probe_gaps(discovery.kind, [gap_key(self.source, discovery)])
+        if items:
+            self._probe_items(json.dumps([int(key) for key in items]))
+            self._probe_gaps(Kind.ITEM, items)
+        if users:
+            self._probe_users(users)
+            self._probe_gaps(Kind.USER, users)
 
     def _probe_items(self, ids: str) -> None:
-        (held,) = self._connection.execute(self._sql["held_items"], {"ids": ids}).fetchone()
+        wanted = {"number": self.number, "ids": ids}
+        (held,) = self._connection.execute(self._sql["held_items"], wanted).fetchone()
         for item_id, body_hash, content_hash, revision, fetched in json.loads(held):
             name = str(item_id)
             departed_ns = self._departed_ns(Kind.ITEM, name, fetched)
             self._held[name] = Held(bytes.fromhex(body_hash), bytes.fromhex(content_hash), revision, departed_ns)
 
     def _probe_users(self, names: Sequence[str]) -> None:
-        for key, body_hash, fetched in self._connection.execute(self._sql["held_users"], {"names": json.dumps(names)}):
-            name = _name("", Kind.USER, key)
+        wanted = {"number": self.number, "names": json.dumps(names)}
+        for key, body_hash, fetched in self._connection.execute(self._sql["held_users"], wanted):
+            name = _name(Kind.USER, key)
             self._held[name] = Held(body_hash, b"", 1, self._departed_ns(Kind.USER, name, fetched))
 
-    def _probe_document(self, source: str, discovery: Discovery) -> None:
-        row = self._document_row(source, discovery.key)
+    def _probe_document(self, discovery: Discovery) -> None:
+        row = self._document_row(discovery.key)
         if row is not None and row[0] is not None:
-            name = _name(source, Kind.DOCUMENT, discovery.key)
+            name = _name(Kind.DOCUMENT, discovery.key)
             self._held[name] = Held(row[0], b"", 1, self._departed_ns(Kind.DOCUMENT, name, row[1]))
-        self._probe_gaps(source, Kind.DOCUMENT, [gap_key(source, discovery)])
+        self._probe_gaps(Kind.DOCUMENT, [gap_key(self.source, discovery)])
 
-    def _document_row(self, source: str, key: str) -> tuple[bytes | None, int, str | None, int | None] | None:
+    def _document_row(self, key: str) -> tuple[bytes | None, int, str | None, int | None] | None:
         found: tuple[bytes | None, int, str | None, int | None] | None = self._connection.execute(
-            self._sql["held_document"], {"source": source, "key": key}
+            self._sql["held_document"], {"source": self.source, "key": key}
         ).fetchone()
         return found
 
@@ -131,44 +162,44 @@ class _Batch:
         departed_ns = self._recent.of(kind, name)
         return fetched * MILLISECOND_NS if departed_ns is None else departed_ns
 
-    def _probe_gaps(self, source: str, kind: Kind, keys: Sequence[str]) -> None:
-        wanted = {"source": source, "kind": kind.value, "keys": json.dumps(keys)}
+    def _probe_gaps(self, kind: Kind, keys: Sequence[str]) -> None:
+        wanted = {"source": self.source, "kind": kind.value, "keys": json.dumps(keys)}
         for row in self._connection.execute(self._sql["held_gaps"], wanted):
             gap = gap_from_row(row)
-            self._gaps[source, _name(source, kind, gap.key)] = gap
+            self._gaps[_name(kind, gap.key)] = gap
 
-    def judge(self, source: str, observation: Observation) -> Outcome:
+    def judge(self, observation: Observation) -> Outcome:
         """One observation, against what the batch has left so far."""
         discovery = observation.discovery
         kind, key = discovery.kind, discovery.key
         name = gap_name = owed_key = key
         if kind is not Kind.ITEM:
-            owed_key = gap_key(source, discovery)
-            name, gap_name = _name(source, kind, key), _name(source, kind, owed_key)
-        held, gap = self._held.get(name), self._gaps.get((source, gap_name))
+            owed_key = gap_key(self.source, discovery)
+            name, gap_name = _name(kind, key), _name(kind, owed_key)
+        held, gap = self._held.get(name), self._gaps.get(gap_name)
         decision = decide(observation, gap_key=owed_key, held=held, gap=gap)
         if decision.gap is not None:
-            self._move_gap(source, gap_name, decision.gap)
+            self._move_gap(gap_name, decision.gap)
         is_kept = decision.outcome is not Outcome.STALE and kind is not Kind.PAGE
         if isinstance(observation.verdict, Found) and is_kept:
             assert decision.held is not None, "what was found is held"
-            self._store(source, observation, observation.verdict.thing, decision, decision.held)
+            self._store(observation, observation.verdict.thing, decision, decision.held)
             self._held[name] = decision.held
-            self.departures.append((kind, name, observation.started_at_ns))
+            self._departures.append((kind, name, observation.started_at_ns))
         elif kind is Kind.DOCUMENT:
-            self._ensure_document(source, key)
+            self._ensure_document(key)
         if isinstance(discovery.origin, FromInbox):
-            self._answered.append((discovery.origin.ticket, source, kind.value, key))
+            self._answered.append((discovery.origin.ticket, self.source, kind.value, key))
         return decision.outcome
 
-    def _move_gap(self, source: str, name: str, gap: Gap) -> None:
-        if source not in self._turns:
-            self._turns[source] = self._connection.execute(self._sql["last_turn"], {"source": source}).fetchone()[0]
+    def _move_gap(self, name: str, gap: Gap) -> None:
+        if self._turn is None:
+            self._turn = self._connection.execute(self._sql["last_turn"], {"source": self.source}).fetchone()[0]
         # A new gap waits behind those that were served already; one that has a row keeps its own turn.
-        self._moved_gaps[source, name] = (source, *gap_to_row(gap), self._turns[source])
-        self._gaps[source, name] = gap
+        self._moved_gaps[name] = (self.source, *gap_to_row(gap), self._turn)
+        self._gaps[name] = gap
 
-    def _store(self, source: str, observation: Observation, thing: Thing, decision: Decision, held: Held) -> None:
+    def _store(self, observation: Observation, thing: Thing, decision: Decision, held: Held) -> None:
         unchanged = decision.outcome is Outcome.UNCHANGED
         if isinstance(thing, Item):
             if unchanged:
@@ -176,7 +207,7 @@ class _Batch:
             self._store_item(thing, observation, decision, held)
             kind = _ITEM
         elif isinstance(thing, Document):
-            self._store_document(source, thing, observation, decision)
+            self._store_document(thing, observation, decision)
             kind = Kind.DOCUMENT.value
         else:
             assert isinstance(thing, User), f"a {type(thing).__name__} is never recorded"
@@ -185,7 +216,7 @@ class _Batch:
             kind = Kind.USER.value
         if not unchanged:
             change = _NEW if decision.outcome is Outcome.NEW else _CHANGED
-            self._changes.append((source, kind, change, observation.discovery.key))
+            self._changes.setdefault((kind, change), []).append(observation.discovery.key)
 
     def _store_item(self, item: Item, observation: Observation, decision: Decision, held: Held) -> None:
         if decision.keeps_earlier:
@@ -194,6 +225,7 @@ class _Batch:
             self._kept.append(item.item_id)
         now = observation.now_ns // MILLISECOND_NS
         self._items[item.item_id] = (
+            self.number,
             item.item_id,
             clean_text(item.type),
             clean_text(item.by),
@@ -216,6 +248,7 @@ class _Batch:
         self._connection.execute(
             self._sql["write_user"],
             {
+                "number": self.number,
                 "name": observation.discovery.key,
                 "now": observation.now_ns // MILLISECOND_NS,
                 "fetched": observation.started_at_ns // MILLISECOND_NS,
@@ -224,10 +257,10 @@ class _Batch:
             },
         )
 
-    def _store_document(self, source: str, document: Document, observation: Observation, decision: Decision) -> None:
+    def _store_document(self, document: Document, observation: Observation, decision: Decision) -> None:
         key = observation.discovery.key
-        self._ensure_document(source, key)
-        row = self._document_row(source, key)
+        self._ensure_document(key)
+        row = self._document_row(key)
         assert row is not None, "a document has a row once it was asked for"
         assert decision.held is not None, "a document that was found is held"
         _, _, listed_mark, listed_at = row
@@ -237,7 +270,7 @@ class _Batch:
             document=document,
             started_at_ns=observation.started_at_ns,
         )
-        values: dict[str, object] = {"source": source, "key": key, "owed": owed, "updated_at": document.updated_at}
+        values: dict[str, object] = {"source": self.source, "key": key, "owed": owed, "updated_at": document.updated_at}
         if decision.outcome is Outcome.UNCHANGED:
             self._connection.execute(self._sql["confirm_document"], values)
             return
@@ -247,10 +280,9 @@ class _Batch:
             {**values, "fetched": fetched, "hash": decision.held.hash, "body": document.body},
         )
 
-    def _ensure_document(self, source: str, key: str) -> None:
-        self._connection.execute(
-            self._sql["ensure_document"], {"source": source, "key": key, "fingerprint": fingerprint(source, key)}
-        )
+    def _ensure_document(self, key: str) -> None:
+        named = {"source": self.source, "key": key, "fingerprint": fingerprint(self.source, key)}
+        self._connection.execute(self._sql["ensure_document"], named)
 
     def write(self) -> None:
         """Everything that was judged, one statement per table."""
@@ -262,16 +294,15 @@ class _Batch:
             self._connection.execute(self._sql["remove_from_inbox"], {"answered": json.dumps(self._answered)})
 
     def _write_changes(self) -> None:
-        keys: dict[tuple[str, str, str], list[str]] = {}
-        for source, kind, change, key in self._changes:
-            keys.setdefault((source, kind, change), []).append(key)
-        for (source, kind, change), changed in keys.items():
-            named = {"source": source, "kind": kind, "change": change, "now": self._now}
-            self._connection.execute(self._sql["write_changes"], {**named, "keys": json.dumps(changed)})
+        for (kind, change), keys in self._changes.items():
+            named = {"source": self.source, "kind": kind, "change": change, "now": self._now}
+            self._connection.execute(self._sql["write_changes"], {**named, "keys": json.dumps(keys)})
 
     def _write_items(self) -> None:
         if self._kept:
-            self._connection.execute(self._sql["keep_revisions"], {"ids": json.dumps(self._kept)})
+            self._connection.execute(
+                self._sql["keep_revisions"], {"number": self.number, "ids": json.dumps(self._kept)}
+            )
             self._kept.clear()
         if self._items:
             # In the order of the table, so that neighbours share pages.
@@ -279,16 +310,6 @@ class _Batch:
             self._items.clear()
 
 
-def _name(source: str, kind: Kind, key: str) -> str:
-    """Items by their id alone: they are by far the most. What else there is cannot be mistaken for one."""
-    match kind:
-        case Kind.ITEM:
-            return key
-        case Kind.USER:
-            return f"user\0{key}"
-        case Kind.DOCUMENT:
-            return f"document\0{source}\0{key}"
-        case Kind.PAGE:
-            return f"page\0{source}\0{key}"
-        case Kind.NEWEST:
-            raise AssertionError(f"a {kind} is never recorded")
+def _name(kind: Kind, key: str) -> str:
+    """Items by their id alone: they are by far the most. Nothing else can be mistaken for one."""
+    return key if kind is Kind.ITEM else f"{kind}\0{key}"

@@ -3,8 +3,15 @@
 PRAGMA application_id = 1380273490;  -- "REMR"
 PRAGMA user_version = 1;
 
-CREATE TABLE items (
-  id INTEGER PRIMARY KEY,
+-- Large tables name a source by its number. The views `items`, `revisions` and `users` show its name.
+CREATE TABLE sources (
+  number INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE stored_items (
+  source INTEGER NOT NULL,
+  id INTEGER NOT NULL,
   type TEXT,
   "by" TEXT,
   time INTEGER,
@@ -22,25 +29,29 @@ CREATE TABLE items (
   body TEXT NOT NULL
 ) STRICT;
 
-CREATE INDEX items_by_type_and_time ON items (type, time);
-CREATE INDEX items_by_parent ON items (parent) WHERE parent IS NOT NULL;
+CREATE UNIQUE INDEX items_by_key ON stored_items (source, id);
+CREATE INDEX items_by_type_and_time ON stored_items (type, time);
+CREATE INDEX items_by_parent ON stored_items (parent) WHERE parent IS NOT NULL;
 
-CREATE TABLE revisions (
+CREATE TABLE stored_revisions (
+  source INTEGER NOT NULL,
   item_id INTEGER NOT NULL,
   revision INTEGER NOT NULL,
   last_fetched_at INTEGER NOT NULL,
   changed_at INTEGER NOT NULL,
   body TEXT NOT NULL,
-  PRIMARY KEY (item_id, revision)
+  PRIMARY KEY (source, item_id, revision)
 ) STRICT;
 
-CREATE TABLE users (
-  name TEXT PRIMARY KEY,
+CREATE TABLE stored_users (
+  source INTEGER NOT NULL,
+  name TEXT NOT NULL,
   first_seen_at INTEGER NOT NULL,
   last_fetched_at INTEGER NOT NULL,
   changed_at INTEGER NOT NULL,
   hash BLOB NOT NULL,
-  body TEXT NOT NULL
+  body TEXT NOT NULL,
+  PRIMARY KEY (source, name)
 ) STRICT;
 
 CREATE TABLE documents (
@@ -101,8 +112,8 @@ CREATE TABLE gaps (
   state TEXT NOT NULL,
   reason TEXT NOT NULL,
   attempts INTEGER NOT NULL,
-  looks INTEGER NOT NULL,
-  was_young INTEGER NOT NULL,
+  null_count INTEGER NOT NULL,
+  near_newest INTEGER NOT NULL,
   not_before_at INTEGER NOT NULL,
   first_seen_at INTEGER NOT NULL,
   last_seen_at INTEGER NOT NULL,
@@ -165,10 +176,24 @@ CREATE TABLE runs (
 
 CREATE INDEX runs_by_source ON runs (source, run_id);
 
+CREATE VIEW items AS
+SELECT
+  s.name AS source, i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted,
+  i.first_seen_at, i.last_fetched_at, i.changed_at, i.revision, i.hash, i.content_hash, i.body
+FROM stored_items AS i JOIN sources AS s ON s.number = i.source;
+
+CREATE VIEW revisions AS
+SELECT s.name AS source, r.item_id, r.revision, r.last_fetched_at, r.changed_at, r.body
+FROM stored_revisions AS r JOIN sources AS s ON s.number = r.source;
+
+CREATE VIEW users AS
+SELECT s.name AS source, u.name, u.first_seen_at, u.last_fetched_at, u.changed_at, u.hash, u.body
+FROM stored_users AS u JOIN sources AS s ON s.number = u.source;
+
 -- Every field of an item, readable: what the envelope does not promote is read from the body.
 CREATE VIEW item_fields AS
 SELECT
-  id, type, "by", datetime(time, 'unixepoch') AS time, parent, score, descendants, dead, deleted,
+  source, id, type, "by", datetime(time, 'unixepoch') AS time, parent, score, descendants, dead, deleted,
   json_extract(readable, '$.title') AS title,
   json_extract(readable, '$.url') AS url,
   json_extract(readable, '$.text') AS text,
@@ -181,3 +206,14 @@ SELECT
   strftime('%Y-%m-%d %H:%M:%f', changed_at / 1000.0, 'unixepoch') AS changed_at,
   body
 FROM (SELECT *, CASE WHEN json_valid(body) THEN body ELSE '{}' END AS readable FROM items);
+
+-- Without these estimates SQLite takes a table of a few sources for one of a million rows. With them a query that names
+-- an id and no source looks that id up in each source instead of reading all items.
+ANALYZE sqlite_schema;
+INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
+  ('sources', 'sqlite_autoindex_sources_1', '4 1'),
+  ('stored_items', 'items_by_key', '10000000 2500000 1'),
+  ('stored_items', 'items_by_type_and_time', '10000000 2000000 2'),
+  ('stored_items', 'items_by_parent', '9000000 4'),
+  ('stored_revisions', 'sqlite_autoindex_stored_revisions_1', '1000000 250000 2 1'),
+  ('stored_users', 'sqlite_autoindex_stored_users_1', '1000000 250000 1');
