@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from remora.core.reasons import GapReason
-from remora.stores.sqlite.database import WriterLock
+from remora.stores.sqlite.writer_lock import WriterLock
 from tests.operate.command_line import CommandLine
 
 LISTED = '[sources.chats]\nkind = "listed"\nurl = "http://127.0.0.1:9/api"\ntoken_env = "CHATS_TOKEN"\n'

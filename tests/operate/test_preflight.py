@@ -53,6 +53,15 @@ def test_a_console_that_others_may_reach_is_told(remora: CommandLine, listen: st
     assert ("it has no login" in result.stdout) is warned
 
 
+def test_a_store_with_a_second_name_is_a_warning(remora: CommandLine) -> None:
+    assert remora("store", "migrate").exit_code == 0
+    assert "has 2 names" not in remora("check", "--offline").stdout
+    (remora.folder / "other.db").hardlink_to(remora.folder / "remora.db")
+    result = remora("check", "--offline")
+    assert result.exit_code == 0
+    assert "has 2 names" in result.stdout
+
+
 def test_words_to_look_for_without_a_command_tell_nobody(remora: CommandLine) -> None:
     notify(remora, 'search = "remora"')
     result = remora("check", "--offline")

@@ -129,6 +129,9 @@ async def _store(settings: Settings) -> Finding:
     if path is not None and not (_may(path, os.W_OK) and _may(path.parent, os.W_OK | os.X_OK)):
         hint = "work as the user who owns it and its folder, or name another file"
         return Finding("bad", "store", f"{shown} can be read, but not written by this user", hint)
+    if path is not None and (names := path.stat().st_nlink) > 1:
+        hint = "remove the other hard links: the latest writes are in a file beside only one of the names"
+        return Finding("warning", "store", f"{shown} has {names} names", hint)
     return Finding("ok", "store", f"{shown} can be read")
 
 

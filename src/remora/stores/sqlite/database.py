@@ -1,13 +1,11 @@
-"""Is this file ours, and may we write it? Opening, refusing, locking and migrating a SQLite store."""
+"""Is this file a Remora store, and is its schema current? Opening, refusing and migrating a SQLite store."""
 
-import fcntl
-import os
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from remora.core.errors import ConfigurationError, StoreBusy, StoreError, StoreForeign, StoreUnavailable
+from remora.core.errors import ConfigurationError, StoreError, StoreForeign, StoreUnavailable
 from remora.stores.sqlite.statements import Migration, migrations, queries
 
 APPLICATION_ID: Final = int.from_bytes(b"REMR", "big")
@@ -16,49 +14,12 @@ BUSY_TIMEOUT_MS: Final = 5_000
 WRITER_CACHE_KIB: Final = 65_536
 # 16 MiB of log: pages that change often are copied back once instead of many times.
 CHECKPOINT_PAGES: Final = 4_096
-LOCK_SUFFIX: Final = ".lock"
-# A mirror may hold private documents: only its owner reads what we create. Files that exist keep the mode they have.
-PRIVATE_MODE: Final = 0o600
-PROCESS_ID_BYTES_MAX: Final = 20
 
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
 _APPLICATION_ID_AT: Final = slice(68, 72)
 
 Connection = sqlite3.Connection
-
-
-class WriterLock:
-    """The right to write one store, held by at most one process and freed by the system when that process dies."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path.with_name(path.name + LOCK_SUFFIX)
-        self._file: int | None = None
-
-    def take(self) -> None:
-        """Take it or say who has it."""
-        try:
-            file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
-        except OSError as error:
-            raise _unusable(self._path, error) from error
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.read(file, PROCESS_ID_BYTES_MAX).decode("ascii", "replace").strip()
-            os.close(file)
-            raise StoreBusy(
-                f"another process{f' ({holder})' if holder else ''} writes {self._path.with_suffix('').name}",
-                hint="stop it first, or use PostgreSQL to share a store",
-            ) from error
-        os.ftruncate(file, 0)
-        os.pwrite(file, str(os.getpid()).encode(), 0)
-        self._file = file
-
-    def free(self) -> None:
-        """Let others write. The file stays: removing it would let two processes hold two locks of one name."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
 
 
 def check_place(path: Path, *, read_only: bool) -> None:
@@ -76,7 +37,7 @@ def check_place(path: Path, *, read_only: bool) -> None:
                 hint="`remora up` or `remora catchup` makes one; or name it with --store",
             )
     except OSError as error:
-        raise _unusable(path, error) from error
+        raise unusable(path, error) from error
 
 
 def _check_header(path: Path) -> None:
@@ -92,8 +53,10 @@ def _check_header(path: Path) -> None:
 
 
 def connect_writer(path: Path) -> Connection:
-    """The one connection that writes and checkpoints; the schema is up to date afterwards."""
-    _create_private(path)
+    """The one connection that writes and checkpoints; the schema is up to date afterwards.
+
+    The file exists: `WriterLock` created it, and SQLite gives its -wal and -shm files the same mode.
+    """
     connection = _connect(path, "rw")
     try:
         version = _version(connection, path)
@@ -119,7 +82,8 @@ def connect_writer(path: Path) -> Connection:
 
 
 def at_rest(path: Path) -> tuple[int, int] | None:
-    """What the file of a store without a writer looks like; None while one has it open or left something unfinished."""
+    """What the file of a store without a writer looks like; None while a writer has it open or left a log behind."""
+    path = path.resolve()  # SQLite keeps its log beside the real file
     if path.with_name(f"{path.name}-wal").exists():
         return None
     found = path.stat()
@@ -150,22 +114,12 @@ def connect_reader(path: Path, *, is_at_rest: bool = False) -> Connection:
     return connection
 
 
-def _create_private(path: Path) -> None:
-    """Create the file before SQLite does. SQLite gives its -wal and -shm files the mode of the file itself."""
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
-    except FileExistsError:
-        return
-    except OSError as error:
-        raise _unusable(path, error) from error
-
-
 def _connect(path: Path, mode: str) -> Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     try:
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     except sqlite3.Error as error:
-        raise _unusable(path, error) from error
+        raise unusable(path, error) from error
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     return connection
 
@@ -212,7 +166,8 @@ def explained(error: sqlite3.Error, path: Path) -> StoreError:
     return StoreError(f"the store {path} refused: {error}", hint="please report this with the log's last lines")
 
 
-def _unusable(path: Path, error: Exception) -> ConfigurationError:
+def unusable(path: Path, error: Exception) -> ConfigurationError:
+    """The file cannot be opened at all: a matter of its name or its permissions."""
     why = error.strerror if isinstance(error, OSError) else error
     return ConfigurationError(
         f"{path} cannot be opened ({why})", hint="name a file in a folder you may write to, or one you may read"

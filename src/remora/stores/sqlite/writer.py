@@ -15,9 +15,10 @@ from typing import Any, Final, TypeVar
 from remora.contracts import Observation, Outcome
 from remora.core.errors import RemoraError, StoreError, StoreUnavailable
 from remora.stores.decisions import OnBatch, is_durable
-from remora.stores.sqlite.database import Connection, WriterLock, connect_writer, explained, roll_back
+from remora.stores.sqlite.database import Connection, connect_writer, explained, roll_back
 from remora.stores.sqlite.offload import Offloader
 from remora.stores.sqlite.recording import Recorder
+from remora.stores.sqlite.writer_lock import WriterLock
 
 T = TypeVar("T")
 

@@ -1,0 +1,98 @@
+"""Which process may write a SQLite store? One at a time, whatever name the file was opened by."""
+
+import fcntl
+import os
+import struct
+import sys
+from errno import EACCES, EAGAIN, EINVAL
+from pathlib import Path
+from typing import Final
+
+from remora.core.errors import StoreBusy, StoreUnavailable
+from remora.stores.sqlite.database import unusable
+
+LOCK_SUFFIX: Final = ".lock"
+PROCESS_ID_BYTES_MAX: Final = 20
+# A mirror may hold private documents: only its owner reads what we create. Files that exist keep their mode.
+PRIVATE_MODE: Final = 0o600
+# SQLite locks bytes near 1 GiB. This one is beyond the end of any database, so the two never meet.
+IDENTITY_BYTE: Final = 1 << 62
+
+
+class WriterLock:
+    """The right to write one store. At most one process holds it; the system frees it when that process ends.
+
+    It consists of two locks. The first is a file beside the real path, so a symbolic link leads to the same lock, and
+    the name of a store that was moved or deleted while in use stays taken. The second is on the database file itself,
+    so a hard link, a new name or another mount of the same file is refused, too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._name_file: int | None = None
+        self._database_file: int | None = None
+
+    def take(self) -> None:
+        """Take both locks, or raise `StoreBusy`. Creates an empty database file if there is none."""
+        real_path = Path(os.path.realpath(self._path))
+        try:
+            self._lock_name(real_path)
+            self._lock_identity(real_path)
+        except OSError as error:
+            self.free()
+            raise unusable(self._path, error) from error
+        except BaseException:
+            self.free()
+            raise
+
+    def free(self) -> None:
+        """Let others write. The lock file stays: if it were removed, two processes could lock two files of one name."""
+        for file in (self._database_file, self._name_file):
+            if file is not None:
+                os.close(file)
+        self._database_file = self._name_file = None
+
+    def _lock_name(self, real_path: Path) -> None:
+        file = os.open(real_path.with_name(real_path.name + LOCK_SUFFIX), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
+        self._name_file = file
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.read(file, PROCESS_ID_BYTES_MAX).decode("ascii", "replace").strip()
+            raise self._busy(f" ({holder})" if holder else "", "") from error
+        os.ftruncate(file, 0)
+        os.pwrite(file, str(os.getpid()).encode(), 0)
+
+    def _lock_identity(self, real_path: Path) -> None:
+        # Kept open until SQLite has closed its own: closing any descriptor of a file frees SQLite's locks on it.
+        file = os.open(real_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
+        self._database_file = file
+        if not _lock_byte(file):
+            raise self._busy("", " under another name")
+        if not os.path.samestat(os.fstat(file), real_path.stat()):
+            raise StoreUnavailable(f"{self._path} was replaced while it was opened", hint="start again")
+
+    def _busy(self, who: str, how: str) -> StoreBusy:
+        return StoreBusy(
+            f"another process{who} writes {self._path.name}{how}",
+            hint="stop it first, or use PostgreSQL to share a store",
+        )
+
+
+def _lock_byte(file: int) -> bool:
+    """Lock the file's identity byte; False when another open file holds it.
+
+    An open-file-description lock, not `flock`: it cannot collide with SQLite's own locks, and a second store of the same
+    process is refused like one of another process. Where the system has none, the name lock has to do.
+    """
+    if sys.platform != "linux":
+        return True
+    wanted = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, IDENTITY_BYTE, 1, 0)
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, wanted)
+    except OSError as error:
+        if error.errno in {EACCES, EAGAIN}:
+            return False
+        if error.errno != EINVAL:
+            raise
+    return True
