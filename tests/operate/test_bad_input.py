@@ -155,6 +155,56 @@ def test_an_address_that_is_no_store_is_refused_without_its_password(remora: Com
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.example/v0?key=s3cret",
+        "https://api.example/v0#s3cret",
+        "https://ada:s3cret@api.example/v0",
+        "https://s3cret@api.example",
+        "ada:s3cret@api.example",
+        "https://ada:s3cret?x@api.example",
+        "//ada:s3cret@api.example?mail=a@b",
+        "ftp://api.example/?key=s3cret",
+        "https://api.example:port/?key=s3cret",
+        "https://[api.example/?key=s3cret",
+        "?key=s3cret",
+    ],
+)
+@pytest.mark.parametrize("command", ["catchup", "check", "up", "worker"])
+def test_a_secret_in_the_address_of_a_source_is_refused_and_not_repeated(
+    remora: CommandLine, url: str, command: str
+) -> None:
+    assert "s3cret" not in remora.refused(command, "--url", url)
+
+
+@pytest.mark.parametrize("key", ["token_env", "token_file"])
+def test_a_token_in_place_of_its_name_is_not_repeated(remora: CommandLine, key: str) -> None:
+    (remora.folder / "remora.toml").write_text(LISTED.replace('token_env = "CHATS_TOKEN"', f'{key} = "ghp_s3cret"'))
+    told = remora.refused("run", "chats")
+    assert "s3cret" not in told
+    assert key in told
+    assert "s3cret" not in remora("check", "--offline").output
+
+
+@pytest.mark.parametrize(
+    "character", ["\\r\\n", "\\n", "\\r", "\\t", "\\u0000", "\\u001b", "\\u007f", "\\u0085", "\\u2028"]
+)
+@pytest.mark.parametrize(
+    "line", ['url = "http://127.0.0.1:9/{}x"', 'contact = "me{}Cookie: x"', 'headers.X-Who = "a{}b"']
+)
+def test_a_control_character_in_what_is_sent_is_refused(remora: CommandLine, line: str, character: str) -> None:
+    (remora.folder / "remora.toml").write_text(f"[sources.hackernews]\n{line.format(character)}\n")
+    told = remora.refused("catchup")
+    assert f"sources.hackernews.{line.split(maxsplit=1)[0]} contains a line break or another control character" in told
+    assert "one line of plain text" in told
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/a\r\nX: y", "http://127.0.0.1:9\t/", " http://127.0.0.1:9"])
+def test_a_control_character_or_a_space_on_the_command_line_is_refused(remora: CommandLine, url: str) -> None:
+    assert "sources.hackernews.url" in remora.refused("catchup", "--url", url)
+
+
+@pytest.mark.parametrize(
     "words, write",
     [
         (("up", "--listen", "127.0.0.1:0"), "remora status"),
@@ -177,7 +227,8 @@ def test_every_command_that_writes_says_who_writes_already_and_what_to_do_instea
     result = remora(*words)
     lock.free()
     assert result.exit_code == 1
-    sentence, hint = result.stderr.strip().split("\n")
+    (line,) = result.stderr.strip().split("\n")
+    sentence, _, hint = line.partition("; ")
     assert f"another process ({os.getpid()}) writes remora.db" in sentence
     assert write in hint
 

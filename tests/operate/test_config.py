@@ -156,7 +156,7 @@ def test_variables_that_a_container_platform_sets_are_left_alone(tmp_path: Path)
         ('[sources.hackernews]\nrescan = { evry = "6h" }', "did you mean every?"),
         ("[sources.hackernews]\nurl = 5", "not a text"),
         ('[sources.hackernews]\nurl = "hn"', "not a base address"),
-        ('[sources.hackernews]\nurl = "https://me:word@host/"', "holds a user or a password"),
+        ('[sources.hackernews]\nurl = "https://me:word@host/"', "contains a user or a password"),
         ('[sources.hackernews]\nurl = "https://host:70000000/"', "not an address"),
         ('[sources.chats]\nkind = "listed"', "sources.chats has no url"),
         ('[sources.chats]\nurl = "https://host/"', "sources.chats has no kind"),

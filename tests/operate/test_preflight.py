@@ -1,6 +1,7 @@
 """Does `remora check` find what would only fail later? Each finding says what to write instead."""
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Mapping
 
@@ -8,9 +9,12 @@ import pytest
 
 from remora.contracts import Json
 from remora.stores import open_store
+from remora.stores.sqlite.database import find_damage
 from tests.counting_server import CountingServer, Wire, WireRequest
 from tests.operate.command_line import CommandLine
 from tests.unwritable import open_folder, unwritable
+
+PAGE_BYTES = 4_096
 
 
 def notify(remora: CommandLine, line: str) -> None:
@@ -60,6 +64,42 @@ def test_a_store_with_a_second_name_is_a_warning(remora: CommandLine) -> None:
     result = remora("check", "--offline")
     assert result.exit_code == 0
     assert "has 2 names" in result.stdout
+
+
+def test_a_store_of_zero_bytes_is_bad(remora: CommandLine) -> None:
+    (remora.folder / "remora.db").touch()
+    result = remora("check", "--offline")
+    assert result.exit_code == 1
+    assert "has 0 bytes, so it holds no mirror" in result.stdout
+    assert "restore a backup" in result.stdout
+
+
+def test_one_flipped_bit_in_any_page_header_is_bad(remora: CommandLine) -> None:
+    assert remora("store", "migrate").exit_code == 0
+    path = remora.folder / "remora.db"
+    whole = path.read_bytes()
+    assert find_damage(path, seconds_max=60) == (None, True)
+    pages = range(PAGE_BYTES, len(whole), PAGE_BYTES)
+    assert len(pages) > 10
+    for start in pages:
+        path.write_bytes(whole[:start] + bytes([whole[start] ^ 0b100]) + whole[start + 1 :])
+        damage, _ = find_damage(path, seconds_max=60)
+        assert damage, f"page {start // PAGE_BYTES + 1}"
+    result = remora("check", "--offline")
+    assert result.exit_code == 1
+    assert "is damaged: " in result.stdout
+    assert "restore a backup" in result.stdout
+
+
+def test_a_search_for_damage_that_ran_out_of_time_says_so(remora: CommandLine) -> None:
+    assert remora("store", "migrate").exit_code == 0
+    connection = sqlite3.connect(remora.folder / "remora.db")
+    connection.execute(
+        "CREATE TABLE filler AS WITH RECURSIVE n(i) AS (SELECT 1 UNION SELECT i + 1 FROM n LIMIT 50000) SELECT i FROM n"
+    )
+    connection.commit()
+    connection.close()
+    assert find_damage(remora.folder / "remora.db", seconds_max=0) == (None, False)
 
 
 def test_words_to_look_for_without_a_command_tell_nobody(remora: CommandLine) -> None:

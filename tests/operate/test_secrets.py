@@ -8,7 +8,7 @@ import pytest
 from remora.core.errors import ConfigurationError
 from remora.operate.config.reader import load
 from remora.operate.config.secrets import read_token, secret_values, without_credentials
-from remora.operate.config.settings import Flags, SourceSettings
+from remora.operate.config.settings import Flags, Settings, SourceSettings
 from remora.sources.secret import MASK, Secret
 
 
@@ -53,6 +53,12 @@ def test_what_cannot_be_a_token_is_refused_without_showing_it(
     with pytest.raises(ConfigurationError) as refused:
         read_token("chats", with_file(source, tmp_path / "token", text, 0o600), {})
     assert not text or text not in str(refused.value)
+
+
+def test_a_key_in_the_query_of_a_path_is_a_secret(source: SourceSettings) -> None:
+    listed = msgspec.structs.replace(source.list, path="/list?api_key=s3cret&sort=created")
+    settings = Settings(sources={"chats": msgspec.structs.replace(source, list=listed)})
+    assert secret_values(settings, {}) == ("s3cret",)
 
 
 def test_a_missing_variable_or_file_is_named(source: SourceSettings, tmp_path: Path) -> None:

@@ -1,40 +1,39 @@
-"""What does `remora` understand? The group of all commands, and how our own errors leave it: one sentence and a hint."""
+"""Which commands does `remora` have, and what catches what they raise?"""
 
-import sys
 from typing import Any
 
 import click
 
 from remora import __version__
-from remora.core.errors import RemoraError
 from remora.operate.cli.collecting import catchup, run, up, worker
+from remora.operate.cli.failures import end, explain
 from remora.operate.cli.reading import export, gaps, show, status
 from remora.operate.cli.setup import check, init, simulate
 from remora.operate.cli.store import store
 
 
 class RemoraGroup(click.Group):
-    """Turns our own errors into a sentence on stderr and an exit code. Anything else is a bug and shows its trace."""
+    """Ends every failure with one line on stderr and an exit code."""
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run the command. A closed pipe, Ctrl-C and mistakes in the arguments are click's own business."""
         try:
-            return super().invoke(ctx)
-        except RemoraError as error:
-            click.echo(f"remora: {error.message}\n  {error.hint}", err=True)
-            sys.exit(error.exit_code)
+            return super().main(*args, **extra)
+        except Exception as error:  # noqa: BLE001 - the last place that can say why the process ends
+            words, code = explain(error)
+        return end(words, code)
 
 
 @click.group(
     cls=RemoraGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Durations are written 90s, 15m, 6h, 3d; rates 5/s, 300/min. What a mirror always needs stands in remora.toml.",
+    epilog="Write durations as 90s, 15m, 6h, 3d and rates as 5/s, 300/min. Permanent settings belong into remora.toml.",
 )
 @click.version_option(__version__, prog_name="remora")
 def main() -> None:
     """Keep a complete, always-fresh copy of a source that limits how fast it may be read.
 
-    Start with `remora init`, then `remora up`; `remora status` says how it is going.
+    Start with `remora init`, then `remora up`; `remora status` shows how it is going.
     """
 
 

@@ -13,7 +13,9 @@ import msgspec
 from msgspec import inspect
 
 from remora.core.errors import ConfigurationError
+from remora.operate.config.plain_text import one_line
 from remora.operate.config.quantities import format_exactly
+from remora.operate.config.secrets import without_secrets
 from remora.operate.config.settings import (
     DEFAULT_SOURCE,
     FILE_NAME,
@@ -192,7 +194,7 @@ def _read(kind: inspect.Type, value: Any, where: str) -> Any:
         case inspect.BoolType() if isinstance(value, bool):
             return value
         case inspect.StrType() if isinstance(value, str) and value.strip():
-            return value
+            return one_line(value, where)
         case inspect.StrType():
             raise ConfigurationError(
                 f"{where} is {_shown(value)}, which is not a text", hint=f'write {_key(where)} = "…"'
@@ -274,10 +276,12 @@ def _check_url(url: str, where: str) -> None:
         raise ConfigurationError(f"{where}.url is not an address", hint=hint) from None
     if parts.username is not None or parts.password is not None:
         raise ConfigurationError(
-            f"{where}.url holds a user or a password", hint="keep it out: use token_env or token_file"
+            f"{where}.url contains a user or a password", hint="leave it out and use token_env or token_file"
         )
-    if not usable or parts.query or parts.fragment:
-        raise ConfigurationError(f"{where}.url is {_shown(url)}, which is not a base address", hint=hint)
+    if not usable or parts.query or parts.fragment or " " in url:
+        raise ConfigurationError(
+            f"{where}.url is {_shown(without_secrets(url))}, which is not a base address", hint=hint
+        )
 
 
 def _check_headers(headers: Mapping[str, str], where: str) -> None:

@@ -1,16 +1,19 @@
 """Where does a source's token come from, and how is it kept out of sight?"""
 
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from remora.core.errors import ConfigurationError
 from remora.operate.config.settings import Settings, SourceSettings
 from remora.sources.secret import MASK, Secret
 
 TOKEN_CHARACTERS_MAX: Final = 16_384
+SECRET_PARAMETER: Final = re.compile("key|token|secret|pass|auth|sig", re.IGNORECASE)
+VARIABLE_NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
 def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) -> Secret | None:
@@ -27,6 +30,9 @@ def secret_values(settings: Settings, environ: Mapping[str, str]) -> tuple[str, 
     found: list[str] = []
     for name, source in settings.sources.items():
         found.extend(source.headers.values())
+        for path in (source.list.path, source.detail.path):
+            query = parse_qsl(urlsplit(path).query)
+            found.extend(value for parameter, value in query if SECRET_PARAMETER.search(parameter))
         try:
             token = read_token(name, source, environ)
         except ConfigurationError:
@@ -53,14 +59,25 @@ def without_credentials(url: str) -> str:
     return parts._replace(netloc=host, query=MASK if parts.query else "").geturl()
 
 
+def without_secrets(text: str) -> str:
+    """What may be shown of a text that should have been an address: nothing that may be a password or a key."""
+    return MASK if "@" in text else re.sub(r"[?#].*", f"?{MASK}", text, flags=re.DOTALL)
+
+
 def _from_environment(name: str, variable: str, environ: Mapping[str, str]) -> str:
     token = environ.get(variable, "").strip()
-    if not token:
+    if token:
+        return _checked(token, f"the variable {variable}")
+    if VARIABLE_NAME.fullmatch(variable):
         raise ConfigurationError(
             f"sources.{name}.token_env names the variable {variable}, which is not set",
             hint=f"set {variable} to the source's token, or write token_file instead",
         )
-    return _checked(token, f"the variable {variable}")
+    # Not repeated: somebody may have written the token itself.
+    raise ConfigurationError(
+        f"sources.{name}.token_env names a variable that is not set",
+        hint='write the name of the variable that holds the token, as token_env = "ARCHIVE_TOKEN"',
+    )
 
 
 def _from_file(name: str, path: Path) -> str:
@@ -73,8 +90,9 @@ def _from_file(name: str, path: Path) -> str:
             )
         token = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
+        shown = f" {path}" if path.parent != Path() else ""  # a single word may be the token itself
         raise ConfigurationError(
-            f"sources.{name}.token_file {path} cannot be read ({getattr(error, 'strerror', 'it is not UTF-8 text')})",
+            f"sources.{name}.token_file{shown} cannot be read ({getattr(error, 'strerror', 'it is not UTF-8 text')})",
             hint="write the path of a text file that holds only the token, with mode 0600",
         ) from None
     return _checked(token, f"the file {path}")

@@ -33,12 +33,16 @@ from remora.operate.config.settings import (
 from remora.operate.jobs.resources import opened_store
 from remora.operate.observe.notify import PATH
 from remora.operate.observe.read_status import decode_beats, read_status
+from remora.stores.sqlite.database import find_damage
 
 FREE_BYTES_LEAST: Final = 1 << 30
 # Before this was written no clock can have been right.
 CLOCK_EARLIEST_S: Final = 1_790_000_000
 # Nobody waits longer than this to hear whether a source can be reached.
 WAIT_TO_ASK_NS: Final = 15 * SECOND_NS
+
+# Nobody waits minutes for a preflight, so a very large file is searched for damage only in part.
+DAMAGE_SEARCH_MAX_S: Final = 20.0
 
 # What to look at when a source was asked and gave no newest id. Any other reason: something else lives at that address.
 NO_SUCH_API: Final = "check the url: it should be the address that /maxitem.json is added to"
@@ -119,19 +123,31 @@ async def _store(settings: Settings) -> Finding:
         if not _may(path.parent, os.W_OK | os.X_OK):
             return Finding("bad", "store", f"{shown} cannot be created", "name a file in a folder you may write to")
         return Finding("ok", "store", f"{shown} will be created by the first start")
+    if path is not None and path.is_file() and path.stat().st_size == 0:
+        hint = "if it held a mirror, restore a backup; if not, delete it: the first start makes a new one"
+        return Finding("bad", "store", f"{shown} has 0 bytes, so it holds no mirror", hint)
     try:
         async with opened_store(settings, read_only=True) as store:
             await store.heartbeats()
+        damage, is_whole = (None, True) if path is None else find_damage(path, seconds_max=DAMAGE_SEARCH_MAX_S)
     except StoreEmpty:
         return Finding("ok", "store", f"{shown} is empty; its tables will be created by the first start")
     except RemoraError as error:
         return Finding("bad", "store", error.message, error.hint)
+    if damage is not None:
+        hint = "restore a backup, and keep this file: parts of it can be read"
+        return Finding("bad", "store", f"{shown} is damaged: {damage}", hint)
     if path is not None and not (_may(path, os.W_OK) and _may(path.parent, os.W_OK | os.X_OK)):
         hint = "work as the user who owns it and its folder, or name another file"
         return Finding("bad", "store", f"{shown} can be read, but not written by this user", hint)
     if path is not None and (names := path.stat().st_nlink) > 1:
         hint = "remove the other hard links: the latest writes are in a file beside only one of the names"
         return Finding("warning", "store", f"{shown} has {names} names", hint)
+    if not is_whole:
+        hint = f'to search all of it: sqlite3 {path} "PRAGMA quick_check"'
+        return Finding(
+            "ok", "store", f"{shown} can be read; no damage found within {DAMAGE_SEARCH_MAX_S:.0f} seconds", hint
+        )
     return Finding("ok", "store", f"{shown} can be read")
 
 

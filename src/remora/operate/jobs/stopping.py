@@ -1,4 +1,4 @@
-"""How does a job end when it is asked to? SIGINT and SIGTERM cancel it; it drains and is gone within ten seconds."""
+"""How does a job end when it is asked to? SIGINT, SIGTERM and SIGHUP cancel it; it drains and ends within ten seconds."""
 
 import asyncio
 import os
@@ -11,16 +11,16 @@ from typing import Any, Final, Generic, TypeVar
 from remora.core.errors import Exit, RemoraError
 
 DRAIN_MAX_S: Final = 10.0
-# Who stops a whole group of processes may reach one of them twice; signals this close together are one wish.
-ONE_WISH_S: Final = 0.5
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+# Stopping a whole process group may reach one process twice; signals this close together count as one.
+SAME_REQUEST_S: Final = 0.5
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Ended(Generic[T]):
-    """What the job gave back, and whether it was asked to stop. A job stopped early may have nothing to give."""
+    """What the job returned, and whether it was asked to stop. A job that was stopped early may return nothing."""
 
     result: T | None
     stopped: bool
@@ -29,7 +29,7 @@ class Ended(Generic[T]):
 def run_job(
     job: Coroutine[Any, Any, T], *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
 ) -> Ended[T]:
-    """Run one job to its end or until a signal. Our own errors come out as themselves, also from task groups."""
+    """Run one job to its end or until a signal. Our own errors are raised as themselves, also from task groups."""
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(_until_signal(job))
@@ -48,15 +48,16 @@ async def _until_signal(job: Coroutine[Any, Any, T]) -> Ended[T]:
     def on_signal() -> None:
         nonlocal stopped_s
         if stopped_s is not None:
-            if loop.time() - stopped_s >= ONE_WISH_S:
+            if loop.time() - stopped_s >= SAME_REQUEST_S:
                 _give_up("asked twice")
             return
         stopped_s = loop.time()
-        print("stopping: finishing what is in flight", file=sys.stderr, flush=True)
+        _say("stopping: finishing what is in flight")
         task.cancel()
         loop.call_later(DRAIN_MAX_S, _give_up, f"still not done after {DRAIN_MAX_S:.0f} s")
 
-    for number in SIGNALS:
+    heard = _signals_to_hear()
+    for number in heard:
         loop.add_signal_handler(number, on_signal)
     try:
         return Ended(await task, stopped=stopped_s is not None)
@@ -65,22 +66,39 @@ async def _until_signal(job: Coroutine[Any, Any, T]) -> Ended[T]:
             raise
         return Ended(None, stopped=True)
     finally:
-        _let_go(loop, deaf=stopped_s is not None)
+        _restore(loop, heard, ignore=stopped_s is not None)
 
 
-def _let_go(loop: asyncio.AbstractEventLoop, *, deaf: bool) -> None:
-    """Hear no signals any more. Who was asked once and has ended is not interrupted in saying so."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    for number in SIGNALS:
+def _signals_to_hear() -> tuple[signal.Signals, ...]:
+    """`nohup` ignores SIGHUP on purpose, so an ignored SIGHUP stays ignored."""
+    return tuple(
+        number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+    )
+
+
+def _restore(loop: asyncio.AbstractEventLoop, heard: tuple[signal.Signals, ...], *, ignore: bool) -> None:
+    """Handle no more signals. After a stop they are ignored, so that nothing interrupts the last message."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+    for number in heard:
         loop.remove_signal_handler(number)
-        if deaf:
+        if ignore:
             signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _say(words: str) -> None:
+    """Print to stderr. A terminal that was closed (SIGHUP) must not keep the job from draining."""
+    try:
+        print(words, file=sys.stderr, flush=True)
+    except OSError:
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in (1, 2):
+            os.dup2(nothing, descriptor)
+
+
 def _give_up(why: str) -> None:
-    # What was acknowledged is durable and leases run out by themselves, so leaving now loses nothing.
-    print(f"remora: leaving at once, {why}; the next start resumes", file=sys.stderr, flush=True)
+    # What was acknowledged is durable and leases expire by themselves, so leaving now loses nothing.
+    _say(f"remora: leaving at once, {why}; the next start resumes")
     os._exit(Exit.FAILED)
 
 

@@ -21,6 +21,9 @@ EVENTS_PER_SECOND_MAX: Final = 20
 EVENT_NAMES_MAX: Final = 256
 SECRET_LENGTH_LEAST: Final = 4
 FIELD_CHARACTERS_MAX: Final = 2_000
+# The last lines of a traceback say what happened, so it is cut at its start, and later.
+TRACEBACK_FIELD: Final = "exception"
+TRACEBACK_CHARACTERS_MAX: Final = 20_000
 SECRET_FIELDS: Final = frozenset({"authorization", "cookie", "password", "secret", "token", "api_key"})
 URL_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s@]+@")
 URL_QUERY: Final = re.compile(r"(https?://[^\s?]+)\?\S+")
@@ -37,7 +40,14 @@ class Redaction:
         self._secrets = re.compile("|".join(re.escape(secret) for secret in kept)) if kept else None
 
     def __call__(self, logger: object, method: str, event: Event) -> Event:
-        return {name: MASK if name.lower() in SECRET_FIELDS else self._clean(value) for name, value in event.items()}
+        return {name: self._field(name, value) for name, value in event.items()}
+
+    def _field(self, name: str, value: object) -> object:
+        if name.lower() in SECRET_FIELDS:
+            return MASK
+        if name == TRACEBACK_FIELD and isinstance(value, str):
+            return self._without_secrets(value[-TRACEBACK_CHARACTERS_MAX:])
+        return self._clean(value)
 
     def _clean(self, value: object) -> object:
         if isinstance(value, str):
@@ -50,7 +60,9 @@ class Redaction:
 
     def mask(self, text: str) -> str:
         """The text without anything that must not be seen."""
-        text = text[:FIELD_CHARACTERS_MAX]
+        return self._without_secrets(text[:FIELD_CHARACTERS_MAX])
+
+    def _without_secrets(self, text: str) -> str:
         if self._secrets is not None:
             text = self._secrets.sub(MASK, text)
         return URL_QUERY.sub(rf"\1?{MASK}", URL_CREDENTIALS.sub(f"{MASK}@", text))

@@ -1,6 +1,8 @@
 """Is this file a Remora store, and is its schema current? Opening, refusing and migrating a SQLite store."""
 
+import os
 import sqlite3
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -14,6 +16,9 @@ BUSY_TIMEOUT_MS: Final = 5_000
 WRITER_CACHE_KIB: Final = 65_536
 # 16 MiB of log: pages that change often are copied back once instead of many times.
 CHECKPOINT_PAGES: Final = 4_096
+
+# How often a check of the whole file looks at the time, in steps of SQLite's own machine.
+CHECK_STEPS: Final = 100_000
 
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
@@ -114,6 +119,28 @@ def connect_reader(path: Path, *, is_at_rest: bool = False) -> Connection:
     return connection
 
 
+def find_damage(path: Path, *, seconds_max: float) -> tuple[str | None, bool]:
+    """What SQLite's own `quick_check` says is broken, or None; and whether it got through the whole file in time.
+
+    It finds broken pages, indexes and rows of the wrong shape. It cannot see a changed letter inside a body.
+    """
+    is_frozen = not os.access(path.resolve().parent, os.W_OK, effective_ids=True) and at_rest(path) is not None
+    connection = _connect(path, "ro&immutable=1" if is_frozen else "ro")
+    ends_s = time.monotonic() + seconds_max
+    connection.set_progress_handler(lambda: time.monotonic() > ends_s, CHECK_STEPS)
+    try:
+        (first,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError as error:
+        if str(error) == "interrupted":
+            return None, False
+        raise explained(error, path) from error
+    except sqlite3.DatabaseError as error:
+        return str(error), True
+    finally:
+        connection.close()
+    return (None if first == "ok" else " ".join(str(first).split())), True
+
+
 def _connect(path: Path, mode: str) -> Connection:
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     try:
@@ -161,7 +188,7 @@ def explained(error: sqlite3.Error, path: Path) -> StoreError:
         return _foreign(path, "is not a database")
     if isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error):
         return StoreError(
-            f"the store {path} is damaged: {error}", hint="bring back a copy; keep this file for its rest"
+            f"the store {path} is damaged: {error}", hint="restore a backup, and keep this file: parts can be read"
         )
     return StoreError(f"the store {path} refused: {error}", hint="please report this with the log's last lines")
 

@@ -1,0 +1,84 @@
+"""What does a command that fails say last, and with which exit code? One line on stderr that gives the reason."""
+
+# ruff: noqa: PLC0415
+
+import gc
+import os
+import sys
+from contextlib import suppress
+from errno import EDQUOT, EFBIG, EIO, ENOSPC
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NoReturn
+
+import click
+
+from remora.core.errors import Exit, RemoraError
+
+# Every part that opens files turns these errors into its own. What is left can only come from printing.
+OUTPUT_ERRORS: Final = frozenset({ENOSPC, EDQUOT, EFBIG, EIO})
+PACKAGE: Final = "remora"
+
+
+def explain(error: Exception) -> tuple[str, Exit]:
+    """The last words for an error that ends the process, and the exit code. Logs the traceback of a bug."""
+    if isinstance(error, RemoraError):
+        # A refusal is read by a person who corrects something; a failure is read as the last line of a log.
+        separator = "\n  " if error.exit_code is Exit.USAGE else "; "
+        return f"remora: {error.message}{separator}{error.hint}", error.exit_code
+    if isinstance(error, OSError) and error.errno in OUTPUT_ERRORS and error.filename is None:
+        return (
+            f"remora: the output cannot be written ({error.strerror}); free some space or write elsewhere",
+            Exit.FAILED,
+        )
+    _log_traceback(error)
+    what = f"{type(_leaf(error)).__name__}{_place(_leaf(error)) or _place(error)}"
+    return f"remora: stopped by a bug ({what}); please report the traceback above, the next start resumes", Exit.FAILED
+
+
+def end(words: str, code: Exit) -> NoReturn:
+    """Print the last words and leave. Nothing is printed after them."""
+    gc.collect()  # asyncio reports an error that nobody read when the task is freed; let it do so before the last line
+    _drop_unwritable_output()
+    with suppress(OSError):
+        click.echo(words, err=True)
+    sys.exit(code)
+
+
+def _leaf(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _place(error: BaseException) -> str:
+    """The last line of our own code that the error came through. Never the error's text, which may hold a secret."""
+    found = ""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        path = Path(trace.tb_frame.f_code.co_filename)
+        if PACKAGE in path.parts:
+            inside = path.parts[len(path.parts) - 1 - path.parts[::-1].index(PACKAGE) :]
+            found = f" at {'/'.join(inside)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return found
+
+
+def _log_traceback(error: Exception) -> None:
+    import structlog
+
+    from remora.operate.observe.logs import set_up_logs
+
+    if not structlog.is_configured():  # a command that only reads
+        set_up_logs()
+    log = structlog.get_logger()
+    log.error("stopped_by_a_bug", error=type(_leaf(error)).__name__, exc_info=error)
+
+
+def _drop_unwritable_output() -> None:
+    """Point stdout at nothing if it cannot be flushed, or Python reports the same error again when it exits."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
