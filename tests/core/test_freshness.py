@@ -187,6 +187,15 @@ def test_the_suggested_window_lies_between_a_day_and_two_weeks(age_s: float) -> 
     assert suggested_ns >= min(age_s * SECOND_NS, WINDOW_MAX_NS)
 
 
+def test_the_suggested_window_finds_99_of_100_changes() -> None:
+    ages = UpdateAges()
+    for number in range(1_000):
+        ages = ages.seen((10 * DAY_NS if number % 50 == 0 else HOUR_NS) / SECOND_NS)  # 2 % are ten days old
+    suggested_ns = freshness.suggested_window_ns(ages)
+    assert suggested_ns is not None
+    assert suggested_ns >= 10 * DAY_NS
+
+
 def test_auto_follows_the_suggestion_and_a_number_does_not() -> None:
     week_old = ages_of(*[7 * 86_400.0] * AGES_LEAST)
     assert freshness.window_ns(None, week_old) == freshness.suggested_window_ns(week_old) != WINDOW_DEFAULT_NS

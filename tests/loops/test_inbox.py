@@ -28,8 +28,8 @@ def items(*item_ids: int) -> list[Key]:
     return [(Kind.ITEM, str(item_id)) for item_id in item_ids]
 
 
-def make_inbox(process: Process) -> InboxWorkers:
-    return InboxWorkers(NAME, process.collector, process.store, clock=process.clock)
+def make_inbox(process: Process, *, workers: int = inboxes.WORKERS) -> InboxWorkers:
+    return InboxWorkers(NAME, process.collector, process.store, clock=process.clock, workers=workers)
 
 
 class Held(SimTransport):
@@ -271,6 +271,27 @@ def test_a_poison_key_stops_neither_its_worker_nor_its_neighbours() -> None:
         assert len([body async for body in store.bodies(NAME)]) == 99
         assert [entry.key for entry in await store.waiting(NAME, limit=9)] == ["13"]
         assert 0 < inbox.restarts < 600
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_worker_that_failed_once_works_on(workers: int) -> None:
+    async def main(clock: SimClock) -> None:
+        store = Failing()
+        store.poison = {str(number) for number in range(10, 10 + workers)}  # one for each worker
+        rig = Rig.make(clock, store=store, world=WorldSettings(items=1_000, absent_share=0))
+        async with rig.process() as process:
+            inbox = make_inbox(process, workers=workers)
+            await inbox.announce(items(*range(1, 101)))
+            running = asyncio.get_running_loop().create_task(inbox.run())
+            await asyncio.sleep(600)
+            store.poison.clear()
+            await asyncio.sleep(600)
+            assert inbox.alive == workers
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+        assert len([body async for body in store.bodies()]) == 100
 
     in_virtual_time(main)
 

@@ -64,6 +64,23 @@ def test_changes_that_nobody_told_of_are_found_and_counted() -> None:
     in_virtual_time(main)
 
 
+def test_only_items_that_differ_from_the_copy_count_as_changed() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = Rig.make(clock, world=WORLD)
+        async with rig.process() as process:
+            await backfill(rig, process)
+            await clock.sleep_until(clock.monotonic_ns() + 12 * HOUR_NS)
+            before = {item_id: body async for item_id, body in rig.store.bodies()}
+            rescan = make_rescan(process, RescanSettings(window_ns=4 * DAY_NS))
+            done = await rescan.run_once()
+            after = {item_id: body async for item_id, body in rig.store.bodies()}
+            assert done is not None
+            assert 0 < done.changed == sum(before.get(item_id) != body for item_id, body in after.items())
+            assert rescan.state().changed == done.changed < done.processed
+
+    in_virtual_time(main)
+
+
 def test_only_the_window_is_read_and_in_its_own_lane() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WORLD)
