@@ -77,6 +77,7 @@ class Collector:
         retry_delays_ns: Sequence[int] = RETRY_DELAYS_NS,
     ) -> None:
         self._source = source
+        self._absent_statuses = source.capabilities.absent_statuses
         self._store = store
         self._governor = governor
         self._clock = clock
@@ -145,7 +146,13 @@ class Collector:
             reply = await self._fetch(discovery, permit)
             now_wall_ns = self._clock.wall_ns()
             decoded = self._decode(discovery, reply)
-            verdict = classify(reply, decoded, behind_newest=self._behind_newest(discovery), now_wall_ns=now_wall_ns)
+            verdict = classify(
+                reply,
+                decoded,
+                behind_newest=self._behind_newest(discovery),
+                now_wall_ns=now_wall_ns,
+                absent_statuses=self._absent_statuses,
+            )
             already_counted = type(verdict) in met or _hangs_again(discovery, verdict)
             self._governor.learn(permit, reply, verdict, already_counted=already_counted)
         self._meter.judged(self._source.name, discovery.via, verdict)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from remora.collect import Collector
-from remora.contracts import Clock, Permit, Store
+from remora.contracts import Capabilities, Clock, Permit, Store
 from remora.core.item import Decoded, Item, Newest, Nothing, Readable, WrongShape
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.units import SECOND_NS
@@ -24,6 +24,7 @@ T = TypeVar("T")
 NAME = "numbers"
 QUICK = Limits(SECOND_NS // 1_000, in_flight=64)
 NULL = b"null"
+NUMBERED = Capabilities(newest_id=True)
 POISON = b"poison"
 
 
@@ -38,6 +39,7 @@ class Numbers:
     asked: list[tuple[int, str]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     name: str = NAME
+    capabilities: Capabilities = NUMBERED
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
         departed_ns = await permit.depart()

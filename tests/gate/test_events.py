@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remora.collect import Collector
-from remora.contracts import Permit
+from remora.contracts import Capabilities, Permit
 from remora.core.item import Decoded, Document, Readable
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
@@ -50,6 +50,7 @@ class ChatArchive:
     """A source whose keys and bodies nobody should read in a log."""
 
     name = SOURCE
+    capabilities = Capabilities(list=True)
 
     def __init__(self, clock: SimClock, statuses: list[int]) -> None:
         self._clock = clock

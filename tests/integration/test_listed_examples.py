@@ -50,7 +50,7 @@ class Recorder:
         self.urls.append(url)
         return Reply(200, b"null", await permit.depart(), 0)
 
-    def stream(self, url: str) -> AsyncIterator[bytes]:
+    def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
         raise AssertionError("a listed source has no stream")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from remora.collect import Collector
-from remora.contracts import Clock, Store, StreamingSource, Transport
+from remora.contracts import Clock, NumberedSource, Store, Transport
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor, Limits
 from remora.loops.numbered.service import NumberedService, ServiceSettings
@@ -34,7 +34,7 @@ IN_FLIGHT = 64
 class Process:
     """One life of a daemon: everything it was given, and the service it composes of it."""
 
-    source: StreamingSource
+    source: NumberedSource
     governor: Governor
     collector: Collector
     store: Store

@@ -40,7 +40,7 @@ class Scripted:
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         return await self.behind.get(url, permit, headers=headers)
 
-    async def stream(self, url: str) -> AsyncIterator[bytes]:
+    async def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
         if "updates" not in url:
             raise StreamBroken("refused")
         number = len(self.connected_s)

@@ -166,7 +166,7 @@ def test_a_streamed_leap_is_asked_about_before_it_is_believed() -> None:
     leap = b'event: put\ndata: {"path":"/","data":%d}\n\n' % (1_000 + LEAP_MAX_IDS * 50)
 
     class Leaping(Scripted):
-        async def stream(self, url: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        async def stream(self, url: str, **_: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
             yield leap
             await asyncio.sleep(3_600)
 

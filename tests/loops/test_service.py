@@ -216,10 +216,12 @@ def test_a_provider_that_is_away_at_the_start_leaves_the_service_up_and_retrying
             await asyncio.sleep(1_700)
             assert not running.done()
             state = process.service.state()
+            assert state.stream is not None
             assert (state.stream.connected, state.newest_id, state.stream.last_byte_at_ns) == (False, None, None)
             assert all(loop.alive for loop in state.loops.values())
             await asyncio.sleep(1_800)
             state = process.service.state()
+            assert state.stream is not None
             assert state.stream.connected
             assert state.newest_id is not None
             assert len(await rig.store.coverage(NAME)) > 900
@@ -263,6 +265,7 @@ def test_every_number_an_operator_watches_moves_when_it_should() -> None:
             running = asyncio.get_running_loop().create_task(process.service.run())
             await asyncio.sleep(3 * 3_600)
             state = process.service.state()
+            assert state.stream is not None
             assert state.stream.connected
             assert clock.wall_ns() - (state.stream.last_byte_at_ns or 0) < MINUTE_NS
             assert clock.wall_ns() - (state.stream.last_event_at_ns or 0) < MINUTE_NS
@@ -282,8 +285,10 @@ def test_every_number_an_operator_watches_moves_when_it_should() -> None:
             }  # fmt: skip
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-            assert process.service.state().workers_alive == 0
-            assert not process.service.state().stream.connected
+            ended = process.service.state()
+            assert ended.workers_alive == 0
+            assert ended.stream is not None
+            assert not ended.stream.connected
 
     in_virtual_time(main)
 

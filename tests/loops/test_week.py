@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -66,9 +66,9 @@ class ListedEnds(SimTransport):
 
     ends: Counter[str]
 
-    async def stream(self, url: str) -> AsyncIterator[bytes]:
+    async def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
         try:
-            async for chunk in super().stream(url):
+            async for chunk in super().stream(url, headers=headers):
                 yield chunk
         except StreamBroken as broken:
             self.ends[broken.reason] += 1

@@ -41,7 +41,7 @@ class Archive:
         value, answered = self._answer(url)
         return Reply(200, json.dumps(value).encode(), await permit.depart(), 0, answered)
 
-    def stream(self, url: str) -> AsyncIterator[bytes]:
+    def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
         raise AssertionError("a listed source has no stream")
 
 

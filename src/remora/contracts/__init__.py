@@ -3,6 +3,15 @@
 Every implementation of a seam passes the same behaviour suite (`tests/contract`).
 """
 
+from remora.contracts.announcements import Announced as Announced
+from remora.contracts.announcements import Announcement as Announcement
+from remora.contracts.announcements import AuthRevoked as AuthRevoked
+from remora.contracts.announcements import Cancelled as Cancelled
+from remora.contracts.announcements import Ignored as Ignored
+from remora.contracts.announcements import KeepAlive as KeepAlive
+from remora.contracts.announcements import NewestAnnounced as NewestAnnounced
+from remora.contracts.announcements import StreamPart as StreamPart
+from remora.contracts.announcements import Unread as Unread
 from remora.contracts.clock import Clock as Clock
 from remora.contracts.json import Json as Json
 from remora.contracts.meter import Meter as Meter
@@ -11,10 +20,11 @@ from remora.contracts.sharing import Fleet as Fleet
 from remora.contracts.sharing import LeaderLease as LeaderLease
 from remora.contracts.sharing import SharedPace as SharedPace
 from remora.contracts.sharing import Slot as Slot
+from remora.contracts.source import Capabilities as Capabilities
+from remora.contracts.source import NumberedSource as NumberedSource
 from remora.contracts.source import Permit as Permit
 from remora.contracts.source import Source as Source
 from remora.contracts.source import StreamBroken as StreamBroken
-from remora.contracts.source import StreamingSource as StreamingSource
 from remora.contracts.source import Transport as Transport
 from remora.contracts.store import GapCount as GapCount
 from remora.contracts.store import GapLedger as GapLedger

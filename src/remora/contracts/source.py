@@ -1,11 +1,13 @@
 """What must a source and its transport offer? One request for one permit, and a tolerant reading of the reply."""
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
+from remora.contracts.announcements import StreamPart
 from remora.core.item import Decoded
 from remora.core.ledger.discovery import Discovery
-from remora.core.verdict import NoReply, Reply
+from remora.core.verdict import ABSENT_STATUSES, NoReply, Reply
 
 
 class Permit(Protocol):
@@ -28,7 +30,7 @@ class Transport(Protocol):
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
 
-    def stream(self, url: str) -> AsyncIterator[bytes]:
+    def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
         """The raw bytes of an event stream until it ends or breaks (`StreamBroken`). Has its own back-off elsewhere."""
 
 
@@ -42,11 +44,31 @@ class StreamBroken(Exception):
         self.wait_ns = wait_ns
 
 
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a source can do. Whoever needs to know asks this value, never the kind of the source."""
+
+    newest_id: bool = False  # items have integer ids, and the source tells the highest one
+    change_stream: bool = False  # a stream announces changed items
+    newest_stream: bool = False  # a stream announces the newest id
+    item_times: bool = False  # items say when they were created: without it nobody knows which ones are recent
+    users: bool = False  # profiles can be asked for by name
+    list: bool = False  # a list of entries, in pages
+    inline_details: bool = False  # a page already holds its entries in full
+    public: bool = False  # items may be shown to whoever can see the console
+    absent_statuses: frozenset[int] = ABSENT_STATUSES  # these say "no such item"
+
+
 class Source(Protocol):
-    """A provider: where its things are, and what its bodies mean."""
+    """A provider: where its things are, and what its replies mean."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The source's name in the ledger."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
         """One request for one thing."""
@@ -58,11 +80,11 @@ class Source(Protocol):
         """
 
 
-class StreamingSource(Source, Protocol):
-    """A numbered source with a stream of changes."""
+class NumberedSource(Source, Protocol):
+    """A source whose items have integer ids. Its streams are opened only where its capabilities name them."""
 
-    def updates(self) -> AsyncIterator[bytes]:
-        """Raw bytes of the stream of changed ids."""
+    def changes(self) -> AsyncIterator[StreamPart]:
+        """What the stream of changes announces, until it ends or breaks (`StreamBroken`)."""
 
-    def newest_ids(self) -> AsyncIterator[bytes]:
-        """Raw bytes of the stream of the newest id."""
+    def newest_ids(self) -> AsyncIterator[StreamPart]:
+        """What the stream of the newest id announces, until it ends or breaks (`StreamBroken`)."""

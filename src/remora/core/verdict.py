@@ -1,7 +1,7 @@
 """What does a reply mean? The only place that reads a status code."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -17,6 +17,8 @@ from remora.core.units import DAY_NS, SECOND_NS
 NEAR_NEWEST_IDS: Final = 50
 # One this far above it is no young one: somebody named a wrong number. Once it is assigned it is asked for as a new id.
 FAR_ABOVE_NEWEST_IDS: Final = 1_000
+# How a provider usually says that it has no such item, beside a body of `null`.
+ABSENT_STATUSES: Final = frozenset({404, 410})
 # A provider that asks for more than this is broken rather than busy; the wait stays bounded and visible.
 RETRY_AFTER_MAX_NS: Final = 30 * DAY_NS
 # Python reads more as a number than any provider means by one: "inf", "nan", "1_000".
@@ -111,12 +113,17 @@ Verdict = Found | NotYet | Missing | Pressure | Trouble | Refused | Malformed | 
 
 
 def classify(
-    reply: Reply | NoReply, decoded: Decoded | None, *, behind_newest: int | None, now_wall_ns: int
+    reply: Reply | NoReply,
+    decoded: Decoded | None,
+    *,
+    behind_newest: int | None,
+    now_wall_ns: int,
+    absent_statuses: Collection[int] = ABSENT_STATUSES,
 ) -> Verdict:
     """The verdict on one reply.
 
     `decoded` is None unless the body was worth decoding (see `has_content`); `behind_newest` is how many ids the item
-    stands behind the newest known one, None where ids mean nothing.
+    is behind the newest known one, None where ids mean nothing; `absent_statuses` say that there is no such item.
     """
     match reply:
         case NoReply(fault=fault):
@@ -125,7 +132,7 @@ def classify(
             assert decoded is not None, "a reply with content must be decoded before it is classified"
             return _with_content(decoded, behind_newest)
         case Reply():
-            return _by_status(reply, behind_newest, now_wall_ns)
+            return _by_status(reply, behind_newest, now_wall_ns, absent_statuses)
 
 
 def has_content(reply: Reply | NoReply) -> bool:
@@ -163,7 +170,7 @@ def _absence(reason: GapReason, behind_newest: int | None) -> Verdict:
     return Missing(reason)
 
 
-def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int) -> Verdict:
+def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int, absent: Collection[int]) -> Verdict:
     retry_after_ns = parse_retry_after(reply.headers, now_wall_ns=now_wall_ns)
     match reply.status:
         case 429:
@@ -172,10 +179,10 @@ def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int) -> Ver
             return Pressure(GapReason.RATE_LIMITED, retry_after_ns)
         case status if status >= 500 and retry_after_ns is not None:
             return Pressure(GapReason.UPSTREAM_PRESSURE, retry_after_ns)
-        case 404:
-            return _absence(GapReason.NOT_FOUND, behind_newest)
-        case 410:
+        case 410 if 410 in absent:
             return _absence(GapReason.GONE, behind_newest)
+        case status if status in absent:
+            return _absence(GapReason.NOT_FOUND, behind_newest)
         case 401:
             return Refused(GapReason.UNAUTHORIZED)
         case 408:

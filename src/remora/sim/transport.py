@@ -77,7 +77,7 @@ class SimTransport:
                     headers=response.headers,
                 )
 
-    async def stream(self, url: str) -> AsyncIterator[bytes]:
+    async def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
         await self._sleep(self._round_trip_ns())
         stream = self._provider.open_stream(_target(url))
         if stream is None:

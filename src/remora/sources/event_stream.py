@@ -1,14 +1,16 @@
-"""What does an event stream say? A bounded parser of its lines, and what each event means for a mirror.
+"""What does an event stream say? A bounded parser turns its bytes into events, however the bytes are cut.
 
-Both halves are pure. The parser turns bytes into events, however the bytes are cut; `interpret` turns an event into one
-signal of a closed set. What a stream says is a hint where to look, never the truth about an item.
+What an event means depends on the provider: `announcements` takes a function that says it.
 """
 
-import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final, TypeGuard
+
+from remora.contracts import Announcement, StreamPart, Unread
+from remora.core.units import MILLISECOND_NS
 
 LINE_MAX_BYTES: Final = 1024 * 1024
 EVENT_MAX_BYTES: Final = 2 * 1024 * 1024  # bounds the keys of one event, too: none of them is left out
@@ -121,157 +123,33 @@ class EventParser:
         return Event(name or "message", "\n".join(data)) if data else None
 
 
-@dataclass(frozen=True, slots=True)
-class Announced:
-    """These items and profiles changed. `dropped` counts what could not be a key."""
-
-    item_ids: tuple[int, ...] = ()
-    profiles: tuple[str, ...] = ()
-    dropped: int = 0
+Interpret = Callable[[Event], Announcement]
 
 
-@dataclass(frozen=True, slots=True)
-class NewestAnnounced:
-    """The highest id the source has assigned."""
-
-    item_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeepAlive:
-    """The stream lives and has nothing to say."""
+async def announcements(chunks: AsyncIterator[bytes], interpret: Interpret) -> AsyncGenerator[StreamPart, None]:
+    """What a stream announces, one part for each read. Close it to let go of the connection at once."""
+    parser = EventParser()
+    async with _closing(chunks):
+        async for chunk in chunks:
+            events = parser.feed(chunk)
+            announced = tuple(Unread() if isinstance(event, TooLong) else interpret(event) for event in events)
+            yield StreamPart(announced, (parser.retry_ms or 0) * MILLISECOND_NS)
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
-    """The provider ends the stream: it may not be read any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class AuthRevoked:
-    """The provider ends the stream: our credentials have expired."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ignored:
-    """Nothing that a mirror can use, and why."""
-
-    reason: str
-
-
-StreamSignal = Announced | NewestAnnounced | KeepAlive | Cancelled | AuthRevoked | Ignored
-
-
-def interpret(event: Event | TooLong) -> StreamSignal:
-    """What an event means."""
-    if isinstance(event, TooLong):
-        return Ignored("too_long")
-    match event.name:
-        case "put" | "patch":
-            return _change(event.data)
-        case "keep-alive":
-            return KeepAlive()
-        case "cancel":
-            return Cancelled()
-        case "auth_revoked":
-            return AuthRevoked()
-        case _:
-            return Ignored("unknown_event")
-
-
-def _change(data: str) -> StreamSignal:
+@asynccontextmanager
+async def _closing(chunks: AsyncIterator[bytes]) -> AsyncIterator[None]:
     try:
-        value = json.loads(data, parse_int=_bounded_int)
-    except (ValueError, RecursionError):
-        return Ignored("not_json")
-    match value:
-        case {"path": str(path), "data": content}:
-            return _at(_steps(path), content)
-        case _:
-            return Ignored("no_path")
+        yield
+    finally:
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
 
 
-def _at(steps: tuple[str, ...], content: object) -> StreamSignal:
-    if content is None:
-        return Ignored("removed")
-    if not steps and not isinstance(content, dict):
-        return NewestAnnounced(content) if _is_id(content) else Ignored("not_an_id")
-    harvest = _Harvest()
-    if steps:
-        harvest.place(steps, content)
-    else:
-        assert isinstance(content, dict), "everything else at the root was handled above"
-        for path, value in content.items():
-            harvest.place(_steps(path), value)
-    return harvest.announced()
-
-
-@dataclass(slots=True)
-class _Harvest:
-    """Keys found in one event, each once, in their order."""
-
-    item_ids: dict[int, None] = field(default_factory=dict)
-    profiles: dict[str, None] = field(default_factory=dict)
-    dropped: int = 0
-
-    def place(self, steps: tuple[str, ...], value: object) -> None:
-        """Take what stands at a path: a whole list, or one slot of it."""
-        match steps:
-            case ("items",):
-                self._add_ids(_slots(value))
-            case ("items", _):
-                self._add_ids((value,))
-            case ("profiles",):
-                self._add_profiles(_slots(value))
-            case ("profiles", _):
-                self._add_profiles((value,))
-            case _:
-                self.dropped += 1
-
-    def _add_ids(self, values: Iterable[object]) -> None:
-        for value in values:
-            if _is_id(value):
-                self.item_ids[value] = None
-            elif value is not None:  # an emptied slot says nothing
-                self.dropped += 1
-
-    def _add_profiles(self, values: Iterable[object]) -> None:
-        for value in values:
-            if _is_profile(value):
-                self.profiles[value] = None
-            elif value is not None:
-                self.dropped += 1
-
-    def announced(self) -> Announced | Ignored:
-        """All of it, or that there was nothing."""
-        if not (self.item_ids or self.profiles or self.dropped):
-            return Ignored("empty")
-        return Announced(tuple(self.item_ids), tuple(self.profiles), self.dropped)
-
-
-def _slots(value: object) -> Iterable[object]:
-    """The slots of a list; a sparse one comes as an object."""
-    match value:
-        case list():
-            return value
-        case dict():
-            return value.values()
-        case _:
-            return (value,)
-
-
-def _steps(path: str) -> tuple[str, ...]:
-    return tuple(step for step in path.split("/") if step)
-
-
-def _bounded_int(digits: str) -> int | float:
-    return int(digits) if len(digits) <= 19 else float("inf")
-
-
-def _is_id(value: object) -> TypeGuard[int]:
+def is_id(value: object) -> TypeGuard[int]:
+    """Whether it can be the id of an item."""
     return type(value) is int and 0 < value <= ITEM_ID_MAX
 
 
-def _is_profile(value: object) -> TypeGuard[str]:
-    """A name that can be asked for and stored: some printable text of a sane length."""
+def is_profile(value: object) -> TypeGuard[str]:
+    """Whether it is a name that can be asked for and stored: some printable text of a sane length."""
     return isinstance(value, str) and 0 < len(value) <= PROFILE_MAX_CHARACTERS and value.isprintable()

@@ -186,7 +186,7 @@ class HttpTransport:
             headers={name: _header(response, name) for name in HEADERS_KEPT if name in response.headers},
         )
 
-    async def stream(self, url: str) -> AsyncGenerator[bytes, None]:
+    async def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncGenerator[bytes, None]:
         """The bytes of an event stream until it ends; `StreamBroken` says why it could not be opened or went on.
 
         Close the generator (`contextlib.aclosing`) to let go of the connection at once.
@@ -194,7 +194,7 @@ class HttpTransport:
         address = URL(url, encoded=True)
         for _hop in range(STREAM_HOPS_MAX + 1):
             elsewhere = None
-            async with aclosing(self._follow(address)) as chunks:
+            async with aclosing(self._follow(address, headers)) as chunks:
                 async for chunk in chunks:
                     if isinstance(chunk, URL):
                         elsewhere = chunk
@@ -204,12 +204,14 @@ class HttpTransport:
                 return
             if not _same_provider(address, elsewhere, self._settings.stream_hosts):
                 raise StreamBroken("foreign_host")
+            if elsewhere.origin() != address.origin():
+                headers = None  # a token belongs to the address that its owner wrote
             address = elsewhere
         raise StreamBroken("too_many_redirects")
 
-    async def _follow(self, address: URL) -> AsyncGenerator[bytes | URL, None]:
+    async def _follow(self, address: URL, headers: Mapping[str, str] | None) -> AsyncGenerator[bytes | URL, None]:
         """What one host sends: either its bytes, or the one address to ask instead."""
-        response = await self._open_stream(address)
+        response = await self._open_stream(address, headers)
         async with response:
             elsewhere = _opened(response, now_wall_ns=self._clock.wall_ns())
             if elsewhere is not None:
@@ -218,11 +220,11 @@ class HttpTransport:
             while chunk := await self._next_chunk(response.content):
                 yield chunk
 
-    async def _open_stream(self, address: URL) -> aiohttp.ClientResponse:
+    async def _open_stream(self, address: URL, headers: Mapping[str, str] | None) -> aiohttp.ClientResponse:
         try:
             async with asyncio.timeout(self._settings.connect_timeout_s + self._settings.read_timeout_s):
                 return await self._stream_session().get(
-                    address, allow_redirects=False, middlewares=(_ended_when_dropped,)
+                    address, headers=headers, allow_redirects=False, middlewares=(_ended_when_dropped,)
                 )
         except TimeoutError:
             raise StreamBroken("timeout") from None

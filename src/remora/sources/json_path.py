@@ -1,17 +1,23 @@
-"""Where in a JSON body is a value, and how does it read as a key or an update mark? Dotted paths, no code."""
+"""Where in a JSON body is a value, and how does it read as a key, a mark, an id, a time or a text? Dotted paths, no code."""
 
 import json
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
+from remora.core.errors import ConfigurationError
+
 WHOLE_BODY: Final = "."
+NUMBER_MAX: Final = 2**53  # the largest whole number that every JSON reader agrees on
 KEY_MAX_CHARACTERS: Final = 512
 MARK_MAX_CHARACTERS: Final = 200
 _DIGITS_MAX: Final = 200
+# Seconds up to the year 5138; whatever is larger counts milliseconds.
+_SECONDS_MAX: Final = 100_000_000_000
 
 
 class NotThere:
-    """The path leads nowhere: not the same as a `null` that stands there."""
+    """The path leads nowhere: not the same as a `null` at its end."""
 
 
 NOT_THERE: Final = NotThere()
@@ -24,8 +30,16 @@ def load(body: bytes) -> object:
     )
 
 
+def check_place(path: str | None, where: str) -> None:
+    """Refuse what cannot be a place in a JSON body."""
+    if path is not None and path != WHOLE_BODY and not all(path.split(".")):
+        raise ConfigurationError(
+            f'{where} is "{path}"', hint='write names and positions with one dot between them, as "data.rows.0.id"'
+        )
+
+
 def find(value: object, path: str) -> object:
-    """What stands at a dotted path: names of an object, positions of a list."""
+    """What is at a dotted path: names of an object, positions of a list."""
     if path == WHOLE_BODY:
         return value
     for step in path.split("."):
@@ -64,6 +78,58 @@ def as_mark(value: object) -> str | None:
         case _:
             return None
     return text if 0 < len(text) <= MARK_MAX_CHARACTERS and text.isprintable() else None
+
+
+def as_number(value: object) -> int | None:
+    """A whole number above zero, also when it is written as text or with a fraction of zero; None for all else."""
+    match value:
+        case bool():
+            return None
+        case str() if value.isascii() and value.isdigit() and len(value) <= _DIGITS_MAX:
+            value = int(value)
+        case Decimal() if value.is_finite() and value <= NUMBER_MAX and value == value.to_integral_value():
+            value = int(value)
+    return value if isinstance(value, int) and 0 < value <= NUMBER_MAX else None
+
+
+def as_time(value: object) -> int | None:
+    """Seconds since 1970, from a number of seconds or milliseconds or from an ISO 8601 date; None for all else."""
+    match value:
+        case bool():
+            return None
+        case int() | Decimal():
+            seconds = Decimal(value)
+        case str() if (number := as_number(value)) is not None:
+            seconds = Decimal(number)
+        case str():
+            return _iso_seconds(value)
+        case _:
+            return None
+    if not seconds.is_finite() or not 0 < seconds <= NUMBER_MAX:
+        return None
+    return int(seconds / 1000) if seconds > _SECONDS_MAX else int(seconds) or None
+
+
+def as_text(value: object) -> str | None:
+    """A text, or a number as it is written; None for all else."""
+    match value:
+        case str():
+            return value
+        case bool():
+            return None
+        case int() | Decimal():
+            return str(value)
+        case _:
+            return None
+
+
+def _iso_seconds(text: str) -> int | None:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+        seconds = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):
+        return None
+    return seconds if seconds > 0 else None
 
 
 def _fraction(text: str) -> Decimal:

@@ -2,21 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import quote
+from typing import Final
 
 import msgspec
 
-from remora.contracts import Permit, Transport
-from remora.core.errors import ConfigurationError
+from remora.contracts import Capabilities, Permit, Transport
 from remora.core.item import Decoded, Document, Entry, Nothing, Page, Readable, Unreadable, WrongShape
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply, Reply
+from remora.sources.address import check_path, quoted
 from remora.sources.json_path import as_key, as_mark, find, load
 from remora.sources.paging import (
     ListSettings,
     NoNextPage,
     Paging,
-    check_path,
     next_position,
     page_url,
     resume_position,
@@ -26,7 +25,8 @@ from remora.sources.secret import Secret
 
 __all__ = ["DetailSettings", "ListSettings", "Listed", "ListedSettings", "Paging", "Secret"]
 
-_KEY = "{key}"
+CAPABILITIES: Final = Capabilities(list=True)
+_KEY: Final = "{key}"
 
 
 class DetailSettings(msgspec.Struct, frozen=True):
@@ -37,9 +37,7 @@ class DetailSettings(msgspec.Struct, frozen=True):
     updated: str | None = None
 
     def __post_init__(self) -> None:
-        check_path(self.path, "detail.path")
-        if _KEY not in self.path:
-            raise ConfigurationError(f'detail.path is "{self.path}"', hint="write {key} where the entry's key belongs")
+        check_path(self.path, "detail.path", mark=_KEY, stands_for="the entry's key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +69,11 @@ class Listed:
         """The source's name in the ledger."""
         return self._name
 
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        return CAPABILITIES
+
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
         """One request for one page or one detail."""
         return await self._transport.get(self._address(discovery), permit, headers=self._headers)
@@ -100,7 +103,7 @@ class Listed:
             case Kind.PAGE:
                 return page_url(self._list, self._url, discovery.key)
             case Kind.DOCUMENT:
-                return f"{self._url}{self._detail.path.replace(_KEY, _quoted(discovery.key))}"
+                return f"{self._url}{self._detail.path.replace(_KEY, quoted(discovery.key))}"
             case Kind.ITEM | Kind.USER | Kind.NEWEST:
                 raise _unknown(discovery.kind)
 
@@ -137,12 +140,6 @@ class Listed:
             return WrongShape("another key")
         updated_at = as_mark(find(value, self._detail.updated)) if self._detail.updated is not None else None
         return Readable(Document(key, body, updated_at))
-
-
-def _quoted(key: str) -> str:
-    """The key as one step of a path; a key of dots alone would otherwise mean another folder."""
-    quoted = quote(key, safe="", errors="surrogatepass")
-    return quoted.replace(".", "%2E") if set(key) == {"."} else quoted
 
 
 def _unknown(kind: Kind) -> AssertionError:

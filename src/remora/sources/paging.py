@@ -14,7 +14,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
 
-from remora.core.errors import ConfigurationError
+from remora.sources.address import RELATIVE, check_path
 from remora.sources.json_path import NOT_THERE, as_key, find
 
 FIRST: Final = ""  # the position of the first page
@@ -24,7 +24,6 @@ OVERLAP_EVERY: Final = 20
 _OVERLAPPED: Final = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")  # entries to skip, less the ones to see again
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
 _NEXT: Final = re.compile(r';\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next\b)', re.IGNORECASE)
-_RELATIVE: Final = re.compile(r"/(?!/)[!-~]*")
 
 
 class Paging(StrEnum):
@@ -58,14 +57,6 @@ class ListSettings(msgspec.Struct, frozen=True):
         check_path(self.path, "list.path")
 
 
-def check_path(path: str, where: str) -> None:
-    """A path below the source's address, that may carry a fixed query."""
-    if not _RELATIVE.fullmatch(path) or "#" in path:
-        raise ConfigurationError(
-            f'{where} is "{path}"', hint='write a path that begins with one "/", with spaces and the like as %20'
-        )
-
-
 class NoNextPage(Exception):
     """The page does not say, in a way that can be trusted, where the list goes on."""
 
@@ -84,7 +75,7 @@ def page_url(settings: ListSettings, base_url: str, position: str) -> str:
             return _with_query(url, size)
         case Paging.CURSOR:
             return _with_query(url, (settings.cursor_param, position), size)
-        case Paging.LINK if _RELATIVE.fullmatch(position):
+        case Paging.LINK if RELATIVE.fullmatch(position):
             # Kept without its origin: a position can only ever lead to the address the owner configured.
             return f"{_origin(base_url)}{position}"
         case Paging.LINK:
@@ -161,7 +152,7 @@ def _next_link(link: str, url: str) -> str | None:
         raise NoNextPage("the next page is this page")
     origin = _origin(url)
     # Compared as whole text up to the path: a foreign host, port, scheme or user would receive our token.
-    if not absolute.startswith(f"{origin}/") or not _RELATIVE.fullmatch(absolute.removeprefix(origin)):
+    if not absolute.startswith(f"{origin}/") or not RELATIVE.fullmatch(absolute.removeprefix(origin)):
         raise NoNextPage("the next page is elsewhere")
     return absolute.removeprefix(origin).partition("#")[0]
 

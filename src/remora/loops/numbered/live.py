@@ -12,22 +12,26 @@ from typing import Final
 import structlog
 
 from remora.collect import Collector
-from remora.contracts import Clock, Outcome, Store, StreamingSource
+from remora.contracts import (
+    Announced,
+    Announcement,
+    AuthRevoked,
+    Cancelled,
+    Clock,
+    Ignored,
+    KeepAlive,
+    NewestAnnounced,
+    NumberedSource,
+    Outcome,
+    Store,
+    Unread,
+)
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import Coverage, IdRange, newest_first
 from remora.core.ledger.discovery import Discovery
 from remora.core.ledger.segment import SegmentKind, split
 from remora.core.units import SECOND_NS
 from remora.loops.numbered.stream import Reconnect, Stream
-from remora.sources.event_stream import (
-    Announced,
-    AuthRevoked,
-    Cancelled,
-    Ignored,
-    KeepAlive,
-    NewestAnnounced,
-    StreamSignal,
-)
 
 log = structlog.get_logger()
 
@@ -45,11 +49,11 @@ LEAP_MAX_IDS: Final = 1_000
 
 
 class Live:
-    """The new ids of one source. Ids from the first start on are its business, whatever happened meanwhile."""
+    """The new ids of one source, from the first start on. Without a stream of the newest id it is polled."""
 
     def __init__(
         self,
-        source: StreamingSource,
+        source: NumberedSource,
         collector: Collector,
         store: Store,
         *,
@@ -63,6 +67,7 @@ class Live:
         self._clock = clock
         self._behind_kind = behind_kind
         self._poll_every_ns = poll_every_ns
+        self._has_stream = source.capabilities.newest_stream
         self._stream = Stream("newest", source.newest_ids, self._hear, clock=clock)
         self._live_from: int | None = None
         self._todo: list[IdRange] = []  # uncovered and not begun; the newest ids last
@@ -80,7 +85,8 @@ class Live:
         """Collect what is new, for ever."""
         async with asyncio.TaskGroup() as group:
             await self._begin()
-            group.create_task(self._stream.run())
+            if self._has_stream:
+                group.create_task(self._stream.run())
             group.create_task(self._poll())
             group.create_task(self._remember())
             await self._collect_for_ever(group)
@@ -133,8 +139,8 @@ class Live:
 
     # ── the newest id ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _hear(self, signal: StreamSignal) -> bool:
-        match signal:
+    async def _hear(self, announcement: Announcement) -> bool:
+        match announcement:
             case NewestAnnounced(item_id):
                 self._told(item_id)
                 return True
@@ -142,7 +148,7 @@ class Live:
                 raise Reconnect("cancelled")
             case AuthRevoked():
                 raise Reconnect("auth_revoked")
-            case Announced() | KeepAlive() | Ignored():
+            case Announced() | KeepAlive() | Ignored() | Unread():
                 return False
 
     def _told(self, item_id: int) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from remora.collect import Collector
-from remora.contracts import Clock, LeaderLease, Store, StreamingSource
+from remora.contracts import Clock, LeaderLease, NumberedSource, Store
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.freshness import UpdateAges
 from remora.core.ledger.segment import SegmentKind
@@ -59,12 +59,12 @@ class ServiceState:
     """What the loops of one source say of themselves, at one moment."""
 
     rate: GovernorState
-    stream: StreamFacts
+    stream: StreamFacts | None  # None: the source has no stream of changes
     inbox: InboxFacts | None  # None: nobody has looked yet
     inbox_in_memory: int
     workers_alive: int
     worker_restarts: int
-    rescan: RescanFacts | None  # None: switched off
+    rescan: RescanFacts | None  # None: switched off, or the source does not say which items are recent
     update_ages: UpdateAges
     newest_id: int | None
     newest_id_at_ns: int | None
@@ -77,7 +77,7 @@ class NumberedService:
 
     def __init__(
         self,
-        source: StreamingSource,
+        source: NumberedSource,
         store: Store,
         collector: Collector,
         governor: Governor,
@@ -88,7 +88,8 @@ class NumberedService:
         alone: LeaderLease | None = None,
     ) -> None:
         """`alone` decides which of several processes watches the source; without it this process is the only one."""
-        self._streaming = source
+        self._numbered = source
+        self._can = source.capabilities
         self._source = source.name
         self._store = store
         self._collector = collector
@@ -107,7 +108,7 @@ class NumberedService:
 
     def _begin_anew(self) -> None:
         """All that watches the source, knowing nothing yet but what the store tells it."""
-        source, collector, store, clock = self._streaming, self._collector, self._store, self._clock
+        source, collector, store, clock = self._numbered, self._collector, self._store, self._clock
         self._ages = AgeBook(source.name, store, clock=clock)
         self._inbox = InboxWorkers(
             source.name,
@@ -136,7 +137,7 @@ class NumberedService:
         depth = self._inbox.depth
         return ServiceState(
             rate=self._governor.state(),
-            stream=self._updates.state(),
+            stream=self._updates.state() if self._can.change_stream else None,
             inbox=None if depth is None else InboxFacts(depth, MEMORY_MAX),
             inbox_in_memory=self._inbox.in_memory,
             workers_alive=self._inbox.alive,
@@ -159,12 +160,10 @@ class NumberedService:
 
     def _watching_loops(self) -> Mapping[str, Run]:
         """What exactly one process does."""
-        loops: dict[str, Run] = {
-            "updates": self._updates.run,
-            "inbox": self._inbox.run,
-            "live": self._live.run,
-            "update_ages": self._keep_ages,
-        }
+        # The inbox is drained even without a stream: an earlier declaration may have had one.
+        loops: dict[str, Run] = {"inbox": self._inbox.run, "live": self._live.run, "update_ages": self._keep_ages}
+        if self._can.change_stream:
+            loops["updates"] = self._updates.run
         if self._rescan is not None:
             loops["rescan"] = self._rescan.run
         return loops
@@ -225,7 +224,7 @@ class NumberedService:
         await side_by_side(walker.run(looking=looking, idle_ns=WALK_IDLE_NS) for walker in walking)
 
     def _make_rescan(self, settings: RescanSettings | None) -> Rescan | None:
-        if settings is None:
+        if settings is None or not self._can.item_times:
             return None
         return Rescan(
             self._source,

@@ -11,10 +11,9 @@ from typing import Final
 
 import structlog
 
-from remora.contracts import Clock, StreamBroken
+from remora.contracts import Announcement, Clock, StreamBroken, StreamPart
 from remora.core.ledger.freshness import SILENT_NS, back_off_ns
-from remora.core.units import MILLISECOND_NS, SECOND_NS
-from remora.sources.event_stream import EventParser, StreamSignal, interpret
+from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
 
@@ -22,8 +21,8 @@ log = structlog.get_logger()
 # changes: a stream that breaks right after it, again and again, must not be opened twice a second.
 EVENTS_THAT_PROVE_A_STREAM: Final = 2
 
-# Says whether this was a real event; raises `Reconnect` when the stream should be left.
-Hear = Callable[[StreamSignal], Awaitable[bool]]
+# Says whether this was a real event; raises `Reconnect` when the stream should be closed.
+Hear = Callable[[Announcement], Awaitable[bool]]
 
 
 class Reconnect(Exception):
@@ -40,7 +39,7 @@ class Stream:
     def __init__(
         self,
         name: str,
-        connect: Callable[[], AsyncIterator[bytes]],
+        connect: Callable[[], AsyncIterator[StreamPart]],
         hear: Hear,
         *,
         clock: Clock,
@@ -79,8 +78,8 @@ class Stream:
         self._asked_to_wait_ns = 0
         self._failures += 1  # taken back by events, so that whatever happens before them counts as a failure
         try:
-            async with _closing(self._connect()) as chunks:
-                await self._read(chunks)
+            async with _closing(self._connect()) as parts:
+                await self._read(parts)
                 return "ended"
         except TimeoutError:
             return "silent"
@@ -92,13 +91,12 @@ class Stream:
         finally:
             self.connected = False
 
-    async def _read(self, chunks: AsyncIterator[bytes]) -> None:
-        parser = EventParser()
+    async def _read(self, parts: AsyncIterator[StreamPart]) -> None:
         events = 0
         while True:
             async with asyncio.timeout(SILENT_NS / SECOND_NS):
-                chunk = await anext(chunks, None)
-            if chunk is None:
+                part = await anext(parts, None)
+            if part is None:
                 return
             self.last_byte_at_ns = self._clock.wall_ns()
             if not self.connected:
@@ -106,9 +104,9 @@ class Stream:
                 self._opened += 1
                 if self._on_open is not None:
                     self._on_open()
-            for event in parser.feed(chunk):
-                self._asked_to_wait_ns = (parser.retry_ms or 0) * MILLISECOND_NS
-                events += await self._hear(interpret(event))
+            self._asked_to_wait_ns = part.reconnect_after_ns
+            for announcement in part.announcements:
+                events += await self._hear(announcement)
                 if events >= EVENTS_THAT_PROVE_A_STREAM:
                     self._failures = 0
             if self._on_heard is not None:
@@ -116,10 +114,10 @@ class Stream:
 
 
 @asynccontextmanager
-async def _closing(chunks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+async def _closing(parts: AsyncIterator[StreamPart]) -> AsyncIterator[AsyncIterator[StreamPart]]:
     """Let go of the connection at once when done with it."""
     try:
-        yield chunks
+        yield parts
     finally:
-        if isinstance(chunks, AsyncGenerator):
-            await chunks.aclose()
+        if isinstance(parts, AsyncGenerator):
+            await parts.aclose()

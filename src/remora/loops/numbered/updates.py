@@ -12,7 +12,19 @@ from typing import Final
 import structlog
 
 from remora.collect import Collector
-from remora.contracts import Clock, Store, StreamingSource
+from remora.contracts import (
+    Announced,
+    Announcement,
+    AuthRevoked,
+    Cancelled,
+    Clock,
+    Ignored,
+    KeepAlive,
+    NewestAnnounced,
+    NumberedSource,
+    Store,
+    Unread,
+)
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.freshness import (
@@ -30,15 +42,6 @@ from remora.core.units import SECOND_NS
 from remora.loops.numbered.backfill import plan_again
 from remora.loops.numbered.inbox import InboxWorkers, Key
 from remora.loops.numbered.stream import Reconnect, Stream
-from remora.sources.event_stream import (
-    Announced,
-    AuthRevoked,
-    Cancelled,
-    Ignored,
-    KeepAlive,
-    NewestAnnounced,
-    StreamSignal,
-)
 
 log = structlog.get_logger()
 
@@ -53,7 +56,7 @@ class Updates:
 
     def __init__(
         self,
-        source: StreamingSource,
+        source: NumberedSource,
         collector: Collector,
         store: Store,
         inbox: InboxWorkers,
@@ -70,7 +73,7 @@ class Updates:
         self._want_rescan = want_rescan
         self._look_for_new = look_for_new
         self._stream = Stream(
-            "updates", source.updates, self._hear, clock=clock, on_open=self._on_open, on_heard=self._on_heard
+            "updates", source.changes, self._hear, clock=clock, on_open=self._on_open, on_heard=self._on_heard
         )
         self._last: LastEvent | None = None
         self._waits_for_first = False  # nothing was ever heard: `_last` is only where a first blind time would begin
@@ -140,8 +143,8 @@ class Updates:
         self._last = replace(self._last, heard_at_ns=self._clock.wall_ns())
         self._heard_monotonic_ns = self._clock.monotonic_ns()
 
-    async def _hear(self, signal: StreamSignal) -> bool:
-        match signal:
+    async def _hear(self, announcement: Announcement) -> bool:
+        match announcement:
             case Announced(item_ids, profiles):
                 return await self._announce(item_ids, profiles)
             case KeepAlive():
@@ -151,8 +154,8 @@ class Updates:
                 raise Reconnect("cancelled")
             case AuthRevoked():
                 raise Reconnect("auth_revoked")
-            case Ignored("too_long"):
-                await self._want_rescan()  # it told of changes that we could not read
+            case Unread():
+                await self._want_rescan()  # it announced changes that we could not read
                 return False
             case Ignored() | NewestAnnounced():
                 return False

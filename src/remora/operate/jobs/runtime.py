@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from remora.collect import Collector
-from remora.contracts import Clock, Fleet, Meter, Store, StreamingSource
+from remora.contracts import Clock, Fleet, Meter, NumberedSource, Store
 from remora.core.errors import RemoraError
 from remora.core.status.snapshot import BackOffFacts, RateFacts
 from remora.core.units import SECOND_NS
@@ -30,7 +30,7 @@ class Numbered:
 
     name: str
     settings: SourceSettings
-    source: StreamingSource
+    source: NumberedSource
     governor: Governor
     collector: Collector
 

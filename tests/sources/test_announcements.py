@@ -1,26 +1,28 @@
 """What does each event of the change stream mean? The whole grammar, and everything that is not in it."""
 
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.sources.event_stream import (
+from remora.contracts import (
     Announced,
+    Announcement,
     AuthRevoked,
     Cancelled,
-    Event,
     Ignored,
     KeepAlive,
     NewestAnnounced,
-    StreamSignal,
-    TooLong,
-    interpret,
+    StreamPart,
+    Unread,
 )
+from remora.sources.event_stream import LINE_MAX_BYTES, Event, announcements
+from remora.sources.firebase import interpret
 
 
-def change(path: object, data: object, name: str = "put") -> StreamSignal:
+def change(path: object, data: object, name: str = "put") -> Announcement:
     return interpret(Event(name, json.dumps({"path": path, "data": data})))
 
 
@@ -55,7 +57,7 @@ def change(path: object, data: object, name: str = "put") -> StreamSignal:
     ],
 )
 def test_a_change_announces_what_stands_at_its_path(
-    path: object, data: object, signal: StreamSignal, name: str
+    path: object, data: object, signal: Announcement, name: str
 ) -> None:
     assert change(path, data, name) == signal
 
@@ -88,11 +90,47 @@ def test_a_flood_of_ids_loses_none_of_them() -> None:
         (Event("put", '{"path":"/'), Ignored("not_json")),
         (Event("put", ""), Ignored("not_json")),
         (Event("put", "[" * 100_000), Ignored("not_json")),
-        (TooLong(), Ignored("too_long")),
     ],
 )
-def test_every_other_event_has_its_meaning(event: Event | TooLong, signal: StreamSignal) -> None:
+def test_every_other_event_has_its_meaning(event: Event, signal: Announcement) -> None:
     assert interpret(event) == signal
+
+
+async def in_chunks(*chunks: bytes) -> AsyncIterator[bytes]:
+    for chunk in chunks:
+        yield chunk
+
+
+async def test_every_read_is_a_part_and_proves_that_the_stream_is_alive() -> None:
+    stream = in_chunks(b"event: put\ndata: {", b'"path":"/","data":7}\n\n', b": comment\n")
+    parts = [part async for part in announcements(stream, interpret)]
+    assert parts == [StreamPart(), StreamPart((NewestAnnounced(7),)), StreamPart()]
+
+
+async def test_an_event_that_is_too_long_to_read_is_announced_as_unread() -> None:
+    stream = in_chunks(b"data: " + b"x" * (LINE_MAX_BYTES + 1) + b"\n\n")
+    assert [part async for part in announcements(stream, interpret)] == [StreamPart((Unread(),))]
+
+
+async def test_a_wait_that_the_provider_asks_for_goes_with_the_part() -> None:
+    parts = [part async for part in announcements(in_chunks(b"retry: 1500\n\n"), interpret)]
+    assert parts == [StreamPart(reconnect_after_ns=1_500_000_000)]
+
+
+async def test_closing_what_is_announced_closes_the_stream() -> None:
+    closed: list[bool] = []
+
+    async def stream() -> AsyncIterator[bytes]:
+        try:
+            yield b": one\n"
+            yield b": two\n"
+        finally:
+            closed.append(True)
+
+    parts = announcements(stream(), interpret)
+    await anext(parts)
+    await parts.aclose()
+    assert closed == [True]
 
 
 json_values = st.recursive(
@@ -109,8 +147,8 @@ json_values = st.recursive(
 
 @given(st.sampled_from(["put", "patch", "cancel", "x"]), st.text(max_size=40) | json_values.map(json.dumps))
 def test_no_event_raises(name: str, data: str) -> None:
-    signal = interpret(Event(name, data))
-    assert isinstance(signal, StreamSignal)
+    announced = interpret(Event(name, data))
+    assert isinstance(announced, Announcement)
 
 
 @given(st.sampled_from(["/", "/items", "/items/3", "/profiles", "/x"]), json_values)

@@ -1,0 +1,126 @@
+"""How does an owner declare a numbered source? Where an item, the newest id, the changes and a user are, and what they hold.
+
+A place in a JSON body is a dotted path; "." is the body itself. Every mistake that can be seen without asking the
+provider is refused here, with what to write instead.
+"""
+
+from typing import Final
+
+import msgspec
+
+from remora.contracts import Capabilities
+from remora.core.errors import ConfigurationError
+from remora.core.verdict import ABSENT_STATUSES
+from remora.sources.address import check_path
+from remora.sources.json_path import WHOLE_BODY, check_place
+
+ID: Final = "{id}"
+NAME: Final = "{name}"
+# Statuses with a meaning of their own: "who are you", "too slow", "too many".
+_STATUSES_TAKEN: Final = frozenset({401, 408, 429})
+
+
+class ItemSettings(msgspec.Struct, frozen=True):
+    """Where one item is, and where in it the columns are that queries need. Everything else is kept in its body."""
+
+    path: str
+    id: str | None = None  # when given, an item that names another id is refused
+    time: str | None = None  # when it was created: seconds, milliseconds or an ISO 8601 date
+    type: str | None = None
+    by: str | None = None
+    parent: str | None = None
+    title: str | None = None
+    url: str | None = None
+
+    def __post_init__(self) -> None:
+        check_path(self.path, "item.path", mark=ID, stands_for="the item's id")
+        for name in ("id", "time", "type", "by", "parent", "title", "url"):
+            check_place(getattr(self, name), f"item.{name}")
+
+
+class NewestSettings(msgspec.Struct, frozen=True):
+    """Where the source tells its newest id, and optionally an event stream that announces it."""
+
+    path: str
+    at: str = WHOLE_BODY
+    stream: str | None = None
+
+    def __post_init__(self) -> None:
+        check_path(self.path, "newest.path")
+        check_place(self.at, "newest.at")
+        if self.stream is not None:
+            check_path(self.stream, "newest.stream")
+
+
+class UpdatesSettings(msgspec.Struct, frozen=True):
+    """An event stream of changes: where it is, and where in an event the changed ids and names are."""
+
+    path: str
+    items: str = WHOLE_BODY
+    users: str | None = None
+
+    def __post_init__(self) -> None:
+        check_path(self.path, "updates.path")
+        check_place(self.items, "updates.items")
+        check_place(self.users, "updates.users")
+
+
+class UserSettings(msgspec.Struct, frozen=True):
+    """Where one profile is."""
+
+    path: str
+
+    def __post_init__(self) -> None:
+        check_path(self.path, "user.path", mark=NAME, stands_for="the user's name")
+
+
+class AbsentSettings(msgspec.Struct, frozen=True):
+    """How the source says that it has no such item, beside a body of `null`."""
+
+    status: tuple[int, ...] = tuple(sorted(ABSENT_STATUSES))
+    at: str | None = None  # a place in a body that came as a success
+    equals: str | None = None  # what it says there; without it, anything but null or false
+
+    def __post_init__(self) -> None:
+        for status in self.status:
+            if not 400 <= status < 500 or status in _STATUSES_TAKEN:
+                raise ConfigurationError(
+                    f"absent.status holds {status}, which cannot mean that an item is absent",
+                    hint="write statuses from 400 to 499 without 401, 408 and 429, as status = [404, 410]",
+                )
+        check_place(self.at, "absent.at")
+        if self.equals is not None and self.at is None:
+            raise ConfigurationError(
+                "absent has equals without at", hint='write where in the body it is, as at = "error"'
+            )
+
+
+class Declaration(msgspec.Struct, frozen=True, kw_only=True):
+    """One numbered source, without its address."""
+
+    item: ItemSettings
+    newest: NewestSettings
+    updates: UpdatesSettings | None = None
+    user: UserSettings | None = None
+    absent: AbsentSettings = AbsentSettings()
+    public: bool = False
+
+    def __post_init__(self) -> None:
+        if self.updates is not None and self.updates.users is not None and self.user is None:
+            raise ConfigurationError(
+                "updates.users is given, but nothing says where a user is",
+                hint='write user = { path = "/user/{name}.json" }, or leave updates.users out',
+            )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What a source can do that is declared so."""
+        return Capabilities(
+            newest_id=True,
+            change_stream=self.updates is not None,
+            newest_stream=self.newest.stream is not None,
+            item_times=self.item.time is not None,
+            users=self.user is not None,
+            public=self.public,
+            absent_statuses=frozenset(self.absent.status),
+        )

@@ -1,0 +1,253 @@
+"""How is a source with numbered items asked, and what do its replies hold? As its owner declared it, without a line of code.
+
+The addresses come from a `Declaration`. What a body or an event means is a `Reading`: the declared one follows the
+declaration's paths, and a preset may bring its own.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Final, Protocol
+
+from remora.contracts import (
+    Announced,
+    Announcement,
+    Capabilities,
+    Ignored,
+    NewestAnnounced,
+    Permit,
+    StreamPart,
+    Transport,
+)
+from remora.core.item import Decoded, Item, Newest, Nothing, Readable, Unreadable, User, WrongShape
+from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.verdict import NoReply, Reply
+from remora.sources.address import quoted
+from remora.sources.declaration import ID, NAME, AbsentSettings, Declaration
+from remora.sources.event_stream import Event, announcements, is_profile
+from remora.sources.json_path import NOT_THERE, as_number, as_text, as_time, find, load
+from remora.sources.secret import Secret
+
+_SAID_NOTHING: Final = (None, False, NOT_THERE)
+
+
+class Reading(Protocol):
+    """What the bodies and events of one provider mean. Pure and tolerant."""
+
+    def item(self, item_id: int, body: bytes) -> Decoded:
+        """The item with this id, or why the body is not it."""
+
+    def user(self, name: str, body: bytes) -> Decoded:
+        """The profile of this name, or why the body is not it."""
+
+    def newest(self, body: bytes) -> Decoded:
+        """The newest id, or why the body does not tell it."""
+
+    def change(self, event: Event) -> Announcement:
+        """What an event of the stream of changes announces."""
+
+    def newest_event(self, event: Event) -> Announcement:
+        """What an event of the stream of the newest id announces."""
+
+
+class Numbered:
+    """`contracts.NumberedSource` for whatever is declared as one."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        url: str,
+        declaration: Declaration,
+        *,
+        name: str,
+        headers: Mapping[str, str] | None = None,
+        token: Secret | None = None,
+        reading: Reading | None = None,
+    ) -> None:
+        self._transport = transport
+        self._url = url.rstrip("/")
+        self._declared = declaration
+        self._capabilities = declaration.capabilities
+        self._name = name
+        self._headers = dict(headers or {})
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token.reveal()}"
+        self._reading = reading or DeclaredReading(declaration)
+
+    @property
+    def name(self) -> str:
+        """The source's name in the ledger."""
+        return self._name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
+        return self._capabilities
+
+    async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
+        """One request for one thing."""
+        return await self._transport.get(f"{self._url}{self._path(discovery)}", permit, headers=self._headers)
+
+    def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
+        """What the reply holds."""
+        match discovery.kind:
+            case Kind.ITEM:
+                return self._reading.item(discovery.item_id, reply.body)
+            case Kind.USER:
+                return self._reading.user(discovery.key, reply.body)
+            case Kind.NEWEST:
+                return self._reading.newest(reply.body)
+            case Kind.DOCUMENT | Kind.PAGE:
+                raise _unknown(discovery.kind)
+
+    def changes(self) -> AsyncIterator[StreamPart]:
+        """What the stream of changes announces."""
+        assert self._declared.updates is not None, "no stream of changes is declared"
+        stream = self._transport.stream(f"{self._url}{self._declared.updates.path}", headers=self._headers)
+        return announcements(stream, self._reading.change)
+
+    def newest_ids(self) -> AsyncIterator[StreamPart]:
+        """What the stream of the newest id announces."""
+        assert self._declared.newest.stream is not None, "no stream of the newest id is declared"
+        stream = self._transport.stream(f"{self._url}{self._declared.newest.stream}", headers=self._headers)
+        return announcements(stream, self._reading.newest_event)
+
+    def _path(self, discovery: Discovery) -> str:
+        match discovery.kind:
+            case Kind.ITEM:
+                return self._declared.item.path.replace(ID, str(discovery.item_id))
+            case Kind.USER:
+                assert self._declared.user is not None, "no users are declared"
+                return self._declared.user.path.replace(NAME, quoted(discovery.key))
+            case Kind.NEWEST:
+                return self._declared.newest.path
+            case Kind.DOCUMENT | Kind.PAGE:
+                raise _unknown(discovery.kind)
+
+
+class DeclaredReading:
+    """`Reading` by the paths of a declaration. Unknown fields are normal, and everything stays in the body."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        self._item = declaration.item
+        self._at = declaration.newest.at
+        self._updates = declaration.updates
+        self._absent = declaration.absent
+
+    def item(self, item_id: int, body: bytes) -> Decoded:
+        """The item with this id, or why the body is not it."""
+        value = parsed(body)
+        if isinstance(value, Unreadable | WrongShape):
+            return value
+        if value is None or _says_absent(self._absent, value):
+            return Nothing()
+        if not isinstance(value, dict | list):
+            return WrongShape("not an item")
+        if self._item.id is not None and as_number(find(value, self._item.id)) != item_id:
+            return WrongShape("another id")
+        try:
+            return Readable(self._columns(item_id, body, value))
+        except RecursionError:
+            return WrongShape("nested too deep")
+
+    def user(self, name: str, body: bytes) -> Decoded:
+        """The profile: any object."""
+        value = parsed(body)
+        match value:
+            case Unreadable() | WrongShape():
+                return value
+            case None:
+                return Nothing()
+            case dict():
+                return Nothing() if _says_absent(self._absent, value) else Readable(User(name, body))
+            case _:
+                return WrongShape("not a profile")
+
+    def newest(self, body: bytes) -> Decoded:
+        """The number at the declared place."""
+        value = parsed(body)
+        if isinstance(value, Unreadable | WrongShape):
+            return value
+        if value is None:
+            return Nothing()
+        newest_id = as_number(find(value, self._at))
+        return WrongShape("no number there") if newest_id is None else Readable(Newest(newest_id))
+
+    def change(self, event: Event) -> Announcement:
+        """The ids and names at the declared places of an event's data."""
+        assert self._updates is not None, "no stream of changes is declared"
+        value = parsed(event.data.encode("utf-8", "replace"))
+        if isinstance(value, Unreadable | WrongShape):
+            return Ignored("not_json")
+        ids = _each(find(value, self._updates.items))
+        names = _each(find(value, self._updates.users)) if self._updates.users is not None else ()
+        item_ids = [found for each in ids if (found := as_number(each)) is not None]
+        profiles = [each for each in names if is_profile(each)]
+        dropped = len(ids) + len(names) - len(item_ids) - len(profiles)
+        if not item_ids and not profiles and not dropped:
+            return Ignored("nothing_there")
+        return Announced(tuple(dict.fromkeys(item_ids)), tuple(dict.fromkeys(profiles)), dropped)
+
+    def newest_event(self, event: Event) -> Announcement:
+        """The number at the declared place of an event's data."""
+        value = parsed(event.data.encode("utf-8", "replace"))
+        newest_id = None if isinstance(value, Unreadable | WrongShape) else as_number(find(value, self._at))
+        return Ignored("no_number_there") if newest_id is None else NewestAnnounced(newest_id)
+
+    def _columns(self, item_id: int, body: bytes, value: object) -> Item:
+        places = self._item
+        odd: list[str] = []
+
+        def at(name: str, place: str | None) -> object:
+            found = NOT_THERE if place is None else find(value, place)
+            if place is not None and found is NOT_THERE:
+                odd.append(f"no_{name}")
+            return found
+
+        return Item(
+            item_id=item_id,
+            body=body,
+            type=as_text(at("type", places.type)),
+            by=as_text(at("by", places.by)),
+            time=as_time(at("time", places.time)),
+            parent=as_number(at("parent", places.parent)),
+            title=as_text(at("title", places.title)),
+            url=as_text(at("url", places.url)),
+            content=_canonical(value),
+            anomalies=tuple(odd),
+        )
+
+
+def parsed(body: bytes) -> object:
+    """The JSON value, or why there is none."""
+    try:
+        return load(body)
+    except RecursionError:
+        return WrongShape("nested too deep")
+    except UnicodeDecodeError:
+        return Unreadable("not UTF-8")
+    except ValueError:
+        return Unreadable("not JSON")
+
+
+def _says_absent(absent: AbsentSettings, value: object) -> bool:
+    if absent.at is None:
+        return False
+    said = find(value, absent.at)
+    if absent.equals is None:
+        return said not in _SAID_NOTHING
+    return as_text(said) == absent.equals
+
+
+def _canonical(value: object) -> bytes:
+    """The same bytes for the same content, whatever the order of its keys and the space between them."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
+
+
+def _each(found: object) -> tuple[object, ...]:
+    """One value or a list of them; an empty slot says nothing."""
+    values: Iterable[object] = found if isinstance(found, list) else (found,)
+    return tuple(value for value in values if value is not None and value is not NOT_THERE)
+
+
+def _unknown(kind: Kind) -> AssertionError:
+    return AssertionError(f"a numbered source has no {kind}")
