@@ -12,7 +12,7 @@ import pytest
 from remora.core.errors import StoreBusy
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.writer_lock import WriterLock
-from tests.contract.answers import record, story
+from tests.contract.answers import SOURCE, record, story
 
 Rename = Callable[[Path], Path]
 
@@ -150,7 +150,7 @@ async def test_kill_9_frees_the_store_for_every_name(tmp_path: Path) -> None:
         process.wait(timeout=60)
         store = SqliteStore(other)
         await store.open()
-        assert await store.item(1) is not None
+        assert await store.item(SOURCE, 1) is not None
         await store.close()
 
 
@@ -170,7 +170,7 @@ async def test_readers_need_no_lock(tmp_path: Path) -> None:
         for name in (path, symbolic_link(path)):
             reader = SqliteStore(name, read_only=True)
             await reader.open()
-            assert await reader.item(1) is not None
+            assert await reader.item(SOURCE, 1) is not None
             await reader.close()
 
 

@@ -291,7 +291,7 @@ def test_a_worker_that_failed_once_works_on(workers: int) -> None:
             assert inbox.alive == workers
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-        assert len([body async for body in store.bodies()]) == 100
+        assert len([body async for body in store.bodies(NAME)]) == 100
 
     in_virtual_time(main)
 

@@ -70,10 +70,10 @@ def test_only_items_that_differ_from_the_copy_count_as_changed() -> None:
         async with rig.process() as process:
             await backfill(rig, process)
             await clock.sleep_until(clock.monotonic_ns() + 12 * HOUR_NS)
-            before = {item_id: body async for item_id, body in rig.store.bodies()}
+            before = {item_id: body async for item_id, body in rig.store.bodies(NAME)}
             rescan = make_rescan(process, RescanSettings(window_ns=4 * DAY_NS))
             done = await rescan.run_once()
-            after = {item_id: body async for item_id, body in rig.store.bodies()}
+            after = {item_id: body async for item_id, body in rig.store.bodies(NAME)}
             assert done is not None
             assert 0 < done.changed == sum(before.get(item_id) != body for item_id, body in after.items())
             assert rescan.state().changed == done.changed < done.processed

@@ -53,7 +53,9 @@ class WriterLock:
         self._database_file = self._name_file = None
 
     def _lock_name(self, real_path: Path) -> None:
-        file = os.open(real_path.with_name(real_path.name + LOCK_SUFFIX), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
+        file = os.open(
+            real_path.with_name(real_path.name + LOCK_SUFFIX), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE
+        )
         self._name_file = file
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
