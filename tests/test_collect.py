@@ -1,6 +1,7 @@
 """Does the life of one item end durable, whatever the provider does? Every verdict, retries, and what nobody thought of."""
 
 import asyncio
+from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -14,6 +15,7 @@ from remora.core.errors import StoreUnavailable
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, FromGap
 from remora.core.ledger.gap import GapState
+from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.reasons import GapReason
 from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault, Pressure, Trouble
@@ -77,6 +79,28 @@ def test_a_retry_that_succeeds_settles_the_item(failures: int) -> None:
             assert await one.collector.collect(SEVEN) is Outcome.NEW
             assert list(await one.store.gaps(NAME)) == []
             assert len(source.asked) == failures + 1
+
+    simulated(main)
+
+
+def test_our_own_exhaustion_is_waited_out_and_never_told_as_the_providers() -> None:
+    async def main(clock: SimClock) -> None:
+        exhausted = Answer(fault=Fault.EXHAUSTED, latency_ns=MILLISECOND_NS)
+        said = one_by_one([exhausted] * 200)
+        source = Numbers(clock, says=lambda _id, _attempt: said(0))
+        async with process(clock, source) as one:
+            before = one.governor.state()
+            with capture_logs() as logs:
+                assert await one.collector.collect(SEVEN) is Outcome.NEW
+            after = one.governor.state()
+            assert list(await one.store.gaps(NAME)) == []
+            assert (after.interval_ns, after.circuit) == (before.interval_ns, CircuitState.CLOSED)
+            assert after.last_back_off is None
+            told = [event for event in logs if event["event"] == "machine_exhausted"]
+            assert 3 <= len(told) <= 4  # 200 seconds, once a minute
+            assert "no free file descriptors" in told[0]["why"]
+            # Each attempt had its turn in the gate, with a rest in between.
+            assert all(later[0] - sooner[0] >= SECOND_NS for sooner, later in pairwise(source.asked))
 
     simulated(main)
 

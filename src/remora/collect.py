@@ -16,7 +16,7 @@ from remora.core.ledger.discovery import Discovery, FromGap, Kind
 from remora.core.ledger.gap import owed_reason
 from remora.core.rate.signal import is_unanswered
 from remora.core.reasons import GapReason
-from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import (
     Deferred,
     Fault,
@@ -43,6 +43,9 @@ RETRY_DELAYS_NS: Final = (200 * MILLISECOND_NS, 500 * MILLISECOND_NS, 1_000 * MI
 # request that hangs takes its whole timeout, and its walk stores no cursor beyond it meanwhile; faults that come sooner
 # cost a walk little. Waiting in the gate is not counted: that says nothing about the item.
 REQUEST_TIME_MAX_NS: Final = 5 * SECOND_NS
+# This machine ran out of descriptors or memory: how long to wait before the same request, and how often to say so.
+EXHAUSTED_WAIT_NS: Final = SECOND_NS
+EXHAUSTED_TOLD_EVERY_NS: Final = MINUTE_NS
 # More new ids than a source assigns in weeks; a newest id this far above the last one is looked at twice.
 LEAP_MAX_IDS: Final = 1_000_000
 
@@ -84,6 +87,7 @@ class Collector:
         self._meter = meter
         self._retry_delays_ns = retry_delays_ns
         self._asking: dict[Discovery, _Asking] = {}
+        self._exhausted_told_ns: int | None = None
         self.newest_id: int | None = None  # the highest id anybody has told us of
 
     async def collect(self, discovery: Discovery) -> Outcome:
@@ -104,6 +108,9 @@ class Collector:
         requests, taken_ns, met = 0, 0, frozenset[type[Verdict]]()
         while True:
             verdict, started_at_ns, took_ns = await self._ask_once(discovery, met)
+            if isinstance(verdict, Deferred):  # our own fault: it costs the item no attempt
+                await self._wait_for_resources()
+                continue
             taken_ns += took_ns
             is_last = requests >= len(self._retry_delays_ns) or taken_ns >= REQUEST_TIME_MAX_NS
             if is_last or not is_worth_a_retry(verdict):
@@ -111,6 +118,14 @@ class Collector:
             met |= {type(verdict)}
             await self._clock.sleep_until(self._clock.monotonic_ns() + self._retry_delays_ns[requests])
             requests += 1
+
+    async def _wait_for_resources(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        if self._exhausted_told_ns is None or now_ns - self._exhausted_told_ns >= EXHAUSTED_TOLD_EVERY_NS:
+            self._exhausted_told_ns = now_ns
+            why = "this machine has no free file descriptors or memory; raise the limit of open files (ulimit -n)"
+            log.warning("machine_exhausted", source=self._source.name, why=why)
+        await self._clock.sleep_until(now_ns + EXHAUSTED_WAIT_NS)
 
     def give_up_if_it_hangs(self, discovery: Discovery) -> None:
         """End its request if it has been out for as long as an item may take: no answer came, so the item is owed."""
@@ -153,8 +168,9 @@ class Collector:
                 now_wall_ns=now_wall_ns,
                 absent_statuses=self._absent_statuses,
             )
-            already_counted = type(verdict) in met or _hangs_again(discovery, verdict)
-            self._governor.learn(permit, reply, verdict, already_counted=already_counted)
+            if not isinstance(verdict, Deferred):  # what this machine could not send teaches nothing
+                already_counted = type(verdict) in met or _hangs_again(discovery, verdict)
+                self._governor.learn(permit, reply, verdict, already_counted=already_counted)
         self._meter.judged(self._source.name, discovery.via, verdict)
         # What never left was held up by its connection alone.
         took_ns = reply.answered_at_ns - (admitted_ns if reply.departed_at_ns is None else reply.departed_at_ns)

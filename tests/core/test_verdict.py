@@ -14,6 +14,7 @@ from remora.core.verdict import (
     FAR_ABOVE_NEWEST_IDS,
     NEAR_NEWEST_IDS,
     RETRY_AFTER_MAX_NS,
+    Deferred,
     Fault,
     Found,
     Malformed,
@@ -54,6 +55,7 @@ def http_date(wall_ns: int) -> str:
         (Fault.CONNECTION, Trouble(GapReason.CONNECTION)),
         (Fault.BAD_ENCODING, Trouble(GapReason.SERVER_ERROR)),
         (Fault.TOO_LARGE, Malformed(GapReason.TOO_LARGE)),
+        (Fault.EXHAUSTED, Deferred(GapReason.CONNECTION)),
     ],
 )
 def test_every_fault_has_its_verdict(fault: Fault, expected: Verdict) -> None:

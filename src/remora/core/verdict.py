@@ -32,6 +32,7 @@ class Fault(StrEnum):
     CONNECTION = "connection"
     TOO_LARGE = "too_large"
     BAD_ENCODING = "bad_encoding"
+    EXHAUSTED = "exhausted"  # this machine has no free descriptors, memory or buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """Nobody asked: a run of ours stopped first. Never the result of `classify`."""
+    """Our own doing: a run stopped before it asked, or this machine could not send. Says nothing about the provider."""
 
     reason: GapReason
 
@@ -150,6 +151,8 @@ def _without_reply(fault: Fault) -> Verdict:
             return Trouble(GapReason.SERVER_ERROR)
         case Fault.TOO_LARGE:
             return Malformed(GapReason.TOO_LARGE)
+        case Fault.EXHAUSTED:
+            return Deferred(GapReason.CONNECTION)
 
 
 def _with_content(decoded: Decoded, behind_newest: int | None) -> Verdict:

@@ -22,6 +22,7 @@ from remora.core.errors import ConfigurationError
 from remora.core.verdict import Fault, NoReply, Reply, parse_retry_after
 from remora.sources.content_encoding import BadEncoding, TooLarge, decompress
 from remora.sources.deadline import Deadline, Deadlines
+from remora.sources.exhaustion import is_our_exhaustion
 
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 STREAM_HOPS_MAX: Final = 3
@@ -61,6 +62,10 @@ class HttpSettings:
 
 class _Dropped(aiohttp.ClientError):
     """The connection failed. Of our own kind, because the library sends again after some of its own."""
+
+
+class _Exhausted(_Dropped):
+    """This machine has no free descriptor, memory or buffer for a connection."""
 
 
 class _Request(aiohttp.ClientRequest):
@@ -121,8 +126,8 @@ async def _ended_when_dropped(
     """A dropped connection ends the request, where the library would send it again."""
     try:
         return await handler(request)
-    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-        raise _Dropped from None
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+        raise (_Exhausted if is_our_exhaustion(error) else _Dropped) from None
 
 
 class HttpTransport:
@@ -167,8 +172,10 @@ class HttpTransport:
                 fault = Fault.BAD_ENCODING
             except TimeoutError:
                 fault = Fault.TIMEOUT
-            except (aiohttp.ClientError, OSError):
-                fault = Fault.CONNECTION
+            except (_Exhausted, MemoryError):
+                fault = Fault.EXHAUSTED
+            except (aiohttp.ClientError, OSError) as error:
+                fault = Fault.EXHAUSTED if is_our_exhaustion(error) else Fault.CONNECTION
         return NoReply(fault, exchange.departed_at_ns, self._clock.monotonic_ns())
 
     async def _exchange(self, url: str, exchange: _Exchange, headers: Mapping[str, str] | None) -> Reply:
@@ -228,6 +235,8 @@ class HttpTransport:
                 )
         except TimeoutError:
             raise StreamBroken("timeout") from None
+        except _Exhausted:
+            raise StreamBroken("exhausted") from None
         except (aiohttp.ClientError, OSError):
             raise StreamBroken("connection") from None
 

@@ -1,0 +1,23 @@
+"""Did a request fail because this machine has run out of something? Then the provider has nothing to do with it."""
+
+import errno
+import os
+from typing import Final
+
+# No free descriptors in this process or on this machine, no memory, no buffers.
+OWN_LIMITS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS})
+
+
+def is_our_exhaustion(error: BaseException) -> bool:
+    """Whether this failure is our own. Looking up a name hides the cause, so a free descriptor is looked for as well."""
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, OSError) and (error.errno in OWN_LIMITS or not _has_free_descriptor())
+
+
+def _has_free_descriptor() -> bool:
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return error.errno not in OWN_LIMITS
+    return True
