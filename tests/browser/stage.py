@@ -13,6 +13,7 @@ from remora.core.reasons import GapReason
 from remora.core.status.model import Status
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
+from remora.operate.console.access import Access
 from remora.operate.console.server import ConsoleServer
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.observe.metrics import Metrics
@@ -47,6 +48,7 @@ class Stage:
         self._port = 0
         self._broken = False
         self._server: ConsoleServer | None = None
+        self.access: Access | None = None
 
     @property
     def url(self) -> str:
@@ -62,6 +64,7 @@ class Stage:
             address=("127.0.0.1", self._port),
             clock=self.clock,
             arrivals=NewestItems(self.store, clock=self.clock),
+            access=self.access,
         )
         await self._server.open()
         self._port = int(self._server.url.rpartition(":")[2])

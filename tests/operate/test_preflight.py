@@ -54,7 +54,7 @@ def test_a_console_that_others_may_reach_is_told(remora: CommandLine, listen: st
     (remora.folder / "remora.toml").write_text(f'[console]\nlisten = "{listen}"\n')
     result = remora("check", "--offline")
     assert result.exit_code == 0
-    assert ("it has no login" in result.stdout) is warned
+    assert ("it asks for a token, but speaks plain http" in result.stdout) is warned
 
 
 def test_a_store_with_a_second_name_is_a_warning(remora: CommandLine) -> None:

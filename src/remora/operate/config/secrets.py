@@ -19,15 +19,16 @@ VARIABLE_NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) -> Secret | None:
     """The token of one source, or None when it needs none."""
     if source.token_env is not None:
-        return Secret(_from_environment(name, source.token_env, environ))
+        return Secret(token_from_environment(f"sources.{name}.token_env", source.token_env, environ))
     if source.token_file is not None:
-        return Secret(_from_file(name, Path(source.token_file).expanduser()))
+        return Secret(token_from_file(f"sources.{name}.token_file", Path(source.token_file).expanduser()))
     return None
 
 
 def secret_values(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Every value that must not be seen: what the log's redaction looks for."""
-    found: list[str] = []
+    console = settings.console.token_env
+    found: list[str] = [environ[console].strip()] if console is not None and environ.get(console) else []
     for name, source in settings.sources.items():
         found.extend(source.headers.values())
         for path in (source.list.path, source.detail.path):
@@ -64,35 +65,37 @@ def without_secrets(text: str) -> str:
     return MASK if "@" in text else re.sub(r"[?#].*", f"?{MASK}", text, flags=re.DOTALL)
 
 
-def _from_environment(name: str, variable: str, environ: Mapping[str, str]) -> str:
+def token_from_environment(where: str, variable: str, environ: Mapping[str, str]) -> str:
+    """The token in a variable; `where` is the setting that names it."""
     token = environ.get(variable, "").strip()
     if token:
         return _checked(token, f"the variable {variable}")
     if VARIABLE_NAME.fullmatch(variable):
         raise ConfigurationError(
-            f"sources.{name}.token_env names the variable {variable}, which is not set",
-            hint=f"set {variable} to the source's token, or write token_file instead",
+            f"{where} names the variable {variable}, which is not set",
+            hint=f"set {variable} to the token, or write token_file instead",
         )
     # Not repeated: somebody may have written the token itself.
     raise ConfigurationError(
-        f"sources.{name}.token_env names a variable that is not set",
+        f"{where} names a variable that is not set",
         hint='write the name of the variable that holds the token, as token_env = "ARCHIVE_TOKEN"',
     )
 
 
-def _from_file(name: str, path: Path) -> str:
+def token_from_file(where: str, path: Path) -> str:
+    """The token in a file that only its owner can read; `where` is the setting that names it."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:
             raise ConfigurationError(
-                f"sources.{name}.token_file {path} can be read by others (mode {mode:04o})",
+                f"{where} {path} can be read by others (mode {mode:04o})",
                 hint=f"run chmod 600 {path}",
             )
         token = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         shown = f" {path}" if path.parent != Path() else ""  # a single word may be the token itself
         raise ConfigurationError(
-            f"sources.{name}.token_file{shown} cannot be read ({getattr(error, 'strerror', 'it is not UTF-8 text')})",
+            f"{where}{shown} cannot be read ({getattr(error, 'strerror', 'it is not UTF-8 text')})",
             hint="write the path of a text file that holds only the token, with mode 0600",
         ) from None
     return _checked(token, f"the file {path}")

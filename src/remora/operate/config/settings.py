@@ -3,6 +3,7 @@
 `Settings` has the shape of the file; `load` reads it. Every mistake is one sentence and what to write instead.
 """
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from math import ceil
@@ -28,6 +29,8 @@ LATENCY_COVERED_S: Final = 0.256
 IN_FLIGHT_LEAST: Final = 4
 IN_FLIGHT_MOST: Final = 256
 
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+
 Duration = Annotated[int, msgspec.Meta(extra={"reads": parse_duration})]
 Interval = Annotated[int, msgspec.Meta(extra={"reads": parse_rate})]
 Size = Annotated[int, msgspec.Meta(extra={"reads": parse_size})]
@@ -47,7 +50,18 @@ def parse_max_seconds(value: object, where: str) -> int:
     return span_ns
 
 
+def parse_hosts(value: object, where: str) -> tuple[str, ...]:
+    """Names that the console is reached by, without scheme and port."""
+    if isinstance(value, list) and all(isinstance(name, str) and _HOST_NAME.fullmatch(name) for name in value):
+        return tuple(name.lower() for name in value)
+    raise ConfigurationError(
+        f"{where} is {value}, which is not a list of names",
+        hint='write names without scheme and port, as hosts = ["mirror.example.org"]',
+    )
+
+
 Window = Annotated[int, msgspec.Meta(extra={"reads": parse_window})]
+Hosts = Annotated[tuple[str, ...], msgspec.Meta(extra={"reads": parse_hosts})]
 Seconds = Annotated[int, msgspec.Meta(extra={"reads": parse_max_seconds})]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000)]
 Workers = Annotated[int, msgspec.Meta(ge=1, le=1_024)]
@@ -71,9 +85,16 @@ class StoreSettings(msgspec.Struct, frozen=True):
 
 
 class ConsoleSettings(msgspec.Struct, frozen=True):
-    """Where the status page is served."""
+    """Where the status page is served, under which names, and what a visitor has to show."""
 
     listen: str = DEFAULT_LISTEN
+    hosts: Hosts = ()
+    token_env: str | None = None
+    token_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.token_env is not None and self.token_file is not None:
+            raise ConfigurationError("console has both token_env and token_file", hint="write one of them")
 
     @property
     def address(self) -> tuple[str, int]:

@@ -1,14 +1,13 @@
-"""What is served at 127.0.0.1:8611? The status page, its data and live events, health, metrics, and one command.
+"""What is served at 127.0.0.1:8611? The status page, its data and live events, health, metrics, a login and one command.
 
-Reads need no permission beyond reaching the address. The one command that changes anything asks for a header that no
-foreign page can send. Names of foreign hosts are refused, so that no page can reach in through a forged name.
+Who may look is decided in `access`, how many connections may stay in `connections`. The one command that changes anything
+also asks for a header that no foreign page can send.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -18,39 +17,55 @@ from remora.contracts import Clock
 from remora.core.errors import ConfigurationError, RemoraError, StoreError
 from remora.core.reasons import GapReason
 from remora.core.status.health import reasons_against_health
-from remora.core.units import SECOND_NS
-from remora.operate.config.settings import LOOPBACK_NAMES
+from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.operate.console.access import COOKIE, SESSION_S, Access
+from remora.operate.console.connections import BACKLOG, Bounds, ConnectionTable, Phase, Watched
 from remora.operate.observe.metrics import Metrics
 from remora.operate.observe.newest_items import Arrival, NewestItems
 from remora.operate.observe.status_cache import StatusCache
 
 log = structlog.get_logger()
 
-VIEWERS_MAX: Final = 64
 EVENT_EVERY_NS: Final = SECOND_NS
 REQUEST_BYTES_MAX: Final = 16 << 10
+# How long a visitor may take to send the rest of a request, and a viewer to take some of what it is sent.
+BODY_WITHIN_S: Final = 10.0
+VIEWER_TAKES_WITHIN_S: Final = 10.0
+SWEEP_EVERY_NS: Final = SECOND_NS
+TOLD_EVERY_NS: Final = MINUTE_NS
 SHUTDOWN_S: Final = 2.0
 OWN_HEADER: Final = "X-Remora"
 STATIC: Final = Path(__file__).parent / "static"
 FILES: Final = {
     "/": ("index.html", "text/html"),
     "/console.css": ("console.css", "text/css"),
+    "/login.css": ("login.css", "text/css"),
     "/console.js": ("console.js", "text/javascript"),
     "/charts.js": ("charts.js", "text/javascript"),
     "/panels.js": ("panels.js", "text/javascript"),
     "/theme.js": ("theme.js", "text/javascript"),
     "/words.js": ("words.js", "text/javascript"),
 }
+LOGIN: Final = "/login"
+# What a stranger may have: how the page looks, the login, and whether the service is well.
+FOR_ANYBODY: Final = frozenset(FILES) - {"/"} | {LOGIN, "/health"}
+NOTHING_SAID: Final = " hidden></p>"
+NOT_IT: Final = ">That is not the token.</p>"
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action {forms}; frame-ancestors 'none'"
+)
 HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
+    "Content-Security-Policy": POLICY.format(forms="'none'"),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
+    "Server": "remora",
 }
+
+# With no-referrer a browser does not say that our own form comes from us.
+LOGIN_HEADERS: Final = {"Content-Security-Policy": POLICY.format(forms="'self'"), "Referrer-Policy": "same-origin"}
 
 Replay = Callable[[str | None, GapReason | None, str | None], Awaitable[int]]
 
@@ -76,6 +91,8 @@ class ConsoleServer:
         address: tuple[str, int],
         clock: Clock,
         arrivals: NewestItems | None = None,
+        access: Access | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
         self._feed = feed
         self._metrics = metrics
@@ -83,15 +100,20 @@ class ConsoleServer:
         self._arrivals = arrivals
         self._host, self._port = address
         self._clock = clock
-        self._viewers = 0
+        self._access = access or Access(self._host)
+        self._bounds = bounds or Bounds()
+        self._table = ConnectionTable(self._bounds)
+        self._logins_refused = 0
         self._closing = asyncio.Event()
         self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
+        self._sweeper: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
         """Where the page is, with the port that was really taken."""
-        assert self._runner is not None, "the console is not open"
-        port = self._runner.addresses[0][1]
+        assert self._listener is not None, "the console is not open"
+        port = self._listener.sockets[0].getsockname()[1]
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{port}"
 
@@ -99,8 +121,13 @@ class ConsoleServer:
         """Start to listen. An address that is taken is the owner's to change."""
         runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=SHUTDOWN_S)
         await runner.setup()
+        serve = runner.server
+        assert serve is not None, "a runner that was set up has a server"
+        loop = asyncio.get_running_loop()
         try:
-            await web.TCPSite(runner, self._host, self._port).start()
+            self._listener = await loop.create_server(
+                lambda: Watched(serve, self._table, clock=self._clock), self._host, self._port, backlog=BACKLOG
+            )
         except OSError as error:
             await runner.cleanup()
             raise ConfigurationError(
@@ -108,18 +135,48 @@ class ConsoleServer:
                 hint="choose another address with --listen, as --listen 127.0.0.1:8612",
             ) from None
         self._runner = runner
-        log.info("console_listening", url=self.url)
+        self._sweeper = loop.create_task(self._sweep(), name="console_connections")
+        log.info("console_listening", url=self.url, connections_max=self._bounds.connections)
 
     async def close(self) -> None:
         """Let every viewer go and stop listening."""
         self._closing.set()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def _sweep(self) -> None:
+        """Close what is overdue, once a second; say once a minute what was closed and refused."""
+        told_ns = self._clock.monotonic_ns() - TOLD_EVERY_NS
+        while True:
+            now_ns = self._clock.monotonic_ns()
+            for transport in self._table.overdue(now_ns=now_ns):
+                assert isinstance(transport, asyncio.Transport), "connections are known by their transport"
+                transport.abort()
+            if now_ns - told_ns >= TOLD_EVERY_NS and self._tell():
+                told_ns = now_ns
+            await self._clock.sleep_until(now_ns + SWEEP_EVERY_NS)
+
+    def _tell(self) -> bool:
+        """Say what visitors did since the last time; False when there is nothing to say."""
+        ended, refused = self._table.take_ended(), self._logins_refused
+        self._logins_refused = 0
+        if ended:
+            log.info("connections_closed", count=ended, open=len(self._table))
+        if refused:
+            log.warning("logins_refused", count=refused)
+        return bool(ended or refused)
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard], client_max_size=REQUEST_BYTES_MAX)
         for path in FILES:
             app.router.add_get(path, self._file)
+        app.router.add_get(LOGIN, self._show_login)
+        app.router.add_post(LOGIN, self._log_in)
         app.router.add_get("/health", self._health)
         app.router.add_get("/metrics", self._scrape)
         app.router.add_get("/api/status", self._status)
@@ -132,26 +189,64 @@ class ConsoleServer:
     async def _guard(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        if not self._is_our_name(request.host):
-            return _error(421, "this name is not ours", "open the console by the address it listens on")
+        self._table.move(request.transport, Phase.ANSWERING, now_ns=self._clock.monotonic_ns())
         try:
-            response = await handler(request)
+            response = self._refusal(request) or await handler(request)
         except web.HTTPException as refused:
-            return _error(refused.status_code, refused.reason, "see the documentation of the console")
+            response = _error(refused.status_code, refused.reason, "see the documentation of the console")
+        except TimeoutError:
+            response = _error(408, "the request did not become whole in time", "send it in one piece")
+            response.force_close()
         except RemoraError as error:
-            return _error(503 if isinstance(error, StoreError) else 400, error.message, error.hint)
+            response = _error(503 if isinstance(error, StoreError) else 400, error.message, error.hint)
+        finally:
+            self._table.move(request.transport, Phase.IDLE, now_ns=self._clock.monotonic_ns())
         if not response.prepared:
-            response.headers.update(HEADERS)
+            response.headers.update({name: text for name, text in HEADERS.items() if name not in response.headers})
         return response
 
-    def _is_our_name(self, host_header: str) -> bool:
-        """On a loopback address only loopback names are ours; elsewhere the owner chose to be reached by any."""
-        if self._host not in LOOPBACK_NAMES:
-            return True
-        try:
-            return urlsplit(f"//{host_header}").hostname in LOOPBACK_NAMES
-        except ValueError:
-            return False
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        """Why this visitor may not have this; None where nothing speaks against it."""
+        if not self._access.is_our_name(request.headers.get("Host", "")):
+            hint = "open the console by its address, or write the name into hosts in [console]"
+            return _error(403, "the console is not served under this name", hint)
+        if not self._access.is_our_page(request.headers, reads=request.method in {"GET", "HEAD"}):
+            return _error(403, "another web page sent this request", "open the console itself")
+        if request.path in FOR_ANYBODY or self._knows(request):
+            return None
+        if request.path == "/":
+            return web.Response(status=303, headers={"Location": LOGIN})
+        refused = _error(401, "the console asks for its token", "send the header Authorization: Bearer TOKEN")
+        refused.headers["WWW-Authenticate"] = "Bearer"
+        return refused
+
+    def _knows(self, request: web.Request) -> bool:
+        """Whether this visitor has shown the token, where one is needed."""
+        return self._access.is_let_in(request.headers, request.cookies, now_s=self._now_s())
+
+    def _now_s(self) -> int:
+        return self._clock.wall_ns() // SECOND_NS
+
+    async def _show_login(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(status=303, headers={"Location": "/"}) if self._knows(request) else _login_page()
+
+    async def _log_in(self, request: web.Request) -> web.StreamResponse:
+        """Exchange the token for a session. The token comes in the body, never in an address."""
+        async with asyncio.timeout(BODY_WITHIN_S):
+            shown = (await request.post()).get("token", "")
+        if not isinstance(shown, str) or not self._access.is_token(shown.strip()):
+            self._logins_refused += 1
+            return _login_page(said=NOT_IT, status=401)
+        response = web.Response(status=303, headers={"Location": "/"})
+        response.set_cookie(
+            COOKIE,
+            self._access.session(now_s=self._now_s()),
+            max_age=SESSION_S,
+            httponly=True,
+            samesite="Strict",
+            secure=request.headers.get("Origin", "").startswith("https://"),
+        )
+        return response
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         name, content_type = FILES[request.path]
@@ -162,7 +257,8 @@ class ConsoleServer:
             reasons = reasons_against_health(await self._feed.latest())
         except StoreError as error:
             reasons = (error.message,)
-        return _json({"healthy": not reasons, "reasons": reasons}, status=503 if reasons else 200)
+        told = {"healthy": not reasons, "reasons": reasons} if self._knows(request) else {"healthy": not reasons}
+        return _json(told, status=503 if reasons else 200)
 
     async def _scrape(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -181,26 +277,31 @@ class ConsoleServer:
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """The status once a second and new items as they come, until the viewer or the service goes."""
-        if self._viewers >= VIEWERS_MAX:
-            return _error(503, f"{VIEWERS_MAX} viewers are connected already", "close another one")
+        if not self._table.may_watch():
+            return _error(503, f"{self._bounds.viewers} viewers are connected already", "close another one")
+        self._table.move(request.transport, Phase.WATCHING, now_ns=self._clock.monotonic_ns())
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream"})
-        self._viewers += 1
         try:
             await response.prepare(request)
-            await response.write(b"retry: 1000\n\n")
+            await self._send(response, b"retry: 1000\n\n")
             told: Mapping[str, tuple[Arrival, ...]] | None = None
-            while not self._closing.is_set():
-                await response.write(b"event: status\ndata: " + await self._feed.as_json() + b"\n\n")
+            while not self._closing.is_set() and self._knows(request):
+                await self._send(response, b"event: status\ndata: " + await self._feed.as_json() + b"\n\n")
                 newest = await self._newest_items()
                 if newest is not None and newest != told:
                     told = newest
-                    await response.write(b"event: items\ndata: " + msgspec.json.encode(newest) + b"\n\n")
+                    await self._send(response, b"event: items\ndata: " + msgspec.json.encode(newest) + b"\n\n")
                 await self._next_event()
-        except ConnectionError:
-            return response  # the viewer went away
-        finally:
-            self._viewers -= 1
+        except (ConnectionError, TimeoutError):
+            # The viewer went away, or takes nothing any more: what it was sent must not wait in memory.
+            if request.transport is not None:
+                request.transport.abort()
         return response
+
+    async def _send(self, response: web.StreamResponse, event: bytes) -> None:
+        """Waits while the viewer has not taken what it was sent before."""
+        async with asyncio.timeout(VIEWER_TAKES_WITHIN_S):
+            await response.write(event)
 
     async def _newest_items(self) -> Mapping[str, tuple[Arrival, ...]] | None:
         if self._arrivals is None:
@@ -220,10 +321,12 @@ class ConsoleServer:
             closing.cancel()
 
     async def _replay_gaps(self, request: web.Request) -> web.StreamResponse:
-        if request.headers.get(OWN_HEADER) != "1" or not _is_same_origin(request):
+        if request.headers.get(OWN_HEADER) != "1":
             return _error(403, "this request does not come from the console", f"send the header {OWN_HEADER}: 1")
+        async with asyncio.timeout(BODY_WITHIN_S):
+            body = await request.read()
         try:
-            wanted = msgspec.json.decode(await request.read() or b"{}", type=ReplayRequest)
+            wanted = msgspec.json.decode(body or b"{}", type=ReplayRequest)
         except msgspec.MsgspecError as error:
             raise ConfigurationError(str(error), hint='send {"all": true}, {"reason": "…"} or {"id": "…"}') from None
         if sum((wanted.all, wanted.reason is not None, wanted.id is not None)) != 1:
@@ -236,10 +339,9 @@ class ConsoleServer:
         return _json({"replayed": count})
 
 
-def _is_same_origin(request: web.Request) -> bool:
-    """A browser names the page a request comes from; it must be ours. Other clients name none."""
-    origin = request.headers.get("Origin")
-    return origin is None or origin.partition("://")[2] == request.host
+def _login_page(*, said: str = NOTHING_SAID, status: int = 200) -> web.Response:
+    page = (STATIC / "login.html").read_text("utf-8").replace(NOTHING_SAID, said)
+    return web.Response(text=page, content_type="text/html", status=status, headers=LOGIN_HEADERS)
 
 
 def _json(value: object, *, status: int = 200) -> web.Response:
@@ -247,6 +349,4 @@ def _json(value: object, *, status: int = 200) -> web.Response:
 
 
 def _error(status: int, message: str, hint: str) -> web.Response:
-    response = _json({"error": message, "hint": hint}, status=status)
-    response.headers.update(HEADERS)
-    return response
+    return _json({"error": message, "hint": hint}, status=status)

@@ -153,8 +153,9 @@ async def _store(settings: Settings) -> Finding:
 
 def _console(console: ConsoleSettings) -> Iterator[Finding]:
     if not console.is_private:
-        hint = f'write listen = "{DEFAULT_LISTEN}", or let nobody through but a proxy that asks for a login'
-        yield Finding("warning", "console", f"{console.listen} may be open to other machines; it has no login", hint)
+        told = f"{console.listen} may be open to other machines; it asks for a token, but speaks plain http"
+        hint = f'put a proxy that speaks https in front of it, or write listen = "{DEFAULT_LISTEN}"'
+        yield Finding("warning", "console", told, hint)
 
 
 def _notify(notify: NotifySettings) -> Iterator[Finding]:

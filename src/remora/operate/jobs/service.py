@@ -1,6 +1,8 @@
 """What runs in `remora up`? Every configured source with all its loops, the console, and what they say of themselves."""
 
 import asyncio
+import os
+import resource
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -18,7 +20,10 @@ from remora.loops.listed.schedule import ListedSchedule
 from remora.loops.numbered.rescan import RescanSettings
 from remora.loops.numbered.service import NumberedService, ServiceSettings
 from remora.operate.config.settings import SourceKind, SourceSettings
+from remora.operate.console.access import Access
+from remora.operate.console.connections import bounds_for
 from remora.operate.console.server import ConsoleServer
+from remora.operate.console.token import Found, console_token
 from remora.operate.jobs.progress import Progress, ProgressView, is_learning
 from remora.operate.jobs.resources import Resources
 from remora.operate.jobs.runtime import ListedRuntime, Numbered, open_listed, open_numbered, rate_facts
@@ -72,14 +77,7 @@ class Service:
     async def run(self) -> None:
         """Until cancelled, or until a source fails for good: then its error is raised."""
         async with AsyncExitStack() as opened:
-            console = ConsoleServer(
-                self._feed,
-                self._metrics,
-                self._replay,
-                address=self._settings.console.address,
-                clock=self._clock,
-                arrivals=NewestItems(self._store, clock=self._clock),
-            )
+            console = self._console(console_token(self._settings, os.environ))
             history = self._feed.history
             await history.open(self._store, self._settings.sources, now_ns=self._clock.wall_ns())
             await console.open()
@@ -93,6 +91,24 @@ class Service:
                 group.create_task(history.run(self._store, clock=self._clock), name="rate_history")
                 for run in runs:
                     group.create_task(_awaited(run))
+
+    def _console(self, token: Found | None) -> ConsoleServer:
+        settings, sources = self._settings.console, self._settings.sources.values()
+        host = settings.address[0]
+        if token is not None and token.file is not None:
+            self._view.say(f"the console asks for the token in {token.file}")
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        in_flight = sum(source.in_flight for source in sources)
+        return ConsoleServer(
+            self._feed,
+            self._metrics,
+            self._replay,
+            address=settings.address,
+            clock=self._clock,
+            arrivals=NewestItems(self._store, clock=self._clock),
+            access=Access(host, frozenset(settings.hosts), None if token is None else token.secret),
+            bounds=bounds_for(descriptors, in_flight=in_flight, sources=len(sources)),
+        )
 
     def facts(self) -> Mapping[str, SourceFacts]:
         """What every source says of itself."""

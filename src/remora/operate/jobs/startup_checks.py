@@ -9,11 +9,13 @@ from contextlib import contextmanager
 from remora.core.errors import ConfigurationError, StoreForeign, StoreRefused, StoreUnavailable
 from remora.operate.config.secrets import read_token, without_credentials
 from remora.operate.config.settings import Settings
+from remora.operate.console.token import console_token
 from remora.stores import is_shared
 
 
 def check_tokens(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Refuse to start when a source's token cannot be read."""
+    """Refuse to start when a token cannot be read, or the console needs one that cannot be created."""
+    console_token(settings, environ)
     for name, source in settings.sources.items():
         read_token(name, source, environ)
 

@@ -15,6 +15,7 @@ import structlog
 
 from remora.operate.config.secrets import secret_values
 from remora.operate.config.settings import Settings
+from remora.operate.observe.library_logs import hear_libraries
 from remora.sources.secret import MASK
 
 EVENTS_PER_SECOND_MAX: Final = 20
@@ -125,6 +126,7 @@ def set_up_logs(
         logger_factory=lambda *_: structlog.PrintLogger(_Stderr()),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
+    hear_libraries()
 
 
 class _Stderr:
