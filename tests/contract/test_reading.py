@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from remora.contracts import Store
-from tests.contract.answers import NOW_S, SOURCE, record, story
+from tests.contract.answers import NOW_S, SOURCE, at, record, story
 
 
 async def fill(store: Store, times: dict[int, int | None]) -> None:
@@ -86,3 +86,23 @@ async def test_a_mirror_with_wide_holes_is_searched_all_the_same(store: Store) -
     await fill(store, times)
     assert await store.first_id_since(SOURCE, NOW_S + 30) == 40_000_030
     assert await store.first_id_since(SOURCE, NOW_S) == 40_000_000
+
+
+async def test_the_newest_items_come_highest_first_with_when_they_were_first_seen(store: Store) -> None:
+    await fill(store, dict.fromkeys((10, 20, 30, 40)))
+    found = await store.newest_items(SOURCE, first_id=20, limit=2, body_max_bytes=1_000)
+    assert [item.item_id for item in found] == [40, 30]
+    assert found[0].body == story(40, time=None).body
+    assert found[0].first_seen_ns == at(1)
+    assert [item.item_id for item in await store.newest_items(SOURCE, first_id=35, limit=9, body_max_bytes=1)] == [40]
+    assert list(await store.newest_items("another", first_id=0, limit=9, body_max_bytes=1_000)) == []
+
+
+async def test_a_body_above_the_bound_is_left_out_of_the_newest_items(store: Store) -> None:
+    size = len(story(1, text="é" * 50).body)
+    await record(store, 1, story(1, text="é" * 50), at_s=1)
+    bodies = [
+        (await store.newest_items(SOURCE, first_id=1, limit=1, body_max_bytes=most))[0].body
+        for most in (size, size - 1)
+    ]
+    assert bodies == [story(1, text="é" * 50).body, b""]

@@ -1,5 +1,8 @@
 """Are the newest items told briefly and safely? Plain text, odd bodies, private sources, and a store that is away."""
 
+import tracemalloc
+from pathlib import Path
+
 import pytest
 
 from remora.contracts import Observation
@@ -13,8 +16,9 @@ from remora.core.status.snapshot import LedgerFacts
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.operate.jobs.clock import SystemClock
-from remora.operate.observe.newest_items import SHOWN, TEXT_CHARACTERS_MAX, NewestItems, describe
+from remora.operate.observe.newest_items import BODY_BYTES_MAX, SHOWN, TEXT_CHARACTERS_MAX, NewestItems, describe
 from remora.stores.memory import MemoryStore
+from remora.stores.sqlite import SqliteStore
 
 NOW_NS = 1_800_000_000 * SECOND_NS
 
@@ -85,3 +89,21 @@ async def test_nothing_of_a_listed_source_is_ever_told() -> None:
     store = MemoryStore()
     await arrive(store, 1)
     assert await NewestItems(store, clock=SystemClock()).latest(status(1, kind="listed")) == {}
+
+
+async def test_of_large_items_nothing_but_a_line_is_ever_held(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "remora.db")
+    await store.open()
+    text = b"x" * (1 << 20)
+    for item_id in range(1, 46):
+        body = b'{"id":%d,"text":"%b"}' % (item_id, text)
+        seen = Observation(Discovery.item(item_id, via=Lane.LIVE), Found(Item(item_id, body)), NOW_NS, NOW_NS)
+        await store.record("one", seen)
+    arrivals = NewestItems(store, clock=SystemClock())
+    tracemalloc.start()
+    found = (await arrivals.latest(status(45)))["one"]
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    await store.close()
+    assert [item.id for item in found] == [*range(45, 45 - SHOWN, -1)]
+    assert peak < BODY_BYTES_MAX  # not one of the 45 bodies was read into this process

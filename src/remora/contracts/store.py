@@ -51,6 +51,15 @@ class InboxEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class NewItem:
+    """One of the newest items, for a short look at it."""
+
+    item_id: int
+    body: bytes  # empty when it is larger than was asked for
+    first_seen_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoredItem:
     """An item as the mirror holds it."""
 
@@ -93,6 +102,9 @@ class Mirror(Protocol):
 
     def bodies(self, source: str, *, first_id: int = 0, last_id: int | None = None) -> AsyncIterator[tuple[int, bytes]]:
         """Raw bodies by id, in order, without holding the mirror in memory."""
+
+    async def newest_items(self, source: str, *, first_id: int, limit: int, body_max_bytes: int) -> Sequence[NewItem]:
+        """The highest ids from `first_id` on, highest first. A body above the bound comes empty: memory stays bounded."""
 
     async def user(self, source: str, name: str) -> bytes | None:
         """The raw profile."""

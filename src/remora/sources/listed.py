@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+import structlog
 
 from remora.contracts import Capabilities, Permit, Transport
 from remora.core.item import Decoded, Document, Entry, Nothing, Page, Readable, Unreadable, WrongShape
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply, Reply
 from remora.sources.address import check_path, quoted
-from remora.sources.json_path import as_key, as_mark, find, load
+from remora.sources.json_path import as_key, as_mark, find, holds_more_than, load
 from remora.sources.paging import (
     ListSettings,
     NoNextPage,
@@ -27,6 +28,12 @@ __all__ = ["DetailSettings", "ListSettings", "Listed", "ListedSettings", "Paging
 
 CAPABILITIES: Final = Capabilities(list=True)
 _KEY: Final = "{key}"
+# What one page may hold. Providers give up to about a thousand entries of a few dozen values each. Decoding this much takes
+# 0.4 s of one core, so that a stop is heard.
+PAGE_ENTRIES_MAX: Final = 10_000
+PAGE_VALUES_MAX: Final = 500_000
+
+log = structlog.get_logger()
 
 
 class DetailSettings(msgspec.Struct, frozen=True):
@@ -80,6 +87,8 @@ class Listed:
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
         """What the reply holds."""
+        if discovery.kind is Kind.PAGE and holds_more_than(reply.body, PAGE_VALUES_MAX):
+            return self._too_much(f"more than {PAGE_VALUES_MAX:,} values on one page")
         try:
             value = load(reply.body)
             match discovery.kind:
@@ -112,6 +121,8 @@ class Listed:
         if not isinstance(lines, list):
             # Not an empty page: an error that comes as a success must not look like the end of the list.
             return WrongShape("no entries")
+        if len(lines) > PAGE_ENTRIES_MAX:
+            return self._too_much(f"{len(lines):,} entries on one page, of which at most {PAGE_ENTRIES_MAX:,} are read")
         read = [self._entry(line) for line in lines]
         entries = tuple(entry for entry in read if entry is not None)
         url = page_url(self._list, self._url, position)
@@ -128,6 +139,11 @@ class Listed:
                 resume_at=resume_position(self._list, position, following),
             )
         )
+
+    def _too_much(self, why: str) -> WrongShape:
+        """A page that would take memory and time without bound; what to do is the owner's to decide."""
+        log.warning("page_too_large", source=self._name, why=why, hint="write a smaller list.page_size")
+        return WrongShape(why)
 
     def _entry(self, line: object) -> Entry | None:
         key = as_key(find(line, self._list.key))

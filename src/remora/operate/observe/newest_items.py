@@ -22,6 +22,7 @@ SHOWN: Final = 8
 LOOK_BACK_IDS: Final = 40
 READ_EVERY_NS: Final = 2 * SECOND_NS
 TEXT_CHARACTERS_MAX: Final = 200
+# Larger bodies are not read for a line of text: eight of them are all that is ever held.
 BODY_BYTES_MAX: Final = 256 << 10
 PARAGRAPHS: Final = re.compile(r"<p>|<pre>", re.IGNORECASE)
 TAGS: Final = re.compile(r"<[^<>]*>")
@@ -74,14 +75,13 @@ class NewestItems:
 
     async def _read(self, source: str, newest_id: int) -> tuple[Arrival, ...]:
         known = {arrival.id: arrival for arrival in self._latest.get(source, ())}
-        first_id = max(1, newest_id - LOOK_BACK_IDS)
-        found = [pair async for pair in self._store.bodies(source, first_id=first_id)]
-        newest = found[: -SHOWN - 1 : -1]
-        return tuple([known.get(item_id) or await self._arrival(source, item_id, body) for item_id, body in newest])
-
-    async def _arrival(self, source: str, item_id: int, body: bytes) -> Arrival:
-        held = await self._store.item(source, item_id)
-        return describe(item_id, body, seen_s=None if held is None else held.first_seen_ns / SECOND_NS)
+        found = await self._store.newest_items(
+            source, first_id=max(1, newest_id - LOOK_BACK_IDS), limit=SHOWN, body_max_bytes=BODY_BYTES_MAX
+        )
+        return tuple(
+            known.get(item.item_id) or describe(item.item_id, item.body, seen_s=item.first_seen_ns / SECOND_NS)
+            for item in found
+        )
 
 
 def describe(item_id: int, body: bytes, *, seen_s: float | None = None) -> Arrival:

@@ -121,11 +121,14 @@ class Notifier:
         """New items that hold every wanted word. What was there before we began to look is not new."""
         began_id, seen = self._seen.setdefault(source, (newest_id + 1, set()))
         first_id = max(began_id, newest_id - LATE_IDS)
-        bodies = self._store.bodies(source, first_id=first_id)
-        found = [(item_id, body) async for item_id, body in bodies if item_id not in seen]
-        seen.update(item_id for item_id, _ in found)
+        found: list[Notice] = []
+        # One body after the other: what nobody is told of is not kept.
+        async for item_id, body in self._store.bodies(source, first_id=first_id):
+            if item_id not in seen and self._is_wanted(body):
+                found.append(_of_item(source, item_id, body))
+            seen.add(item_id)
         seen.difference_update([item_id for item_id in seen if item_id < first_id])
-        return [_of_item(source, item_id, body) for item_id, body in found if self._is_wanted(body)]
+        return found
 
     def _is_wanted(self, body: bytes) -> bool:
         text = html.unescape(body.decode("utf-8", "replace")).casefold()

@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-from remora.contracts import Observation, Outcome, StoredItem
+from remora.contracts import NewItem, Observation, Outcome, StoredItem
 from remora.core.item import Document, Item, User
 from remora.core.ledger import source_clock
 from remora.core.ledger.discovery import Discovery, FromInbox, Kind, fingerprint
@@ -140,6 +140,16 @@ class MemoryMirror(MemoryPart):
             if last_id is not None and item_id > last_id:
                 return
             yield item_id, self._tables.items[source][item_id].stored.body
+
+    async def newest_items(self, source: str, *, first_id: int, limit: int, body_max_bytes: int) -> Sequence[NewItem]:
+        """The highest ids, highest first; bodies above the bound come empty."""
+        ids, items = self._tables.item_ids[source], self._tables.items[source]
+        newest = [item_id for item_id in reversed(ids[-limit:]) if item_id >= first_id]
+        held = [items[item_id].stored for item_id in newest]
+        return tuple(
+            NewItem(item.item_id, item.body if len(item.body) <= body_max_bytes else b"", item.first_seen_ns)
+            for item in held
+        )
 
     async def user(self, source: str, name: str) -> bytes | None:
         """The raw profile."""

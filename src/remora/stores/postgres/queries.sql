@@ -225,6 +225,13 @@ SELECT id, body FROM stored_items
 WHERE source = (SELECT number FROM sources WHERE name = %(source)s)
 AND id BETWEEN %(first)s AND %(last)s ORDER BY id LIMIT %(limit)s;
 
+-- name: newest_items
+-- The highest ids at or above one, highest first; a body above the bound is left out.
+SELECT id, CASE WHEN octet_length(body) <= %(body_max)s THEN body ELSE ''::bytea END, first_seen_at
+FROM stored_items
+WHERE source = (SELECT number FROM sources WHERE name = %(source)s) AND id >= %(first)s
+ORDER BY id DESC LIMIT %(limit)s;
+
 -- name: user
 -- One profile.
 SELECT body FROM users WHERE source = %(source)s AND name = %(name)s;

@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from remora.contracts import Observation, Outcome, StoredItem
+from remora.contracts import NewItem, Observation, Outcome, StoredItem
 from remora.core.ledger import source_clock
 from remora.core.ledger.source_clock import BLOCK_ITEMS, Timed
+from remora.core.units import MILLISECOND_NS
 from remora.stores.decisions import INTEGER_MAX
 from remora.stores.rows import item_from_row
 from remora.stores.sqlite.database import Connection
@@ -48,6 +49,12 @@ class SqliteMirror(SqlitePart):
             if len(page) < PAGE_ROWS:
                 return
             first_id = page[-1][0] + 1
+
+    async def newest_items(self, source: str, *, first_id: int, limit: int, body_max_bytes: int) -> Sequence[NewItem]:
+        """The highest ids, highest first; bodies above the bound come empty."""
+        wanted = {"source": source, "first": first_id, "limit": limit, "body_max": body_max_bytes}
+        rows = await self._rows("newest_items", wanted)
+        return tuple(NewItem(item_id, body, seen * MILLISECOND_NS) for item_id, body, seen in rows)
 
     async def user(self, source: str, name: str) -> bytes | None:
         """The raw profile."""

@@ -90,6 +90,12 @@ SELECT id, CAST(body AS BLOB) FROM stored_items
 WHERE source = (SELECT number FROM sources WHERE name = :source)
 AND id BETWEEN :first AND :last ORDER BY id LIMIT :limit;
 
+-- name: newest_items
+-- The highest ids at or above one, highest first; a body above the bound is left out.
+SELECT id, CASE WHEN length(CAST(body AS BLOB)) <= :body_max THEN CAST(body AS BLOB) ELSE x'' END, first_seen_at
+FROM stored_items
+WHERE source = (SELECT number FROM sources WHERE name = :source) AND id >= :first ORDER BY id DESC LIMIT :limit;
+
 -- name: user
 -- One profile.
 SELECT CAST(body AS BLOB) FROM users WHERE source = :source AND name = :name;
