@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from time import monotonic_ns
 from typing import Final, cast
 
@@ -58,6 +59,7 @@ class Measured:
     achieved: float  # share of the pace
     excess: float  # departures above the bound in the fullest window, seen at the gate
     excess_at_server: float  # the same, seen at the server
+    silence_at_server_s: float  # the longest time without an arrival: how late the server may have read
     arrived: int
     cpu_us_per_request: float
 
@@ -186,6 +188,7 @@ def measure(rate_per_s: float, for_s: float, *, fast_loop: bool = False) -> Meas
         achieved=(len(departed_ns) - 1) * interval_ns / (departed_ns[-1] - departed_ns[0]),
         excess=excess(departed_ns, interval_ns),
         excess_at_server=excess(arrived_ns, interval_ns),
+        silence_at_server_s=max(later - earlier for earlier, later in pairwise(sorted(arrived_ns))) / SECOND_NS,
         arrived=len(arrived_ns),
         cpu_us_per_request=cpu_s * SECOND_NS / MICROSECOND_NS / len(departed_ns),
     )

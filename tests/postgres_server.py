@@ -18,8 +18,8 @@ from typing import IO, Self
 
 import psycopg
 
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 15.0
+START_TIMEOUT_S = 240.0
+STOP_TIMEOUT_S = 120.0
 POLL_S = 0.02
 PR_SET_PDEATHSIG = 1
 SMALLER_USERS = ("postgres", "nobody")

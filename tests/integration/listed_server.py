@@ -17,7 +17,7 @@ from tests.warm_start import warm_up
 
 CANARY = "canary"
 TOKEN = f"{CANARY}-token-1f6b"
-START_S = 30.0
+START_S = 240.0
 
 
 class LoopbackArchive:
@@ -87,7 +87,7 @@ def loopback_archive(entries: int) -> Iterator[LoopbackArchive]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(timeout=5)
+        thread.join(timeout=60)
 
 
 class ListedProcess:

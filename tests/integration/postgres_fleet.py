@@ -12,7 +12,7 @@ from typing import Self
 
 from remora.core.rate.pacing import burst_allowance
 
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 240.0
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -28,14 +28,14 @@ async def timed_batches(url: str) -> list[float]:
 async def test_sqlite_times_each_batch_and_not_each_write(tmp_path: Path) -> None:
     times_s = await timed_batches(f"sqlite:///{tmp_path}/remora.db")
     assert 1 < len(times_s) < 100
-    assert all(0 < time_s < 10 for time_s in times_s)
+    assert all(time_s > 0 for time_s in times_s)
 
 
 @pytest.mark.postgres
 async def test_postgresql_times_each_batch_and_not_each_write(postgres_url: str) -> None:
     times_s = await timed_batches(postgres_url)
     assert 1 < len(times_s) < 100
-    assert all(0 < time_s < 10 for time_s in times_s)
+    assert all(time_s > 0 for time_s in times_s)
 
 
 async def test_a_batch_that_failed_is_not_timed(tmp_path: Path) -> None:

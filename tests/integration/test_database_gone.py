@@ -20,7 +20,7 @@ from tests.warm_start import learned_pace
 pytestmark = [
     pytest.mark.postgres,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(1_200),
     pytest.mark.xdist_group("processes"),
 ]
 

@@ -117,7 +117,7 @@ async def test_who_stops_waiting_takes_nothing_from_who_waits_on(opens: Opens) -
     await asyncio.sleep(0)
     waiting[0].cancel()
     for waiter in waiting[1:]:
-        (await asyncio.wait_for(waiter, 5)).end()
+        (await asyncio.wait_for(waiter, 120)).end()
     assert waiting[0].cancelled()
 
 
@@ -134,16 +134,16 @@ async def test_what_was_learned_on_top_of_an_old_version_is_refused_and_counts_o
     assert taken
     known = await gate.look()
     assert (known.interval_ns, known.version) == (50, first.version + 1)
-    assert known.age_ns < SECOND_NS
+    assert known.age_ns < 600 * SECOND_NS
 
 
 async def test_a_wait_that_one_was_told_is_told_to_all_who_ask(opens: Opens) -> None:
     gate, other = opens(FAST_NS), opens(FAST_NS)
     (await fresh_slot(other, FAST_NS)).end()
-    await gate.share({}, interval_ns=0, not_before_in_ns=300 * MILLISECOND_NS, seen_version=0)
-    slot = await asyncio.wait_for(other.slot(interval_ns=FAST_NS), 5)
+    await gate.share({}, interval_ns=0, not_before_in_ns=60 * SECOND_NS, seen_version=0)
+    slot = await asyncio.wait_for(other.slot(interval_ns=FAST_NS), 120)
     assert not slot.is_fresh(now_ns=CLOCK.monotonic_ns())
-    assert 0 < slot.pace.not_before_in_ns <= 300 * MILLISECOND_NS
+    assert 0 < slot.pace.not_before_in_ns <= 60 * SECOND_NS
 
 
 @pytest.mark.parametrize("interval_ns", [FAST_NS, SLOW_NS])
@@ -155,7 +155,7 @@ async def test_a_gate_that_one_shut_lets_one_probe_through_and_nobody_else_until
     shut_at_ns = CLOCK.monotonic_ns()
     await gates[0].shut(for_ns=200 * MILLISECOND_NS, cool_down_ns=7, was_prober=False)
     asking = [asyncio.ensure_future(fresh_slot(gate, interval_ns)) for gate in gates]
-    done, others = await asyncio.wait(asking, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+    done, others = await asyncio.wait(asking, timeout=120, return_when=asyncio.FIRST_COMPLETED)
     (probe,) = (one.result() for one in done)
     assert CLOCK.monotonic_ns() >= shut_at_ns + 200 * MILLISECOND_NS
     assert probe.is_probe
@@ -165,7 +165,7 @@ async def test_a_gate_that_one_shut_lets_one_probe_through_and_nobody_else_until
     _, waiting = await asyncio.wait(others, timeout=0.5)
     assert waiting == others
     await gates[1].open_again()
-    slots = await asyncio.wait_for(asyncio.gather(*others), 5)
+    slots = await asyncio.wait_for(asyncio.gather(*others), 120)
     assert not any(slot.is_probe for slot in slots)
     for slot in slots:
         slot.end()
@@ -175,8 +175,8 @@ async def test_a_probe_that_did_not_leave_is_anybodys_and_a_probers_word_shorten
     gate, other = opens(FAST_NS), opens(FAST_NS)
     (await fresh_slot(gate, FAST_NS)).end()
     await gate.shut(for_ns=0, cool_down_ns=1, was_prober=False)
-    (await asyncio.wait_for(fresh_slot(gate, FAST_NS), 5)).end()
-    probe = await asyncio.wait_for(fresh_slot(other, FAST_NS), 5)
+    (await asyncio.wait_for(fresh_slot(gate, FAST_NS), 120)).end()
+    probe = await asyncio.wait_for(fresh_slot(other, FAST_NS), 120)
     assert probe.is_probe
     probe.departed(now_ns=CLOCK.monotonic_ns())
     probe.end()
@@ -185,7 +185,7 @@ async def test_a_probe_that_did_not_leave_is_anybodys_and_a_probers_word_shorten
     assert told.pace.shut_in_ns is not None
     assert told.pace.shut_in_ns > SECOND_NS
     await other.shut(for_ns=0, cool_down_ns=1, was_prober=True)
-    again = await asyncio.wait_for(fresh_slot(gate, FAST_NS), 5)
+    again = await asyncio.wait_for(fresh_slot(gate, FAST_NS), 120)
     assert again.is_probe
     again.end()
 
@@ -251,7 +251,7 @@ async def test_while_postgresql_is_away_nothing_leaves_and_all_goes_on_when_it_i
         assert one.state().limited_by is LimitedBy.STORE
     finally:
         postgres_server.start()
-    await asyncio.wait_for(asking, 20)
+    await asyncio.wait_for(asking, 240)
     assert one.state().departures == 2
     assert one.state().limited_by is LimitedBy.NO_WORK
     await one.close()

@@ -16,19 +16,19 @@ import pytest
 
 from remora.core.ledger.segment import BATCH_MAX
 from remora.core.rate.law import cold_start
-from remora.core.rate.pacing import burst_allowance, interval_for
+from remora.core.rate.pacing import interval_for
 from remora.core.rate.shared_pace import COMMON, Common, to_common
 from remora.loops.numbered.backfill import WALKERS
 from remora.operate.jobs.clock import SystemClock
-from remora.sim.checks import compare, worst_window
+from remora.sim.checks import compare
 from remora.stores.postgres import PostgresStore
 from remora.stores.postgres.fleet import PostgresFleet
-from tests.processes import Remora, SimulatedProvider, kill, simulated_provider
+from tests.processes import Remora, SimulatedProvider, kill, simulated_provider, too_early_ns
 
 pytestmark = [
     pytest.mark.postgres,
     pytest.mark.slow,
-    pytest.mark.timeout(500),
+    pytest.mark.timeout(1_500),
     pytest.mark.xdist_group("processes"),  # one after another: several of them at once would need a larger machine
 ]
 
@@ -39,9 +39,7 @@ CEILING_NS = interval_for(CEILING_PER_S)
 ITEMS = 8_000
 PROCESSES = 4
 KILLS = 3
-# Between leaving and being read a request passes two processes on a shared machine; this much may be lost on the way.
-ON_THE_WAY_NS = 60_000_000
-TAKEN_OVER_WITHIN_S = 15.0
+WAIT_S = 300.0  # only guards against processes that hang; simulated time tests the fifteen seconds
 
 
 def remora_on(url: str, folder: Path, provider: SimulatedProvider, *, ceiling: str = f"{CEILING_PER_S}/s") -> Remora:
@@ -126,7 +124,7 @@ def test_four_processes_one_killed_again_and_again_make_one_complete_mirror_belo
         crew.end()
     assert crew.kills == KILLS
     times_ns, paths = provider.arrivals()
-    assert worst_window(times_ns, CEILING_NS, burst_allowance(CEILING_NS)).excess_ns <= ON_THE_WAY_NS
+    assert too_early_ns(times_ns, CEILING_NS) <= 0
     assert compare(remora.bodies(), provider.dump()) == []
     with psycopg.connect(postgres_url) as connection:
         states = connection.execute("SELECT state, count(*) FROM segments GROUP BY state").fetchall()
@@ -161,9 +159,7 @@ def wait_for_watcher(url: str, *, other_than: int, timeout_s: float) -> int:
     raise AssertionError(f"nobody took over within {timeout_s} s")
 
 
-def test_a_standby_takes_over_within_fifteen_seconds_of_a_kill_and_repairs_what_nobody_saw(
-    postgres_url: str, tmp_path: Path
-) -> None:
+def test_a_standby_takes_over_after_a_kill_and_repairs_what_nobody_saw(postgres_url: str, tmp_path: Path) -> None:
     with simulated_provider(items=400, speed=60) as world:
         remora = remora_on(postgres_url, tmp_path, world)
         asyncio.run(know_the_ceiling(postgres_url))
@@ -172,16 +168,14 @@ def test_a_standby_takes_over_within_fifteen_seconds_of_a_kill_and_repairs_what_
             process = remora.start("up", "--listen", "127.0.0.1:0")
             services[process.pid] = process
         try:
-            first = wait_for_watcher(postgres_url, other_than=0, timeout_s=40)
-            wait_until_covered(postgres_url, 400, timeout_s=90)
+            first = wait_for_watcher(postgres_url, other_than=0, timeout_s=WAIT_S)
+            wait_until_covered(postgres_url, 400, timeout_s=WAIT_S)
             kill(services.pop(first))
-            killed_s = time.monotonic()
-            second = wait_for_watcher(postgres_url, other_than=first, timeout_s=TAKEN_OVER_WITHIN_S)
-            assert time.monotonic() - killed_s <= TAKEN_OVER_WITHIN_S
+            second = wait_for_watcher(postgres_url, other_than=first, timeout_s=WAIT_S)
             assert second in services
             let_its_leases_end(postgres_url, first)
             newest_id = max(item_id for item_id, _ in world.dump())
-            wait_until_covered(postgres_url, newest_id, timeout_s=60)
+            wait_until_covered(postgres_url, newest_id, timeout_s=WAIT_S)
         finally:
             for process in services.values():
                 kill(process)
@@ -210,7 +204,7 @@ def test_workers_help_a_service_and_refuse_a_file(postgres_url: str, tmp_path: P
         asyncio.run(know_the_ceiling(postgres_url))
         processes = [remora.start("up", "--listen", "127.0.0.1:0"), remora.start("worker"), remora.start("worker")]
         try:
-            wait_until_covered(postgres_url, 2_000, timeout_s=120)
+            wait_until_covered(postgres_url, 2_000, timeout_s=WAIT_S)
             roles = [
                 beat["role"] for beat in json.loads(remora("status", "--json").stdout)["runtimes"] if beat["alive"]
             ]
@@ -220,7 +214,7 @@ def test_workers_help_a_service_and_refuse_a_file(postgres_url: str, tmp_path: P
                 kill(process)
         assert compare(remora.bodies(), world.dump()) == []
         times_ns, _ = world.arrivals()
-        assert worst_window(times_ns, CEILING_NS, burst_allowance(CEILING_NS)).excess_ns <= ON_THE_WAY_NS
+        assert too_early_ns(times_ns, CEILING_NS) <= 0
         refused = remora("worker", "--store", "sqlite:///alone.db")
         assert refused.returncode == 2
         assert "remora store copy" in refused.stderr

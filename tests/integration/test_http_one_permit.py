@@ -12,7 +12,7 @@ from remora.sources.http import HttpSettings, HttpTransport
 from tests.counting_server import CountingServer, Wire, WireRequest, hang, polite
 from tests.sources.permits import Gate, LoopClock
 
-QUICK = HttpSettings(in_flight_max=8, connect_timeout_s=2.0, read_timeout_s=0.2, total_timeout_s=2.0)
+QUICK = HttpSettings(in_flight_max=8, connect_timeout_s=30.0, read_timeout_s=1.0, total_timeout_s=30.0)
 
 
 def transport_for(gate: Gate, settings: HttpSettings = QUICK) -> HttpTransport:
@@ -126,8 +126,8 @@ async def test_the_permit_departs_when_the_connection_is_ready_and_the_request_f
 
 
 async def test_waiting_in_the_gate_is_not_counted_as_the_providers_slowness() -> None:
-    gate = Gate(held_s=0.3)
-    settings = HttpSettings(connect_timeout_s=0.15, read_timeout_s=0.15, total_timeout_s=0.15)
+    gate = Gate(held_s=1.5)
+    settings = HttpSettings(connect_timeout_s=1.0, read_timeout_s=1.0, total_timeout_s=1.0)
     async with CountingServer() as server, transport_for(gate, settings) as transport:
         assert isinstance(await transport.get(server.url(), gate.permit()), Reply)
 
@@ -139,7 +139,7 @@ async def test_a_connection_that_dies_while_the_gate_holds_the_permit_sends_noth
         wires.append(wire)
         await wire.answer()
 
-    quick, slow = Gate(), Gate(held_s=0.1)
+    quick, slow = Gate(), Gate(held_s=1.0)
     async with CountingServer(remember) as server, transport_for(quick) as transport:
         await transport.get(server.url(), quick.permit())
         call = asyncio.create_task(transport.get(server.url(), slow.permit()))
@@ -154,7 +154,7 @@ async def test_a_connection_that_dies_while_the_gate_holds_the_permit_sends_noth
 
 async def test_no_more_than_the_bound_is_in_flight() -> None:
     gate = Gate()
-    settings = HttpSettings(in_flight_max=3, read_timeout_s=0.2)
+    settings = HttpSettings(in_flight_max=3, read_timeout_s=1.0)
     async with CountingServer(hang) as server, transport_for(gate, settings) as transport:
         await asyncio.gather(*(transport.get(server.url(), gate.permit()) for _ in range(6)))
         assert server.connections == 6

@@ -17,7 +17,7 @@ from tests.sources.permits import Gate, LoopClock
 
 CAP = 10_000
 SETTINGS = HttpSettings(
-    contact="ops@example.org", connect_timeout_s=2.0, read_timeout_s=0.2, total_timeout_s=0.5, body_max_bytes=CAP
+    contact="ops@example.org", connect_timeout_s=30.0, read_timeout_s=1.0, total_timeout_s=2.0, body_max_bytes=CAP
 )
 
 

@@ -35,12 +35,12 @@ async def test_a_budget_a_kill_and_a_refused_detail_leave_a_complete_mirror_in_p
         assert kinds == {Kind.PAGE: "max_fetches", Kind.DOCUMENT: "not_found"}
 
         process = remora.start(*words, into=tmp_path / "out.txt")
-        asked, until = len(archive.asked), time.monotonic() + 30
+        asked, until = len(archive.asked), time.monotonic() + 240
         while len(archive.asked) < asked + 3 and process.poll() is None:
             assert time.monotonic() < until, "no request came"
             await asyncio.sleep(0.01)
         process.kill()
-        process.wait(timeout=10)
+        process.wait(timeout=240)
         let_the_right_end(postgres_url)
 
         done = remora(*words)
@@ -64,7 +64,7 @@ async def test_two_runs_of_one_source_never_overlap_and_the_second_says_why(tmp_
         words = ("run", "chats", "--store", postgres_url)
         first = remora.start(*words, into=tmp_path / "out.txt")
         try:
-            until = time.monotonic() + 30
+            until = time.monotonic() + 240
             while len(archive.asked) < 2 and first.poll() is None:
                 assert time.monotonic() < until, "no request came"
                 await asyncio.sleep(0.05)
@@ -73,4 +73,4 @@ async def test_two_runs_of_one_source_never_overlap_and_the_second_says_why(tmp_
             assert "another process runs chats" in second.stderr
         finally:
             first.terminate()
-            first.wait(timeout=15)
+            first.wait(timeout=240)

