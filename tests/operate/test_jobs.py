@@ -118,7 +118,7 @@ def test_a_simulated_archive_can_be_run_over(jobs: Jobs) -> None:
         f'[sources.chats]\nkind = "listed"\nurl = "{archive["url"]}"\nceiling = "20/s"\ntoken_file = "token"\n'
     )
     budget, whole = jobs.run("run", "chats", "--max-fetches", "1"), jobs.run("run", "chats", "--json")
-    assert (budget.returncode, budget.stdout.splitlines()[0]) == (75, "not done yet; run it again to go on")
+    assert (budget.returncode, budget.stdout.splitlines()[0]) == (75, "not done yet; run it again to continue")
     done = jobs.lines(whole.stdout)[-1]
     assert done["stopped_by"] == "complete", whole.stdout
     stats = json.loads(jobs.run("store", "stats", "--json").stdout)

@@ -1,7 +1,7 @@
-"""Who restarts what failed? Loops run together and stop together; a failure that may pass restarts one, any other ends all.
+"""Which loops are restarted after a failure? A retryable failure restarts its loop; any other stops all loops.
 
-Providers never get here: what they do is a value. What gets here is the store, which may come back, or our own mistake,
-which only a person or a fresh process can cure. An `OSError` is such a mistake: every seam turns its own into values.
+What a provider does is a value and never gets here. What gets here is an error of the store, which may pass, or a bug,
+which only a person or a new process can repair. An `OSError` counts as a bug: every adapter handles its own.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ Run = Callable[[], Awaitable[None]]
 
 RESTART_FIRST_NS: Final = SECOND_NS
 RESTART_MAX_NS: Final = MINUTE_NS
-# A loop that ran this long is well again: its next failure starts the back-off anew.
+# A loop that ran this long has recovered: its next failure starts with the shortest delay again.
 WELL_AFTER_NS: Final = 5 * MINUTE_NS
-# Letting go of leases takes milliseconds. A store that hangs must not keep the process from ending.
+# Releasing leases takes milliseconds. A store that hangs must not keep the process from ending.
 STOP_MAX_S: Final = 8.0
 
 
@@ -45,13 +45,13 @@ def first_leaf(error: BaseException, *, retryable: bool = False) -> BaseExceptio
 
 
 def restart_delay_ns(failures: int) -> int:
-    """How long a loop rests after so many failures in a row (from 1)."""
+    """The delay before a restart after this many failures in a row (at least 1)."""
     assert failures >= 1, f"{failures} failures"
     return min(RESTART_MAX_NS, RESTART_FIRST_NS << min(failures - 1, RESTART_MAX_NS.bit_length()))
 
 
 async def until_it_works(call: Callable[[], Awaitable[T]], *, clock: Clock, what: str) -> T:
-    """Repeat a store call until the store answers: what is in hand is not let go of. Other errors are raised."""
+    """Repeat a store call until the store answers, so that nothing in memory is lost. Other errors are raised."""
     failures = 0
     while True:
         try:
@@ -75,7 +75,7 @@ class _Life:
 
 
 class Supervisor:
-    """Runs named loops until one fails for good or everything is cancelled."""
+    """Runs named loops until one fails for good or all are cancelled."""
 
     def __init__(self, loops: Mapping[str, Run], *, clock: Clock) -> None:
         assert loops, "nothing to supervise"
@@ -85,7 +85,7 @@ class Supervisor:
         self._stopping = False
 
     async def run(self) -> None:
-        """Until all loops have finished, one failed for good (its error is raised), or we are cancelled."""
+        """Run until all loops have finished, one fails for good (its error is raised), or the caller cancels."""
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(self._keep(name, run), name=f"loop:{name}") for name, run in self._loops.items()]
         try:
@@ -98,7 +98,7 @@ class Supervisor:
                 raise error
 
     def state(self) -> dict[str, LoopFacts]:
-        """Every loop, for the readout."""
+        """The state of every loop, for the status."""
         return {name: LoopFacts(life.alive, life.restarts, life.last_error) for name, life in self._lives.items()}
 
     async def _keep(self, name: str, run: Run) -> None:
@@ -111,7 +111,7 @@ class Supervisor:
             except Exception as error:
                 life.last_error = type(first_leaf(error)).__name__
                 if self._stopping:
-                    # The store failed while we let go. Leases run out by themselves, and nobody starts anything now.
+                    # The store failed while leases were released. They expire by themselves, and nothing is restarted now.
                     log.warning("loop_stopped_badly", loop=name, error=life.last_error)
                     return None
                 if not is_retryable(error):
@@ -131,7 +131,7 @@ class Supervisor:
 
 
 async def _stop(tasks: list["asyncio.Task[None]"]) -> None:
-    """Cancel and wait, but not for ever."""
+    """Cancel the loops and wait for a bounded time."""
     for task in tasks:
         task.cancel()
     _, left = await asyncio.wait(tasks, timeout=STOP_MAX_S)

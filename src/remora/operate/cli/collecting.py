@@ -1,4 +1,4 @@
-"""Which commands fetch? The service, its helper, the one-shot backfill and the bounded run; each ends cleanly when asked to."""
+"""Which commands fetch? `up`, `worker`, `catchup` and `run`."""
 
 # ruff: noqa: PLC0415
 
@@ -23,16 +23,16 @@ ENDINGS: Final = {
     Exit.DONE: "done",
     Exit.FAILED: "not done",
     Exit.USAGE: "not done",
-    Exit.BUDGET_USED: "not done yet; run it again to go on",
+    Exit.BUDGET_USED: "not done yet; run it again to continue",
 }
 
 
 @click.command()
 @source_options
 @click.option("--start-id", type=int, metavar="N", help="The first id to fetch.")
-@click.option("--end-id", type=int, metavar="N", help="The last id to fetch; the newest one if left out.")
-@click.option("--limit", type=int, metavar="N", help="How many ids to fetch instead of naming the last.")
-@click.option("--replay", is_flag=True, help="Fetch ids again that are covered already.")
+@click.option("--end-id", type=int, metavar="N", help="The last id to fetch. Default: the newest.")
+@click.option("--limit", type=int, metavar="N", help="How many ids to fetch, instead of --end-id.")
+@click.option("--replay", is_flag=True, help="Also fetch ids that are already covered.")
 @as_json_option
 @verbose_option
 def catchup(
@@ -45,7 +45,7 @@ def catchup(
     verbose: bool,
     **common: str | None,
 ) -> None:
-    """Backfill the history of a numbered source, once. Can be stopped and started again at any time."""
+    """Backfill the history of a numbered source once. Can be stopped and resumed at any time."""
     from remora.operate.config.settings import SourceKind, pick_source
 
     check_range(start_id, end_id, limit)
@@ -68,7 +68,7 @@ def catchup(
 
 
 def check_range(start_id: int | None, end_id: int | None, limit: int | None) -> None:
-    """Refuse ranges that cannot be meant."""
+    """Refuse a range that makes no sense."""
     if end_id is not None and limit is not None:
         raise ConfigurationError("both --end-id and --limit are given", hint="write one of them")
     for option, value in (("--start-id", start_id), ("--end-id", end_id), ("--limit", limit)):
@@ -83,15 +83,15 @@ def check_range(start_id: int | None, end_id: int | None, limit: int | None) -> 
 
 @click.command()
 @source_options
-@click.option("--demo", is_flag=True, help="Mirror a simulated provider into ./demo, with nothing to set up.")
-@click.option("--no-catchup", is_flag=True, help="Keep fresh only; leave the history alone.")
-@click.option("--listen", metavar="ADDR", help="Where the console is served, as 127.0.0.1:8611.")
+@click.option("--demo", is_flag=True, help="Mirror a simulated provider into ./demo. Needs no configuration.")
+@click.option("--no-catchup", is_flag=True, help="Fetch only new and changed items, not the history.")
+@click.option("--listen", metavar="ADDR", help="The address of the console, as 127.0.0.1:8611.")
 @verbose_option
 def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **common: str | None) -> None:
-    """Run the service: every source, all loops, and the console. Ctrl-C ends it cleanly."""
+    """Run the service: every source, all loops and the console. Ctrl-C stops it."""
     if demo and (given := [f"--{name}" for name in ("source", "store", "url", "ceiling") if common.get(name)]):
         raise ConfigurationError(
-            f"--demo and {given[0]} do not go together", hint="leave it out: the demo brings its own provider and store"
+            f"--demo and {given[0]} do not go together", hint="leave it out: the demo has its own provider and store"
         )
     settings = load_settings(listen=listen, **common)
     from remora.operate.jobs.app import serve
@@ -116,7 +116,7 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **com
 @source_options
 @verbose_option
 def worker(*, verbose: bool, **common: str | None) -> None:
-    """Help beside `remora up`: only claim and fetch. Needs a store that processes share. Ctrl-C ends it cleanly."""
+    """Help `remora up` to fetch, from another process or host. Needs PostgreSQL. Ctrl-C stops it."""
     settings = load_settings(**common)
     from remora.operate.jobs.app import work
     from remora.operate.jobs.stopping import run_job
@@ -136,8 +136,8 @@ def worker(*, verbose: bool, **common: str | None) -> None:
 @source_options
 @click.option("--max-seconds", type=float, metavar="S", help="Stop after this many seconds.")
 @click.option("--max-fetches", type=int, metavar="N", help="Stop after this many requests.")
-@click.option("--recover-only", is_flag=True, help="Only fetch what is owed; leave the list alone.")
-@click.option("--force", is_flag=True, help="Walk the list even while a cool-down asks to wait.")
+@click.option("--recover-only", is_flag=True, help="Fetch only what is owed, do not walk the list.")
+@click.option("--force", is_flag=True, help="Walk the list even during a cool-down.")
 @as_json_option
 @verbose_option
 def run(
@@ -151,7 +151,7 @@ def run(
     verbose: bool,
     **common: str | None,
 ) -> None:
-    """Make one bounded run over the listed source NAME. Exit code 75: the budget is used up, run again."""
+    """Make one bounded run over the listed source NAME. Exit code 75: the budget is used up, run it again."""
     for option, value in (("--max-seconds", max_seconds), ("--max-fetches", max_fetches)):
         if value is not None and value <= 0:
             raise ConfigurationError(f"{option} is {value:g}", hint="write a number above zero, or leave it out")
@@ -184,7 +184,7 @@ def run(
 
 
 def _print_summary(summary: object, *, as_json: bool, stopped: bool) -> None:
-    """The result on stdout; a job that was stopped early may have none. Ends with the code it asks for."""
+    """Print the result, if there is one, and exit with its code."""
     import msgspec
 
     fields = {} if summary is None else msgspec.to_builtins(summary)
@@ -214,6 +214,6 @@ def _in_words(value: object) -> str:
 
 
 def _one(name: str, count: int) -> str:
-    """The name of what was counted; the stored names are plurals or adjectives."""
+    """The singular of a counted name where the count is 1."""
     singular = {"requests": "request", "pages": "page", "waits": "wait", "retries": "retry"}
     return singular.get(name, name) if count == 1 else name

@@ -1,4 +1,4 @@
-"""What do all commands share? Their options, their settings, and a store that is closed again.
+"""What do all commands share? Options, settings and output.
 
 Everything heavy is imported when a command runs, so that `remora --help` answers at once.
 """
@@ -25,15 +25,15 @@ T = TypeVar("T")
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
-verbose_option = click.option("--verbose", is_flag=True, help="On a terminal, also show every event.")
+verbose_option = click.option("--verbose", is_flag=True, help="Show every event on a terminal, not only warnings.")
 
 
 def store_options(command: Command) -> Command:
     """The options of every command that works on a mirror."""
     for option in (
-        click.option("--source", metavar="NAME", help="Which configured source is meant."),
-        click.option("--store", metavar="URL", help="Where the mirror lives, as sqlite:///remora.db."),
-        click.option("--config", metavar="FILE", help="The configuration; ./remora.toml if present."),
+        click.option("--source", metavar="NAME", help="The configured source to work on."),
+        click.option("--store", metavar="URL", help="The store of the mirror, as sqlite:///remora.db."),
+        click.option("--config", metavar="FILE", help="The configuration file. Default: ./remora.toml if present."),
     ):
         command = option(command)
     return command
@@ -42,15 +42,15 @@ def store_options(command: Command) -> Command:
 def source_options(command: Command) -> Command:
     """The options of every command that talks to a source."""
     for option in (
-        click.option("--ceiling", metavar="RATE", help="Never faster than this, as 240/min or 250/s."),
-        click.option("--url", metavar="BASE", help="The source's address instead of the configured one."),
+        click.option("--ceiling", metavar="RATE", help="The most requests to send, as 240/min or 250/s."),
+        click.option("--url", metavar="BASE", help="The address of the source, instead of the configured one."),
     ):
         command = option(command)
     return store_options(command)
 
 
 def check_one_name(name: str | None, source: str | None) -> None:
-    """Refuse two names for what can only be one source."""
+    """Refuse two different names where one source is expected."""
     if name is not None and source is not None and name != source:
         raise ConfigurationError(f"both {name} and --source {source} are named", hint="write one of them")
 
@@ -64,7 +64,7 @@ def load_settings(
     ceiling: str | None = None,
     listen: str | None = None,
 ) -> "Settings":
-    """Everything the owner decided; the command line wins."""
+    """All settings. The command line wins over the environment and the file."""
     from remora.operate.config.reader import load
     from remora.operate.config.settings import Flags
 
@@ -74,7 +74,7 @@ def load_settings(
 
 @contextmanager
 def if_busy(hint: str) -> Iterator[None]:
-    """When another process writes the store, say what that means for this command."""
+    """Replace the hint of `StoreBusy` by what it means for this command."""
     try:
         yield
     except StoreBusy as busy:
@@ -82,7 +82,7 @@ def if_busy(hint: str) -> Iterator[None]:
 
 
 def view_for(*, as_json: bool) -> "ProgressView":
-    """Where a long job shows itself."""
+    """The view that shows the progress of a long job."""
     if as_json:
         from remora.operate.jobs.progress import JsonView
 

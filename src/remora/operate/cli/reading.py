@@ -1,4 +1,4 @@
-"""Which commands only read the mirror? They never touch the source, and work while a service is writing."""
+"""Which commands read the mirror? They send nothing to the source and work while a service writes."""
 
 # ruff: noqa: PLC0415
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from remora.core.status.model import Status
     from remora.operate.config.settings import Settings
 
-# The states of `core.gap.GapState`, written out: importing it would slow down every start.
+# The states of `GapState`, written out: importing it would slow down every start.
 GAP_STATES: Final = ("owed", "leased", "settled", "absent", "dead")
-# As plain texts: of an enum, click would take the names, which nobody is ever shown.
+# As texts: from an enum click would take the names, which differ from the values that are shown.
 REASONS: Final = tuple(reason.value for reason in GapReason)
 WATCH_EVERY_S: Final = 1.0
 GAPS_SHOWN: Final = 1_000
@@ -40,11 +40,11 @@ CLEAR_SCREEN: Final = "\x1b[2J\x1b[H"
 @click.command()
 @click.argument("name", required=False)
 @store_options
-@click.option("--check", is_flag=True, help="Exit with 0 OK, 1 warning, 2 critical, 3 unknown.")
-@click.option("--watch", is_flag=True, help="Show it again every second until Ctrl-C.")
+@click.option("--check", is_flag=True, help="Exit with 0 OK, 1 warning, 2 critical or 3 unknown.")
+@click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
 @as_json_option
 def status(*, name: str | None, check: bool, watch: bool, as_json: bool, **common: str | None) -> None:
-    """Is the copy complete, fresh, polite, working? If not, why?"""
+    """Show whether the copy is complete and fresh and the service polite and working; if not, why."""
     from remora.operate.config.settings import known_source
 
     settings = load_settings(**common)
@@ -64,7 +64,7 @@ def status(*, name: str | None, check: bool, watch: bool, as_json: bool, **commo
 
 
 def _watch(settings: "Settings", only: str | None, *, as_json: bool) -> None:
-    """Until Ctrl-C, which is how a watch ends and no failure."""
+    """Refresh until Ctrl-C, which is not a failure here."""
     with suppress(KeyboardInterrupt):
         while True:
             found = run(_read_status(settings, only))
@@ -98,7 +98,7 @@ def _print_status(found: "Status", *, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def gaps(ctx: click.Context, /, *, state: str | None, reason: str | None, as_json: bool, **common: str | None) -> None:
-    """What is owed, oldest first; dead letters are gaps in state dead."""
+    """List what is owed, oldest first. Dead letters are gaps in state dead."""
     if ctx.invoked_subcommand is not None:
         return
     from remora.core.ledger.gap import GapState
@@ -159,9 +159,11 @@ def _gap_fields(name: str, gap: "Gap") -> dict[str, object]:
 @click.option("--id", "key", metavar="KEY", help="The gap of this one item.")
 @as_json_option
 def replay(*, everything: bool, reason: str | None, key: str | None, as_json: bool, **common: str | None) -> None:
-    """Make gaps due now, dead and absent ones too. The next backfill, run or service fetches them."""
+    """Make gaps due now, also dead and absent ones. The next backfill, run or service fetches them."""
     if sum((everything, reason is not None, key is not None)) != 1:
-        raise ConfigurationError("which gaps are meant is not clear", hint="write one of --all, --reason R or --id KEY")
+        raise ConfigurationError(
+            "it is not clear which gaps to replay", hint="write one of --all, --reason R or --id KEY"
+        )
     settings = load_settings(**common)
     count = run(_replay(settings, common.get("source"), GapReason(reason) if reason else None, key))
     if as_json:
@@ -175,7 +177,7 @@ async def _replay(settings: "Settings", source: str | None, reason: GapReason | 
 
     names = _sources(settings, source)
     async with opened_store(settings, read_only=True):
-        pass  # a store that does not exist has no gaps, and is not made for the asking
+        pass  # fails if there is no store; opening for writing would create one
     with if_busy("replay from its console, or stop it first"):
         async with opened_store(settings, read_only=False) as store:
             return sum([await store.replay_gaps(name, reason=reason, key=key, now_ns=wall_ns()) for name in names])
@@ -192,13 +194,13 @@ def _sources(settings: "Settings", source: str | None) -> list[str]:
 @store_options
 @as_json_option
 def show(*, key: str, as_json: bool, **common: str | None) -> None:
-    """Show one item of the mirror as the provider sent it. With --json also its history."""
+    """Show one item as the provider sent it. With --json also its history."""
     from remora.operate.jobs.reading import read_one
 
     settings = load_settings(**common)
     found = run(read_one(settings, key, source=common.get("source")))
     if found is None:
-        hint = "remora gaps lists what is owed, remora status counts what nobody has come to yet"
+        hint = "remora gaps lists what is owed; remora status counts what was not fetched yet"
         click.echo(f"remora: {key} is not in the mirror\n  {hint}", err=True)
         sys.exit(1)
     if as_json:
@@ -210,11 +212,11 @@ def show(*, key: str, as_json: bool, **common: str | None) -> None:
 @click.command()
 @store_options
 @click.option("--format", "file_format", type=click.Choice(["ndjson"]), default="ndjson", show_default=True)
-@click.option("--out", metavar="FILE", help="Where to write; stdout if left out. Replaced only when complete.")
+@click.option("--out", metavar="FILE", help="The file to write. Default: stdout. Replaced only when complete.")
 @click.option("--start-id", type=int, default=0, metavar="N", help="The first id.")
 @click.option("--end-id", type=int, metavar="N", help="The last id.")
 def export(*, file_format: str, out: str | None, start_id: int, end_id: int | None, **common: str | None) -> None:
-    """Write the mirror's raw bodies, one per line. Key for key as the provider sent them."""
+    """Write the raw bodies, one per line, as the provider sent them."""
     from remora.operate.cli.collecting import check_range
     from remora.operate.jobs.reading import export_ndjson
 

@@ -1,4 +1,4 @@
-"""Which commands prepare and examine? The configuration, the preflight, and a provider to try things on."""
+"""Which commands prepare a mirror? `init`, `check` and `simulate`."""
 
 # ruff: noqa: PLC0415
 
@@ -50,12 +50,13 @@ def init(*, source: str, config: str) -> None:
 
 @click.command()
 @source_options
-@click.option("--offline", is_flag=True, help="Leave out the one request to each source.")
+@click.option("--offline", is_flag=True, help="Send no request to the sources.")
 @as_json_option
 def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
-    """Look whether it can work, before it starts.
+    """Check whether it can work before it starts.
 
-    Configuration, ceiling, token, disk, clock, store, and one request to each numbered source. Nothing is written.
+    Checks configuration, ceiling, token, disk, clock and store, and sends one request to each numbered source. Writes
+    nothing.
     """
     from remora.operate.jobs.preflight import examine
     from remora.operate.observe.logs import set_up_logs
@@ -74,13 +75,17 @@ def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
 
 
 @click.command()
-@click.option("--items", type=click.IntRange(min=1), default=20_000, show_default=True, help="Ids that exist already.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=8612, show_default=True, help="0 takes any free port.")
-@click.option("--faults", metavar="FILE", help="What goes wrong, as TOML or JSON.")
-@click.option("--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="How fast its time runs.")
+@click.option(
+    "--items", type=click.IntRange(min=1), default=20_000, show_default=True, help="Ids that exist at the start."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=8612, show_default=True, help="The port. 0: any free one."
+)
+@click.option("--faults", metavar="FILE", help="A file of faults to simulate, in TOML or JSON.")
+@click.option("--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Speed of simulated time.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same world.")
 @click.option("--new-per-day", type=click.FloatRange(min=1), default=12_000.0, show_default=True, help="New ids a day.")
-@click.option("--conversations", type=click.IntRange(min=1), help="Also serve a listed archive of so many entries.")
+@click.option("--conversations", type=click.IntRange(min=1), help="Also serve a listed archive with this many entries.")
 @as_json_option
 def simulate(
     *,
@@ -93,9 +98,9 @@ def simulate(
     conversations: int | None,
     as_json: bool,
 ) -> None:
-    """Play the provider: a simulated Hacker News on loopback.
+    """Run a simulated Hacker News on loopback.
 
-    With hidden limits and faults, if you ask for them. Ctrl-C ends it.
+    It can have hidden limits and faults. Ctrl-C stops it.
     """
     from remora.operate.jobs.stopping import run_job
     from remora.sim.faults import NO_FAULTS, load_faults

@@ -1,4 +1,4 @@
-"""Which commands look after the store? They create it, count it, and move a whole mirror to another one."""
+"""Which commands manage the store? `migrate`, `stats` and `copy`."""
 
 # ruff: noqa: PLC0415
 
@@ -20,22 +20,20 @@ if TYPE_CHECKING:
     from remora.operate.config.settings import Settings
     from remora.stores.copy import CopyReport, Progress
 
-# A copy says how far it is once in so many rows.
+# A copy reports its progress after this many rows.
 TOLD_EVERY_ROWS: Final = 50_000
 
 
 @click.group()
 def store() -> None:
-    """Look after the store."""
+    """Manage the store."""
 
 
 @store.command()
 @store_options
-@click.option(
-    "--grant-to", metavar="ROLE", help="PostgreSQL: the role of the service, which then needs no other rights."
-)
+@click.option("--grant-to", metavar="ROLE", help="PostgreSQL: grant this role all that the service needs.")
 def migrate(*, grant_to: str | None, **common: str | None) -> None:
-    """Create the store, or bring its tables up to date. The service does it by itself when it may."""
+    """Create the store or update its tables. The service does this by itself if it has the rights."""
     settings = load_settings(**common)
     from remora.stores import is_shared
 
@@ -68,7 +66,7 @@ async def _open_once(settings: "Settings") -> None:
 @store_options
 @as_json_option
 def stats(*, as_json: bool, **common: str | None) -> None:
-    """How much the store holds."""
+    """Show how much the store holds."""
     from remora.operate.jobs.preflight import store_stats
 
     settings = load_settings(**common)
@@ -86,7 +84,7 @@ def stats(*, as_json: bool, **common: str | None) -> None:
 @click.argument("target_url", metavar="TO")
 @as_json_option
 def copy(*, source_url: str, target_url: str, as_json: bool) -> None:
-    """Copy a whole mirror into an empty store, and compare both. Can be broken off and called again."""
+    """Copy a whole mirror into an empty store and compare both. Can be stopped and resumed."""
     from remora.operate.config.reader import check_store
     from remora.operate.jobs.stopping import run_job
 
@@ -97,7 +95,7 @@ def copy(*, source_url: str, target_url: str, as_json: bool) -> None:
     ended = run_job(_copy(source_url, target_url))
     report = ended.result
     if report is None:
-        click.echo("stopped on request; the same command goes on from here", err=True)
+        click.echo("stopped on request; the same command resumes here", err=True)
     elif as_json:
         print_json({name: {"rows": table.rows, "digest": table.digest} for name, table in report.tables.items()})
     else:

@@ -1,4 +1,4 @@
-"""How does progress look on a terminal? A bar with the rate, the ceiling, the time left and the gaps."""
+"""How is progress shown on a terminal? As a bar with rate, ceiling, gaps and time left."""
 
 import time
 from typing import Final

@@ -1,4 +1,4 @@
-"""How do the parts come together? The composition root: the service, its helper, the backfill and the bounded run."""
+"""How are the parts put together? The composition root of service, worker, backfill and bounded run."""
 
 import asyncio
 import os
@@ -30,12 +30,12 @@ from remora.stores import is_shared
 log = structlog.get_logger()
 
 T = TypeVar("T")
-# A process that died gives its right up within this time.
+# The lease of a dead process expires within this time.
 TAKE_OVER_MAX_S: Final = 15.0
 
 
 async def serve(settings: Settings, *, demo: bool, catchup: bool, view: ProgressView) -> Exit:
-    """The service, until it is cancelled or fails for good."""
+    """Run the service until it is cancelled or fails for good."""
     if demo:
         async with demo_provider(settings, view) as shown:
             return await serve(shown, demo=False, catchup=catchup, view=view)
@@ -55,7 +55,7 @@ async def work(settings: Settings, *, only: str | None, view: ProgressView) -> N
         names = [pick_source(settings, only, SourceKind.HACKERNEWS)]
     if not is_shared(settings.store.url):
         raise ConfigurationError(
-            "a worker needs a store that several processes share, and this one belongs to one process",
+            "a worker needs a store that several processes can write, and SQLite has one writer",
             hint="move the mirror with: remora store copy sqlite:///remora.db postgresql://user@host/database",
         )
     if not names:
@@ -160,7 +160,7 @@ async def run_listed_job(
 
 
 async def _alone(right: LeaderLease, source: str, work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work while no other process does it; refuse when another one keeps the right to itself."""
+    """Do the work under the lease; refuse if another process keeps it."""
     begun, results = asyncio.Event(), list[T]()
 
     async def once() -> None:

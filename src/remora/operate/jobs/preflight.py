@@ -1,4 +1,4 @@
-"""Can it work before it starts? Configuration, store, ceiling, disk, clock, and one request that passes the gate."""
+"""Can Remora work with this configuration? Checks files, store, disk and clock, and sends one request per source."""
 
 import os
 import shlex
@@ -36,15 +36,15 @@ from remora.operate.observe.read_status import decode_beats, read_status
 from remora.stores.sqlite.database import find_damage
 
 FREE_BYTES_LEAST: Final = 1 << 30
-# Before this was written no clock can have been right.
+# A clock before the release date of this version is wrong.
 CLOCK_EARLIEST_S: Final = 1_790_000_000
-# Nobody waits longer than this to hear whether a source can be reached.
+# A source that must wait longer than this is not asked.
 WAIT_TO_ASK_NS: Final = 15 * SECOND_NS
 
 # Nobody waits minutes for a preflight, so a very large file is searched for damage only in part.
 DAMAGE_SEARCH_MAX_S: Final = 20.0
 
-# What to look at when a source was asked and gave no newest id. Any other reason: something else lives at that address.
+# The hint for each reason why a source gave no newest id. For any other reason the address is probably wrong.
 NO_SUCH_API: Final = "check the url: it should be the address that /maxitem.json is added to"
 HINTS: Final = {
     GapReason.CONNECTION: "nothing answers there: check the network, and the host and port in the url",
@@ -59,7 +59,7 @@ Verdict = Literal["ok", "warning", "bad"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     verdict: Verdict
     what: str
@@ -68,7 +68,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 async def examine(settings: Settings, *, only: str | None, offline: bool) -> list[Finding]:
-    """Everything that can be known before the first start. Nothing is written."""
+    """Run all checks. Nothing is written."""
     names = sorted(settings.sources) if only is None else [known_source(settings, only)]
     findings = [
         Finding("ok", "configuration", f"the source{'s' * (len(names) > 1)} {', '.join(names)}"),
@@ -159,7 +159,7 @@ def _console(console: ConsoleSettings) -> Iterator[Finding]:
 
 
 def _notify(notify: NotifySettings) -> Iterator[Finding]:
-    """The command itself is not shown: it may hold an address that is a secret."""
+    """The command is not shown, because it may contain a secret address."""
     if notify.command is None:
         if notify.search is not None:
             yield Finding("warning", "notify", "nobody is told", "write a command beside search in [notify]")
@@ -168,19 +168,19 @@ def _notify(notify: NotifySettings) -> Iterator[Finding]:
     if shutil.which(program, path=PATH) is not None:
         yield Finding("ok", "notify", "its command can be run")
     elif Path(program).is_file():
-        yield Finding("bad", "notify", "its command may not be run by this user", "allow it with chmod +x")
+        yield Finding("bad", "notify", "this user may not run its command", "allow it with chmod +x")
     else:
         hint = f'write a whole path, as command = "/opt/tell-me --now"; without one it is looked for in {PATH}'
         yield Finding("bad", "notify", "its command was not found", hint)
 
 
 async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]:
-    """One request per source. A source that a live runtime is reading is not asked: its ceiling is in use there."""
+    """Send one request to each source, except those that a running process reads: it uses their ceiling."""
     running, learned = await _known(settings, names)
     for name in names:
         source = settings.sources[name]
         if name in running:
-            yield Finding("ok", f"{name}: reachable", "a runtime is working on it right now; see remora status")
+            yield Finding("ok", f"{name}: reachable", "a running process reads it now; see remora status")
             continue
         match source.kind:
             case SourceKind.HACKERNEWS:
@@ -190,7 +190,7 @@ async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]
 
 
 async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], Mapping[str, Json]]:
-    """The sources that a live runtime is reading, and what is stored of each pace."""
+    """The sources that a running process reads, and the stored pace of each source."""
     path = _file_of(settings.store.url)
     if path is not None and not path.exists():
         return frozenset(), {}
@@ -212,7 +212,7 @@ async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Findi
     from remora.stores import open_store  # noqa: PLC0415
 
     clock, meter, what = SystemClock(), Metrics(), f"{name}: reachable"
-    # The real store stays untouched: what one request teaches is not worth a write. What was learned holds here, too.
+    # The request uses the learned pace but does not write to the store: one answer teaches too little.
     store: Store = open_store("memory://")
     await store.open()
     try:

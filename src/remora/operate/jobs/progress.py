@@ -1,4 +1,4 @@
-"""How does a long job show itself? A bar on a terminal, plain lines elsewhere, JSON lines for machines.
+"""How does a long job show its progress? As a bar on a terminal, plain lines elsewhere, or JSON lines.
 
 A job calls `show` as often as it likes; each view draws at its own bounded pace. Human views write to stderr, so that
 stdout holds only results.
@@ -20,29 +20,29 @@ from remora.operate.config.quantities import format_duration, format_rate
 PLAIN_EVERY_S: Final = 5.0
 JSON_EVERY_S: Final = 1.0
 TERMINAL_EVERY_S: Final = 0.1
-# From one request a second to hundreds takes about half a minute; after this time the rate is what can be had.
+# From one request per second to hundreds takes about half a minute. After this time the rate counts as learned.
 LEARNING_MAX_S: Final = 60.0
-# Views draw at a pace of their own; this only bounds how old what they draw may be.
+# Views draw at their own intervals. This bounds the age of what they draw.
 SHOW_EVERY_S: Final = 0.1
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job stands. None is what is not known."""
+    """The progress of a job. None means unknown."""
 
     source: str
     done: int
     total: int | None = None
     gaps: int | None = None  # owed by this job so far
-    rate_per_second: float | None = None  # what really left, over a recent window
+    rate_per_second: float | None = None  # measured over a recent window
     ceiling_per_second: float | None = None
     limited_by: str | None = None
     eta_s: float | None = None
-    is_learning: bool = False  # the pace is far from settled: what it says about the time left is nonsense
+    is_learning: bool = False  # the pace still changes, so no time left can be told
     outcomes: Mapping[str, int] = {}
 
 
 def eta_s(progress: Progress) -> float | None:
-    """How long it will take at the present rate; unknown without one, and while the pace is being learned."""
+    """The time left at the present rate. Unknown without a rate and while the pace is being learned."""
     if progress.is_learning:
         return None
     if progress.eta_s is not None:
@@ -60,7 +60,7 @@ def is_learning(
     edge_per_second: float | None,
     elapsed_s: float,
 ) -> bool:
-    """Whether the pace still rises from where it began, or what really left has not caught up with it yet."""
+    """Whether the pace still rises, or the measured rate has not reached it yet."""
     if elapsed_s >= LEARNING_MAX_S:
         return False
     is_rising = pace_per_second < ceiling_per_second and edge_per_second is None
@@ -68,7 +68,7 @@ def is_learning(
 
 
 def left_in_words(progress: Progress) -> str:
-    """The time left, or why there is none to tell; empty when nothing is left."""
+    """The time left, or why it is unknown; empty when nothing is left."""
     if progress.is_learning:
         return "learning the pace"
     left_s = eta_s(progress)
@@ -76,16 +76,16 @@ def left_in_words(progress: Progress) -> str:
 
 
 class ProgressView(Protocol):
-    """Where a job shows itself."""
+    """Shows the progress of a job."""
 
     def say(self, text: str) -> None:
         """One sentence about what happens now."""
 
     def show(self, progress: Progress) -> None:
-        """Where the job stands; may be called very often."""
+        """Show the progress; may be called very often."""
 
     def close(self) -> None:
-        """The job is over: leave the last state visible."""
+        """Draw the last progress and stop."""
 
 
 class SilentView:
@@ -103,7 +103,7 @@ class _PacedView(ABC):
 
     def __init__(self, every_s: float, monotonic_s: Callable[[], float]) -> None:
         self._pace = _Pace(every_s, monotonic_s)
-        self._last: Progress | None = None  # None: it is drawn already
+        self._last: Progress | None = None  # None when it was drawn
 
     def show(self, progress: Progress) -> None:
         self._last = progress

@@ -1,4 +1,4 @@
-"""What does every job stand on? The store, the clock, the meters, its name, and the heartbeat that says it lives."""
+"""Which resources does every job need? Store, clock, meters, a name and a heartbeat."""
 
 import asyncio
 import os
@@ -26,20 +26,20 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What every job stands on."""
+    """The resources of one job."""
 
     settings: Settings
     store: Store
     clock: Clock
     metrics: Metrics
     meter: RecentMeter
-    owner: str  # who holds a lease: this process on this machine
-    fleet: Fleet | None = None  # what it shares with other processes on the same store; None: it is the only one
+    owner: str  # the name of this process in leases
+    fleet: Fleet | None = None  # what processes on one store share; None for a store with one process
 
 
 @asynccontextmanager
 async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
-    """The store, open, and everything around it; closed again in order."""
+    """Open the store and everything around it; close all of it in order at the end."""
     clock = SystemClock()
     metrics = Metrics()
     for name, source in settings.sources.items():
@@ -71,7 +71,7 @@ async def opened_store(settings: Settings, *, read_only: bool) -> AsyncIterator[
 
 @asynccontextmanager
 async def beating(ground: Resources, role: Role, facts: Callable[[], Mapping[str, SourceFacts]]) -> AsyncIterator[None]:
-    """Beat while the block runs, and say at its end why it ended."""
+    """Store heartbeats while the block runs, and at its end the reason why it ended."""
     started_at_ns = ground.clock.wall_ns()
 
     def snapshot() -> Snapshot:
@@ -79,7 +79,7 @@ async def beating(ground: Resources, role: Role, facts: Callable[[], Mapping[str
             role=role, started_at_ns=started_at_ns, pid=os.getpid(), version=__version__, sources=dict(facts())
         )
 
-    # A run is of one source: how its last one went is remembered, however often others run.
+    # A run belongs to one source. Each source keeps the end of its last run, however often others run.
     runtime = f"{role}:{'+'.join(facts())}:{ground.owner}" if role is Role.RUN else f"{role}:{ground.owner}"
     heart = Heart(runtime, ground.store, snapshot, clock=ground.clock)
     beats = asyncio.get_running_loop().create_task(heart.run(), name="heart")

@@ -1,4 +1,4 @@
-"""What can fail before anything is written? The tokens, the console's address and the way to the store, tried first."""
+"""What is checked before anything is written? Tokens, the console's address and the connection to the store."""
 
 import errno
 import os
@@ -21,7 +21,7 @@ def check_tokens(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 def check_address(address: tuple[str, int]) -> None:
-    """Refuse to start when the console's address is taken. Other troubles with it are told when it is opened."""
+    """Refuse to start if the console's address is in use. Other errors are reported when the console opens."""
     host, port = address
     try:
         family, kind, protocol, _, found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
@@ -39,7 +39,7 @@ def check_address(address: tuple[str, int]) -> None:
 
 @contextmanager
 def naming_store(url: str) -> Iterator[None]:
-    """Let what a database's server says to us name the store it is about, without its password."""
+    """Add the store's address, without its password, to errors of a database server."""
     try:
         yield
     except (StoreUnavailable, StoreRefused, StoreForeign) as error:
