@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from remora.collect import RETRY_DELAYS_NS
 from remora.contracts import Observation, Outcome
 from remora.core.errors import StoreUnavailable
 from remora.core.lanes import Lane
+from remora.core.ledger.asking import RETRY_DELAYS_NS
 from remora.core.ledger.discovery import Discovery, FromGap
 from remora.core.ledger.gap import GapState
 from remora.core.rate.circuit_breaker import CircuitState

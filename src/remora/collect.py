@@ -4,45 +4,27 @@ discovery ─▶ governor.admit ─▶ source.fetch ─▶ source.decode ─▶ 
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import structlog
 
 from remora.contracts import Clock, Meter, Mirror, Observation, Outcome, Source
+from remora.contracts.account import UNBOUNDED, Account
 from remora.core.item import Decoded, Item, Newest, WrongShape
+from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
 from remora.core.ledger.discovery import Discovery, FromGap, Kind
 from remora.core.ledger.gap import owed_reason
+from remora.core.ledger.run import Stop
 from remora.core.rate.signal import is_unanswered
 from remora.core.reasons import GapReason
-from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from remora.core.verdict import (
-    Deferred,
-    Fault,
-    Found,
-    Malformed,
-    Missing,
-    NoReply,
-    NotYet,
-    Pressure,
-    Refused,
-    Reply,
-    Trouble,
-    Verdict,
-    classify,
-    has_content,
-)
+from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.verdict import Deferred, Fault, Found, NoReply, Reply, Verdict, classify, has_content
 from remora.gate.governor import GovernedPermit, Governor
 
 log = structlog.get_logger()
 
-# A request that met pressure or trouble is sent again after these delays, each time through the gate; then it is owed.
-RETRY_DELAYS_NS: Final = (200 * MILLISECOND_NS, 500 * MILLISECOND_NS, 1_000 * MILLISECOND_NS)
-# An item whose own requests have taken this long is not asked for again at once: it is owed, and recovery asks later. A
-# request that hangs takes its whole timeout, and its walk stores no cursor beyond it meanwhile; faults that come sooner
-# cost a walk little. Waiting in the gate is not counted: that says nothing about the item.
-REQUEST_TIME_MAX_NS: Final = 5 * SECOND_NS
 # This machine ran out of descriptors or memory: how long to wait before the same request, and how often to say so.
 EXHAUSTED_WAIT_NS: Final = SECOND_NS
 EXHAUSTED_TOLD_EVERY_NS: Final = MINUTE_NS
@@ -52,11 +34,19 @@ LEAP_MAX_IDS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What came of asking for one thing."""
+    """What came of asking for one thing. Deferred: the account was used up before the first request."""
 
     verdict: Verdict
     started_at_ns: int  # wall clock at the departure of the request that was answered
     requests: int
+
+
+class _Answer(NamedTuple):
+    """What came of one request."""
+
+    verdict: Verdict
+    started_at_ns: int  # wall clock
+    took_ns: int
 
 
 class _Asking(NamedTuple):
@@ -77,7 +67,7 @@ class Collector:
         *,
         clock: Clock,
         meter: Meter,
-        retry_delays_ns: Sequence[int] = RETRY_DELAYS_NS,
+        policy: AskPolicy = ITEM,
     ) -> None:
         self._source = source
         self._absent_statuses = source.capabilities.absent_statuses
@@ -85,7 +75,8 @@ class Collector:
         self._governor = governor
         self._clock = clock
         self._meter = meter
-        self._retry_delays_ns = retry_delays_ns
+        self._policy = policy
+        self._refusals = Refusals()
         self._asking: dict[Discovery, _Asking] = {}
         self._exhausted_told_ns: int | None = None
         self.newest_id: int | None = None  # the highest id anybody has told us of
@@ -103,21 +94,24 @@ class Collector:
         self._tell(discovery, asked.verdict, outcome)
         return outcome
 
-    async def ask(self, discovery: Discovery) -> Asked:
-        """Ask until there is an answer, but neither more often nor longer than one item may hold up others."""
+    async def ask(self, discovery: Discovery, account: Account = UNBOUNDED, policy: AskPolicy | None = None) -> Asked:
+        """Ask until there is an answer, the policy has had enough of this item, or the account is used up."""
+        policy = policy or self._policy
+        asked = None
         requests, taken_ns, met = 0, 0, frozenset[type[Verdict]]()
-        while True:
-            verdict, started_at_ns, took_ns = await self._ask_once(discovery, met)
-            if isinstance(verdict, Deferred):  # our own fault: it costs the item no attempt
+        while (answer := await self._ask_within(account, discovery, met)) is not None:
+            if isinstance(answer.verdict, Deferred):  # our own fault: it costs the item no attempt
                 await self._wait_for_resources()
                 continue
-            taken_ns += took_ns
-            is_last = requests >= len(self._retry_delays_ns) or taken_ns >= REQUEST_TIME_MAX_NS
-            if is_last or not is_worth_a_retry(verdict):
-                return Asked(verdict, started_at_ns, requests + 1)
-            met |= {type(verdict)}
-            await self._clock.sleep_until(self._clock.monotonic_ns() + self._retry_delays_ns[requests])
-            requests += 1
+            requests, taken_ns = requests + 1, taken_ns + answer.took_ns
+            asked = Asked(answer.verdict, answer.started_at_ns, requests)
+            delay_ns = policy.delay_ns(answer.verdict, requests=requests, taken_ns=taken_ns)
+            if delay_ns is None or account.stop is not None or not account.may_retry():
+                return asked
+            if not policy.repeats_are_news:
+                met |= {type(answer.verdict)}
+            await self._clock.sleep_until(self._clock.monotonic_ns() + delay_ns)
+        return asked or self._deferred(account.stop)
 
     async def _wait_for_resources(self) -> None:
         now_ns = self._clock.monotonic_ns()
@@ -154,8 +148,37 @@ class Collector:
             case _:
                 return None
 
-    async def _ask_once(self, discovery: Discovery, met: Collection[type[Verdict]]) -> tuple[Verdict, int, int]:
-        """What came of one request, when it left (wall clock) and how long it took."""
+    async def _ask_within(
+        self, account: Account, discovery: Discovery, met: frozenset[type[Verdict]]
+    ) -> _Answer | None:
+        """One request if the account covers it. None: it does not, or its time ran out while the request waited."""
+        if not account.may_ask():
+            return None
+        left_ns, asking = account.left_ns(), self._ask_once(discovery, met)
+        answer = await asking if left_ns is None else await self._in_time(discovery, asking, left_ns)
+        if answer is None:
+            account.out_of_time()
+        elif not isinstance(answer.verdict, Deferred):
+            account.heard(answer.verdict)
+        return answer
+
+    async def _in_time(
+        self, discovery: Discovery, request: Coroutine[None, None, _Answer], left_ns: int
+    ) -> _Answer | None:
+        """A request that has not been sent by then is given up. One that has may finish: its own timeout bounds it."""
+        asking = asyncio.get_running_loop().create_task(request, name="asking")
+        try:
+            await asyncio.wait({asking}, timeout=left_ns / SECOND_NS)
+            under_way = self._asking.get(discovery)
+            is_sent = under_way is not None and under_way.permit.departed_at_ns is not None
+            return await asking if asking.done() or is_sent else None
+        finally:
+            if not asking.done():
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+
+    async def _ask_once(self, discovery: Discovery, met: frozenset[type[Verdict]]) -> _Answer:
+        """One request: the line of verbs, up to what the gate learns from it."""
         async with self._governor.admit(discovery.via) as permit:
             admitted_ns = self._clock.monotonic_ns()
             reply = await self._fetch(discovery, permit)
@@ -169,13 +192,19 @@ class Collector:
                 absent_statuses=self._absent_statuses,
             )
             if not isinstance(verdict, Deferred):  # what this machine could not send teaches nothing
-                already_counted = type(verdict) in met or _hangs_again(discovery, verdict)
+                already_counted = self._is_already_counted(discovery, verdict, met)
                 self._governor.learn(permit, reply, verdict, already_counted=already_counted)
         self._meter.judged(self._source.name, discovery.via, verdict)
-        # What never left was held up by its connection alone.
+        # A request that was never sent was held up by its connection alone.
         took_ns = reply.answered_at_ns - (admitted_ns if reply.departed_at_ns is None else reply.departed_at_ns)
         # Read at the departure itself: computed backwards from now, a step of the clock could turn two fetches around.
-        return verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns, took_ns
+        return _Answer(verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns, took_ns)
+
+    def _is_already_counted(self, discovery: Discovery, verdict: Verdict, met: frozenset[type[Verdict]]) -> bool:
+        """Whether this failure was met before, by an earlier attempt or when the item became owed."""
+        hangs_again = owed_because(discovery) is GapReason.TIMEOUT and is_unanswered(verdict)
+        is_own_refusal = self._refusals.hear(discovery, verdict)
+        return type(verdict) in met or hangs_again or is_own_refusal
 
     async def _fetch(self, discovery: Discovery, permit: GovernedPermit) -> Reply | NoReply:
         """One request, until there is an answer or nobody waits for it any longer."""
@@ -187,6 +216,11 @@ class Collector:
             return NoReply(Fault.TIMEOUT, permit.departed_at_ns, self._clock.monotonic_ns())
         finally:
             self._asking.pop(discovery, None)
+
+    def _deferred(self, stop: Stop | None) -> Asked:
+        assert stop is not None, "an account that covers nothing more says why"
+        assert stop.reason is not None, "and as which reason the item is owed"
+        return Asked(Deferred(stop.reason), self._clock.wall_ns(), 0)
 
     def _tell(self, discovery: Discovery, verdict: Verdict, outcome: Outcome) -> None:
         """What is owed is told as it opens and as it ends; how many, why and how it was found, never which item."""
@@ -217,21 +251,6 @@ class Collector:
             return None
         # While nobody has told us the newest id, any id may be a young one: a null is "not yet".
         return 0 if self.newest_id is None else self.newest_id - discovery.item_id
-
-
-def is_worth_a_retry(verdict: Verdict) -> bool:
-    """Whether the same request may be answered differently in a moment."""
-    match verdict:
-        case Pressure() | Trouble():
-            return True
-        case Found() | NotYet() | Missing() | Refused() | Malformed() | Deferred():
-            return False
-
-
-def _hangs_again(discovery: Discovery, verdict: Verdict) -> bool:
-    """Whether an item is still not answered that is owed because it was not: nothing new about the source."""
-    origin = discovery.origin
-    return isinstance(origin, FromGap) and origin.reason is GapReason.TIMEOUT and is_unanswered(verdict)
 
 
 def _age_s(seen: Observation) -> float | None:

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from remora.collect import Collector
 from remora.contracts import Clock, Store
+from remora.core.ledger.asking import LISTED
 from remora.core.ledger.run import RunSummary
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor, Limits
@@ -178,7 +179,7 @@ class ListedRig:
         chance = self.clock.random.random
         governor = Governor(NAME, limits, clock=clock, book=store, meter=self.meter, chance=chance)
         await governor.open()
-        collector = Collector(source, store, governor, clock=clock, meter=self.meter, retry_delays_ns=())
+        collector = Collector(source, store, governor, clock=clock, meter=self.meter, policy=LISTED)
         try:
             yield Process(store, governor, collector, clock)
         finally:

@@ -18,7 +18,7 @@ from remora.gate.governor import Limits
 from remora.loops.numbered.backfill import WALKERS, SegmentWorker, plan_missing
 from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.loops.numbered.service import WALK_IDLE_NS, ServiceSettings
-from remora.loops.recover import Recover, width_beside_walks
+from remora.loops.recover import Recover, beside_walks
 from remora.sim.clock import SimClock
 from remora.sim.faults import FaultKind, Faults
 from remora.sim.world import WorldSettings
@@ -55,9 +55,7 @@ def test_a_backfill_uses_its_ceiling_although_some_items_hang(hanging_share: flo
         store = MemoryStore()
         await plan(store, clock, HISTORY)
         async with process(clock, source, store, limits=CEILING) as one:
-            recover = Recover(
-                NAME, one.collector, store, clock=clock, owner="recover", width=width_beside_walks(IN_FLIGHT)
-            )
+            recover = Recover(NAME, one.collector, store, clock=clock, owner="recover", policy=beside_walks(IN_FLIGHT))
             runs = [*(walker(one, number).run() for number in range(WALKERS)), recover.run()]
             running = [asyncio.ensure_future(run) for run in runs]
             await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
@@ -81,9 +79,7 @@ def test_owed_items_that_hang_again_and_again_slow_nothing_down() -> None:
             await walker(one, 0).run_until_done()
             assert len(await store.gaps(NAME)) == 100
             recovering = asyncio.ensure_future(
-                Recover(
-                    NAME, one.collector, store, clock=clock, owner="recover", width=width_beside_walks(IN_FLIGHT)
-                ).run()
+                Recover(NAME, one.collector, store, clock=clock, owner="recover", policy=beside_walks(IN_FLIGHT)).run()
             )
             for _ in range(20):  # nothing else is asked for but the newest id, now and then
                 await clock.sleep_until(clock.monotonic_ns() + 15 * SECOND_NS)

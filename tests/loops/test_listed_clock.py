@@ -4,7 +4,8 @@ import json
 
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import DAY_NS
-from remora.loops.listed.run import DETAILS_AT_ONCE, RunOptions
+from remora.loops.listed.details import DETAILS_AT_ONCE
+from remora.loops.listed.run import RunOptions
 from remora.sim.clock import SimClock, run
 from remora.sim.replies import ok
 from remora.sources.paging import ListSettings

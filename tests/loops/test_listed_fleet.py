@@ -2,12 +2,15 @@
 
 from remora.collect import Collector
 from remora.core.lanes import Lane
+from remora.core.ledger.asking import LISTED
 from remora.core.ledger.budget import Budget
 from remora.core.ledger.discovery import Discovery
-from remora.core.ledger.run import RunCounts, Stop, StoppedBy
+from remora.core.ledger.run import RunCounts, StoppedBy
+from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.verdict import Deferred
 from remora.gate.governor import Governor, Limits
-from remora.loops.listed.asking import Asker
+from remora.loops.listed.account import RunAccount
 from remora.sim.clock import SimClock
 from remora.sim.fleet import SimPlans
 from remora.sim.meter import CountingMeter
@@ -24,14 +27,15 @@ def test_a_wait_in_the_gate_of_all_processes_ends_with_the_budget() -> None:
         chance = clock.random.random
         governor = Governor(NAME, Limits(SECOND_NS), clock=clock, book=store, meter=meter, chance=chance, common=common)
         await governor.open()
-        collector = Collector(Numbers(clock), store, governor, clock=clock, meter=meter, retry_delays_ns=())
+        collector = Collector(Numbers(clock), store, governor, clock=clock, meter=meter, policy=LISTED)
         await plans.shut(NAME, for_ns=10 * MINUTE_NS, cool_down_ns=MINUTE_NS, was_prober=False)
         began_ns = clock.monotonic_ns()
         budget = Budget(began_ns, max_wall_ns=30 * SECOND_NS)
-        asker = Asker(collector, governor, clock=clock, budget=budget, counts=RunCounts())
-        stop = await asker.ask_once(Discovery.item(1, via=Lane.DETAIL))
-        assert isinstance(stop, Stop)
-        assert stop.by is StoppedBy.MAX_WALL_CLOCK
+        account = RunAccount(governor, clock=clock, budget=budget, counts=RunCounts(), policy=LISTED)
+        asked = await collector.ask(Discovery.item(1, via=Lane.DETAIL), account)
+        assert (asked.verdict, asked.requests) == (Deferred(GapReason.MAX_WALL_CLOCK), 0)
+        assert account.stop is not None
+        assert account.stop.by is StoppedBy.MAX_WALL_CLOCK
         assert clock.monotonic_ns() - began_ns <= 31 * SECOND_NS
         await governor.close()
 

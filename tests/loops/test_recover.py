@@ -13,7 +13,7 @@ from remora.core.reasons import GapReason
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault
 from remora.gate.governor import Limits
-from remora.loops.recover import GAP_LEASE_NS, GAPS_AT_ONCE, Recover
+from remora.loops.recover import GAP_LEASE_NS, GAPS_AT_ONCE, Recover, Recovery
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
 from remora.stores.memory import MemoryStore
@@ -24,7 +24,7 @@ HANGS = Answer(fault=Fault.TIMEOUT, latency_ns=20 * SECOND_NS)
 
 
 def recover(one: Process, *, owner: str = "one", width: int = 4) -> Recover:
-    return Recover(NAME, one.collector, one.store, clock=one.clock, owner=owner, width=width)
+    return Recover(NAME, one.collector, one.store, clock=one.clock, owner=owner, policy=Recovery(width))
 
 
 async def owe(clock: SimClock, source: Numbers, store: Store, ids: range) -> None:

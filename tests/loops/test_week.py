@@ -17,7 +17,7 @@ from remora.core.rate.pacing import burst_allowance
 from remora.loops.numbered.inbox import MEMORY_MAX
 from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.loops.numbered.service import NumberedService, ServiceSettings
-from remora.loops.recover import Recover
+from remora.loops.recover import Recover, Recovery
 from remora.sim.checks import Difference, worst_window
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
@@ -149,7 +149,7 @@ async def settle(rig: Rig, process: Process, *, rescan: bool) -> int:
         await again.want()
         assert await again.run_once() is not None
     await rig.store.replay_gaps(NAME, now_ns=rig.clock.wall_ns())
-    recover = Recover(NAME, process.collector, rig.store, clock=rig.clock, owner="last", width=32)
+    recover = Recover(NAME, process.collector, rig.store, clock=rig.clock, owner="last", policy=Recovery(32))
     while await recover.run_once():
         pass
     return since_ns

@@ -13,7 +13,7 @@ from remora.core.rate.pacing import burst_allowance
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor, Limits
 from remora.loops.numbered.backfill import SegmentWorker, plan_missing
-from remora.loops.recover import Recover
+from remora.loops.recover import Recover, Recovery
 from remora.sim.checks import Difference, WorstWindow, compare, worst_window
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
@@ -101,7 +101,7 @@ class FleetRig:
         worker = SegmentWorker(
             NAME, collector, store, clock=clock, owner=owner, kinds=(SegmentKind.BACKFILL,), width=self.in_flight
         )
-        recover = Recover(NAME, collector, store, clock=clock, owner=owner, width=self.in_flight)
+        recover = Recover(NAME, collector, store, clock=clock, owner=owner, policy=Recovery(self.in_flight))
         async with AsyncExitStack() as stack:
             stack.push_async_callback(governor.close)
             await asyncio.gather(worker.run(), recover.run())

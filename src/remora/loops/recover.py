@@ -2,7 +2,9 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -10,12 +12,15 @@ import structlog
 
 from remora.collect import Collector
 from remora.contracts import Clock, Outcome, Store
+from remora.contracts.account import UNBOUNDED, Account
 from remora.core.errors import StoreError
 from remora.core.lanes import Lane
+from remora.core.ledger.asking import AskPolicy
 from remora.core.ledger.discovery import Discovery, FromGap, Kind
 from remora.core.ledger.gap import Gap
 from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.verdict import Deferred
 
 log = structlog.get_logger()
 
@@ -31,91 +36,122 @@ WIDTH_LEAST: Final = 2
 Served = tuple[Kind, str]  # which gap
 
 
-def width_beside_walks(in_flight: int) -> int:
-    """How many of the places in flight recovery may take where walks want them, too."""
-    return max(WIDTH_LEAST, in_flight // PART_BESIDE_WALKS)
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What differs between recoveries: how many at once, for how long, and how often each is asked for."""
+
+    width: int  # requests under way at once
+    at_once: int = GAPS_AT_ONCE  # gaps leased together
+    lease_ns: int = GAP_LEASE_NS
+    asks: AskPolicy | None = None  # None: as the collector asks for everything
+
+
+def beside_walks(in_flight: int) -> Recovery:
+    """How recovery works where walks want the places in flight, too."""
+    return Recovery(width=max(WIDTH_LEAST, in_flight // PART_BESIDE_WALKS))
 
 
 class Recover:
-    """Serves owed items of one source, up to `width` at once."""
+    """Serves owed items of one source, as its policy says."""
 
     def __init__(
-        self, source: str, collector: Collector, store: Store, *, clock: Clock, owner: str, width: int
+        self,
+        source: str,
+        collector: Collector,
+        store: Store,
+        *,
+        clock: Clock,
+        owner: str,
+        policy: Recovery,
+        account: Account = UNBOUNDED,
     ) -> None:
         self._source = source
         self._collector = collector
         self._store = store
         self._clock = clock
         self._owner = owner
-        self._places = asyncio.Semaphore(width)
+        self._policy = policy
+        self._account = account
+        self._places = asyncio.Semaphore(policy.width)
         self._under_way: set[Served] = set()
+        self._served: set[Served] = set()  # by `run_through`
+        self._outcomes: Counter[Outcome] = Counter()
 
     async def run(self, idle_ns: Callable[[], int] = lambda: IDLE_NS) -> None:
         """Serve whatever is due, for ever. One slow item keeps its place, and the others go on."""
-        outcomes: Counter[Outcome] = Counter()
-        try:
-            async with asyncio.TaskGroup() as group:
-                while True:
-                    if not await self._begin(group, outcomes):
-                        await self._clock.sleep_until(self._clock.monotonic_ns() + idle_ns())
-        except asyncio.CancelledError:
-            await self._let_go()
-            raise
+        async with self._serving() as group:
+            while True:
+                if not await self._begin(group):
+                    await self._clock.sleep_until(self._clock.monotonic_ns() + idle_ns())
 
     async def run_once(self, *, without: Sequence[GapReason] = ()) -> Counter[Outcome]:
         """Lease one batch of due gaps and ask for each once more; empty when nothing was due."""
-        outcomes: Counter[Outcome] = Counter()
-        try:
-            async with asyncio.TaskGroup() as group:
-                await self._begin(group, outcomes, without=without)
-        except asyncio.CancelledError:
-            await self._let_go()
-            raise
-        return outcomes
+        self._outcomes = Counter()
+        async with self._serving() as group:
+            await self._begin(group, without=without)
+        return self._outcomes
 
-    async def run_through(self) -> Counter[Outcome]:
-        """Ask for everything that is due, each once. What is owed after that is left for later, however soon it is due."""
-        outcomes: Counter[Outcome] = Counter()
-        served: set[Served] = set()
+    async def run_through(
+        self, *, without: Sequence[GapReason] = (), may_go_on: Callable[[], bool] = lambda: True
+    ) -> Counter[Outcome]:
+        """Ask for everything that is due, each once in all calls. What is owed after that is left for later."""
+        self._outcomes = Counter()
+        async with self._serving() as group:
+            while begun := await self._begin(group, without=without, besides=self._served):
+                self._served |= begun
+                await self._a_free_place()
+                if not may_go_on():
+                    break
+        return self._outcomes
+
+    @asynccontextmanager
+    async def _serving(self) -> AsyncIterator[asyncio.TaskGroup]:
+        """What is leased and not served in the end is given back."""
         try:
             async with asyncio.TaskGroup() as group:
-                while begun := await self._begin(group, outcomes, besides=served):
-                    served |= begun
+                yield group
+        except BaseExceptionGroup as failed:
+            if len(failed.exceptions) == 1:
+                raise failed.exceptions[0] from None
+            raise
         finally:
-            await self._let_go()  # what came up a second time was leased with the rest
-        return outcomes
+            await self._let_go()
 
     async def _begin(
-        self,
-        group: asyncio.TaskGroup,
-        outcomes: Counter[Outcome],
-        *,
-        without: Sequence[GapReason] = (),
-        besides: Collection[Served] = (),
+        self, group: asyncio.TaskGroup, *, without: Sequence[GapReason] = (), besides: Collection[Served] = ()
     ) -> set[Served]:
         """Lease a batch and begin with each gap in it as places become free; which ones, none when nothing was due."""
+        # A place first, and a request that may be sent: what is leased and then not asked for loses its turn.
+        await self._a_free_place()
+        if not self._account.may_ask():
+            return set()
         gaps = await self._store.lease_gaps(
             self._source,
             owner=self._owner,
-            limit=GAPS_AT_ONCE,
-            lease_ns=GAP_LEASE_NS,
+            limit=self._policy.at_once,
+            lease_ns=self._policy.lease_ns,
             now_ns=self._clock.wall_ns(),
             without=without,
         )
         # A lease that ran out under a request that is still on its way has just been renewed.
         not_now = {*self._under_way, *besides}
-        gaps = [gap for gap in gaps if (gap.kind, gap.key) not in not_now]
         begun: set[Served] = set()
-        begin_until_ns = self._clock.monotonic_ns() + GAP_LEASE_NS - LEASE_LEFT_NS
+        begin_until_ns = self._clock.monotonic_ns() + self._policy.lease_ns - LEASE_LEFT_NS
         for gap in gaps:
+            if (gap.kind, gap.key) in not_now:
+                continue
             await self._places.acquire()
             if self._clock.monotonic_ns() >= begin_until_ns:
                 self._places.release()
                 break  # a slow source: what is left is anybody's again, and first in line
             begun.add((gap.kind, gap.key))
             self._under_way.add((gap.kind, gap.key))
-            group.create_task(self._serve(gap, outcomes)).add_done_callback(partial(self._end, gap))
+            group.create_task(self._serve(gap)).add_done_callback(partial(self._end, gap))
         return begun
+
+    async def _a_free_place(self) -> None:
+        async with self._places:
+            pass
 
     def _end(self, gap: Gap, _task: "asyncio.Task[None]") -> None:
         self._under_way.discard((gap.kind, gap.key))
@@ -128,10 +164,14 @@ class Recover:
             # The leases run out by themselves; the stop goes on.
             log.warning("gaps_not_released", source=self._source, why=error.message)
 
-    async def _serve(self, gap: Gap, outcomes: Counter[Outcome]) -> None:
+    async def _serve(self, gap: Gap) -> None:
+        if gap.kind is Kind.PAGE:
+            return  # the rest of a list: the walk and the details serve it
         key: str | None = gap.key
         if gap.kind is Kind.DOCUMENT:
             key = await self._store.key_of(self._source, gap.key)
         assert key is not None, "a gap names a document that was never listed"
         discovery = Discovery(gap.kind, key, Lane.RECOVER, FromGap(self._owner, gap.reason))
-        outcomes[await self._collector.collect(discovery)] += 1
+        asked = await self._collector.ask(discovery, self._account, self._policy.asks)
+        if not isinstance(asked.verdict, Deferred):  # otherwise nobody asked, and its lease is given back
+            self._outcomes[await self._collector.record(discovery, asked)] += 1

@@ -15,6 +15,7 @@ WAITS_IN_A_ROW_MAX: Final = 8
 # So many details refused in a row, whatever the rate: the account is refused. The others must not be asked for it.
 REFUSED_IN_A_ROW_MAX: Final = 5
 PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is GapFamily.PRESSURE)
+BUT_PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is not GapFamily.PRESSURE)
 
 
 class Phase(StrEnum):
@@ -60,8 +61,8 @@ class Stop:
 
     by: StoppedBy
     reason: GapReason | None = None  # why the rest is owed; None when nobody refused anything
-    wait_ns: int = 0  # how long at least nothing can be sent, where that is known
-    held_ns: int = 0  # the same, where it is the provider that keeps the gate shut and not the usual spacing
+    wait_ns: int = 0  # how long nothing will be sent, as far as is known now
+    held_ns: int = 0  # how long the provider itself asked us to wait
 
     @property
     def is_ours(self) -> bool:
@@ -161,13 +162,13 @@ def _ask_about(reason: GapReason | None) -> str:
 
 def _wall_clock_in_words(stop: Stop, budget: Budget, *, now_ns: int) -> str:
     left_ns = budget.left_ns(now_ns=now_ns) or 0
-    if stop.wait_ns > left_ns > 0:
-        who = "the provider asks to wait" if stop.held_ns else "the next request could leave in"
-        return (
-            f"{who} {span(stop.wait_ns)}, longer than the {span(left_ns)} "
-            f"that are left of the run's {span(budget.max_wall_ns or 0)}"
-        )
-    return f"the run's {span(budget.max_wall_ns or 0)} are used up"
+    of_the_run = f"the run's {span(budget.max_wall_ns or 0)}"
+    asks = f"the provider asks to wait {span(stop.held_ns)}"
+    if left_ns <= 0:
+        return f"{of_the_run} are used up; {asks}" if stop.held_ns else f"{of_the_run} are used up"
+    # Only what the provider named is told as its wish, never what we wait by ourselves.
+    wait = asks if stop.held_ns > left_ns else f"the next request could leave in {span(stop.wait_ns)}"
+    return f"{wait}, longer than the {span(left_ns)} that are left of {of_the_run}"
 
 
 def _used(budget: Budget, *, now_ns: int) -> str:

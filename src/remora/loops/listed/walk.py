@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from remora.collect import Collector
 from remora.contracts import Clock, Store
 from remora.core.item import Page
 from remora.core.lanes import Lane
@@ -30,7 +31,7 @@ from remora.core.ledger.marks import is_newer
 from remora.core.ledger.run import RunCounts, Stop, StoppedBy
 from remora.core.reasons import GapReason
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
-from remora.loops.listed.asking import Asker
+from remora.loops.listed.account import RunAccount
 
 log = structlog.get_logger()
 
@@ -48,12 +49,25 @@ TURNS_BACK_MAX: Final = 8
 class ListWalk:
     """One walk over a source's list, or the rest of one that was interrupted."""
 
-    def __init__(self, source: str, store: Store, asker: Asker, *, clock: Clock, counts: RunCounts) -> None:
+    def __init__(
+        self,
+        source: str,
+        collector: Collector,
+        store: Store,
+        account: RunAccount,
+        *,
+        clock: Clock,
+        counts: RunCounts,
+        waits: bool,
+    ) -> None:
+        """`waits`: a page that is refused is asked for again, until the account says stop; otherwise the walk stops."""
         self._source = source
+        self._collector = collector
         self._store = store
-        self._asker = asker
+        self._account = account
         self._clock = clock
         self._counts = counts
+        self._waits = waits
         self.was_resumed = False  # its top was read by an earlier run: what came since stands above it
         self._state = WalkState()
         self._position = FIRST
@@ -95,15 +109,18 @@ class ListWalk:
         self._position = self._state.position or FIRST
 
     async def _page(self) -> Page | Stop:
-        asked = await self._asker.ask(Discovery(Kind.PAGE, self._position, Lane.WALK))
-        if isinstance(asked, Stop):
-            return asked
-        match asked.verdict:
-            case Found(Page() as page):
-                self._counts.pages += 1
-                return page
-            case verdict:
-                return _list_stop(verdict)
+        while True:
+            asked = await self._collector.ask(Discovery(Kind.PAGE, self._position, Lane.WALK), self._account)
+            if self._account.stop is not None:
+                return self._account.stop
+            match asked.verdict:
+                case Found(Page() as page):
+                    self._counts.pages += 1
+                    return page
+                case Pressure() if self._waits:
+                    pass  # the gate waits; there is no other page to ask for
+                case verdict:
+                    return _list_stop(verdict)
 
     def _may_start_over(self, stop: Stop) -> bool:
         """A position may be refused because it is too old, as cursors are after a while. The first page never is."""

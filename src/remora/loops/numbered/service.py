@@ -27,7 +27,7 @@ from remora.loops.numbered.newest import follow_newest
 from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.loops.numbered.update_ages import AgeBook
 from remora.loops.numbered.updates import Updates
-from remora.loops.recover import Recover, width_beside_walks
+from remora.loops.recover import Recover, beside_walks
 from remora.loops.supervisor import Run, Supervisor
 
 log = structlog.get_logger()
@@ -197,7 +197,7 @@ class NumberedService:
             self._store,
             clock=self._clock,
             owner=self._owner,
-            width=width_beside_walks(self._settings.walk_width),
+            policy=beside_walks(self._settings.walk_width),
         )
         await recover.run(self._recover_idle_ns)
 

@@ -10,7 +10,7 @@ from remora.core.ledger.segment import SegmentKind
 from remora.core.status.snapshot import LoopFacts
 from remora.loops.numbered.backfill import side_by_side, walkers
 from remora.loops.numbered.newest import follow_newest, look_once
-from remora.loops.recover import Recover, width_beside_walks
+from remora.loops.recover import Recover, beside_walks
 from remora.loops.supervisor import Supervisor
 
 # What was missed comes first, history last.
@@ -28,7 +28,7 @@ class Worker:
         self._store = store
         self._clock = clock
         self._walkers = walkers(source, collector, store, clock=clock, owner=owner, kinds=KINDS, width=width)
-        self._gaps = Recover(source, collector, store, clock=clock, owner=owner, width=width_beside_walks(width))
+        self._gaps = Recover(source, collector, store, clock=clock, owner=owner, policy=beside_walks(width))
         loops = {"segments": self._walk, "gaps": self._gaps.run, "newest_id": self._follow_newest}
         self._supervisor = Supervisor(loops, clock=clock)
 

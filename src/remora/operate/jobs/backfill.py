@@ -12,7 +12,7 @@ from remora.core.ledger.gap import GapState
 from remora.core.ledger.segment import SegmentKind
 from remora.core.units import SECOND_NS
 from remora.loops.numbered.backfill import plan_again, plan_missing, side_by_side, walkers
-from remora.loops.recover import Recover
+from remora.loops.recover import Recover, Recovery
 from remora.operate.jobs.progress import Progress, ProgressView, is_learning, shown
 from remora.operate.jobs.runtime import Numbered, ask_newest
 from remora.operate.observe.recent_meter import RecentMeter
@@ -112,7 +112,7 @@ class BackfillJob:
             self._store,
             clock=self._clock,
             owner=f"{self._owner}:recover",
-            width=self._runtime.settings.in_flight,
+            policy=Recovery(width=self._runtime.settings.in_flight),
         )
         await recover.run_through()
 

@@ -206,6 +206,7 @@ async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], 
 
 async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Finding:
     from remora.collect import Collector  # noqa: PLC0415
+    from remora.core.ledger.asking import ONCE  # noqa: PLC0415
     from remora.operate.jobs.clock import SystemClock  # noqa: PLC0415
     from remora.operate.jobs.runtime import open_numbered  # noqa: PLC0415
     from remora.operate.observe.metrics import Metrics  # noqa: PLC0415
@@ -223,7 +224,7 @@ async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Findi
             if wait_ns > WAIT_TO_ASK_NS:
                 told = f"not asked: the next request may leave in {format_duration(wait_ns)}"
                 return Finding("warning", what, told, "ask again then; see remora status")
-            once = Collector(numbered.source, store, numbered.governor, clock=clock, meter=meter, retry_delays_ns=())
+            once = Collector(numbered.source, store, numbered.governor, clock=clock, meter=meter, policy=ONCE)
             verdict = (await once.ask(Discovery.newest())).verdict
     finally:
         await store.close()

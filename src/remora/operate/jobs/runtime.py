@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from remora.collect import Collector
 from remora.contracts import Clock, Fleet, Meter, NumberedSource, Store
 from remora.core.errors import RemoraError
+from remora.core.ledger.asking import LISTED
 from remora.core.status.snapshot import BackOffFacts, RateFacts
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor, GovernorState, Limits
@@ -61,7 +62,7 @@ class ListedRuntime:
 async def open_listed(
     name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, fleet: Fleet | None = None
 ) -> AsyncIterator[ListedRuntime]:
-    """Open a listed source. Its collector does not retry by itself: every request counts against the run's budget."""
+    """Open a listed source. Its collector asks within the account of a run."""
     declared = ListedSettings(
         url=settings.url,
         list=settings.list,
@@ -72,7 +73,7 @@ async def open_listed(
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         source = Listed(transport, declared, name=name)
         async with open_governor(name, settings, store=store, clock=clock, meter=meter, fleet=fleet) as governor:
-            collector = Collector(source, store, governor, clock=clock, meter=meter, retry_delays_ns=())
+            collector = Collector(source, store, governor, clock=clock, meter=meter, policy=LISTED)
             yield ListedRuntime(name, settings, governor, collector)
 
 

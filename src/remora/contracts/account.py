@@ -1,0 +1,53 @@
+"""What may a run spend? Whoever asks tells the account of every request; the account says when it is used up."""
+
+from typing import Final, Protocol
+
+from remora.core.ledger.run import Stop
+from remora.core.verdict import Verdict
+
+
+class Account(Protocol):
+    """What all the asking of one run may spend together. Whoever runs for ever has no bound: `UNBOUNDED`."""
+
+    @property
+    def stop(self) -> Stop | None:
+        """Why nothing more is asked for, once that is so."""
+
+    def may_ask(self) -> bool:
+        """Whether one more request may be sent; otherwise `stop` says why not."""
+
+    def left_ns(self) -> int | None:
+        """How long a request may wait in the gate; None: as long as it takes."""
+
+    def out_of_time(self) -> None:
+        """A request waited in the gate until the time was used up. It was not sent."""
+
+    def heard(self, verdict: Verdict) -> None:
+        """One request was answered so."""
+
+    def may_retry(self) -> bool:
+        """Whether a request that failed may be repeated; counts the repeat."""
+
+
+class _Unbounded:
+    """Never used up, and counts nothing."""
+
+    stop = None
+
+    def may_ask(self) -> bool:
+        return True
+
+    def left_ns(self) -> None:
+        return None
+
+    def out_of_time(self) -> None:
+        raise AssertionError("there is no bound")
+
+    def heard(self, verdict: Verdict) -> None:
+        pass
+
+    def may_retry(self) -> bool:
+        return True
+
+
+UNBOUNDED: Final[Account] = _Unbounded()
