@@ -1,4 +1,4 @@
-"""How is what we owe collected? Due gaps are leased in fair order and asked for again, through the same gate."""
+"""How are gaps closed? Due gaps are leased in fair order and asked for again, through the same gate."""
 
 import asyncio
 from collections import Counter
@@ -26,10 +26,10 @@ log = structlog.get_logger()
 
 GAPS_AT_ONCE: Final = 100
 GAP_LEASE_NS: Final = 5 * MINUTE_NS
-# What is left of a lease when the last request under it is begun: it may have to wait for its turn at the gate.
+# The last request under a lease begins this long before its end: it may have to wait in the gate.
 LEASE_LEFT_NS: Final = MINUTE_NS
 IDLE_NS: Final = SECOND_NS
-# What is owed because it hangs will mostly hang again: beside walks it may take this part of the places in flight.
+# What is owed because it hangs will mostly hang again. Beside walks, recovery takes this part of the places in flight.
 PART_BESIDE_WALKS: Final = 4
 WIDTH_LEAST: Final = 2
 
@@ -99,9 +99,9 @@ class Recover:
         async with self._serving() as group:
             while begun := await self._begin(group, without=without, besides=self._served):
                 self._served |= begun
-                await self._a_free_place()
-                if not may_go_on():
-                    break
+                async with self._places:  # until one is free, so that `may_go_on` knows of an answer
+                    if not may_go_on():
+                        break
         return self._outcomes
 
     @asynccontextmanager
@@ -121,8 +121,7 @@ class Recover:
         self, group: asyncio.TaskGroup, *, without: Sequence[GapReason] = (), besides: Collection[Served] = ()
     ) -> set[Served]:
         """Lease a batch and begin with each gap in it as places become free; which ones, none when nothing was due."""
-        # A place first, and a request that may be sent: what is leased and then not asked for loses its turn.
-        await self._a_free_place()
+        # Before the lease: a gap that is leased and then not asked for would lose its turn.
         if not self._account.may_ask():
             return set()
         gaps = await self._store.lease_gaps(
@@ -143,15 +142,11 @@ class Recover:
             await self._places.acquire()
             if self._clock.monotonic_ns() >= begin_until_ns:
                 self._places.release()
-                break  # a slow source: what is left is anybody's again, and first in line
+                break  # a slow source: the others are given back and come first next time
             begun.add((gap.kind, gap.key))
             self._under_way.add((gap.kind, gap.key))
             group.create_task(self._serve(gap)).add_done_callback(partial(self._end, gap))
         return begun
-
-    async def _a_free_place(self) -> None:
-        async with self._places:
-            pass
 
     def _end(self, gap: Gap, _task: "asyncio.Task[None]") -> None:
         self._under_way.discard((gap.kind, gap.key))
@@ -161,7 +156,7 @@ class Recover:
         try:
             await self._store.release_gaps(self._source, owner=self._owner)
         except StoreError as error:
-            # The leases run out by themselves; the stop goes on.
+            # The leases expire by themselves.
             log.warning("gaps_not_released", source=self._source, why=error.message)
 
     async def _serve(self, gap: Gap) -> None:

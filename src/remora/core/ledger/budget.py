@@ -1,4 +1,4 @@
-"""May this run go on? One budget of wall clock and fetches, both off unless the owner set them."""
+"""May this run go on? One budget of wall clock and requests, both unlimited unless the owner set them."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""What was found, how, and where is it waited for? A discovery is the beginning of every item's life."""
+"""What was found, and how? Every item's life begins with a discovery."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,20 +20,20 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FromInbox:
-    """The discovery waits in the inbox; `ticket` tells a later announcement of the same key from this one."""
+    """The discovery is in the inbox; `ticket` tells a later announcement of the same key from this one."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class FromGap:
-    """The discovery is an owed gap, leased to `owner` for as long as it is served, and why it is owed."""
+    """The discovery is a gap, leased to `owner` while it is served. `reason`: why it is owed."""
 
     owner: str
     reason: GapReason | None = None
 
 
-# A segment's ids are not listed here: they leave it when its cursor advances past recorded outcomes.
+# A segment's ids need no origin: its cursor advances past them when their outcomes are recorded.
 Origin = FromInbox | FromGap | None
 
 
@@ -64,5 +64,5 @@ class Discovery:
 
 
 def fingerprint(source: str, key: str) -> str:
-    """A stable name for a document that says nothing about it: what gaps, logs and screens show instead of the key."""
+    """A stable name that reveals nothing about the document. Gaps, logs and screens show it instead of the key."""
     return sha256(f"{source}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Why did a run stop, and what follows from it? A stop we impose on ourselves and one the provider forces never mix."""
+"""Why did a run stop, and what follows? Our own caps and the provider's pressure never share a reason."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,9 +10,9 @@ from remora.core.ledger.budget import Budget
 from remora.core.reasons import GapFamily, GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
 
-# A provider that asks for less this often in a row, with every wait kept, is not going to relent within this run.
+# A provider that refuses so many requests in a row, although every wait was kept, will not recover within this run.
 WAITS_IN_A_ROW_MAX: Final = 8
-# So many details refused in a row, whatever the rate: the account is refused. The others must not be asked for it.
+# So many details refused in a row, whatever the rate: the account is refused, and the other details are not asked for.
 REFUSED_IN_A_ROW_MAX: Final = 5
 PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is GapFamily.PRESSURE)
 BUT_PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is not GapFamily.PRESSURE)
@@ -66,7 +66,7 @@ class Stop:
 
     @property
     def is_ours(self) -> bool:
-        """Whether we stopped ourselves: a cap of the run. Such a stop arms nothing."""
+        """Whether a cap of the run stopped it. Such a stop starts no cool-down."""
         return self.reason is not None and self.reason.family is GapFamily.RUN_CAP
 
     @property

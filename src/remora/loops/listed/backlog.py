@@ -1,7 +1,7 @@
-"""What does a run leave to the next one? One gap for all of it, however much it is, and how long to leave it alone.
+"""What does a run leave to the next one? One gap for everything that is left, and how long the walk must wait.
 
-The rest of a list is told by content, never by an offset: everything at or below a mark. Pressure arms a cool-down that
-grows from run to run; a stop of our own arms nothing, unless the provider itself had named a time.
+The rest of a list is described by content, never by an offset: everything at or below a mark. Pressure starts a cool-down
+that grows from run to run. A stop of our own starts none, unless the provider itself named a time.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ NOTHING_LEFT: Final = Found(Page(entries=(), next_position=None))
 
 @dataclass(frozen=True, slots=True)
 class Cooling:
-    """The walk waits, since an earlier run met pressure. Wall clock."""
+    """The walk waits because an earlier run met pressure. Wall clock."""
 
     reason: GapReason
     until_ns: int
@@ -42,7 +42,7 @@ class Left:
 
 
 class Backlog:
-    """The one gap of everything a run did not come to."""
+    """The one gap for everything a run did not get to."""
 
     def __init__(self, source: str, collector: Collector, store: Store, *, clock: Clock) -> None:
         self._source = source
@@ -51,7 +51,7 @@ class Backlog:
         self._clock = clock
 
     async def cooling(self) -> Cooling | None:
-        """Whether the walk waits, and until when. A time further away than any wait was written by another clock."""
+        """Whether the walk waits, and until when. A time beyond the longest cool-down is ignored: the clock stepped back."""
         now_ns = self._clock.wall_ns()
         waits: list[Cooling] = []
         gap = await self._gap()

@@ -37,6 +37,7 @@ class Details:
         batch: list[str] = []
         stuck: set[str] = set()
         while batch := await self._owed(batch, stuck):
+            self._refused_alone = 0
             for key in batch:
                 if (stop := await self._ask_first(Discovery(Kind.DOCUMENT, key, Lane.DETAIL))) is not None:
                     return await self._set_aside(stop)

@@ -1,8 +1,8 @@
-"""How is a listed archive collected? In bounded runs: what is owed, then the list, then the details, under one budget.
+"""How is a listed archive collected? In bounded runs: gaps, then the list, then the details, then what was refused.
 
 Nothing is held only in memory: a page's entries are owed from the moment the page is recorded, and a run that stops
-leaves one backlog gap that says why. A transient stop of the provider is waited out; only the run's own budget, or a
-provider that keeps asking for less, ends a run early.
+leaves one backlog gap that says why. When the provider asks for less, the run waits and goes on. Only the run's own budget,
+or a provider that keeps asking for less, ends a run early.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class RunOptions:
     max_wall_ns: int | None = None
     max_fetches: int | None = None
     recover_only: bool = False
-    force: bool = False  # the one bypass: walk although an earlier run's pressure is still cooling down
+    force: bool = False  # walk although the cool-down of an earlier run is not over
 
 
 class ListedRun:
@@ -70,7 +70,7 @@ class ListedRun:
         self._backlog = Backlog(source, collector, store, clock=clock)
 
     async def run_once(self) -> RunSummary:
-        """The whole run. One that is cut off leaves a record without an end, and nothing else is lost."""
+        """The whole run. One that is killed leaves a record without an end; nothing else is lost."""
         started_ns = self._clock.wall_ns()
         run_id = await self._store.start_run(self._source, now_ns=started_ns)
         stop = await self._phases()

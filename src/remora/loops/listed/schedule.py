@@ -1,7 +1,7 @@
 """When does a listed source run inside the service? On its `every`, counted from the start of its last run.
 
 The last run is read from the ledger, so a restart neither repeats a run that is not due nor forgets one that was
-interrupted. What the provider does ends a run, never the schedule; a store that is away is waited for.
+interrupted. The provider can end a run, but never the schedule. While the store is unavailable, the schedule waits.
 """
 
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ APART_LEAST_NS: Final = MINUTE_NS
 
 @dataclass(frozen=True, slots=True)
 class ScheduleState:
-    """What the schedule says of itself. Times are wall clock."""
+    """The state of the schedule. Times are wall clock."""
 
     doing: str  # "recovery", "walk" or "details" during a run, else "waiting"
     last_run: RunSummary | None = None  # the last one of this process
@@ -113,7 +113,7 @@ class ListedSchedule:
         await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
 
     def _wait_ns(self, last: RunRecord | None) -> int:
-        """Until the next run is due. One that never ended was cut off by the end of its process: its rest is due now."""
+        """Until the next run is due. A run without an end was interrupted by the end of its process: it is due now."""
         if last is None:
             return 0
         since_ns = max(

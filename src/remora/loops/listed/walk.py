@@ -1,7 +1,8 @@
 """How is a list walked? Page after page, each recorded with what it owes, and never past what was not seen.
 
-A list moves while it is walked. Pages that overlap prove that they join; where they do not, the walk steps back, and at
-last begins again. A walk that cannot be proven whole owes what it saw, but moves nothing durable.
+A list moves while it is walked. Pages that overlap prove that nothing was skipped. Where they do not overlap, the walk
+goes back one page and, if that does not help, begins again. A walk that cannot be proven whole records the entries it saw
+as owed, but moves neither watermark nor position.
 """
 
 from collections import deque
@@ -68,7 +69,7 @@ class ListWalk:
         self._clock = clock
         self._counts = counts
         self._waits = waits
-        self.was_resumed = False  # its top was read by an earlier run: what came since stands above it
+        self.was_resumed = False  # an earlier run read the top of the list; what came since is above it
         self._state = WalkState()
         self._position = FIRST
         self._is_resuming = False
@@ -168,9 +169,9 @@ class ListWalk:
         self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_end)
         now_ns = self._clock.wall_ns()
         if is_end and self._is_whole:
-            # Before the page: cut off between the two, the walk that is under way goes on to its end all the same.
+            # Before the page: if the process dies between the two, the walk is still under way and goes on to its end.
             await self._store.keep_note(self._source, FULL_WALK_NOTE, now_ns)
-        # Before the page, too: once it is recorded nothing shows any more that these entries are newer.
+        # Also before the page: once it is recorded, these entries no longer look newer than what is stored.
         for key in await self._revived(page):
             await self._store.replay_gaps(self._source, key=key, now_ns=now_ns)
         listed = await self._store.record_page(self._source, page.entries, self._state, now_ns=now_ns)
@@ -184,7 +185,7 @@ class ListWalk:
         return True
 
     async def _revived(self, page: Page) -> list[str]:
-        """Gaps we had given up on whose entries are newer now: they are worth another try at once."""
+        """Dead gaps whose entries are newer now: they are due again at once."""
         revived: list[str] = []
         for entry in page.entries:
             key = fingerprint(self._source, entry.key)
