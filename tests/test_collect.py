@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from remora.contracts import Observation, Outcome
+from remora.contracts import Capabilities, Observation, Outcome
 from remora.core.errors import StoreUnavailable
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import RETRY_DELAYS_NS
@@ -66,6 +66,20 @@ def test_what_still_fails_after_its_retries_is_owed(answer: Answer, reason: GapR
             for index, delay_ns in enumerate(RETRY_DELAYS_NS):
                 gap_ns = source.asked[index + 1][0] - source.asked[index][0]
                 assert gap_ns >= delay_ns + answer.latency_ns
+
+    simulated(main)
+
+
+def test_a_status_means_absent_where_the_source_says_so() -> None:
+    async def main(clock: SimClock) -> None:
+        for statuses, reason in ((frozenset({403}), GapReason.NOT_FOUND), (frozenset({404}), GapReason.FORBIDDEN)):
+            can = Capabilities(newest_id=True, absent_statuses=statuses)
+            source = Numbers(clock, says=lambda _id, _attempt: Answer(403), capabilities=can)
+            async with process(clock, source) as one:
+                one.collector.newest_id = 1_000
+                assert await one.collector.collect(SEVEN) is Outcome.OWED
+                (gap,) = await one.store.gaps(NAME)
+                assert gap.reason is reason
 
     simulated(main)
 

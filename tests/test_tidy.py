@@ -79,6 +79,14 @@ def test_every_named_query_says_what_it_is_for_and_is_used() -> None:
     assert not findings, "\n".join(["", *findings])
 
 
+def test_only_the_configuration_and_the_opening_of_a_source_know_its_kind() -> None:
+    """Everybody else asks what a source can do."""
+    rooms = ("src/remora/operate/config/", "src/remora/operate/jobs/runtime.py")
+    knowing = [module.path for module in modules() if module.lies_in("src") and "SourceKind" in module.text]
+    assert knowing
+    assert [path for path in knowing if not path.startswith(rooms)] == []
+
+
 PLANTED: tuple[tuple[Rule, str, str], ...] = (
     (long_files, "src/remora/a.py", "x = 1\n" * 401),
     (long_functions, "src/remora/a.py", "def f():\n" + "    x = 1\n" * 60),

@@ -20,7 +20,7 @@ from remora.core.ledger.run import Stop
 from remora.core.rate.signal import is_unanswered
 from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
-from remora.core.verdict import Deferred, Fault, Found, NoReply, Reply, Verdict, classify, has_content
+from remora.core.verdict import Deferred, Fault, Found, Malformed, NoReply, Reply, Verdict, classify, has_content
 from remora.gate.governor import GovernedPermit, Governor
 
 log = structlog.get_logger()
@@ -80,6 +80,7 @@ class Collector:
         self._asking: dict[Discovery, _Asking] = {}
         self._exhausted_told_ns: int | None = None
         self.newest_id: int | None = None  # the highest id anybody has told us of
+        self.newest_is_malformed = False  # the last answer held no newest id, although it was whole
 
     async def collect(self, discovery: Discovery) -> Outcome:
         """The life of one item. Whatever the provider does, the outcome is durable when this returns."""
@@ -142,7 +143,9 @@ class Collector:
         return self.newest_id
 
     async def _ask_newest(self) -> int | None:
-        match (await self.ask(Discovery.newest())).verdict:
+        verdict = (await self.ask(Discovery.newest())).verdict
+        self.newest_is_malformed = isinstance(verdict, Malformed)
+        match verdict:
             case Found(Newest(item_id)):
                 return item_id
             case _:

@@ -145,7 +145,7 @@ def watching(now_ns: int, **changes: object) -> SourceFacts:
 
 def ledger(now_ns: int, *gaps: GapTally, covered: Coverage | None = None) -> LedgerFacts:
     return LedgerFacts(
-        kind="hackernews",
+        kind="numbered",
         coverage=covered or Coverage((IdRange(1, NEWEST_ID),)),
         newest_id=NEWEST_ID,
         gaps=(GapTally(Kind.ITEM, GapState.ABSENT, GapReason.NOT_FOUND, 18_422, now_ns - 9 * DAY_NS, now_ns), *gaps),
@@ -275,7 +275,7 @@ SILENT = Scene(
     pace_at=_steady,
 )
 
-NEVER_STARTED = Scene("never-started", lambda now_ns: {}, lambda now_ns: {"hackernews": LedgerFacts(kind="hackernews")})
+NEVER_STARTED = Scene("never-started", lambda now_ns: {}, lambda now_ns: {"hackernews": LedgerFacts(kind="numbered")})
 
 
 def _listed(now_ns: int) -> SourceFacts:

@@ -85,7 +85,7 @@ def beat(*, age_ns: int = 0, of: SourceFacts | None = None, role: Role = Role.SE
 
 
 def ledger(**changes: object) -> LedgerFacts:
-    whole = LedgerFacts(kind="hackernews", coverage=Coverage((IdRange(1, 100),)), newest_id=100, inbox_depth=0)
+    whole = LedgerFacts(kind="numbered", coverage=Coverage((IdRange(1, 100),)), newest_id=100, inbox_depth=0)
     return msgspec.structs.replace(whole, **changes)
 
 

@@ -186,10 +186,11 @@ def test_the_two_clocks_tell_bytes_from_events() -> None:
     in_virtual_time(main)
 
 
-def test_a_stream_that_keeps_alive_but_tells_nothing_while_ids_are_handed_out_is_left() -> None:
+@pytest.mark.parametrize("sign_of_life", [KEEP_ALIVE, b"event: put\ndata: {}\n\n"], ids=["keep-alive", "nothing there"])
+def test_a_stream_that_lives_but_announces_nothing_while_ids_are_handed_out_is_left(sign_of_life: bytes) -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock)
-        alive: list[Line] = [pause(30), KEEP_ALIVE]
+        alive: list[Line] = [pause(30), sign_of_life]
         script: list[list[Line]] = [[updates(1), *alive * 20], [KEEP_ALIVE, SILENCE]]
         transport = Scripted(SimTransport(rig.provider, clock), clock, script)
         async with rig.process(transport=transport) as process:

@@ -23,9 +23,15 @@ from remora.stores.sqlite import SqliteStore
 NOW_NS = 1_800_000_000 * SECOND_NS
 
 
-def status(newest_id: int, kind: str = "hackernews") -> Status:
-    owed = None if kind == "hackernews" else 0
-    ledger = LedgerFacts(kind=kind, coverage=Coverage((IdRange(1, newest_id),)), newest_id=newest_id, owed_details=owed)
+def status(newest_id: int, kind: str = "numbered") -> Status:
+    numbered = kind == "numbered"
+    ledger = LedgerFacts(
+        kind=kind,
+        coverage=Coverage((IdRange(1, newest_id),)),
+        newest_id=newest_id,
+        owed_details=None if numbered else 0,
+        is_public=numbered,
+    )
     return read_out([], {"one": ledger}, now_ns=NOW_NS)
 
 

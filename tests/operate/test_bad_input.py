@@ -80,7 +80,7 @@ def test_a_store_in_a_folder_that_does_not_exist_is_named(remora: CommandLine) -
 @pytest.mark.parametrize(
     "words, said",
     [
-        (("run", "hackernews"), "hackernews is hackernews, not listed"),
+        (("run", "hackernews"), "hackernews is numbered, not listed"),
         (("run", "chats"), "there is no source chats"),
         (("run", "chats", "--max-seconds", "0"), "--max-seconds is 0"),
         (("run", "chats", "--max-fetches", "-1"), "--max-fetches is -1"),

@@ -9,10 +9,14 @@ from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
 from remora.loops.numbered.rescan import RescanSettings
 from remora.loops.numbered.service import ServiceSettings
 from remora.operate.config.reader import load
-from remora.operate.config.settings import Flags, Settings, SourceKind, default_in_flight, pick_source
+from remora.operate.config.settings import Flags, Settings, SourceKind, default_in_flight, pick_numbered
 from remora.operate.jobs.service import chosen
+from remora.sources.hackernews import DECLARATION
 
 LISTED = '[sources.chats]\nkind = "listed"\nurl = "https://archive.example/api"\n'
+NUMBERED = '[sources.rfcs]\nkind = "numbered"\nurl = "https://rfcs.example"\n'
+ITEM = 'item = { path = "/rfc/{id}.json" }\n'
+NEWEST = 'newest = { path = "/newest.json", at = "number" }\n'
 
 
 def read(folder: Path, text: str = "", environ: dict[str, str] | None = None, flags: Flags | None = None) -> Settings:
@@ -32,7 +36,7 @@ def refusal(folder: Path, text: str = "", environ: dict[str, str] | None = None,
 def test_nothing_written_mirrors_hacker_news_at_a_safe_ceiling(tmp_path: Path) -> None:
     settings = read(tmp_path)
     source = settings.sources["hackernews"]
-    assert (source.kind, source.ceiling_per_s, source.in_flight) == (SourceKind.HACKERNEWS, 250, 64)
+    assert (source.kind, source.ceiling_per_s, source.in_flight) == (SourceKind.NUMBERED, 250, 64)
     assert settings.store.url == "sqlite:///remora.db"
     assert settings.console.address == ("127.0.0.1", 8611)
 
@@ -132,6 +136,33 @@ def test_variables_that_a_container_platform_sets_are_left_alone(tmp_path: Path)
     assert read(tmp_path, environ={"REMORA_SERVICE_HOST": "10.0.0.1", "REMORA_PORT_8611_TCP": "x"}).sources
 
 
+def test_a_numbered_source_is_declared_in_three_lines(tmp_path: Path) -> None:
+    source = read(tmp_path, NUMBERED + ITEM + NEWEST).sources["rfcs"]
+    assert (source.kind, source.preset, source.ceiling_per_s) == (SourceKind.NUMBERED, None, 1)
+    assert source.declaration.newest.at == "number"
+    assert source.declaration.absent.status == (404, 410)
+    assert not source.capabilities.change_stream
+
+
+@pytest.mark.parametrize("text", ["", "[sources.hackernews]", '[sources.hackernews]\npreset = "hackernews"'])
+def test_a_preset_brings_its_declaration_and_its_name_is_enough(tmp_path: Path, text: str) -> None:
+    source = read(tmp_path, text).sources["hackernews"]
+    assert (source.preset, source.url) == ("hackernews", "https://hacker-news.firebaseio.com/v0")
+    assert source.declaration == DECLARATION
+
+
+def test_a_preset_may_have_another_name_and_another_address(tmp_path: Path) -> None:
+    text = '[sources.copy]\npreset = "hackernews"\nurl = "http://127.0.0.1:8700/v0"\nceiling = "5/s"'
+    source = read(tmp_path, text).sources["copy"]
+    assert (source.kind, source.preset, source.ceiling_per_s) == (SourceKind.NUMBERED, "hackernews", 5)
+    assert source.url == "http://127.0.0.1:8700/v0"
+
+
+def test_a_yes_or_no_can_be_a_variable(tmp_path: Path) -> None:
+    environ = {"REMORA_SOURCES_RFCS_PUBLIC": "true"}
+    assert read(tmp_path, NUMBERED + ITEM + NEWEST, environ).sources["rfcs"].capabilities.public
+
+
 # -- mistakes ------------------------------------------------------------------------------------------------------------
 
 
@@ -144,8 +175,8 @@ def test_variables_that_a_container_platform_sets_are_left_alone(tmp_path: Path)
         ("[sources.hackernews]\nceiling = 250", "has no unit"),
         ('[sources.hackernews]\nceling = "5/s"', "did you mean ceiling?"),
         ('[sources.hackernews]\nevery = "1h"', "has every, which only sources of kind listed have"),
-        ('[sources.chats]\nkind = "listed"\nfirst_id = 3', "has first_id, which only sources of kind hackernews have"),
-        ("[sources.hackernews]\nzebra = 1", "unknown key zebra; known here: body_max"),
+        ('[sources.chats]\nkind = "listed"\nfirst_id = 3', "has first_id, which only sources of kind numbered have"),
+        ("[sources.hackernews]\nzebra = 1", "unknown key zebra; known here: absent, body_max"),
         ('[stores]\nurl = "x"', "did you mean store?"),
         ("[sources.hackernews]\nin_flight = 0", "whole number from 1 to 1,024"),
         ('[sources.hackernews]\nin_flight = "many"', "whole number"),
@@ -173,6 +204,30 @@ def test_variables_that_a_container_platform_sets_are_left_alone(tmp_path: Path)
         (LISTED + 'token_env = "A"\ntoken_file = "b"', "both token_env and token_file"),
         (LISTED + 'headers = { Host = "x" }', "cannot be sent"),
         (LISTED + "max_seconds = 0", "leaves no time"),
+        ('[sources.hn]\nkind = "hackernews"', 'which is a preset; write preset = "hackernews"'),
+        ('[sources.hn]\npreset = "hackernws"', "there are: hackernews"),
+        ('[sources.hn]\npreset = "hackernews"\nkind = "listed"', "its preset is of kind numbered"),
+        ('[sources.hackernews]\npreset = "hackernews"\nnewest = { path = "/x" }', "the preset hackernews declares"),
+        ('[sources.hackernews]\nkind = "numbered"', "sources.hackernews has no item"),
+        (NUMBERED, "sources.rfcs has no item"),
+        (NUMBERED + ITEM, "sources.rfcs has no newest"),
+        (NUMBERED + NEWEST + 'item = { path = "/rfc/" }', "write {id} where the item's id belongs"),
+        (NUMBERED + NEWEST + 'item = { path = "rfc/{id}" }', 'begins with one "/"'),
+        (NUMBERED + NEWEST + 'item = { pth = "/rfc/{id}" }', "did you mean path?"),
+        (NUMBERED + NEWEST + 'item = { path = "/rfc/{id}", colour = "x" }', "unknown key colour"),
+        (NUMBERED + NEWEST + 'item = { path = "/rfc/{id}", time = "a..b" }', 'item.time is "a..b"'),
+        (NUMBERED + ITEM + 'newest = { at = "number" }', "sources.rfcs.newest has no path"),
+        (NUMBERED + ITEM + 'newest = { path = "/n", at = 3 }', "not a text"),
+        (NUMBERED + ITEM + 'newest = { path = "/n", stream = "n" }', 'newest.stream is "n"'),
+        (NUMBERED + ITEM + NEWEST + 'updates = { items = "ids" }', "sources.rfcs.updates has no path"),
+        (NUMBERED + ITEM + NEWEST + 'updates = { path = "/c", users = "u" }', "nothing says where a user is"),
+        (NUMBERED + ITEM + NEWEST + 'user = { path = "/people" }', "write {name} where the user's name belongs"),
+        (NUMBERED + ITEM + NEWEST + "absent = { status = [429] }", "cannot mean that an item is absent"),
+        (NUMBERED + ITEM + NEWEST + "absent = { status = 404 }", "not a list; write status = […]"),
+        (NUMBERED + ITEM + NEWEST + 'absent = { equals = "x" }', "absent has equals without at"),
+        (NUMBERED + ITEM + NEWEST + 'rescan = { every = "1h" }', "nothing says how old an item is"),
+        (NUMBERED + ITEM + NEWEST + 'every = "1h"', "which only sources of kind listed have"),
+        (NUMBERED + ITEM + NEWEST + 'public = "yes"', "write true or false"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_sentence_and_what_to_write(tmp_path: Path, text: str, said: str) -> None:
@@ -227,10 +282,10 @@ def test_a_flag_that_could_mean_several_sources_asks_which(tmp_path: Path) -> No
 
 def test_a_command_for_one_kind_refuses_the_other(tmp_path: Path) -> None:
     settings = read(tmp_path, LISTED)
-    with pytest.raises(ConfigurationError, match="chats is listed, not hackernews; use remora run for it"):
-        pick_source(settings, "chats", SourceKind.HACKERNEWS)
-    with pytest.raises(ConfigurationError, match="there is no source of kind hackernews"):
-        pick_source(settings, None, SourceKind.HACKERNEWS)
+    with pytest.raises(ConfigurationError, match="chats is listed, not numbered; use remora run for it"):
+        pick_numbered(settings, "chats")
+    with pytest.raises(ConfigurationError, match="there is no source of kind numbered"):
+        pick_numbered(settings, None)
 
 
 # -- nothing else makes it faster ------------------------------------------------------------------------------------------

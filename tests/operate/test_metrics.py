@@ -105,7 +105,7 @@ def test_the_circuit_is_in_one_state(metrics: Metrics) -> None:
 
 def test_a_readout_sets_what_the_ledger_knows_and_leaves_the_rest_unknown(metrics: Metrics) -> None:
     gap = GapTally(Kind.ITEM, GapState.DEAD, GapReason.GONE, 2, NOW_NS, NOW_NS)
-    ledger = LedgerFacts(kind="hackernews", coverage=Coverage((IdRange(1, 50),)), newest_id=100, gaps=(gap,))
+    ledger = LedgerFacts(kind="numbered", coverage=Coverage((IdRange(1, 50),)), newest_id=100, gaps=(gap,))
     take(metrics, ledger)
     assert value(metrics, "remora_frontier_id") == 50
     assert value(metrics, "remora_source_max_id") == 100
@@ -117,8 +117,8 @@ def test_a_readout_sets_what_the_ledger_knows_and_leaves_the_rest_unknown(metric
 
 def test_gaps_that_are_gone_go_to_zero(metrics: Metrics) -> None:
     gap = GapTally(Kind.ITEM, GapState.OWED, GapReason.TIMEOUT, 2, NOW_NS, NOW_NS)
-    take(metrics, LedgerFacts(kind="hackernews", gaps=(gap,)))
-    take(metrics, LedgerFacts(kind="hackernews"))
+    take(metrics, LedgerFacts(kind="numbered", gaps=(gap,)))
+    take(metrics, LedgerFacts(kind="numbered"))
     assert value(metrics, "remora_gaps", state="owed", reason="timeout") == 0
 
 
@@ -130,7 +130,7 @@ def test_what_a_runtime_counts_itself_is_caught_up_with(metrics: Metrics) -> Non
             workers_alive=8,
         )
         beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS, sources={"hackernews": facts}))
-        take(metrics, LedgerFacts(kind="hackernews"), beat)
+        take(metrics, LedgerFacts(kind="numbered"), beat)
     assert value(metrics, "remora_stream_reconnects_total") == 6
     assert value(metrics, "remora_loop_restarts_total", loop="live") == 6
     assert value(metrics, "remora_update_workers_alive") == 8
@@ -158,7 +158,7 @@ def test_the_four_answers_are_metrics_and_unknown_is_nan(metrics: Metrics) -> No
     assert math.isnan(value(metrics, "remora_answer", question="working") or 0)
     facts = SourceFacts(loops={"live": LoopFacts(alive=False)})
     beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS, sources={"hackernews": facts}))
-    ledger = LedgerFacts(kind="hackernews", coverage=Coverage((IdRange(1, 9),)), newest_id=9)
+    ledger = LedgerFacts(kind="numbered", coverage=Coverage((IdRange(1, 9),)), newest_id=9)
     take(metrics, ledger, beat)
     assert value(metrics, "remora_answer", question="complete") == 1
     assert value(metrics, "remora_answer", question="working") == 0
@@ -183,7 +183,7 @@ def test_a_runtime_that_falls_silent_turns_its_gauges_unknown(metrics: Metrics) 
         "remora_update_workers_alive",
         "remora_rescan_last_success_timestamp_seconds",
     )
-    take(metrics, LedgerFacts(kind="hackernews"), Beat(NOW_NS, snapshot))
+    take(metrics, LedgerFacts(kind="numbered"), Beat(NOW_NS, snapshot))
     assert not [name for name in names if math.isnan(value(metrics, name) or math.nan)]
-    take(metrics, LedgerFacts(kind="hackernews"), Beat(NOW_NS - 60 * SECOND_NS, snapshot))
+    take(metrics, LedgerFacts(kind="numbered"), Beat(NOW_NS - 60 * SECOND_NS, snapshot))
     assert [name for name in names if math.isnan(value(metrics, name) or 0)] == list(names)

@@ -51,11 +51,16 @@ def notifier(store: MemoryStore, owner: Owner, *, search: str | None = None) -> 
     return Notifier(NotifySettings("tell-me", search), store, clock=SystemClock(), tell=owner.tell)
 
 
-def status(*, newest_id: int = 10, dead: int = 0, kind: str = "hackernews") -> Status:
+def status(*, newest_id: int = 10, dead: int = 0, kind: str = "numbered") -> Status:
     gaps = (GapTally(Kind.ITEM, GapState.DEAD, GapReason.GONE, dead, NOW_NS, NOW_NS),) if dead else ()
-    owed = None if kind == "hackernews" else 0
+    owed = None if kind == "numbered" else 0
     ledger = LedgerFacts(
-        kind=kind, coverage=Coverage((IdRange(1, newest_id),)), newest_id=newest_id, gaps=gaps, owed_details=owed
+        kind=kind,
+        coverage=Coverage((IdRange(1, newest_id),)),
+        newest_id=newest_id,
+        gaps=gaps,
+        owed_details=owed,
+        is_public=owed is None,
     )
     return read_out([], {"one": ledger}, now_ns=NOW_NS)
 

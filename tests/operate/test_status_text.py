@@ -98,7 +98,7 @@ def rate_line(found: Status) -> str:
 )
 def test_the_console_readout_degrades_honestly_when_state_is_absent(beats: tuple[Beat, ...]) -> None:
     """The console readout degrades honestly when state is absent."""
-    found = read_out(beats, {"one": LedgerFacts(kind="hackernews")}, now_ns=NOW_NS)
+    found = read_out(beats, {"one": LedgerFacts(kind="numbered")}, now_ns=NOW_NS)
     source, metrics = found.sources["one"], Metrics()
     assert isinstance(source.rate, Unknown)
     assert rate_line(found).startswith("  rate       unknown: ")
@@ -112,7 +112,7 @@ def test_the_console_readout_degrades_honestly_when_state_is_absent(beats: tuple
 
 
 def test_a_known_rate_says_as_of_when() -> None:
-    found = read_out([one_beat(RATE, age_ns=SECOND_NS)], {"one": LedgerFacts(kind="hackernews")}, now_ns=NOW_NS)
+    found = read_out([one_beat(RATE, age_ns=SECOND_NS)], {"one": LedgerFacts(kind="numbered")}, now_ns=NOW_NS)
     assert rate_line(found).endswith(f"4/s allowed, ceiling 5/s, limited by pace, as of {iso(NOW_NS - SECOND_NS)}")
 
 
@@ -124,7 +124,7 @@ def line_of(found: Status, label: str) -> str:
 def test_what_is_not_there_yet_is_told_apart_so_that_the_counts_agree() -> None:
     young = GapTally(Kind.ITEM, GapState.OWED, GapReason.NOT_YET, 1, NOW_NS, NOW_NS)
     owed = GapTally(Kind.ITEM, GapState.OWED, GapReason.TIMEOUT, 4, NOW_NS, NOW_NS)
-    ledger = LedgerFacts(kind="hackernews", coverage=Coverage.of([IdRange(1, 90)]), newest_id=100, gaps=(young, owed))
+    ledger = LedgerFacts(kind="numbered", coverage=Coverage.of([IdRange(1, 90)]), newest_id=100, gaps=(young, owed))
     found = read_out([], {"one": ledger}, now_ns=NOW_NS)
     assert found.sources["one"].answers.complete.reason == "10 pending, 4 owed"
     assert "5 owed (1 not there yet)" in line_of(found, "coverage")
@@ -136,7 +136,7 @@ def test_what_is_not_there_yet_is_told_apart_so_that_the_counts_agree() -> None:
 def test_a_rescan_that_read_nothing_counts_nothing(processed: int, said: str) -> None:
     rescan = RescanFacts(last_success_at_ns=NOW_NS - MINUTE_NS, processed=processed)
     snapshot = Snapshot(role=Role.SERVICE, started_at_ns=0, sources={"one": SourceFacts(rescan=rescan)})
-    found = read_out([Beat(NOW_NS, snapshot)], {"one": LedgerFacts(kind="hackernews")}, now_ns=NOW_NS)
+    found = read_out([Beat(NOW_NS, snapshot)], {"one": LedgerFacts(kind="numbered")}, now_ns=NOW_NS)
     assert line_of(found, "rescan").endswith(f"last finished 60 s ago, {said}")
 
 

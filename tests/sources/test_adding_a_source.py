@@ -12,6 +12,7 @@ from remora.core.item import Document, Nothing, Readable, Unreadable
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import Reply
+from remora.sources.declaration import ItemSettings, NewestSettings
 from remora.sources.listed import DetailSettings, ListSettings
 from tests.sources.permits import Gate
 from tests.sources.replies import replied
@@ -40,10 +41,23 @@ async def test_the_example_is_a_source() -> None:
     assert source.decode(station, replied(b"")) == Nothing()
 
 
-@pytest.mark.parametrize("heading, settings", [("### The list", ListSettings), ("### The detail", DetailSettings)])
+def default_of(field: msgspec.structs.FieldInfo) -> str:
+    if field.required:
+        return "required"
+    return "none" if field.default is None else f"`{field.default}`"
+
+
+@pytest.mark.parametrize(
+    "heading, settings",
+    [
+        ("### An item", ItemSettings),
+        ("### The newest id", NewestSettings),
+        ("### The list", ListSettings),
+        ("### The detail", DetailSettings),
+    ],
+)
 def test_every_setting_is_in_its_table_with_its_default(heading: str, settings: type[msgspec.Struct]) -> None:
     table = PAGE.split(heading, 1)[1].split("\n##", 1)[0]
     written = dict(re.findall(r"^\| `(\w+)` \| (\S+) \| [a-z`]", table, re.MULTILINE))
-    declared = {field.name: field.default for field in msgspec.structs.fields(settings)}
-    shown = {name: "none" if default is None else f"`{default}`" for name, default in declared.items()}
+    shown = {field.name: default_of(field) for field in msgspec.structs.fields(settings)}
     assert {name: text for name, text in written.items() if name in shown} == shown

@@ -136,6 +136,11 @@ def classify(
             return _by_status(reply, behind_newest, now_wall_ns, absent_statuses)
 
 
+def can_mean_absent(status: int) -> bool:
+    """Whether a provider may say with this status that it has no such item; some statuses have another meaning."""
+    return 400 <= status < 500 and status not in {401, 408, 429}
+
+
 def has_content(reply: Reply | NoReply) -> bool:
     """Whether the body is what was asked for and not an error page."""
     return isinstance(reply, Reply) and reply.status == 200

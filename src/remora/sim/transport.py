@@ -6,15 +6,15 @@ and what the provider does comes back as a reply or as the reason there is none.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from remora.contracts import Clock, Permit, StreamBroken
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.sim.clock import SimClock
-from remora.sim.provider import Provider
-from remora.sim.replies import Answer, Hang, Reset
+from remora.sim.replies import Answer, Hang, Reset, Response
+from remora.sim.streams import EventStream
 
 TIMEOUT_NS: Final = 30 * SECOND_NS
 SILENCE_NS: Final = 60 * SECOND_NS
@@ -22,12 +22,22 @@ LATENCY_NS: Final = 40 * MILLISECOND_NS
 BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
+class Answering(Protocol):
+    """Whoever plays a provider."""
+
+    def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
+        """What happens to one request that arrives now."""
+
+    def open_stream(self, target: str) -> EventStream | None:
+        """A stream of a path; None where there is none."""
+
+
 class SimTransport:
     """One client of the provider. Latency is drawn from the clock's seeded dice: mostly the usual, now and then far more."""
 
     def __init__(
         self,
-        provider: Provider,
+        provider: Answering,
         clock: SimClock,
         *,
         latency_ns: int = LATENCY_NS,

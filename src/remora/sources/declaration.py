@@ -10,14 +10,12 @@ import msgspec
 
 from remora.contracts import Capabilities
 from remora.core.errors import ConfigurationError
-from remora.core.verdict import ABSENT_STATUSES
+from remora.core.verdict import ABSENT_STATUSES, can_mean_absent
 from remora.sources.address import check_path
 from remora.sources.json_path import WHOLE_BODY, check_place
 
 ID: Final = "{id}"
 NAME: Final = "{name}"
-# Statuses with a meaning of their own: "who are you", "too slow", "too many".
-_STATUSES_TAKEN: Final = frozenset({401, 408, 429})
 
 
 class ItemSettings(msgspec.Struct, frozen=True):
@@ -83,7 +81,7 @@ class AbsentSettings(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for status in self.status:
-            if not 400 <= status < 500 or status in _STATUSES_TAKEN:
+            if not can_mean_absent(status):
                 raise ConfigurationError(
                     f"absent.status holds {status}, which cannot mean that an item is absent",
                     hint="write statuses from 400 to 499 without 401, 408 and 429, as status = [404, 410]",

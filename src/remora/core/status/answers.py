@@ -3,12 +3,13 @@
 from typing import Final
 
 from remora.core.rate.gate_types import LimitedBy
-from remora.core.status.model import Answer, Covered, CoveredList, Fresh, FreshList, Stream, Unknown, YesNo
-from remora.core.status.snapshot import LoopFacts, RateFacts, Role, SourceFacts
+from remora.core.status.model import Answer, Covered, CoveredList, Fresh, FreshList, NoStream, Stream, Unknown, YesNo
+from remora.core.status.snapshot import LedgerFacts, LoopFacts, RateFacts, Role, SourceFacts
 from remora.core.units import SECOND_NS
 
-# The newest id is asked for every 15 s: four missed questions are too many.
+# The newest id is asked for every 15 s, or as often as the owner says: four missed questions are too many.
 NEWEST_ID_STALE_S: Final = 60.0
+NEWEST_IDS_MISSED: Final = 4
 # A run that took long or was held back may miss its turn once, not more.
 RUNS_MISSED: Final = 3
 STREAM_SILENT_S: Final = 60.0
@@ -18,6 +19,17 @@ INBOX_TOO_DEEP: Final = 2_000
 # The law keeps refusals under 0.4 percent in steady state; several times that is not polite.
 REFUSED_SHARE_TOO_HIGH: Final = 0.02
 REQUESTS_TO_JUDGE: Final = 50
+
+
+def newest_id_stale_s(ledger: LedgerFacts) -> float:
+    """After how long a newest id says nothing about now."""
+    return max(NEWEST_ID_STALE_S, NEWEST_IDS_MISSED * (ledger.poll_every_ns or 0) / SECOND_NS)
+
+
+def without_stream(ledger: LedgerFacts) -> NoStream:
+    """What a numbered source without a stream of changes relies on instead."""
+    instead = "changes are found by the rescan" if ledger.has_rescan else "changed items are not looked for"
+    return NoStream(f"none declared; {instead}")
 
 
 def is_complete(coverage: Covered | CoveredList | Unknown, fresh: Fresh | FreshList | Unknown) -> Answer:
@@ -34,7 +46,10 @@ def is_complete(coverage: Covered | CoveredList | Unknown, fresh: Fresh | FreshL
 
 
 def is_fresh(
-    fresh: Fresh | FreshList | Unknown, stream: Stream | Unknown, facts: SourceFacts | None, role: Role | None
+    fresh: Fresh | FreshList | Unknown,
+    stream: Stream | NoStream | Unknown,
+    facts: SourceFacts | None,
+    role: Role | None,
 ) -> Answer:
     """Whether changes at the source reach the copy."""
     match fresh:
@@ -48,16 +63,19 @@ def is_fresh(
             return _is_fresh_now(fresh, stream, facts, role)
 
 
-def _is_fresh_now(fresh: Fresh, stream: Stream | Unknown, facts: SourceFacts | None, role: Role | None) -> Answer:
+def _is_fresh_now(
+    fresh: Fresh, stream: Stream | NoStream | Unknown, facts: SourceFacts | None, role: Role | None
+) -> Answer:
     if role is Role.BACKFILL:
         return Answer(YesNo.UNKNOWN, "only a backfill runs; nobody watches for changes")
-    if fresh.age_s > NEWEST_ID_STALE_S:
+    if fresh.age_s > fresh.stale_after_s:
         return Answer(YesNo.NO, f"the newest id was last heard of {ago(fresh.age_s)}")
     if isinstance(stream, Stream) and (why := _broken(stream)):
         return Answer(YesNo.NO, why)
     if facts is not None and facts.inbox is not None and facts.inbox.depth > INBOX_TOO_DEEP:
         return Answer(YesNo.NO, f"{facts.inbox.depth:,} changed items wait in the inbox")
-    return Answer(YesNo.YES, f"the newest id was heard of {ago(fresh.age_s)}")
+    changes = f"; stream: {stream.reason}" if isinstance(stream, NoStream) else ""
+    return Answer(YesNo.YES, f"the newest id was heard of {ago(fresh.age_s)}{changes}")
 
 
 def is_polite(rate: RateFacts | None, *, silence: str | None) -> Answer:

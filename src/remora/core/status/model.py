@@ -114,6 +114,7 @@ class Fresh(msgspec.Struct, frozen=True, kw_only=True):
     newest_id_at: str
     age_s: float
     lag: int | None
+    stale_after_s: float
 
 
 class FreshList(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +136,14 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     last_event_at: str | None
     last_event_age_s: float | None
     reconnects: int
+
+
+class NoStream(msgspec.Struct, frozen=True):
+    """The source has no stream of changes, and says so."""
+
+    reason: str
+    declared: bool = False
+    known: bool = True
 
 
 class Inbox(msgspec.Struct, frozen=True):
@@ -213,7 +222,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     rate: Rate | Unknown
     coverage: Covered | CoveredList | Unknown
     fresh: Fresh | FreshList | Unknown
-    stream: Stream | Unknown
+    stream: Stream | NoStream | Unknown
     inbox: Inbox | Unknown
     rescan: Rescan | Unknown
     gaps: tuple[Gaps, ...]
@@ -224,6 +233,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[Run, ...]
     budget: RunBudget | None = None  # listed sources only
     ceiling_per_second: float | None = None  # the owner's number, known whoever runs
+    is_public: bool = False  # its items may be shown
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,16 @@ from remora.core.ledger.freshness import AGE_BOUNDS_S
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.run import StoppedBy
 from remora.core.reasons import GapFamily
-from remora.core.status.answers import LAG_TOO_FAR, is_complete, is_fresh, is_polite, is_working, what_limits
+from remora.core.status.answers import (
+    LAG_TOO_FAR,
+    is_complete,
+    is_fresh,
+    is_polite,
+    is_working,
+    newest_id_stale_s,
+    what_limits,
+    without_stream,
+)
 from remora.core.status.model import (
     AgeBucket,
     Answer,
@@ -97,8 +106,8 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
     silence = None if alive else _silence(last, name)
     coverage = _coverage(ledger, facts)
     listed = ledger.owed_details is not None
-    fresh = _fresh_list(ledger, now_ns) if listed else _fresh(facts, silence, coverage, now_ns)
-    stream = _stream(facts, silence, now_ns)
+    fresh = _fresh_list(ledger, now_ns) if listed else _fresh(facts, silence, ledger, coverage, now_ns)
+    stream = _stream(facts, silence, now_ns) if ledger.has_stream or listed else without_stream(ledger)
     return SourceStatus(
         kind=ledger.kind,
         state=_state(alive, last),
@@ -133,6 +142,7 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         ),
         budget=RunBudget(_optional_seconds(ledger.max_wall_ns), ledger.max_fetches) if listed else None,
         ceiling_per_second=SECOND_NS / ledger.ceiling_interval_ns if ledger.ceiling_interval_ns else None,
+        is_public=ledger.is_public,
     )
 
 
@@ -278,7 +288,11 @@ def _with_failure(fresh: Answer, ledger: LedgerFacts) -> Answer:
 
 
 def _fresh(
-    facts: SourceFacts | None, silence: Unknown | None, coverage: Covered | CoveredList | Unknown, now_ns: int
+    facts: SourceFacts | None,
+    silence: Unknown | None,
+    ledger: LedgerFacts,
+    coverage: Covered | CoveredList | Unknown,
+    now_ns: int,
 ) -> Fresh | Unknown:
     if facts is None:
         return _without_rate(silence)
@@ -289,6 +303,7 @@ def _fresh(
         newest_id_at=iso(facts.newest_id_at_ns),
         age_s=_seconds(max(0, now_ns - facts.newest_id_at_ns)),
         lag=coverage.lag if isinstance(coverage, Covered) else None,
+        stale_after_s=newest_id_stale_s(ledger),
     )
 
 

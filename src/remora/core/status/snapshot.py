@@ -168,3 +168,7 @@ class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     max_wall_ns: int | None = None  # what a run may spend; None: no bound
     max_fetches: int | None = None
     ceiling_interval_ns: int | None = None
+    poll_every_ns: int | None = None  # numbered sources: how often the newest id is asked for at the least
+    has_stream: bool = True  # numbered sources: whether a stream of changes is declared
+    has_rescan: bool = True  # numbered sources: whether items say how old they are
+    is_public: bool = False  # its items may be shown

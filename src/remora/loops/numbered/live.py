@@ -26,6 +26,7 @@ from remora.contracts import (
     Store,
     Unread,
 )
+from remora.core.errors import ConfigurationError
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import Coverage, IdRange, newest_first
 from remora.core.ledger.discovery import Discovery
@@ -124,6 +125,12 @@ class Live:
             self._kept_id = kept
             self._collector.newest_id = max(kept, self._collector.newest_id or 0)
         while (newest_id := await self._ask()) is None:
+            if self._collector.newest_is_malformed and self._collector.newest_id is None:
+                # It answered, and nobody ever read an id from it: the declaration is wrong, and waiting mends nothing.
+                raise ConfigurationError(
+                    f"{self._source} answers, but without a newest id",
+                    hint=f"remora check --source {self._source} says what to write",
+                )
             await self._clock.sleep_until(self._clock.monotonic_ns() + self._poll_every_ns)
         await self.keep()
         coverage = await self._store.coverage(self._source)

@@ -147,7 +147,8 @@ class Updates:
         match announcement:
             case Announced(item_ids, profiles):
                 return await self._announce(item_ids, profiles)
-            case KeepAlive():
+            case KeepAlive() | Ignored():
+                # A stream whose events hold nothing where it was declared is as deaf as one without events.
                 self._check_hearing()
                 return False
             case Cancelled():
@@ -157,7 +158,7 @@ class Updates:
             case Unread():
                 await self._want_rescan()  # it announced changes that we could not read
                 return False
-            case Ignored() | NewestAnnounced():
+            case NewestAnnounced():
                 return False
 
     async def _announce(self, item_ids: Sequence[int], profiles: Sequence[str]) -> bool:

@@ -46,11 +46,11 @@ def catchup(
     **common: str | None,
 ) -> None:
     """Backfill the history of a numbered source once. Can be stopped and resumed at any time."""
-    from remora.operate.config.settings import SourceKind, pick_source
+    from remora.operate.config.settings import pick_numbered
 
     check_range(start_id, end_id, limit)
     settings = load_settings(**common)
-    name = pick_source(settings, common.get("source"), SourceKind.HACKERNEWS)
+    name = pick_numbered(settings, common.get("source"))
     from remora.operate.jobs.app import backfill
     from remora.operate.jobs.stopping import run_job
     from remora.operate.observe.logs import set_up_logs
@@ -155,11 +155,11 @@ def run(
     for option, value in (("--max-seconds", max_seconds), ("--max-fetches", max_fetches)):
         if value is not None and value <= 0:
             raise ConfigurationError(f"{option} is {value:g}", hint="write a number above zero, or leave it out")
-    from remora.operate.config.settings import SourceKind, pick_source
+    from remora.operate.config.settings import pick_listed
 
     check_one_name(name, common.get("source"))
     settings = load_settings(**{**common, "source": name})
-    pick_source(settings, name, SourceKind.LISTED)
+    pick_listed(settings, name)
     from remora.operate.jobs.app import run_listed_job
     from remora.operate.jobs.stopping import run_job
     from remora.operate.observe.logs import set_up_logs

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--config", metavar="FILE", default="remora.toml", show_default=True, help="The file to write.")
 def init(*, source: str, config: str) -> None:
     """Write a commented configuration. SOURCE is hackernews, or any name for a listed source."""
-    from remora.operate.config.reader import check_source_name
+    from remora.operate.config.source_defaults import check_source_name
     from remora.operate.config.templates import configuration_for
 
     check_source_name(source)

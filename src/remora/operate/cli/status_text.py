@@ -10,6 +10,7 @@ from remora.core.status.model import (
     Fresh,
     Gaps,
     Inbox,
+    NoStream,
     Rate,
     Rescan,
     SourceStatus,
@@ -43,6 +44,8 @@ def _source(name: str, source: SourceStatus, as_of: str) -> Iterator[str]:
         yield _line("newest id", f"{_id(source.fresh.newest_id)}, heard of {_ago(source.fresh.age_s)}")
     if isinstance(source.stream, Stream):
         yield _line("stream", _stream(source.stream))
+    elif isinstance(source.stream, NoStream):
+        yield _line("stream", source.stream.reason)
     if isinstance(source.inbox, Inbox) and (source.inbox.depth or source.inbox.bound):
         bound = f" of {source.inbox.bound:,}" if source.inbox.bound else ""
         yield _line("inbox", f"{source.inbox.depth:,}{bound} waiting")

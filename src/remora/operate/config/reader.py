@@ -19,20 +19,17 @@ from remora.operate.config.secrets import without_secrets
 from remora.operate.config.settings import (
     DEFAULT_SOURCE,
     FILE_NAME,
-    KEYS_OF_ONE_KIND,
-    KIND_DEFAULTS,
     Flags,
     Settings,
     SourceSettings,
-    default_in_flight,
 )
+from remora.operate.config.source_defaults import with_defaults
 
 ENVIRONMENT_PREFIX: Final = "REMORA_"
 # Each stands for one flag and one place in the file; SOURCE_KEYS apply to the source that the command means.
 ENVIRONMENT_FLAGS: Final = {f"{ENVIRONMENT_PREFIX}{name.upper()}": name for name in Flags.__struct_fields__}
 STORE_SCHEMES: Final = ("sqlite", "postgresql", "postgres", "memory")
 HEADER_NAMES_REFUSED: Final = frozenset({"host", "content-length", "connection", "transfer-encoding", "cookie"})
-SOURCE_NAME_HINT: Final = "write a name of small letters, digits, - and _, at most 32 characters"
 
 Table = dict[str, Any]
 
@@ -46,7 +43,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, directory: Path | None = N
     _overlay_flags(written, flags)
     sources = _section(written, "sources")
     written["sources"] = {
-        name: _with_defaults(name, _table(source, f"sources.{name}")) for name, source in sources.items()
+        name: with_defaults(name, _table(source, f"sources.{name}")) for name, source in sources.items()
     }
     settings = _read(inspect.type_info(Settings), written, "")
     assert isinstance(settings, Settings), "the root of the settings is read as itself"
@@ -56,6 +53,14 @@ def load(flags: Flags, environ: Mapping[str, str], *, directory: Path | None = N
     return msgspec.structs.replace(
         settings, sources={name: _checked(name, source) for name, source in settings.sources.items()}
     )
+
+
+def read_source(name: str, table: Table) -> SourceSettings:
+    """One source by itself, as its section would be read."""
+    where = f"sources.{name}"
+    source = _read(inspect.type_info(SourceSettings), with_defaults(name, table), where)
+    assert isinstance(source, SourceSettings), "a source is read as itself"
+    return _checked(name, source)
 
 
 # -- layers ------------------------------------------------------------------------------------------------------------
@@ -109,7 +114,7 @@ def _overlay_environment(written: Table, environ: Mapping[str, str]) -> None:
             hint = f"did you mean {near}?" if near else f"write {prefix}<NAME>_<KEY>, as {prefix}HACKERNEWS_CEILING"
             raise ConfigurationError(f"the variable {variable} names no source and key", hint=hint)
         name, key = known[0]
-        _source_table(written, name)[key] = _number_if_one(key, value)
+        _source_table(written, name)[key] = _value_of(key, value)
 
 
 def _overlay_flags(written: Table, flags: Flags) -> None:
@@ -140,38 +145,6 @@ def _meant_source(written: Table, flags: Flags) -> str:
     return name
 
 
-def _with_defaults(name: str, table: Table) -> Table:
-    check_source_name(name)
-    kind = str(table.get("kind", name))
-    if kind not in KIND_DEFAULTS:
-        what = f'sources.{name}.kind is "{kind}"' if "kind" in table else f"sources.{name} has no kind"
-        raise ConfigurationError(what, hint='write kind = "hackernews" or kind = "listed"')
-    _refuse_keys_of_another_kind(name, kind, table)
-    filled = {"kind": kind, **KIND_DEFAULTS[kind], **table}
-    if "in_flight" not in filled:
-        reader = inspect.type_info(SourceSettings)
-        interval_ns = _read(_field(reader, "ceiling"), filled["ceiling"], f"sources.{name}.ceiling")
-        filled["in_flight"] = default_in_flight(int(interval_ns))
-    return filled
-
-
-def _refuse_keys_of_another_kind(name: str, kind: str, table: Table) -> None:
-    """A key that nothing would read is a mistake, even where another kind of source knows it."""
-    strange = {key: other for other, keys in KEYS_OF_ONE_KIND.items() if other != kind for key in keys & table.keys()}
-    if strange:
-        key, other = min(strange.items())
-        raise ConfigurationError(
-            f"[sources.{name}] has {key}, which only sources of kind {other} have",
-            hint=f"leave it out: this one is of kind {kind}",
-        )
-
-
-def check_source_name(name: str) -> None:
-    """Names become parts of variables, metrics and paths."""
-    if not (0 < len(name) <= 32 and name.isascii() and name.replace("-", "_").isidentifier() and name == name.lower()):
-        raise ConfigurationError(f'"{name}" cannot be the name of a source', hint=SOURCE_NAME_HINT)
-
-
 # -- reading one value -------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +164,10 @@ def _read(kind: inspect.Type, value: Any, where: str) -> Any:
             return _read_choice(cls, value, where)
         case inspect.IntType():
             return _read_integer(kind, value, where)
+        case inspect.VarTupleType(item_type=inner) if isinstance(value, list):
+            return tuple(_read(inner, each, where) for each in value)
+        case inspect.VarTupleType():
+            raise ConfigurationError(f"{where} is {_shown(value)}, not a list", hint=f"write {_key(where)} = […]")
         case inspect.BoolType() if isinstance(value, bool):
             return value
         case inspect.StrType() if isinstance(value, str) and value.strip():
@@ -358,10 +335,12 @@ def _field(struct: inspect.Type, key: str) -> inspect.Type:
     return next(field.type for field in struct.fields if field.encode_name == key)
 
 
-def _number_if_one(key: str, text: str) -> object:
-    """A variable is always a text; where a number belongs and stands, it is one."""
-    wants_number = _wants_number(_field(inspect.type_info(SourceSettings), key))
-    return int(text) if wants_number and text.isascii() and text.isdigit() else text
+def _value_of(key: str, text: str) -> object:
+    """A variable is always a text; where a number or a yes or no belongs, it is read as one."""
+    wanted = _field(inspect.type_info(SourceSettings), key)
+    if isinstance(wanted, inspect.BoolType):
+        return {"true": True, "false": False}.get(text, text)
+    return int(text) if _wants_number(wanted) and text.isascii() and text.isdigit() else text
 
 
 def _wants_number(kind: inspect.Type) -> bool:

@@ -12,14 +12,23 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from remora.contracts import Capabilities
 from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
 from remora.operate.config.quantities import parse_duration, parse_rate, parse_size
+from remora.sources.declaration import (
+    AbsentSettings,
+    Declaration,
+    ItemSettings,
+    NewestSettings,
+    UpdatesSettings,
+    UserSettings,
+)
+from remora.sources.listed import CAPABILITIES as OF_A_LIST
 from remora.sources.listed import DetailSettings
 from remora.sources.paging import ListSettings
 
 FILE_NAME: Final = "remora.toml"
-HACKERNEWS_URL: Final = "https://hacker-news.firebaseio.com/v0"
 DEFAULT_SOURCE: Final = "hackernews"
 DEFAULT_STORE: Final = "sqlite:///remora.db"
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -70,7 +79,7 @@ Workers = Annotated[int, msgspec.Meta(ge=1, le=1_024)]
 class SourceKind(StrEnum):
     """What kind of source it is."""
 
-    HACKERNEWS = "hackernews"  # numbered: dense integer ids, a highest id, a stream of changes
+    NUMBERED = "numbered"  # integer ids and a highest one, perhaps a stream of changes
     LISTED = "listed"  # a list newest first, and one detail request per entry
 
 
@@ -130,6 +139,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One source. Only `ceiling` decides about speed; everything else can only make it slower."""
 
     kind: SourceKind
+    preset: str | None = None
     url: str
     ceiling_interval_ns: Interval = msgspec.field(name="ceiling")
     in_flight: Workers
@@ -138,6 +148,12 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     contact: str | None = None
     timeout_ns: Duration = msgspec.field(default=30 * SECOND_NS, name="timeout")
     body_max: Size = 16 << 20
+    item: ItemSettings | None = None
+    newest: NewestSettings | None = None
+    updates: UpdatesSettings | None = None
+    user: UserSettings | None = None
+    absent: AbsentSettings = AbsentSettings()
+    public: bool = False
     first_id: Count = 1
     rescan: RescanSettings = RescanSettings()
     workers: Workers = 8
@@ -151,10 +167,37 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_wall_ns: Seconds | None = msgspec.field(default=None, name="max_seconds")
     max_fetches: Count | None = None
 
+    def __post_init__(self) -> None:
+        # A declaration whose parts do not fit together is refused when it is put together.
+        _ = self.capabilities
+
     @property
     def ceiling_per_s(self) -> float:
         """The owner's one number, in requests per second."""
         return SECOND_NS / self.ceiling_interval_ns
+
+    @property
+    def declaration(self) -> Declaration:
+        """What is declared of a numbered source."""
+        assert self.item is not None, "a numbered source says where an item is"
+        assert self.newest is not None, "a numbered source says where the newest id is"
+        return Declaration(
+            item=self.item,
+            newest=self.newest,
+            updates=self.updates,
+            user=self.user,
+            absent=self.absent,
+            public=self.public,
+        )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the source can do, known before it is opened. The only place that asks for the kind."""
+        match self.kind:
+            case SourceKind.NUMBERED:
+                return self.declaration.capabilities
+            case SourceKind.LISTED:
+                return OF_A_LIST
 
     def __repr__(self) -> str:
         # Headers may hold what must not be seen; the address does not, credentials in it are refused.
@@ -182,13 +225,15 @@ class Flags(msgspec.Struct, frozen=True):
 
 
 KIND_DEFAULTS: Final[Mapping[str, Mapping[str, object]]] = {
-    SourceKind.HACKERNEWS: {"url": HACKERNEWS_URL, "ceiling": "250/s"},
+    SourceKind.NUMBERED: {"ceiling": "60/min"},
     SourceKind.LISTED: {"ceiling": "60/min", "in_flight": 1},
 }
 
 
 KEYS_OF_ONE_KIND: Final[Mapping[str, frozenset[str]]] = {
-    SourceKind.HACKERNEWS: frozenset({"first_id", "workers", "poll_every", "rescan"}),
+    SourceKind.NUMBERED: frozenset(
+        {"item", "newest", "updates", "user", "absent", "public", "first_id", "workers", "poll_every", "rescan"}
+    ),
     SourceKind.LISTED: frozenset({"every", "max_seconds", "max_fetches", "list", "detail"}),
 }
 
@@ -199,8 +244,17 @@ def default_in_flight(ceiling_interval_ns: int) -> int:
     return max(IN_FLIGHT_LEAST, min(IN_FLIGHT_MOST, needed))
 
 
-def pick_source(settings: Settings, name: str | None, kind: SourceKind) -> str:
-    """The source a command means: the named one, or the only one of its kind."""
+def pick_numbered(settings: Settings, name: str | None) -> str:
+    """The numbered source a command means: the named one, or the only one."""
+    return _pick(settings, name, SourceKind.NUMBERED)
+
+
+def pick_listed(settings: Settings, name: str | None) -> str:
+    """The listed source a command means: the named one, or the only one."""
+    return _pick(settings, name, SourceKind.LISTED)
+
+
+def _pick(settings: Settings, name: str | None, kind: SourceKind) -> str:
     names = [known for known, source in settings.sources.items() if source.kind is kind]
     listed = ", ".join(sorted(settings.sources)) or "none"
     if name is None:
@@ -230,7 +284,7 @@ def known_source(settings: Settings, name: str) -> str:
 
 def _other_command(source: SourceSettings) -> str:
     match source.kind:
-        case SourceKind.HACKERNEWS:
+        case SourceKind.NUMBERED:
             return "use remora catchup or remora up for it"
         case SourceKind.LISTED:
             return "use remora run for it"

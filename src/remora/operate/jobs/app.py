@@ -15,7 +15,7 @@ from remora.core.units import SECOND_NS
 from remora.loops.listed.run import RunOptions
 from remora.loops.numbered.worker import Worker
 from remora.operate.config.secrets import read_token
-from remora.operate.config.settings import Settings, SourceKind, pick_source
+from remora.operate.config.settings import Settings, pick_numbered
 from remora.operate.jobs.backfill import BackfillJob, BackfillSummary, Wanted
 from remora.operate.jobs.demo import demo_provider
 from remora.operate.jobs.progress import ProgressView
@@ -50,9 +50,9 @@ async def serve(settings: Settings, *, demo: bool, catchup: bool, view: Progress
 
 async def work(settings: Settings, *, only: str | None, view: ProgressView) -> None:
     """Claim and fetch beside other processes, until cancelled or until a source fails for good."""
-    names = [name for name, source in settings.sources.items() if source.kind is SourceKind.HACKERNEWS]
+    names = [name for name, source in settings.sources.items() if source.capabilities.newest_id]
     if only is not None:
-        names = [pick_source(settings, only, SourceKind.HACKERNEWS)]
+        names = [pick_numbered(settings, only)]
     if not is_shared(settings.store.url):
         raise ConfigurationError(
             "a worker needs a store that several processes can write, and SQLite has one writer",

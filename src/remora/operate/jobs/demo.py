@@ -11,14 +11,11 @@ from typing import Final
 import msgspec
 
 from remora.core.errors import ConfigurationError, RemoraError
-from remora.operate.config.quantities import parse_rate
+from remora.operate.config.reader import read_source
 from remora.operate.config.settings import (
     DEFAULT_SOURCE,
     Settings,
-    SourceKind,
-    SourceSettings,
     StoreSettings,
-    default_in_flight,
 )
 from remora.operate.jobs.progress import ProgressView
 from remora.operate.jobs.resources import opened_store
@@ -103,12 +100,6 @@ async def _url(process: asyncio.subprocess.Process) -> str:
 
 
 def _demo_settings(settings: Settings, url: str) -> Settings:
-    ceiling_interval_ns = parse_rate(CEILING, "ceiling")
-    source = SourceSettings(
-        kind=SourceKind.HACKERNEWS,
-        url=url,
-        ceiling_interval_ns=ceiling_interval_ns,
-        in_flight=default_in_flight(ceiling_interval_ns),
-    )
+    source = read_source(DEFAULT_SOURCE, {"preset": "hackernews", "url": url, "ceiling": CEILING})
     store = StoreSettings(url=STORE)
     return msgspec.structs.replace(settings, store=store, sources={DEFAULT_SOURCE: source})

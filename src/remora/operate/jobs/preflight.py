@@ -26,7 +26,6 @@ from remora.operate.config.settings import (
     ConsoleSettings,
     NotifySettings,
     Settings,
-    SourceKind,
     SourceSettings,
     known_source,
 )
@@ -45,7 +44,6 @@ WAIT_TO_ASK_NS: Final = 15 * SECOND_NS
 DAMAGE_SEARCH_MAX_S: Final = 20.0
 
 # The hint for each reason why a source gave no newest id. For any other reason the address is probably wrong.
-NO_SUCH_API: Final = "check the url: it should be the address that /maxitem.json is added to"
 HINTS: Final = {
     GapReason.CONNECTION: "nothing answers there: check the network, and the host and port in the url",
     GapReason.TIMEOUT: "it takes longer than timeout: check the network, and try again later",
@@ -182,11 +180,10 @@ async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]
         if name in running:
             yield Finding("ok", f"{name}: reachable", "a running process reads it now; see remora status")
             continue
-        match source.kind:
-            case SourceKind.HACKERNEWS:
-                yield await _ask_newest(name, source, learned.get(name))
-            case SourceKind.LISTED:
-                yield Finding("warning", f"{name}: reachable", "not asked", f"try remora run {name} --max-fetches 1")
+        if source.capabilities.newest_id:
+            yield await _ask_newest(name, source, learned.get(name))
+        else:
+            yield Finding("warning", f"{name}: reachable", "not asked", f"try remora run {name} --max-fetches 1")
 
 
 async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], Mapping[str, Json]]:
@@ -208,7 +205,7 @@ async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Findi
     from remora.collect import Collector  # noqa: PLC0415
     from remora.core.ledger.asking import ONCE  # noqa: PLC0415
     from remora.operate.jobs.clock import SystemClock  # noqa: PLC0415
-    from remora.operate.jobs.runtime import open_numbered  # noqa: PLC0415
+    from remora.operate.jobs.runtime import no_newest_hint, open_numbered  # noqa: PLC0415
     from remora.operate.observe.metrics import Metrics  # noqa: PLC0415
     from remora.stores import open_store  # noqa: PLC0415
 
@@ -235,7 +232,8 @@ async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Findi
             reason = GapReason.MALFORMED
         case _:
             reason = verdict.reason
-    return Finding("bad", what, f"{source.url} gave no newest id ({reason})", HINTS.get(reason, NO_SUCH_API))
+    told = f"{source.url}{source.declaration.newest.path} gave no newest id ({reason})"
+    return Finding("bad", what, told, HINTS.get(reason) or no_newest_hint(source))
 
 
 async def store_stats(settings: Settings) -> dict[str, int | str | None]:
@@ -246,12 +244,11 @@ async def store_stats(settings: Settings) -> dict[str, int | str | None]:
         status = await read_status(store, settings, now_ns=time.time_ns())
         found["bytes"] = path.stat().st_size if path is not None else None
         for name, source in status.sources.items():
-            match settings.sources[name].kind:
-                case SourceKind.HACKERNEWS:
-                    coverage = source.coverage
-                    found[f"{name}.settled"] = coverage.settled if isinstance(coverage, Covered) else None
-                case SourceKind.LISTED:
-                    found[f"{name}.documents"] = sum([1 async for _ in store.documents(name)])
+            if settings.sources[name].capabilities.newest_id:
+                coverage = source.coverage
+                found[f"{name}.settled"] = coverage.settled if isinstance(coverage, Covered) else None
+            else:
+                found[f"{name}.documents"] = sum([1 async for _ in store.documents(name)])
             found[f"{name}.gaps"] = sum(gaps.count for gaps in source.gaps)
             found[f"{name}.inbox"] = await store.inbox_depth(name)
     return found

@@ -12,7 +12,7 @@ import msgspec
 from remora.contracts import Store, StoredItem
 from remora.core.errors import ConfigurationError
 from remora.core.status.readout import iso
-from remora.operate.config.settings import Settings, SourceKind, known_source
+from remora.operate.config.settings import Settings, known_source
 from remora.operate.jobs.resources import opened_store
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
@@ -40,14 +40,11 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 async def read_one(settings: Settings, key: str, *, source: str | None) -> Held | None:
     """An item by id or a document by key; None when the mirror does not hold it."""
     name = one_source(settings, source)
-    match settings.sources[name].kind:
-        case SourceKind.HACKERNEWS:
-            item_id = _item_id(key)
-            async with opened_store(settings, read_only=True) as store:
-                return await _read_item(store, name, item_id)
-        case SourceKind.LISTED:
-            async with opened_store(settings, read_only=True) as store:
-                return await _read_document(store, name, key)
+    item_id = _item_id(key) if settings.sources[name].capabilities.newest_id else None
+    async with opened_store(settings, read_only=True) as store:
+        if item_id is not None:
+            return await _read_item(store, name, item_id)
+        return await _read_document(store, name, key)
 
 
 async def export_ndjson(settings: Settings, *, source: str | None, out: str | None, ids: tuple[int, int | None]) -> int:
@@ -90,14 +87,13 @@ def one_source(settings: Settings, source: str | None) -> str:
 
 
 async def _bodies(store: Store, settings: Settings, name: str, ids: tuple[int, int | None]) -> AsyncIterator[bytes]:
-    match settings.sources[name].kind:
-        case SourceKind.HACKERNEWS:
-            async for _, body in store.bodies(name, first_id=ids[0], last_id=ids[1]):
-                yield body
-        case SourceKind.LISTED:
-            async for document in store.documents(name):
-                assert document.body is not None, "documents() gives only those with a body"
-                yield document.body
+    if settings.sources[name].capabilities.newest_id:
+        async for _, body in store.bodies(name, first_id=ids[0], last_id=ids[1]):
+            yield body
+        return
+    async for document in store.documents(name):
+        assert document.body is not None, "documents() gives only those with a body"
+        yield document.body
 
 
 async def _write_lines(bodies: AsyncIterator[bytes], file: BinaryIO) -> int:

@@ -1,26 +1,31 @@
-"""What does one source need to run? Its transport, governor and collector, opened together and closed in order."""
+"""What does one source need to run? Its transport, governor and collector, opened together and closed in order.
+
+Here a declaration becomes a source: by its kind, and by the preset that may bring its own reading of the bodies.
+"""
 
 import os
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
 from remora.collect import Collector
 from remora.contracts import Clock, Fleet, Meter, NumberedSource, Store
-from remora.core.errors import RemoraError
+from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.ledger.asking import LISTED
 from remora.core.status.snapshot import BackOffFacts, RateFacts
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor, GovernorState, Limits
 from remora.operate.config.secrets import read_token
-from remora.operate.config.settings import SourceSettings
+from remora.operate.config.settings import SourceKind, SourceSettings
 from remora.operate.observe.recent_meter import RecentMeter
-from remora.sources.hackernews import STREAM_HOSTS, HackerNews
 from remora.sources.http import HttpSettings, HttpTransport
+from remora.sources.json_path import WHOLE_BODY
 from remora.sources.listed import Listed, ListedSettings
+from remora.sources.numbered import Numbered as NumberedByDeclaration
+from remora.sources.presets import PRESETS
 
 CONNECT_TIMEOUT_S: Final = 10.0
 
@@ -42,7 +47,16 @@ async def open_numbered(
 ) -> AsyncIterator[Numbered]:
     """Open a numbered source; on the way out the learned pace is stored and every connection let go."""
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
-        source = HackerNews(transport, settings.url, name=name)
+        preset = PRESETS[settings.preset] if settings.preset is not None else None
+        source = NumberedByDeclaration(
+            transport,
+            settings.url,
+            settings.declaration,
+            name=name,
+            headers=settings.headers,
+            token=read_token(name, settings, os.environ),
+            reading=None if preset is None else preset.reading,
+        )
         async with open_governor(name, settings, store=store, clock=clock, meter=meter, fleet=fleet) as governor:
             collector = Collector(source, store, governor, clock=clock, meter=meter)
             yield Numbered(name, settings, source, governor, collector)
@@ -77,6 +91,13 @@ async def open_listed(
             yield ListedRuntime(name, settings, governor, collector)
 
 
+# Which opener belongs to which kind of source. What came out of it says which job it needs.
+OPENERS: Final[Mapping[SourceKind, Callable[..., AbstractAsyncContextManager[Numbered | ListedRuntime]]]] = {
+    SourceKind.NUMBERED: open_numbered,
+    SourceKind.LISTED: open_listed,
+}
+
+
 @asynccontextmanager
 async def open_governor(
     name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, fleet: Fleet | None = None
@@ -104,9 +125,15 @@ def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: 
         read_timeout_s=timeout_s,
         total_timeout_s=2 * timeout_s,
         body_max_bytes=settings.body_max,
-        stream_hosts=(own_host, *(STREAM_HOSTS if own_host.endswith(STREAM_HOSTS) else ())),
+        stream_hosts=(own_host, *_further_hosts(settings, own_host)),
     )
     return HttpTransport(http, clock=clock, wire_sent=lambda: meter.wire_sent(name))
+
+
+def _further_hosts(settings: SourceSettings, own_host: str) -> tuple[str, ...]:
+    """Where a preset's provider may move a stream to, if the address is the provider's own."""
+    hosts = PRESETS[settings.preset].stream_hosts if settings.preset is not None else ()
+    return hosts if hosts and own_host.endswith(hosts) else ()
 
 
 def limits_of(settings: SourceSettings) -> Limits:
@@ -119,6 +146,15 @@ def limits_of(settings: SourceSettings) -> Limits:
     )
 
 
+def no_newest_hint(settings: SourceSettings) -> str:
+    """What to look at when a source answers and no newest id can be read."""
+    newest = settings.declaration.newest
+    if settings.preset is not None:
+        return f"check the url: it should be the address that {newest.path} is added to"
+    where = "its body" if newest.at == WHOLE_BODY else f'"{newest.at}" in its body'
+    return f"check url and newest: {where} should be a whole number above zero"
+
+
 async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
     """The highest id, as the source says or, while it does not answer, as it said last."""
     newest = await runtime.collector.newest()
@@ -129,6 +165,11 @@ async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
     if isinstance(known, int):
         runtime.collector.newest_id = known
         return known
+    if runtime.collector.newest_is_malformed:
+        raise ConfigurationError(
+            f"{runtime.settings.url}{runtime.settings.declaration.newest.path} answers, but without a newest id",
+            hint=no_newest_hint(runtime.settings),
+        )
     raise RemoraError(
         f"{runtime.name} does not answer, and nothing is known of it yet",
         hint="check the network and the url with: remora check",

@@ -19,14 +19,14 @@ from remora.loops.listed.run import RunOptions
 from remora.loops.listed.schedule import ListedSchedule
 from remora.loops.numbered.rescan import RescanSettings
 from remora.loops.numbered.service import NumberedService, ServiceSettings
-from remora.operate.config.settings import SourceKind, SourceSettings
+from remora.operate.config.settings import SourceSettings
 from remora.operate.console.access import Access
 from remora.operate.console.connections import bounds_for
 from remora.operate.console.server import ConsoleServer
 from remora.operate.console.token import Found, console_token
 from remora.operate.jobs.progress import Progress, ProgressView, is_learning
 from remora.operate.jobs.resources import Resources
-from remora.operate.jobs.runtime import ListedRuntime, Numbered, open_listed, open_numbered, rate_facts
+from remora.operate.jobs.runtime import OPENERS, ListedRuntime, Numbered, rate_facts
 from remora.operate.observe.newest_items import NewestItems
 from remora.operate.observe.notify import Notifier
 from remora.operate.observe.read_status import read_status
@@ -115,20 +115,13 @@ class Service:
         return {name: facts() for name, facts in self._facts.items()}
 
     async def _open(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
-        match source.kind:
-            case SourceKind.HACKERNEWS:
-                runtime = await opened.enter_async_context(
-                    open_numbered(
-                        name, source, store=self._store, clock=self._clock, meter=self._meter, fleet=self._fleet
-                    )
-                )
-                return self._numbered(runtime)
-            case SourceKind.LISTED:
-                listed = await opened.enter_async_context(
-                    open_listed(
-                        name, source, store=self._store, clock=self._clock, meter=self._meter, fleet=self._fleet
-                    )
-                )
+        opening = OPENERS[source.kind](
+            name, source, store=self._store, clock=self._clock, meter=self._meter, fleet=self._fleet
+        )
+        match await opened.enter_async_context(opening):
+            case Numbered() as numbered:
+                return self._numbered(numbered)
+            case ListedRuntime() as listed:
                 return self._listed(listed)
 
     def _numbered(self, runtime: Numbered) -> Run:

@@ -19,6 +19,7 @@ from remora.core.status.model import (
     CoveredList,
     Gaps,
     Inbox,
+    NoStream,
     Rate,
     Rescan,
     SourceStatus,
@@ -248,7 +249,7 @@ class Metrics:
         ids = covered.max_id - covered.first_id + 1 if covered else 0
         self.backfill_progress.labels(source).set(1 - covered.pending / ids if covered and ids else math.nan)
 
-    def _take_stream(self, source: str, stream: Stream | Unknown) -> None:
+    def _take_stream(self, source: str, stream: Stream | NoStream | Unknown) -> None:
         known = stream if isinstance(stream, Stream) else None
         self.stream_connected.labels(source).set(_number(known.connected if known else None))
         self.stream_last_event.labels(source).set(_timestamp(known.last_event_at if known else None))

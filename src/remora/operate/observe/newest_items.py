@@ -1,6 +1,6 @@
 """What came in lately? The newest public items the mirror holds, as short lines for the console.
 
-Only for Hacker News, whose items are public. Listed sources hold private things: nothing of theirs is ever shown.
+Only for sources whose items are public. All others hold private things: nothing of theirs is ever shown.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from remora.contracts import Clock, Store
 from remora.core.errors import StoreError
 from remora.core.status.model import Covered, Status
 from remora.core.units import SECOND_NS
-from remora.operate.config.settings import SourceKind
 
 SHOWN: Final = 8
 # Not every one of the newest ids is held yet: look a little further back.
@@ -103,7 +102,7 @@ def describe(item_id: int, body: bytes, *, seen_s: float | None = None) -> Arriv
 
 def _public(status: Status) -> Iterable[tuple[str, int]]:
     for name, source in status.sources.items():
-        if source.kind == SourceKind.HACKERNEWS and isinstance(source.coverage, Covered):
+        if source.is_public and isinstance(source.coverage, Covered):
             yield name, source.coverage.max_id
 
 

@@ -20,7 +20,7 @@ from remora.core.errors import StoreError
 from remora.core.status.alarms import Alarms, Change
 from remora.core.status.model import Covered, Status
 from remora.core.units import HOUR_NS, SECOND_NS
-from remora.operate.config.settings import NotifySettings, SourceKind
+from remora.operate.config.settings import NotifySettings
 from remora.operate.observe.newest_items import describe
 from remora.operate.observe.status_cache import StatusCache
 
@@ -152,7 +152,7 @@ def _of_item(source: str, item_id: int, body: bytes) -> Notice:
 
 
 def _newest(status: Status) -> Iterable[tuple[str, int]]:
-    """Only public items are looked through; a listed source's never leave the store."""
+    """Only public items are looked through; all others never leave the store."""
     for name, source in status.sources.items():
-        if source.kind == SourceKind.HACKERNEWS and isinstance(source.coverage, Covered):
+        if source.is_public and isinstance(source.coverage, Covered):
             yield name, source.coverage.max_id

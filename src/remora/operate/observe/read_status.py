@@ -8,7 +8,7 @@ from remora.contracts import Json, Store
 from remora.core.status.model import Status
 from remora.core.status.readout import read_out
 from remora.core.status.snapshot import Beat, GapTally, LedgerFacts, RunFacts, Snapshot
-from remora.operate.config.settings import Settings, SourceKind, SourceSettings
+from remora.operate.config.settings import Settings, SourceSettings
 
 # The live loop keeps the newest id it heard of under this name.
 NEWEST_ID_NOTE = "newest_id"
@@ -29,28 +29,30 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
         GapTally(count.kind, count.state, count.reason, count.count, count.oldest_ns, count.next_ns)
         for count in await store.gap_counts(name)
     )
-    match source.kind:
-        case SourceKind.HACKERNEWS:
-            return LedgerFacts(
-                kind=source.kind,
-                first_id=source.first_id,
-                coverage=await store.coverage(name),
-                newest_id=_newest_id(await store.note(name, NEWEST_ID_NOTE)),
-                gaps=gaps,
-                inbox_depth=await store.inbox_depth(name),
-                ceiling_interval_ns=source.ceiling_interval_ns,
-            )
-        case SourceKind.LISTED:
-            return LedgerFacts(
-                kind=source.kind,
-                gaps=gaps,
-                owed_details=await store.count_owed_details(name),
-                runs=await _runs(store, name),
-                every_ns=source.every_ns,
-                max_wall_ns=source.max_wall_ns,
-                max_fetches=source.max_fetches,
-                ceiling_interval_ns=source.ceiling_interval_ns,
-            )
+    if not source.capabilities.newest_id:
+        return LedgerFacts(
+            kind=source.kind,
+            gaps=gaps,
+            owed_details=await store.count_owed_details(name),
+            runs=await _runs(store, name),
+            every_ns=source.every_ns,
+            max_wall_ns=source.max_wall_ns,
+            max_fetches=source.max_fetches,
+            ceiling_interval_ns=source.ceiling_interval_ns,
+        )
+    return LedgerFacts(
+        kind=source.kind,
+        first_id=source.first_id,
+        coverage=await store.coverage(name),
+        newest_id=_newest_id(await store.note(name, NEWEST_ID_NOTE)),
+        gaps=gaps,
+        inbox_depth=await store.inbox_depth(name),
+        ceiling_interval_ns=source.ceiling_interval_ns,
+        poll_every_ns=source.poll_every_ns,
+        has_stream=source.capabilities.change_stream,
+        has_rescan=source.capabilities.item_times,
+        is_public=source.capabilities.public,
+    )
 
 
 def decode_beats(rows: Iterable[tuple[str, int, Json]]) -> tuple[Beat, ...]:

@@ -167,6 +167,10 @@ function sumOf(coverage, total) {
 function drawStream(panel, { stream, fresh }, now) {
   const newest = fresh.known ? `${fresh.newest_id === null ? "unknown" : number(fresh.newest_id)}, heard of ${ago(fresh.age_s)}` : `unknown: ${human(fresh.reason, now)}`;
   panel.classList.toggle("unknown", !stream.known);
+  if (stream.declared === false) {
+    facts(panel.querySelector("dl"), [["stream", stream.reason], ["newest id", newest]]);
+    return;
+  }
   if (!stream.known) {
     facts(panel.querySelector("dl"), [["stream", `unknown: ${human(stream.reason, now)}`], ["newest id", newest]]);
     return;

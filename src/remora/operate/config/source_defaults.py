@@ -1,0 +1,102 @@
+"""What does a source have that its owner did not write? What its preset and its kind bring; mixtures that nothing reads are refused."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from remora.core.errors import ConfigurationError
+from remora.operate.config.quantities import parse_rate
+from remora.operate.config.settings import KEYS_OF_ONE_KIND, KIND_DEFAULTS, SourceKind, default_in_flight
+from remora.sources.presets import PRESETS, Preset
+
+SOURCE_NAME_HINT: Final = "write a name of small letters, digits, - and _, at most 32 characters"
+ITEM_HINT: Final = 'write item = { path = "/item/{id}.json" }'
+NEWEST_HINT: Final = 'write newest = { path = "/newest.json", at = "id" }, or at = "." if the body is the number'
+_ALL_PRESETS: Final = ", ".join(sorted(PRESETS))
+
+Table = dict[str, Any]
+
+
+def with_defaults(name: str, table: Table) -> Table:
+    """The whole table of one source: what was written, over what its preset and its kind bring."""
+    check_source_name(name)
+    preset_name = _preset(name, table)
+    preset = None if preset_name is None else PRESETS[preset_name]
+    kind = _kind(name, table, preset)
+    _refuse_keys_of_another_kind(name, kind, table)
+    filled = {**KIND_DEFAULTS[kind], **_brought(preset), **table, "kind": kind}
+    if preset_name is not None:
+        filled["preset"] = preset_name
+    if kind == SourceKind.NUMBERED:
+        _check_numbered(name, filled, table)
+    if "in_flight" not in filled:
+        filled["in_flight"] = default_in_flight(parse_rate(filled["ceiling"], f"sources.{name}.ceiling"))
+    return filled
+
+
+def check_source_name(name: str) -> None:
+    """Names become parts of variables, metrics and paths."""
+    if not (0 < len(name) <= 32 and name.isascii() and name.replace("-", "_").isidentifier() and name == name.lower()):
+        raise ConfigurationError(f'"{name}" cannot be the name of a source', hint=SOURCE_NAME_HINT)
+
+
+def _preset(name: str, table: Mapping[str, Any]) -> str | None:
+    """The preset that is named. A source that names neither preset nor kind may have the name of a preset."""
+    kind = table.get("kind")
+    if isinstance(kind, str) and kind in PRESETS:
+        raise ConfigurationError(f'sources.{name}.kind is "{kind}", which is a preset', hint=f'write preset = "{kind}"')
+    if "preset" not in table and "kind" not in table:
+        return name if name in PRESETS else None
+    chosen = table.get("preset")
+    if chosen is None:
+        return None
+    if not isinstance(chosen, str) or chosen not in PRESETS:
+        raise ConfigurationError(f"sources.{name}.preset is {chosen!r}", hint=f"there are: {_ALL_PRESETS}")
+    if again := PRESETS[chosen].declares.keys() & table.keys():
+        key = min(again)
+        raise ConfigurationError(
+            f"[sources.{name}] has {key}, which the preset {chosen} declares already",
+            hint=f"leave {key} out, or leave preset out and declare the whole source",
+        )
+    return chosen
+
+
+def _kind(name: str, table: Mapping[str, Any], preset: Preset | None) -> str:
+    kind = str(table.get("kind", preset.kind if preset is not None else ""))
+    if preset is not None and kind != preset.kind:
+        raise ConfigurationError(
+            f"sources.{name}.kind is {kind}, but its preset is of kind {preset.kind}", hint="leave kind out"
+        )
+    if kind not in KIND_DEFAULTS:
+        what = f'sources.{name}.kind is "{kind}"' if "kind" in table else f"sources.{name} has no kind"
+        raise ConfigurationError(
+            what, hint=f'write kind = "numbered" or kind = "listed", or a preset ({_ALL_PRESETS}), as preset = "…"'
+        )
+    return kind
+
+
+def _brought(preset: Preset | None) -> Table:
+    return {} if preset is None else {"url": preset.url, "ceiling": preset.ceiling, **preset.declares}
+
+
+def _refuse_keys_of_another_kind(name: str, kind: str, table: Table) -> None:
+    """A key that nothing would read is a mistake, even where another kind of source knows it."""
+    strange = {key: other for other, keys in KEYS_OF_ONE_KIND.items() if other != kind for key in keys & table.keys()}
+    if strange:
+        key, other = min(strange.items())
+        raise ConfigurationError(
+            f"[sources.{name}] has {key}, which only sources of kind {other} have",
+            hint=f"leave it out: this one is of kind {kind}",
+        )
+
+
+def _check_numbered(name: str, filled: Table, written: Table) -> None:
+    """A numbered source says where an item and the newest id are; only items with a time can be read again by age."""
+    for key, hint in (("item", ITEM_HINT), ("newest", NEWEST_HINT)):
+        if key not in filled:
+            raise ConfigurationError(f"sources.{name} has no {key}", hint=hint)
+    item = filled["item"]
+    if "rescan" in written and isinstance(item, dict) and "time" not in item:
+        raise ConfigurationError(
+            f"[sources.{name}] has rescan, but nothing says how old an item is",
+            hint='write where an item has its time, as item = { path = "…", time = "created_at" }, or leave rescan out',
+        )

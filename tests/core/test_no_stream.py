@@ -1,0 +1,56 @@
+"""What does a status say of a numbered source without a stream of changes? That there is none, and what finds changes."""
+
+import pytest
+
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.status.model import Fresh, NoStream, SourceStatus, Unknown, YesNo
+from remora.core.status.readout import read_out
+from remora.core.status.snapshot import Beat, LedgerFacts, Role, Snapshot, SourceFacts
+from remora.core.units import MINUTE_NS, SECOND_NS
+
+NOW_NS = 1_800_000_000 * SECOND_NS
+
+
+def seen(
+    *, asked_ns_ago: int = SECOND_NS, poll_every_ns: int = 15 * SECOND_NS, has_rescan: bool = True
+) -> SourceStatus:
+    ledger = LedgerFacts(
+        kind="numbered",
+        coverage=Coverage((IdRange(1, 9),)),
+        newest_id=9,
+        poll_every_ns=poll_every_ns,
+        has_stream=False,
+        has_rescan=has_rescan,
+    )
+    facts = SourceFacts(newest_id=9, newest_id_at_ns=NOW_NS - asked_ns_ago)
+    beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS, sources={"rfcs": facts}))
+    return read_out([beat], {"rfcs": ledger}, now_ns=NOW_NS).sources["rfcs"]
+
+
+@pytest.mark.parametrize(
+    "has_rescan, reason",
+    [
+        (True, "none declared; changes are found by the rescan"),
+        (False, "none declared; changed items are not looked for"),
+    ],
+)
+def test_no_stream_is_a_known_fact_and_the_answer_says_what_finds_changes(has_rescan: bool, reason: str) -> None:
+    status = seen(has_rescan=has_rescan)
+    assert status.stream == NoStream(reason)
+    assert status.answers.fresh.answer is YesNo.YES
+    assert reason in status.answers.fresh.reason
+
+
+def test_no_stream_is_told_while_nobody_runs() -> None:
+    status = read_out([], {"rfcs": LedgerFacts(kind="numbered", has_stream=False)}, now_ns=NOW_NS).sources["rfcs"]
+    assert isinstance(status.stream, NoStream)
+    assert isinstance(status.fresh, Unknown)
+
+
+def test_how_old_a_newest_id_may_be_follows_how_often_it_is_asked_for() -> None:
+    assert seen(asked_ns_ago=2 * MINUTE_NS).answers.fresh.answer is YesNo.NO
+    patient = seen(asked_ns_ago=2 * MINUTE_NS, poll_every_ns=5 * MINUTE_NS)
+    assert patient.answers.fresh.answer is YesNo.YES
+    assert isinstance(patient.fresh, Fresh)
+    assert patient.fresh.stale_after_s == 20 * 60
+    assert seen(asked_ns_ago=21 * MINUTE_NS, poll_every_ns=5 * MINUTE_NS).answers.fresh.answer is YesNo.NO
