@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from remora.contracts import Observation, Outcome
 from remora.core.ledger.coverage import Coverage, IdRange
-from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import Gap, GapState
 from remora.core.verdict import Found, Verdict
 from remora.stores.decisions import Held, RecentFetches, clean_integer, clean_text, decide, unplanned
@@ -104,15 +103,14 @@ def test_a_cleaned_number_fits_into_64_bits(number: int) -> None:
 def test_recent_fetches_are_bounded_and_the_latest_half_is_never_forgotten() -> None:
     recent = RecentFetches(most=10)
     for number in range(100):
-        recent.remember(Kind.ITEM, str(number), number)
-    known = [number for number in range(100) if recent.of(Kind.ITEM, str(number)) is not None]
+        recent.remember({str(number): number})
+    known = [number for number in range(100) if recent.of(str(number)) is not None]
     assert 5 <= len(known) <= 10
     assert known == list(range(100 - len(known), 100))
-    assert recent.of(Kind.USER, "99") is None
 
 
 def test_a_fetch_that_is_remembered_again_keeps_its_latest_departure() -> None:
     recent, moments = RecentFetches(most=4), count()
     for key in ("a", "b", "a", "c", "a"):
-        recent.remember(Kind.ITEM, key, at(next(moments)))
-    assert recent.of(Kind.ITEM, "a") == at(4)
+        recent.remember({key: at(next(moments))})
+    assert recent.of("a") == at(4)

@@ -1,6 +1,7 @@
 """Is every listed entry owed until its detail is held, and does the walk move only with its page?"""
 
 import asyncio
+from dataclasses import replace
 
 from remora.contracts import Observation, Outcome, OwedDetail, RunRecord, Store, WalkState
 from remora.core.item import Document, Entry
@@ -107,8 +108,9 @@ async def test_a_document_is_unchanged_changed_or_stale_like_an_item(store: Stor
     await page(store, ("a", "3"))
     await record_document(store, "a", document("a"), at_s=5)
     before = await store.document(ARCHIVE, "a")
+    assert before is not None
     assert await record_document(store, "a", document("a"), at_s=6) is Outcome.UNCHANGED
-    assert await store.document(ARCHIVE, "a") == before
+    assert await store.document(ARCHIVE, "a") == replace(before, fetched_ns=at(6))
     assert await record_document(store, "a", document("a", text="new"), at_s=7) is Outcome.CHANGED
     assert await record_document(store, "a", document("a", text="newer"), at_s=8) is Outcome.CHANGED
     asked = Discovery(Kind.DOCUMENT, "a", Lane.DETAIL)

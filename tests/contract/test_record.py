@@ -40,11 +40,36 @@ async def test_an_unknown_item_is_none(store: Store) -> None:
     assert await store.revisions(SOURCE, 1) == ()
 
 
-async def test_an_unchanged_read_changes_no_row(store: Store) -> None:
+async def test_an_unchanged_read_changes_nothing_but_the_second_in_which_the_item_was_last_read(store: Store) -> None:
     await record(store, 1, story(1), at_s=1)
     before = await store.item(SOURCE, 1)
-    assert await record(store, 1, story(1), at_s=50) is Outcome.UNCHANGED
-    assert await store.item(SOURCE, 1) == before
+    assert before is not None
+    assert await record(store, 1, story(1), at_s=50.7) is Outcome.UNCHANGED
+    assert await store.item(SOURCE, 1) == replace(before, last_fetched_ns=at(50))
+
+
+async def test_an_unchanged_read_in_the_same_second_never_moves_the_last_read_back(store: Store) -> None:
+    await record(store, 1, story(1), at_s=1.5)
+    assert await record(store, 1, story(1), at_s=1.9) is Outcome.UNCHANGED
+    held = await store.item(SOURCE, 1)
+    assert held is not None
+    assert held.last_fetched_ns == at(1.5)
+
+
+async def test_a_walk_over_unchanged_items_tells_each_items_last_read_and_nobody_elses(store: Store) -> None:
+    ids = range(50, 350)
+    await asyncio.gather(*(record(store, item_id, story(item_id), at_s=1) for item_id in ids))
+    walked = range(120, 330)
+    outcomes = await asyncio.gather(*(record(store, item_id, story(item_id), at_s=1_000) for item_id in walked))
+    assert set(outcomes) == {Outcome.UNCHANGED}
+    for item_id in (150, 152, 299):
+        assert await record(store, item_id, story(item_id), at_s=2_000) is Outcome.UNCHANGED
+    assert await record(store, 200, story(200, text="second"), at_s=3_000) is Outcome.CHANGED
+    alone = {150: 2_000, 152: 2_000, 299: 2_000, 200: 3_000}
+    for item_id in ids:
+        held = await store.item(SOURCE, item_id)
+        assert held is not None
+        assert held.last_fetched_ns == at(alone.get(item_id, 1_000 if item_id in walked else 1))
 
 
 async def test_a_changed_score_is_stored_but_is_no_new_revision(store: Store) -> None:

@@ -67,7 +67,7 @@ class StoredItem:
     body: bytes
     revision: int
     first_seen_ns: int
-    last_fetched_ns: int
+    last_fetched_ns: int  # the last read, changed or not; an unchanged one is known to the second
     changed_ns: int
 
 
@@ -89,9 +89,10 @@ class Mirror(Protocol):
     async def record(self, source: str, observation: Observation) -> Outcome:
         """Item, ledger and origin in one transaction; returns when it is durable.
 
-        Found: the item is stored (unchanged bodies change no row, changed content keeps the earlier revision) and its gap
-        is settled. Anything else: the gap is opened or moved by `core.gap.after`. In both cases the inbox entry named
-        by the origin is removed, unless it was announced again meanwhile. Many calls may share one transaction.
+        Found: the item is stored and its gap is settled. An unchanged body rewrites no item; only the second of the read
+        is kept. Changed content keeps the earlier revision. Anything else: `core.ledger.gap.after` opens or moves the gap.
+        In both cases the inbox entry named by the origin is removed, unless it was announced again meanwhile. Many calls
+        may share one transaction.
         """
 
     async def item(self, source: str, item_id: int) -> StoredItem | None:

@@ -1,6 +1,6 @@
 """What does an observation do to what a store holds? The decisions that are the same in every store, without any I/O."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -130,24 +130,27 @@ def digest(body: bytes) -> bytes:
 
 
 class RecentFetches:
-    """The exact departures of recent fetches, also of those that changed no row. Bounded; forgets the oldest."""
+    """The exact departures of one source's recent fetches, also of those that changed no row. Bounded.
+
+    Things go by plain text: this is asked for every item, and hashing an enumeration is slow.
+    """
 
     def __init__(self, *, most: int = RECENT_FETCHES_MAX) -> None:
         self._half = most // 2
         # Two generations: the older one is forgotten as a whole, which costs nothing per fetch.
-        self._young: dict[tuple[Kind, str], int] = {}
-        self._old: dict[tuple[Kind, str], int] = {}
+        self._young: dict[str, int] = {}
+        self._old: dict[str, int] = {}
 
-    def of(self, kind: Kind, key: str) -> int | None:
-        """When the newest recorded fetch of this thing left, if it is remembered."""
-        departed_ns = self._young.get((kind, key))
-        return self._old.get((kind, key)) if departed_ns is None else departed_ns
+    def of(self, name: str) -> int | None:
+        """When the newest recorded fetch of this thing was sent, if it is remembered."""
+        departed_ns = self._young.get(name)
+        return self._old.get(name) if departed_ns is None else departed_ns
 
-    def remember(self, kind: Kind, key: str, departed_ns: int) -> None:
-        """A fetch is durable."""
+    def remember(self, departed_ns: Mapping[str, int]) -> None:
+        """These fetches are durable."""
         if len(self._young) >= self._half:
             self._young, self._old = {}, self._young
-        self._young[kind, key] = departed_ns
+        self._young.update(departed_ns)
 
 
 def unplanned(pieces: Iterable[IdRange], unfinished: Iterable[IdRange]) -> list[IdRange]:

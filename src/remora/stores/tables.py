@@ -50,6 +50,7 @@ TABLES: Final[tuple[Table, ...]] = (
         _columns("source item_id revision last_fetched_at changed_at body"),
         (*_OF_SOURCE, INTEGER_MIN),
     ),
+    Table("reads", _columns("source first_id last_id read_at"), _OF_SOURCE),
     Table(
         "users",
         _columns("source name first_seen_at last_fetched_at changed_at hash body"),

@@ -2,13 +2,15 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from remora.contracts import NewItem, Observation, Outcome, StoredItem
 from remora.core.item import Document, Item, User
-from remora.core.ledger import source_clock
+from remora.core.ledger import reads, source_clock
 from remora.core.ledger.discovery import Discovery, FromInbox, Kind, fingerprint
 from remora.core.ledger.gap import Gap, GapState
 from remora.core.ledger.source_clock import BLOCK_ITEMS, Timed
+from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.stores.decisions import Decision, Held, decide, gap_key, is_still_owed
 from remora.stores.memory.state import DocumentRow, GapRow, ItemRow, MemoryPart, UserRow
@@ -80,6 +82,7 @@ class MemoryMirror(MemoryPart):
         if decision.outcome is Outcome.UNCHANGED:
             assert earlier is not None
             earlier.held = held
+            earlier.read_ns = reads.whole_second(observation.started_at_ns) * SECOND_NS
             return
         if earlier is None:
             insort(self._tables.item_ids[source], item.item_id)
@@ -103,8 +106,7 @@ class MemoryMirror(MemoryPart):
             document=document,
             started_at_ns=observation.started_at_ns,
         )
-        if row.held is None or row.held.hash != held.hash:
-            row.fetched_ns = observation.started_at_ns
+        row.fetched_ns = observation.started_at_ns
         row.body, row.held = document.body, held
         row.updated_at = document.updated_at if document.updated_at is not None else row.listed_mark
 
@@ -121,7 +123,7 @@ class MemoryMirror(MemoryPart):
     async def item(self, source: str, item_id: int) -> StoredItem | None:
         """One item of the mirror."""
         row = self._tables.items[source].get(item_id)
-        return row.stored if row else None
+        return replace(row.stored, last_fetched_ns=max(row.stored.last_fetched_ns, row.read_ns)) if row else None
 
     async def revisions(self, source: str, item_id: int) -> Sequence[StoredItem]:
         """Earlier contents, oldest first."""

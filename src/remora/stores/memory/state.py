@@ -17,6 +17,7 @@ class ItemRow:
     stored: StoredItem
     held: Held
     time_s: int | None
+    read_ns: int = 0  # the last read that found it unchanged
 
 
 @dataclass(slots=True)

@@ -49,6 +49,17 @@ SELECT * FROM unnest(
 ON CONFLICT (source, item_id, revision) DO UPDATE SET
   last_fetched_at = excluded.last_fetched_at, changed_at = excluded.changed_at, body = excluded.body;
 
+-- name: export_reads
+-- When items were last read, beyond one range.
+SELECT source, first_id, last_id, read_at FROM reads
+WHERE (source, first_id) > (%(k0)s, %(k1)s) ORDER BY source, first_id LIMIT %(limit)s;
+
+-- name: import_reads
+-- When items were last read.
+INSERT INTO reads (source, first_id, last_id, read_at)
+SELECT * FROM unnest(%(c0)b::bigint[], %(c1)b::bigint[], %(c2)b::bigint[], %(c3)b::bigint[])
+ON CONFLICT (source, first_id) DO UPDATE SET last_id = excluded.last_id, read_at = excluded.read_at;
+
 -- name: export_users
 -- Profiles beyond one.
 SELECT source, name, first_seen_at, last_fetched_at, changed_at, hash, body FROM stored_users

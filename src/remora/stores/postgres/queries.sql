@@ -153,6 +153,23 @@ FROM unnest(
 )
 WHERE i.source = %(number)s AND i.id = n.id;
 
+-- name: take_reads
+-- When items of some blocks were last read, to be put back in the same transaction.
+DELETE FROM reads AS r USING unnest(%(blocks)b::bigint[]) AS b (first_id)
+WHERE r.source = %(number)s AND r.first_id BETWEEN b.first_id AND b.first_id + 99
+RETURNING r.first_id, r.last_id, r.read_at / 1000;
+
+-- name: put_reads
+-- When items were last read: ranges with their second. Who meets another process here looks again.
+INSERT INTO reads (source, first_id, last_id, read_at)
+SELECT %(number)s, first_id, last_id, read_s * 1000
+FROM unnest(%(first_ids)b::bigint[], %(last_ids)b::bigint[], %(read_s)b::bigint[]) AS n (first_id, last_id, read_s)
+ON CONFLICT (source, first_id) DO UPDATE SET last_id = excluded.last_id, read_at = excluded.read_at;
+
+-- name: confirm_user
+-- The profile is the same.
+UPDATE stored_users SET last_fetched_at = %(fetched)s WHERE source = %(number)s AND name = %(name)s;
+
 -- name: write_user
 -- A new profile, or the new body of one that is held.
 INSERT INTO stored_users (source, name, first_seen_at, last_fetched_at, changed_at, hash, body)
@@ -170,8 +187,9 @@ ON CONFLICT (source, key) DO UPDATE SET
   body = excluded.body;
 
 -- name: confirm_document
--- The body is the same: only whether its detail is owed, and its mark, may change.
-UPDATE documents SET owed = %(owed)s, updated_at = %(updated_at)s WHERE source = %(source)s AND key = %(key)s;
+-- The body is the same: only whether its detail is owed, its mark and when it was read may change.
+UPDATE documents SET owed = %(owed)s, updated_at = %(updated_at)s, fetched_at = %(fetched)s
+WHERE source = %(source)s AND key = %(key)s;
 
 -- name: ensure_document
 -- A document that was asked for has a row: its gap must lead back to its key.

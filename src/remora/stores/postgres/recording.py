@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from remora.contracts import Observation, Outcome
 from remora.core.item import Document, Item, Thing, User
+from remora.core.ledger import reads
 from remora.core.ledger.discovery import FromInbox, Kind, fingerprint
 from remora.core.ledger.gap import Gap, GapState, owed_reason
 from remora.core.units import MILLISECOND_NS, MINUTE_NS
@@ -76,12 +77,13 @@ class _Batch:
     new_items: list[Row] = field(default_factory=list)
     changed_items: list[Row] = field(default_factory=list)
     kept_ids: list[int] = field(default_factory=list)
+    read_s: dict[int, int] = field(default_factory=dict)  # unchanged items, and the second in which they were read
     changes: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # keys by kind and change
     changed_at: int = 0
     moved_gaps: list[Row] = field(default_factory=list)
     answered: list[Row] = field(default_factory=list)
     single: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)  # statements for users and documents
-    departures: list[tuple[Kind, str, int]] = field(default_factory=list)
+    departed_ns: dict[str, int] = field(default_factory=dict)
     fetched_again: list[tuple[str, int]] = field(default_factory=list)  # what was held, and when the fetch left
 
 
@@ -120,9 +122,7 @@ class Recorder:
                 outcomes[batch.source] = iter([_judge(batch, observation, again=again) for observation in observations])
                 await _write(connection, batch)
         for batch in batches:
-            recent = self._recent.setdefault(batch.source, RecentFetches())
-            for kind, key, departed_ns in batch.departures:
-                recent.remember(kind, key, departed_ns)
+            self._recent.setdefault(batch.source, RecentFetches()).remember(batch.departed_ns)
         return [next(outcomes[source]) for source, _ in jobs]
 
     async def _number(self, connection: Connection, source: str) -> int:
@@ -157,25 +157,25 @@ class Recorder:
             latest_ns = max(latest_ns, observation.now_ns)
         batch.changed_at = milliseconds(latest_ns)
         if items:
-            self._hold(batch, Kind.ITEM, await _held_items(connection, batch, items), latest_ns)
+            self._hold(batch, await _held_items(connection, batch, items), latest_ns)
         for kind, named in others.items():
             await _probe_gaps(connection, batch, kind, named)
             match kind:
                 case Kind.USER:
-                    self._hold(batch, kind, await _held_users(connection, batch, named), latest_ns)
+                    self._hold(batch, await _held_users(connection, batch, named), latest_ns)
                 case Kind.DOCUMENT:
-                    self._hold(batch, kind, await _held_documents(connection, batch, named), latest_ns)
+                    self._hold(batch, await _held_documents(connection, batch, named), latest_ns)
                 case Kind.PAGE:
                     continue  # a page is never kept, but what a run leaves of a list may be owed as a gap
                 case Kind.ITEM | Kind.NEWEST:
                     raise AssertionError(f"a {kind} is never recorded here")
 
-    def _hold(self, batch: _Batch, kind: Kind, found: Iterable[tuple[str, Row]], latest_ns: int) -> None:
+    def _hold(self, batch: _Batch, found: Iterable[tuple[str, Row]], latest_ns: int) -> None:
         """When it was fetched: a second fetch by anybody is known exactly, the first one exactly if it was ours."""
         recent = self._recent.get(batch.source) or RecentFetches()
         for name, (body_hash, content_hash, revision, fetched, again_ns) in found:
             fetched_ns = fetched * MILLISECOND_NS if again_ns is None else again_ns
-            departed_ns = recent.of(kind, name) if again_ns is None else None
+            departed_ns = recent.of(name) if again_ns is None else None
             if departed_ns is not None and not departed_ns + MILLISECOND_NS <= fetched_ns <= latest_ns + CLOCK_SLACK_NS:
                 fetched_ns = departed_ns
             batch.held[name] = Held(body_hash, content_hash, revision, fetched_ns)
@@ -247,7 +247,7 @@ def _judge(batch: _Batch, observation: Observation, *, again: bool) -> Outcome:
         batch.moved_gaps.append((source, *gap_to_row(decision.gap)))
     if isinstance(observation.verdict, Found) and decision.outcome is not Outcome.STALE:
         _store(batch, observation, observation.verdict.thing, decision)
-        batch.departures.append((kind, name, observation.started_at_ns))
+        batch.departed_ns[name] = observation.started_at_ns
         if name in batch.held:
             batch.fetched_again.append((dump_key(name), observation.started_at_ns))
     elif kind is Kind.DOCUMENT and name not in batch.documents:
@@ -264,9 +264,12 @@ def _outcome_if_counted(gap: Gap, observation: Observation) -> Outcome | None:
 
 def _store(batch: _Batch, observation: Observation, thing: Thing, decision: Decision) -> None:
     is_written = decision.outcome is not Outcome.UNCHANGED
-    if isinstance(thing, Item) and is_written:
-        _store_item(batch, thing, observation, decision)
-    elif isinstance(thing, User) and is_written:
+    if isinstance(thing, Item):
+        if is_written:
+            _store_item(batch, thing, observation, decision)
+        else:  # the item's row stays as it is
+            batch.read_s[thing.item_id] = reads.whole_second(observation.started_at_ns)
+    elif isinstance(thing, User):
         _store_user(batch, thing, observation, decision)
     elif isinstance(thing, Document):
         _store_document(batch, thing, observation, decision)
@@ -287,7 +290,7 @@ def _store_user(batch: _Batch, user: User, observation: Observation, decision: D
         "hash": decision.held.hash,
         "body": user.body,
     }
-    batch.single.append(("write_user", values))
+    batch.single.append(("confirm_user" if decision.outcome is Outcome.UNCHANGED else "write_user", values))
 
 
 def _store_item(batch: _Batch, item: Item, observation: Observation, decision: Decision) -> None:
@@ -332,14 +335,12 @@ def _store_document(batch: _Batch, document: Document, observation: Observation,
         started_at_ns=observation.started_at_ns,
     )
     updated_at = row.listed_mark if document.updated_at is None else dump_mark(document.updated_at)
-    values = {**_document_values(batch.source, key), "owed": owed, "updated_at": updated_at}
-    if decision.outcome is Outcome.UNCHANGED:
-        if (row.owed, row.updated_at) != (owed, updated_at):
-            batch.single.append(("confirm_document", values))
-        return
     fetched = milliseconds(observation.started_at_ns)
-    body = {"fetched": fetched, "hash": decision.held.hash, "body": document.body}
-    batch.single.append(("write_document", {**values, **body}))
+    values = {**_document_values(batch.source, key), "owed": owed, "updated_at": updated_at, "fetched": fetched}
+    if decision.outcome is Outcome.UNCHANGED:
+        batch.single.append(("confirm_document", values))
+    else:
+        batch.single.append(("write_document", {**values, "hash": decision.held.hash, "body": document.body}))
 
 
 async def _write(connection: Connection, batch: _Batch) -> None:
@@ -356,6 +357,8 @@ async def _write(connection: Connection, batch: _Batch) -> None:
     else:
         for row in new_items:
             await connection.execute(SQL["add_item"], row)
+    if batch.read_s:
+        await _write_reads(connection, batch)
     for name, values in batch.single:
         await connection.execute(SQL[name], values)
     if batch.fetched_again:
@@ -373,6 +376,14 @@ async def _write(connection: Connection, batch: _Batch) -> None:
         entries = zip(*sorted(batch.answered), strict=True)
         names = ("source", "kind", "key", "ticket")
         await connection.execute(SQL["remove_from_inbox"], dict(zip(names, map(list, entries), strict=True)))
+
+
+async def _write_reads(connection: Connection, batch: _Batch) -> None:
+    wanted = {"number": batch.number, "blocks": reads.blocks(batch.read_s)}
+    known = await (await connection.execute(SQL["take_reads"], wanted, binary=True)).fetchall()
+    first_ids, last_ids, read_s = zip(*reads.merged(map(reads.ReadRange._make, known), batch.read_s), strict=True)
+    ranges = {"first_ids": list(first_ids), "last_ids": list(last_ids), "read_s": list(read_s)}
+    await connection.execute(SQL["put_reads"], {"number": batch.number, **ranges})
 
 
 async def _copy_items(connection: Connection, rows: Iterable[Row]) -> None:

@@ -1,16 +1,13 @@
-"""When is an observation durable? When its batch is committed: whatever queued while one ran is the next.
-
-There is no timer: a lone write is committed at once, and under load the batches grow by themselves.
-"""
+"""How does one process write its observations to PostgreSQL? In two lanes of batches, each batch one transaction."""
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from remora.contracts import Observation, Outcome
 from remora.core.errors import StoreError, StoreUnavailable
-from remora.stores.decisions import OnBatch, is_durable
+from remora.stores.batches import Batches
+from remora.stores.decisions import OnBatch
 from remora.stores.postgres.connections import Connection, Pool
 from remora.stores.postgres.faults import BadRow
 from remora.stores.postgres.recording import Job, Recorder, name_of
@@ -19,14 +16,7 @@ from remora.stores.postgres.recording import Job, Recorder, name_of
 BATCH_MAX: Final = 1_000
 # While the server takes one lane's batch, the other lane's is judged.
 LANES: Final = 2
-# Callers wait for their own write, so only a runaway caller comes near this.
-QUEUE_MAX: Final = 100_000
-
-
-class _Waiting(NamedTuple):
-    name: tuple[str, str]
-    job: Job
-    done: "asyncio.Future[Outcome]"
+_DIGITS_OF_A_HUNDRED: Final = 2
 
 
 class Writer:
@@ -41,75 +31,29 @@ class Writer:
         """The outcome, once it is durable."""
         if self._closed:
             raise StoreUnavailable("the store is closed", hint="open it first")
-        job = (source, observation)
-        return self._lanes[_lane_of(observation.discovery.key)].record(job)
+        return self._lanes[_lane_of(observation.discovery.key)].batches.put((source, observation))
 
     async def close(self) -> None:
         """Write what was accepted, then let go."""
         self._closed = True
         for lane in self._lanes:
-            await lane.finish()
+            await lane.batches.finish()
         await self._pool.close()
 
 
 def _lane_of(key: str) -> int:
-    # Not `hash`: it differs from process to process, and a simulated world must repeat exactly.
-    return ord(key[-1]) % LANES if key else 0
+    # By hundreds of ids, as `core.ledger.reads` keeps them: two lanes never write the same range. Not by `hash`: it
+    # differs from process to process, and a simulated world must repeat exactly.
+    return ord(key[-3]) % LANES if len(key) > _DIGITS_OF_A_HUNDRED else 0
 
 
 class _Lane:
-    """Batches that follow one another."""
+    """Batches that follow one another, each key once in each."""
 
     def __init__(self, pool: Pool, on_batch: OnBatch | None) -> None:
         self._pool = pool
-        self._on_batch = on_batch
         self._recorder = Recorder()
-        self._queue: deque[_Waiting] = deque()
-        self._draining: asyncio.Task[None] | None = None
-
-    def record(self, job: Job) -> "asyncio.Future[Outcome]":
-        """The outcome, once it is durable."""
-        assert len(self._queue) < QUEUE_MAX, "more writes wait than callers can exist"
-        done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(name_of(job), job, done))
-        if self._draining is None:
-            self._draining = asyncio.get_running_loop().create_task(self._drain(), name="store-writer")
-        return done
-
-    async def finish(self) -> None:
-        """Write what was accepted."""
-        while self._draining is not None:
-            await asyncio.wait([self._draining])
-
-    async def _drain(self) -> None:
-        now_s = asyncio.get_running_loop().time
-        try:
-            while self._queue:
-                batch = self._take()
-                began_s = now_s()
-                try:
-                    results = await self._write([waiting.job for waiting in batch])
-                except BaseException as error:
-                    _fail(batch, error)
-                    raise
-                _resolve(batch, results)
-                if self._on_batch is not None and is_durable(results):
-                    self._on_batch(now_s() - began_s)
-        finally:
-            self._draining = None
-
-    def _take(self) -> list[_Waiting]:
-        """The oldest observations, each key once: the next look at the same key is judged by what this one left."""
-        batch: dict[tuple[str, str], _Waiting] = {}
-        later: list[_Waiting] = []
-        while self._queue and len(batch) < BATCH_MAX:
-            waiting = self._queue.popleft()
-            if waiting.done.cancelled():  # nobody waits for it any more
-                continue
-            if batch.setdefault(waiting.name, waiting) is not waiting:
-                later.append(waiting)
-        self._queue.extendleft(reversed(later))
-        return list(batch.values())
+        self.batches = Batches(self._write, batch_max=BATCH_MAX, once_each=name_of, on_batch=on_batch)
 
     async def _write(self, jobs: Sequence[Job]) -> list[Outcome | Exception]:
         """All in one transaction; when one of them is poison, each in its own."""
@@ -128,21 +72,3 @@ class _Lane:
             if isinstance(error, StoreError) and not isinstance(error, BadRow):
                 return [error] * len(jobs)
             return [result for job in jobs for result in await self._write([job])]
-
-
-def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
-    for waiting in batch:
-        if not waiting.done.done():
-            waiting.done.set_exception(
-                StoreUnavailable(f"the writer stopped: {type(error).__name__}", hint="open the store again")
-            )
-
-
-def _resolve(batch: Sequence[_Waiting], results: Sequence[Outcome | Exception]) -> None:
-    for waiting, result in zip(batch, results, strict=True):
-        if waiting.done.done():
-            continue
-        if isinstance(result, Exception):
-            waiting.done.set_exception(result)
-        else:
-            waiting.done.set_result(result)

@@ -34,6 +34,15 @@ WHERE (source, item_id, revision) > (:k0, :k1, :k2) ORDER BY source, item_id, re
 INSERT OR REPLACE INTO stored_revisions (source, item_id, revision, last_fetched_at, changed_at, body)
 VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT));
 
+-- name: export_reads
+-- When items were last read, beyond one range.
+SELECT source, first_id, last_id, read_at FROM reads
+WHERE (source, first_id) > (:k0, :k1) ORDER BY source, first_id LIMIT :limit;
+
+-- name: import_reads
+-- When items were last read.
+INSERT OR REPLACE INTO reads (source, first_id, last_id, read_at) VALUES (?, ?, ?, ?);
+
 -- name: export_users
 -- Profiles beyond one.
 SELECT source, name, first_seen_at, last_fetched_at, changed_at, hash, CAST(body AS BLOB) FROM stored_users

@@ -42,6 +42,24 @@ ON CONFLICT (source, id) DO UPDATE SET
   last_fetched_at = excluded.last_fetched_at, changed_at = excluded.changed_at, revision = excluded.revision,
   hash = excluded.hash, content_hash = excluded.content_hash, body = excluded.body;
 
+-- name: take_reads
+-- When items of some blocks were last read, to be put back in the same transaction.
+DELETE FROM reads WHERE source = :number AND first_id IN (
+  SELECT r.first_id FROM json_each(:blocks) AS b CROSS JOIN reads AS r
+  ON r.source = :number AND r.first_id BETWEEN b.value AND b.value + 99
+)
+RETURNING first_id, last_id, read_at / 1000;
+
+-- name: put_reads
+-- When items were last read: ranges with their second.
+INSERT INTO reads (source, first_id, last_id, read_at)
+SELECT :number, json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') * 1000
+FROM json_each(:ranges);
+
+-- name: confirm_user
+-- The profile is the same.
+UPDATE stored_users SET last_fetched_at = :fetched WHERE source = :number AND name = :name;
+
 -- name: write_user
 -- A new profile, or the new body of one that is held.
 INSERT INTO stored_users (source, name, first_seen_at, last_fetched_at, changed_at, hash, body)
@@ -58,10 +76,9 @@ UPDATE documents SET
 WHERE source = :source AND key = :key;
 
 -- name: confirm_document
--- The body is the same: only whether its detail is owed, and its mark, may change.
-UPDATE documents SET owed = :owed, updated_at = coalesce(:updated_at, listed_mark)
-WHERE source = :source AND key = :key
-AND (owed <> :owed OR updated_at IS NOT coalesce(:updated_at, listed_mark));
+-- The body is the same: only whether its detail is owed, its mark and when it was read may change.
+UPDATE documents SET owed = :owed, updated_at = coalesce(:updated_at, listed_mark), fetched_at = :fetched
+WHERE source = :source AND key = :key;
 
 -- name: ensure_document
 -- A document that was asked for has a row: its gap must lead back to its key.

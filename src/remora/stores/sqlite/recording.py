@@ -7,8 +7,11 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from remora.contracts import Observation, Outcome
 from remora.core.item import Document, Item, Thing, User
+from remora.core.ledger import reads
 from remora.core.ledger.discovery import Discovery, FromInbox, Kind, fingerprint
 from remora.core.ledger.gap import Gap
 from remora.core.units import MILLISECOND_NS
@@ -98,16 +101,16 @@ class _Batch:
         self._turn: int | None = None
         self._items: dict[int, tuple[object, ...]] = {}
         self._kept: list[int] = []
+        self._read_s: dict[int, int] = {}  # unchanged items, and the second in which they were read
         self._changes: dict[tuple[str, str], list[str]] = {}  # keys by kind and change
         self._now = 0
         self._moved_gaps: dict[str, tuple[object, ...]] = {}
         self._answered: list[tuple[object, ...]] = []
-        self._departures: list[tuple[Kind, str, int]] = []
+        self._departed_ns: dict[str, int] = {}
 
     def committed(self) -> None:
         """What was recorded is durable."""
-        for kind, name, departed_ns in self._departures:
-            self._recent.remember(kind, name, departed_ns)
+        self._recent.remember(self._departed_ns)
 
     def probe(self, observations: Iterable[Observation]) -> None:
         """Read what is held of everything in the batch, a few statements for all of it."""
@@ -134,22 +137,25 @@ class _Batch:
     def _probe_items(self, ids: str) -> None:
         wanted = {"number": self.number, "ids": ids}
         (held,) = self._connection.execute(self._sql["held_items"], wanted).fetchone()
-        for item_id, body_hash, content_hash, revision, fetched in json.loads(held):
+        recently, from_hex = self._recent.of, bytes.fromhex
+        for item_id, body_hash, content_hash, revision, fetched in msgspec.json.decode(held):
             name = str(item_id)
-            departed_ns = self._departed_ns(Kind.ITEM, name, fetched)
-            self._held[name] = Held(bytes.fromhex(body_hash), bytes.fromhex(content_hash), revision, departed_ns)
+            departed_ns = recently(name)
+            if departed_ns is None:
+                departed_ns = fetched * MILLISECOND_NS
+            self._held[name] = Held(from_hex(body_hash), from_hex(content_hash), revision, departed_ns)
 
     def _probe_users(self, names: Sequence[str]) -> None:
         wanted = {"number": self.number, "names": json.dumps(names)}
         for key, body_hash, fetched in self._connection.execute(self._sql["held_users"], wanted):
             name = _name(Kind.USER, key)
-            self._held[name] = Held(body_hash, b"", 1, self._departed_ns(Kind.USER, name, fetched))
+            self._held[name] = Held(body_hash, b"", 1, self._last_departed_ns(name, fetched))
 
     def _probe_document(self, discovery: Discovery) -> None:
         row = self._document_row(discovery.key)
         if row is not None and row[0] is not None:
             name = _name(Kind.DOCUMENT, discovery.key)
-            self._held[name] = Held(row[0], b"", 1, self._departed_ns(Kind.DOCUMENT, name, row[1]))
+            self._held[name] = Held(row[0], b"", 1, self._last_departed_ns(name, row[1]))
         self._probe_gaps(Kind.DOCUMENT, [gap_key(self.source, discovery)])
 
     def _document_row(self, key: str) -> tuple[bytes | None, int, str | None, int | None] | None:
@@ -158,8 +164,8 @@ class _Batch:
         ).fetchone()
         return found
 
-    def _departed_ns(self, kind: Kind, name: str, fetched: int) -> int:
-        departed_ns = self._recent.of(kind, name)
+    def _last_departed_ns(self, name: str, fetched: int) -> int:
+        departed_ns = self._recent.of(name)
         return fetched * MILLISECOND_NS if departed_ns is None else departed_ns
 
     def _probe_gaps(self, kind: Kind, keys: Sequence[str]) -> None:
@@ -185,7 +191,7 @@ class _Batch:
             assert decision.held is not None, "what was found is held"
             self._store(observation, observation.verdict.thing, decision, decision.held)
             self._held[name] = decision.held
-            self._departures.append((kind, name, observation.started_at_ns))
+            self._departed_ns[name] = observation.started_at_ns
         elif kind is Kind.DOCUMENT:
             self._ensure_document(key)
         if isinstance(discovery.origin, FromInbox):
@@ -202,8 +208,9 @@ class _Batch:
     def _store(self, observation: Observation, thing: Thing, decision: Decision, held: Held) -> None:
         unchanged = decision.outcome is Outcome.UNCHANGED
         if isinstance(thing, Item):
-            if unchanged:
-                return  # no row changes
+            if unchanged:  # the item's row stays as it is
+                self._read_s[thing.item_id] = reads.whole_second(observation.started_at_ns)
+                return
             self._store_item(thing, observation, decision, held)
             kind = _ITEM
         elif isinstance(thing, Document):
@@ -211,8 +218,7 @@ class _Batch:
             kind = Kind.DOCUMENT.value
         else:
             assert isinstance(thing, User), f"a {type(thing).__name__} is never recorded"
-            if not unchanged:
-                self._store_user(thing, observation, held)
+            self._store_user(thing, observation, held, unchanged=unchanged)
             kind = Kind.USER.value
         if not unchanged:
             change = _NEW if decision.outcome is Outcome.NEW else _CHANGED
@@ -244,18 +250,16 @@ class _Batch:
             item.body,
         )
 
-    def _store_user(self, user: User, observation: Observation, held: Held) -> None:
-        self._connection.execute(
-            self._sql["write_user"],
-            {
-                "number": self.number,
-                "name": observation.discovery.key,
-                "now": observation.now_ns // MILLISECOND_NS,
-                "fetched": observation.started_at_ns // MILLISECOND_NS,
-                "hash": held.hash,
-                "body": user.body,
-            },
-        )
+    def _store_user(self, user: User, observation: Observation, held: Held, *, unchanged: bool) -> None:
+        values: dict[str, object] = {
+            "number": self.number,
+            "name": observation.discovery.key,
+            "now": observation.now_ns // MILLISECOND_NS,
+            "fetched": observation.started_at_ns // MILLISECOND_NS,
+            "hash": held.hash,
+            "body": user.body,
+        }
+        self._connection.execute(self._sql["confirm_user" if unchanged else "write_user"], values)
 
     def _store_document(self, document: Document, observation: Observation, decision: Decision) -> None:
         key = observation.discovery.key
@@ -270,15 +274,17 @@ class _Batch:
             document=document,
             started_at_ns=observation.started_at_ns,
         )
-        values: dict[str, object] = {"source": self.source, "key": key, "owed": owed, "updated_at": document.updated_at}
-        if decision.outcome is Outcome.UNCHANGED:
-            self._connection.execute(self._sql["confirm_document"], values)
-            return
-        fetched = observation.started_at_ns // MILLISECOND_NS
-        self._connection.execute(
-            self._sql["write_document"],
-            {**values, "fetched": fetched, "hash": decision.held.hash, "body": document.body},
-        )
+        values: dict[str, object] = {
+            "source": self.source,
+            "key": key,
+            "owed": owed,
+            "updated_at": document.updated_at,
+            "fetched": observation.started_at_ns // MILLISECOND_NS,
+            "hash": decision.held.hash,
+            "body": document.body,
+        }
+        unchanged = decision.outcome is Outcome.UNCHANGED
+        self._connection.execute(self._sql["confirm_document" if unchanged else "write_document"], values)
 
     def _ensure_document(self, key: str) -> None:
         named = {"source": self.source, "key": key, "fingerprint": fingerprint(self.source, key)}
@@ -288,6 +294,8 @@ class _Batch:
         """Everything that was judged, one statement per table."""
         self._write_items()
         self._write_changes()
+        if self._read_s:
+            self._write_reads()
         if self._moved_gaps:
             write_rows(self._connection, "write_gaps", list(self._moved_gaps.values()))
         if self._answered:
@@ -297,6 +305,12 @@ class _Batch:
         for (kind, change), keys in self._changes.items():
             named = {"source": self.source, "kind": kind, "change": change, "now": self._now}
             self._connection.execute(self._sql["write_changes"], {**named, "keys": json.dumps(keys)})
+
+    def _write_reads(self) -> None:
+        wanted = {"number": self.number, "blocks": json.dumps(reads.blocks(self._read_s))}
+        known = self._connection.execute(self._sql["take_reads"], wanted).fetchall()
+        ranges = reads.merged(map(reads.ReadRange._make, known), self._read_s)
+        self._connection.execute(self._sql["put_reads"], {"number": self.number, "ranges": json.dumps(ranges)})
 
     def _write_items(self) -> None:
         if self._kept:

@@ -60,6 +60,16 @@ CREATE TABLE stored_users (
   PRIMARY KEY (source, name)
 );
 
+-- When items were last read, if nothing had changed: ranges of neighbours that were read in the same second. No range
+-- crosses a hundred. The view `items` shows the later of this moment and that of the row.
+CREATE TABLE reads (
+  first_id bigint NOT NULL,
+  last_id bigint NOT NULL,
+  read_at bigint NOT NULL,
+  source smallint NOT NULL,
+  PRIMARY KEY (source, first_id)
+);
+
 CREATE TABLE documents (
   source text COLLATE "C" NOT NULL,
   key text COLLATE "C" NOT NULL,
@@ -244,7 +254,12 @@ END $$;
 CREATE VIEW items AS
 SELECT
   s.name AS source, i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted,
-  i.first_seen_at, i.last_fetched_at, i.changed_at, i.revision, i.hash, i.content_hash, i.body
+  i.first_seen_at,
+  greatest(i.last_fetched_at, (
+    SELECT r.read_at FROM reads AS r
+    WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
+  )) AS last_fetched_at,
+  i.changed_at, i.revision, i.hash, i.content_hash, i.body
 FROM stored_items AS i JOIN sources AS s ON s.number = i.source;
 
 CREATE VIEW revisions AS

@@ -54,6 +54,16 @@ CREATE TABLE stored_users (
   PRIMARY KEY (source, name)
 ) STRICT;
 
+-- When items were last read, if nothing had changed: ranges of neighbours that were read in the same second. No range
+-- crosses a hundred. The view `items` shows the later of this moment and that of the row.
+CREATE TABLE reads (
+  source INTEGER NOT NULL,
+  first_id INTEGER NOT NULL,
+  last_id INTEGER NOT NULL,
+  read_at INTEGER NOT NULL,
+  PRIMARY KEY (source, first_id)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE documents (
   source TEXT NOT NULL,
   key TEXT NOT NULL,
@@ -179,7 +189,12 @@ CREATE INDEX runs_by_source ON runs (source, run_id);
 CREATE VIEW items AS
 SELECT
   s.name AS source, i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted,
-  i.first_seen_at, i.last_fetched_at, i.changed_at, i.revision, i.hash, i.content_hash, i.body
+  i.first_seen_at,
+  max(i.last_fetched_at, coalesce((
+    SELECT r.read_at FROM reads AS r
+    WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
+  ), 0)) AS last_fetched_at,
+  i.changed_at, i.revision, i.hash, i.content_hash, i.body
 FROM stored_items AS i JOIN sources AS s ON s.number = i.source;
 
 CREATE VIEW revisions AS
