@@ -1,4 +1,9 @@
-"""How close to a hidden limit does each controller come, and how often is it refused? A table, a plot, under two minutes."""
+"""How close to a hidden limit does each controller come, and how often is it refused? Tables and a plot.
+
+python -m bench.controllers                            the first edition's tables and plot
+python -m bench.controllers --rows                     every provider the law is held to, with the peers
+python -m bench.controllers --rows ban shared --ours   only rows whose name contains one of these words, only our law
+"""
 
 import argparse
 import time
@@ -6,18 +11,33 @@ from pathlib import Path
 
 from bench.controllers.plot import draw
 from bench.controllers.report import render
+from bench.controllers.rows import ROWS
+from bench.controllers.table import OURS, PEERS, SEEDS, cases, render_rows, run_cases
 from bench.controllers.trials import run_all
 
 RESULTS = Path(__file__).parent.parent / "results"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2, help="processes that share the trials")
+    parser.add_argument("--rows", nargs="*", metavar="WORD", help="the table of providers; all, or those that match")
+    parser.add_argument("--ours", action="store_true", help="only our law, not the peers")
+    parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS, help="seeds of the table of providers")
+    parser.add_argument("--in-flight", type=int, default=0, help="only this bound on requests in flight")
     arguments = parser.parse_args()
     began_s = time.monotonic()
-    results = run_all(workers=arguments.workers)
     RESULTS.mkdir(exist_ok=True)
+    if arguments.rows is not None:
+        names = [name for name in ROWS if not arguments.rows or any(word in name for word in arguments.rows)]
+        controllers = [OURS] if arguments.ours else [OURS, *PEERS]
+        wanted = cases(names, controllers, arguments.seeds, arguments.in_flight)
+        text = render_rows(run_cases(wanted, workers=arguments.workers))
+        (RESULTS / "rows.md").write_text(text)
+        print(text)
+        print(f"{len(wanted)} trials in {time.monotonic() - began_s:.0f} s")
+        return
+    results = run_all(workers=arguments.workers)
     text = render(results)
     (RESULTS / "controllers.md").write_text(text)
     draw(RESULTS / "controllers.png")

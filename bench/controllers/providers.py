@@ -15,12 +15,22 @@ from remora.core.units import SECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """What headers say about a quota: how many requests are left of how many, and when it is full again."""
+
+    remaining: int
+    limit: int
+    reset_in_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reply:
-    """What the provider answers, how long that takes, and the wait it asks for (none = it does not say)."""
+    """What the provider answers, how long that takes, and what it tells (none = it does not say)."""
 
     answer: Answer
     latency_ns: int
     retry_after_ns: int | None = None
+    quota: Told | None = None
 
 
 class Provider(Protocol):
