@@ -194,8 +194,8 @@ class LoadedQueue:
     background: float  # share of the capacity
     latency: Latency
     chance: Random
-    queue_before_thrashing: int = 16
-    thrashing_factor: float = 3.0
+    queue_before_thrashing: int = 32
+    thrashing_factor: float = 2.0
     patience_services: int = 64
     free_at_ns: float = 0.0
     next_ns: float = 0.0
