@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from remora.contracts import Clock, Meter, Mirror, Observation, Outcome, Source
-from remora.contracts.account import UNBOUNDED, Account
+from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.core.item import Decoded, Item, Newest, WrongShape
 from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
 from remora.core.ledger.discovery import Discovery, FromGap, Kind
@@ -34,7 +34,7 @@ LEAP_MAX_IDS: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What came of asking for one thing. Deferred: the account was used up before the first request."""
+    """What came of asking for one thing. Deferred: the allowance was used up before the first request."""
 
     verdict: Verdict
     started_at_ns: int  # wall clock at the departure of the request that was answered
@@ -95,24 +95,26 @@ class Collector:
         self._tell(discovery, asked.verdict, outcome)
         return outcome
 
-    async def ask(self, discovery: Discovery, account: Account = UNBOUNDED, policy: AskPolicy | None = None) -> Asked:
-        """Ask until there is an answer, the policy has had enough of this item, or the account is used up."""
+    async def ask(
+        self, discovery: Discovery, allowance: Allowance = UNBOUNDED, policy: AskPolicy | None = None
+    ) -> Asked:
+        """Ask until there is an answer, the policy has had enough of this item, or the allowance is used up."""
         policy = policy or self._policy
         asked = None
         requests, taken_ns, met = 0, 0, frozenset[type[Verdict]]()
-        while (answer := await self._ask_within(account, discovery, met)) is not None:
+        while (answer := await self._ask_within(allowance, discovery, met)) is not None:
             if isinstance(answer.verdict, Deferred):  # our own fault: it costs the item no attempt
                 await self._wait_for_resources()
                 continue
             requests, taken_ns = requests + 1, taken_ns + answer.took_ns
             asked = Asked(answer.verdict, answer.started_at_ns, requests)
             delay_ns = policy.delay_ns(answer.verdict, requests=requests, taken_ns=taken_ns)
-            if delay_ns is None or account.stop is not None or not account.may_retry():
+            if delay_ns is None or allowance.stop is not None or not allowance.may_retry():
                 return asked
             if not policy.repeats_are_news:
                 met |= {type(answer.verdict)}
             await self._clock.sleep_until(self._clock.monotonic_ns() + delay_ns)
-        return asked or self._deferred(account.stop)
+        return asked or self._deferred(allowance.stop)
 
     async def _wait_for_resources(self) -> None:
         now_ns = self._clock.monotonic_ns()
@@ -152,17 +154,17 @@ class Collector:
                 return None
 
     async def _ask_within(
-        self, account: Account, discovery: Discovery, met: frozenset[type[Verdict]]
+        self, allowance: Allowance, discovery: Discovery, met: frozenset[type[Verdict]]
     ) -> _Answer | None:
-        """One request if the account covers it. None: it does not, or its time ran out while the request waited."""
-        if not account.may_ask():
+        """One request if the allowance covers it. None: it does not, or its time ran out while the request waited."""
+        if not allowance.may_ask():
             return None
-        left_ns, asking = account.left_ns(), self._ask_once(discovery, met)
+        left_ns, asking = allowance.left_ns(), self._ask_once(discovery, met)
         answer = await asking if left_ns is None else await self._in_time(discovery, asking, left_ns)
         if answer is None:
-            account.out_of_time()
+            allowance.out_of_time()
         elif not isinstance(answer.verdict, Deferred):
-            account.heard(answer.verdict)
+            allowance.heard(answer.verdict)
         return answer
 
     async def _in_time(
@@ -221,7 +223,7 @@ class Collector:
             self._asking.pop(discovery, None)
 
     def _deferred(self, stop: Stop | None) -> Asked:
-        assert stop is not None, "an account that covers nothing more says why"
+        assert stop is not None, "an allowance that covers nothing more says why"
         assert stop.reason is not None, "and as which reason the item is owed"
         return Asked(Deferred(stop.reason), self._clock.wall_ns(), 0)
 

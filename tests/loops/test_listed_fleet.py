@@ -10,7 +10,7 @@ from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Deferred
 from remora.gate.governor import Governor, Limits
-from remora.loops.listed.account import RunAccount
+from remora.loops.listed.allowance import RunAllowance
 from remora.sim.clock import SimClock
 from remora.sim.fleet import SimPlans
 from remora.sim.meter import CountingMeter
@@ -31,11 +31,11 @@ def test_a_wait_in_the_gate_of_all_processes_ends_with_the_budget() -> None:
         await plans.shut(NAME, for_ns=10 * MINUTE_NS, cool_down_ns=MINUTE_NS, was_prober=False)
         began_ns = clock.monotonic_ns()
         budget = Budget(began_ns, max_wall_ns=30 * SECOND_NS)
-        account = RunAccount(governor, clock=clock, budget=budget, counts=RunCounts(), policy=LISTED)
-        asked = await collector.ask(Discovery.item(1, via=Lane.DETAIL), account)
+        allowance = RunAllowance(governor, clock=clock, budget=budget, counts=RunCounts(), policy=LISTED)
+        asked = await collector.ask(Discovery.item(1, via=Lane.DETAIL), allowance)
         assert (asked.verdict, asked.requests) == (Deferred(GapReason.MAX_WALL_CLOCK), 0)
-        assert account.stop is not None
-        assert account.stop.by is StoppedBy.MAX_WALL_CLOCK
+        assert allowance.stop is not None
+        assert allowance.stop.by is StoppedBy.MAX_WALL_CLOCK
         assert clock.monotonic_ns() - began_ns <= 31 * SECOND_NS
         await governor.close()
 

@@ -12,7 +12,7 @@ import structlog
 
 from remora.collect import Collector
 from remora.contracts import Clock, Outcome, Store
-from remora.contracts.account import UNBOUNDED, Account
+from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.core.errors import StoreError
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import AskPolicy
@@ -63,7 +63,7 @@ class Recover:
         clock: Clock,
         owner: str,
         policy: Recovery,
-        account: Account = UNBOUNDED,
+        allowance: Allowance = UNBOUNDED,
     ) -> None:
         self._source = source
         self._collector = collector
@@ -71,7 +71,7 @@ class Recover:
         self._clock = clock
         self._owner = owner
         self._policy = policy
-        self._account = account
+        self._allowance = allowance
         self._places = asyncio.Semaphore(policy.width)
         self._under_way: set[Served] = set()
         self._served: set[Served] = set()  # by `run_through`
@@ -122,7 +122,7 @@ class Recover:
     ) -> set[Served]:
         """Lease a batch and begin with each gap in it as places become free; which ones, none when nothing was due."""
         # Before the lease: a gap that is leased and then not asked for would lose its turn.
-        if not self._account.may_ask():
+        if not self._allowance.may_ask():
             return set()
         gaps = await self._store.lease_gaps(
             self._source,
@@ -167,6 +167,6 @@ class Recover:
             key = await self._store.key_of(self._source, gap.key)
         assert key is not None, "a gap names a document that was never listed"
         discovery = Discovery(gap.kind, key, Lane.RECOVER, FromGap(self._owner, gap.reason))
-        asked = await self._collector.ask(discovery, self._account, self._policy.asks)
+        asked = await self._collector.ask(discovery, self._allowance, self._policy.asks)
         if not isinstance(asked.verdict, Deferred):  # otherwise nobody asked, and its lease is given back
             self._outcomes[await self._collector.record(discovery, asked)] += 1

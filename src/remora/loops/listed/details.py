@@ -13,21 +13,21 @@ from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.run import RunCounts, Stop, StoppedBy
 from remora.core.verdict import Deferred, Pressure, Refused
-from remora.loops.listed.account import RunAccount
+from remora.loops.listed.allowance import RunAllowance
 
 DETAILS_AT_ONCE: Final = 100
 
 
 class Details:
-    """Fetches every owed detail of one source, within the account of one run."""
+    """Fetches every owed detail of one source, within the allowance of one run."""
 
     def __init__(
-        self, source: str, collector: Collector, store: Store, account: RunAccount, *, counts: RunCounts
+        self, source: str, collector: Collector, store: Store, allowance: RunAllowance, *, counts: RunCounts
     ) -> None:
         self._source = source
         self._collector = collector
         self._store = store
-        self._account = account
+        self._allowance = allowance
         self._counts = counts
         self._refused: dict[Discovery, Asked] = {}  # once, in this batch, in the order of asking
         self._refused_alone = 0  # so many of them were refused before another detail was answered
@@ -47,27 +47,27 @@ class Details:
         return None
 
     async def _ask_first(self, discovery: Discovery) -> Stop | None:
-        asked = await self._collector.ask(discovery, self._account)
+        asked = await self._collector.ask(discovery, self._allowance)
         if isinstance(asked.verdict, Pressure):
             self._refused[discovery] = asked
-            return self._account.stop
+            return self._allowance.stop
         return await self._record(discovery, asked)
 
     async def _ask_again(self, discovery: Discovery) -> Stop | None:
-        asked = await self._collector.ask(discovery, self._account)
+        asked = await self._collector.ask(discovery, self._allowance)
         if not isinstance(asked.verdict, Deferred):
             del self._refused[discovery]
         return await self._record(discovery, asked)
 
     async def _record(self, discovery: Discovery, asked: Asked) -> Stop | None:
         if isinstance(asked.verdict, Deferred):
-            return self._account.stop  # it was not asked for, and stays where it is
+            return self._allowance.stop  # it was not asked for, and stays where it is
         self._counts.outcomes[await self._collector.record(discovery, asked)] += 1
         if not isinstance(asked.verdict, Pressure):
             self._refused_alone = len(self._refused)
-        if isinstance(asked.verdict, Refused) and self._account.is_refused:
+        if isinstance(asked.verdict, Refused) and self._allowance.is_refused:
             return Stop(StoppedBy.REFUSED, asked.verdict.reason)
-        return self._account.stop
+        return self._allowance.stop
 
     async def _set_aside(self, stop: Stop) -> Stop:
         """The run stops. What was refused while others were answered is owed on its own; so is the first of the last row.

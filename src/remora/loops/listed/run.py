@@ -20,7 +20,7 @@ from remora.core.ledger.run import BUT_PRESSURE, PRESSURE, Phase, RunCounts, Run
 from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor
-from remora.loops.listed.account import RunAccount
+from remora.loops.listed.allowance import RunAllowance
 from remora.loops.listed.backlog import Backlog
 from remora.loops.listed.details import Details
 from remora.loops.listed.walk import ListWalk
@@ -65,8 +65,10 @@ class ListedRun:
         self.counts = RunCounts()
         self.phase = Phase.RECOVERY
         budget = Budget(clock.monotonic_ns(), options.max_wall_ns, options.max_fetches)
-        self._account = RunAccount(governor, clock=clock, budget=budget, counts=self.counts, policy=LISTED)
-        self._gaps = Recover(source, collector, store, clock=clock, owner=owner, policy=RECOVERY, account=self._account)
+        self._allowance = RunAllowance(governor, clock=clock, budget=budget, counts=self.counts, policy=LISTED)
+        self._gaps = Recover(
+            source, collector, store, clock=clock, owner=owner, policy=RECOVERY, allowance=self._allowance
+        )
         self._backlog = Backlog(source, collector, store, clock=clock)
 
     async def run_once(self) -> RunSummary:
@@ -75,7 +77,7 @@ class ListedRun:
         run_id = await self._store.start_run(self._source, now_ns=started_ns)
         stop = await self._phases()
         stopped_by = StoppedBy.COMPLETE if stop is None else stop.by
-        because = in_words(stop, self._account.budget, self.counts, now_ns=self._clock.monotonic_ns())
+        because = in_words(stop, self._allowance.budget, self.counts, now_ns=self._clock.monotonic_ns())
         left = await self._backlog.keep(stop)
         counts = self.counts.as_mapping()
         await self._store.end_run(
@@ -133,7 +135,7 @@ class ListedRun:
                 self._source,
                 self._collector,
                 self._store,
-                self._account,
+                self._allowance,
                 clock=self._clock,
                 counts=self.counts,
                 waits=waits,
@@ -148,20 +150,20 @@ class ListedRun:
         """Ask once more for what is owed and due. Pressure ends the recovery, not the run; only our own budget does."""
         self._begin(Phase.RECOVERY)
         self.counts.outcomes.update(await self._gaps.run_through(without=without, may_go_on=self._may_recover))
-        stop = self._account.stop
+        stop = self._allowance.stop
         return stop if stop is not None and stop.is_ours else None
 
     def _may_recover(self) -> bool:
-        why = "pressure" if self._account.is_pressed else "refused" if self._account.is_refused else None
+        why = "pressure" if self._allowance.is_pressed else "refused" if self._allowance.is_refused else None
         if why is not None:
             log.info("recovery_stopped", source=self._source, reason=why)
         return why is None
 
     async def _details(self) -> Stop | None:
         self._begin(Phase.DETAILS)
-        details = Details(self._source, self._collector, self._store, self._account, counts=self.counts)
+        details = Details(self._source, self._collector, self._store, self._allowance, counts=self.counts)
         return await details.run()
 
     def _begin(self, phase: Phase) -> None:
         self.phase = phase
-        self._account.resume()
+        self._allowance.resume()

@@ -32,7 +32,7 @@ from remora.core.ledger.marks import is_newer
 from remora.core.ledger.run import RunCounts, Stop, StoppedBy
 from remora.core.reasons import GapReason
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
-from remora.loops.listed.account import RunAccount
+from remora.loops.listed.allowance import RunAllowance
 
 log = structlog.get_logger()
 
@@ -55,17 +55,17 @@ class ListWalk:
         source: str,
         collector: Collector,
         store: Store,
-        account: RunAccount,
+        allowance: RunAllowance,
         *,
         clock: Clock,
         counts: RunCounts,
         waits: bool,
     ) -> None:
-        """`waits`: a page that is refused is asked for again, until the account says stop; otherwise the walk stops."""
+        """`waits`: a page that is refused is asked for again, until the allowance says stop; otherwise the walk stops."""
         self._source = source
         self._collector = collector
         self._store = store
-        self._account = account
+        self._allowance = allowance
         self._clock = clock
         self._counts = counts
         self._waits = waits
@@ -111,9 +111,9 @@ class ListWalk:
 
     async def _page(self) -> Page | Stop:
         while True:
-            asked = await self._collector.ask(Discovery(Kind.PAGE, self._position, Lane.WALK), self._account)
-            if self._account.stop is not None:
-                return self._account.stop
+            asked = await self._collector.ask(Discovery(Kind.PAGE, self._position, Lane.WALK), self._allowance)
+            if self._allowance.stop is not None:
+                return self._allowance.stop
             match asked.verdict:
                 case Found(Page() as page):
                     self._counts.pages += 1

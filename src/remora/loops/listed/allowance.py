@@ -25,8 +25,8 @@ from remora.gate.governor import Governor
 PRESSED_IN_A_ROW: Final = 2
 
 
-class RunAccount:
-    """One run's account. It implements `Account`."""
+class RunAllowance:
+    """One run's allowance. It implements `Allowance`."""
 
     def __init__(
         self, governor: Governor, *, clock: Clock, budget: Budget, counts: RunCounts, policy: AskPolicy

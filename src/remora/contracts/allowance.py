@@ -1,4 +1,4 @@
-"""What may a run spend? Whoever asks tells the account of every request; the account says when it is used up."""
+"""What may a run spend? Whoever asks tells the allowance of every request; the allowance says when it is used up."""
 
 from typing import Final, Protocol
 
@@ -6,7 +6,7 @@ from remora.core.ledger.run import Stop
 from remora.core.verdict import Verdict
 
 
-class Account(Protocol):
+class Allowance(Protocol):
     """What all the asking of one run may spend together. Whoever runs for ever has no bound: `UNBOUNDED`."""
 
     @property
@@ -50,4 +50,4 @@ class _Unbounded:
         return True
 
 
-UNBOUNDED: Final[Account] = _Unbounded()
+UNBOUNDED: Final[Allowance] = _Unbounded()
