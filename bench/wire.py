@@ -35,7 +35,8 @@ from remora.core.verdict import classify, has_content
 from remora.gate.governor import Governor, Limits
 from remora.operate.jobs.clock import SystemClock
 from remora.sim.meter import CountingMeter
-from remora.sources.http import HttpSettings, HttpTransport
+from remora.sources.transport.http import HttpTransport
+from remora.sources.transport.settings import HttpSettings
 from remora.stores.memory import MemoryStore
 
 SOURCE: Final = "wire"

@@ -126,7 +126,7 @@ INNOCENT: tuple[tuple[Rule, str, str], ...] = (
     (stray_sql, "src/remora/loops/a.py", "hint = 'Select a source from the list'"),
     (stray_sql, "src/remora/stores/sqlite/a.py", "q = 'BEGIN IMMEDIATE'"),
     (stray_connections, "src/remora/operate/a.py", "from aiohttp import web"),
-    (stray_connections, "src/remora/sources/http.py", "import aiohttp"),
+    (stray_connections, "src/remora/sources/transport", "import aiohttp"),
     (stray_status_codes, "src/remora/core/verdict.py", "pressed = status == 429"),
     (stray_status_codes, "src/remora/operate/a.py", "calm = status.state == 'open' and count > 100"),
     (swallowed_errors, "src/remora/a.py", "try:\n    f()\nexcept KeyError:\n    pass"),

@@ -179,15 +179,15 @@ def stray_sql(module: Module) -> Iterator[str]:
 
 def stray_connections(module: Module) -> Iterator[str]:
     """Only the HTTP source opens an outgoing connection; the console's server may serve with the same library."""
-    if not module.lies_in("src") or module.lies_in("src/remora/sources/http.py"):
+    if not module.lies_in("src") or module.lies_in("src/remora/sources/transport"):
         return
     serves = module.lies_in("src/remora/operate")
     for line, name in module.imports:
         if _is_or_is_inside(name, CLIENT_LIBRARIES) and not (serves and _is_or_is_inside(name, {"aiohttp.web"})):
-            yield module.finding(line, f"imports {name}: only sources/http.py opens outgoing connections")
+            yield module.finding(line, f"imports {name}: only sources/transport opens outgoing connections")
     for node in module.nodes:
         if isinstance(node, ast.Attribute) and node.attr in CONNECTING_CALLS:
-            yield module.finding(node.lineno, f"{node.attr}: only sources/http.py opens outgoing connections")
+            yield module.finding(node.lineno, f"{node.attr}: only sources/transport opens outgoing connections")
 
 
 def stray_status_codes(module: Module) -> Iterator[str]:

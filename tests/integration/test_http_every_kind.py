@@ -19,8 +19,9 @@ from remora.gate.governor import Governor, Limits
 from remora.operate.jobs.clock import SystemClock
 from remora.sim.meter import CountingMeter
 from remora.sources.hackernews import HackerNews
-from remora.sources.http import HttpSettings, HttpTransport
 from remora.sources.listed import Listed, ListedSettings
+from remora.sources.transport.http import HttpTransport
+from remora.sources.transport.settings import HttpSettings
 from remora.stores.memory import MemoryStore
 from tests.counting_server import CountingServer, Wire, WireRequest
 from tests.warm_start import learned_pace

@@ -9,7 +9,8 @@ import pytest
 
 from remora.contracts import StreamBroken
 from remora.core.verdict import Fault, NoReply, Reply
-from remora.sources.http import HttpSettings, HttpTransport
+from remora.sources.transport.http import HttpTransport
+from remora.sources.transport.settings import HttpSettings
 from tests.counting_server import CountingServer, Wire, WireRequest
 from tests.sources.permits import Gate, LoopClock
 

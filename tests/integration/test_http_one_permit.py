@@ -8,15 +8,18 @@ import aiohttp
 import pytest
 
 from remora.core.verdict import Fault, NoReply, Reply
-from remora.sources.http import HttpSettings, HttpTransport
+from remora.sources.transport.settings import HttpSettings
 from tests.counting_server import CountingServer, Wire, WireRequest, hang, polite
-from tests.sources.permits import Gate, LoopClock
+from tests.sources.permits import Gate
+from tests.transports import AnyTransport, every_transport, new_transport
+
+__all__ = ["every_transport"]
 
 QUICK = HttpSettings(in_flight_max=8, connect_timeout_s=30.0, read_timeout_s=1.0, total_timeout_s=30.0)
 
 
-def transport_for(gate: Gate, settings: HttpSettings = QUICK) -> HttpTransport:
-    return HttpTransport(settings, clock=LoopClock(), wire_sent=gate.wire_sent)
+def transport_for(gate: Gate, settings: HttpSettings = QUICK) -> AnyTransport:
+    return new_transport(settings, gate.wire_sent)
 
 
 async def drop(_request: WireRequest, wire: Wire) -> None:
@@ -118,7 +121,7 @@ async def test_the_permit_departs_when_the_connection_is_ready_and_the_request_f
 
     gate = Gate(on_departure=note_departure)
     async with CountingServer() as server:
-        transport = HttpTransport(QUICK, clock=LoopClock(), wire_sent=lambda: seen.append("written"))
+        transport = new_transport(QUICK, lambda: seen.append("written"))
         async with transport:
             await transport.get(server.url(), gate.permit())
             await transport.get(server.url(), gate.permit())

@@ -11,9 +11,12 @@ import pytest
 
 from remora.core.errors import ConfigurationError
 from remora.core.verdict import Fault, NoReply, Reply
-from remora.sources.http import HttpSettings, HttpTransport
+from remora.sources.transport.settings import HttpSettings
 from tests.counting_server import Behaviour, CountingServer, Wire, WireRequest, hang
-from tests.sources.permits import Gate, LoopClock
+from tests.sources.permits import Gate
+from tests.transports import AnyTransport, every_transport, new_transport
+
+__all__ = ["every_transport"]
 
 CAP = 10_000
 SETTINGS = HttpSettings(
@@ -56,11 +59,11 @@ async def pour(_request: WireRequest, wire: Wire) -> None:
 
 
 @asynccontextmanager
-async def exchange(behaviour: Behaviour) -> AsyncIterator[tuple[CountingServer, HttpTransport, Gate]]:
+async def exchange(behaviour: Behaviour) -> AsyncIterator[tuple[CountingServer, AnyTransport, Gate]]:
     gate = Gate()
     async with (
         CountingServer(behaviour) as server,
-        HttpTransport(SETTINGS, clock=LoopClock(), wire_sent=gate.wire_sent) as transport,
+        new_transport(SETTINGS, gate.wire_sent) as transport,
     ):
         yield server, transport, gate
         assert server.count == gate.departures == gate.wire_sends

@@ -7,7 +7,9 @@ import pytest
 
 from remora.contracts import StreamBroken
 from remora.core.units import SECOND_NS
-from remora.sources.http import STREAM_HOPS_MAX, HttpSettings, HttpTransport, _belongs_to
+from remora.sources.transport.aiohttp_client import STREAM_HOPS_MAX, _belongs_to
+from remora.sources.transport.http import HttpTransport
+from remora.sources.transport.settings import HttpSettings
 from tests.counting_server import Behaviour, CountingServer, Wire, WireRequest, hang
 from tests.sources.permits import Gate, LoopClock
 

@@ -6,7 +6,7 @@ import pytest
 
 from remora.core.units import SECOND_NS
 from remora.sim.clock import Deadlock, SimClock, run
-from remora.sources.deadline import LOOK_EVERY_S, Deadlines
+from remora.sources.transport.deadline import LOOK_EVERY_S, Deadlines
 
 HOUR_S = 3_600
 

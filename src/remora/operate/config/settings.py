@@ -27,6 +27,7 @@ from remora.sources.declaration import (
 from remora.sources.listed import CAPABILITIES as OF_A_LIST
 from remora.sources.listed import DetailSettings
 from remora.sources.paging import ListSettings
+from remora.sources.transport.settings import Client
 
 FILE_NAME: Final = "remora.toml"
 DEFAULT_SOURCE: Final = "hackernews"
@@ -148,6 +149,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     contact: str | None = None
     timeout_ns: Duration = msgspec.field(default=30 * SECOND_NS, name="timeout")
     body_max: Size = 16 << 20
+    client: Client = Client.LEAN
     item: ItemSettings | None = None
     newest: NewestSettings | None = None
     updates: UpdatesSettings | None = None

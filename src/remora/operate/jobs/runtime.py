@@ -21,11 +21,12 @@ from remora.gate.governor import Governor, GovernorState, Limits
 from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import SourceKind, SourceSettings
 from remora.operate.observe.recent_meter import RecentMeter
-from remora.sources.http import HttpSettings, HttpTransport
 from remora.sources.json_path import WHOLE_BODY
 from remora.sources.listed import Listed, ListedSettings
 from remora.sources.numbered import Numbered as NumberedByDeclaration
 from remora.sources.presets import PRESETS
+from remora.sources.transport.http import HttpTransport
+from remora.sources.transport.settings import HttpSettings
 
 CONNECT_TIMEOUT_S: Final = 10.0
 
@@ -127,7 +128,7 @@ def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: 
         body_max_bytes=settings.body_max,
         stream_hosts=(own_host, *_further_hosts(settings, own_host)),
     )
-    return HttpTransport(http, clock=clock, wire_sent=lambda: meter.wire_sent(name))
+    return HttpTransport(http, clock=clock, wire_sent=lambda: meter.wire_sent(name), client=settings.client)
 
 
 def _further_hosts(settings: SourceSettings, own_host: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How does one request leave, and what came back? The only module that opens an outgoing connection.
+"""How are event streams read, and requests sent, with aiohttp? Streams always; requests where the owner chose it.
 
 One permit is exactly one request on the wire. The library underneath would send a GET again by itself when a connection
 drops; every exchange here carries a middleware that ends such a request instead. What a provider does comes back as a
@@ -9,55 +9,23 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
 import aiohttp
 from yarl import URL
 
-from remora import __version__
 from remora.contracts import Clock, Permit, StreamBroken
-from remora.core.errors import ConfigurationError
 from remora.core.verdict import Fault, NoReply, Reply, parse_retry_after
-from remora.sources.content_encoding import BadEncoding, TooLarge, decompress
-from remora.sources.deadline import Deadline, Deadlines
-from remora.sources.exhaustion import is_our_exhaustion
+from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
+from remora.sources.transport.deadline import Deadline, Deadlines
+from remora.sources.transport.exhaustion import is_our_exhaustion
+from remora.sources.transport.settings import HEADERS_KEPT, KEEP_ALIVE_S, HttpSettings
 
-BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 STREAM_HOPS_MAX: Final = 3
 # Streams have their own few connections: they never take one from the requests that pass the gate.
 STREAMS_MAX: Final = 8
-KEEP_ALIVE_S: Final = 15.0
-# The few headers that anybody reads.
-HEADERS_KEPT: Final = ("retry-after", "date", "link")
 EVENT_STREAM: Final = "text/event-stream"
-
-
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
-    """How a provider is spoken to. None of these makes anything faster than its ceiling."""
-
-    in_flight_max: int = 128
-    contact: str | None = None  # an address the provider may write to; part of the User-Agent
-    connect_timeout_s: float = 10.0
-    read_timeout_s: float = 20.0  # without a byte
-    total_timeout_s: float = 60.0  # from departure to the last byte; waiting in the gate does not count
-    body_max_bytes: int = BODY_MAX_BYTES
-    stream_idle_timeout_s: float = 60.0
-    stream_hosts: tuple[str, ...] = ()  # the provider's host names; names below them belong to it too
-
-    def __post_init__(self) -> None:
-        if self.contact and not (self.contact.isascii() and self.contact.isprintable()):
-            raise ConfigurationError(
-                "contact holds characters that no header can carry",
-                hint="write a mail address or a web address in plain ASCII",
-            )
-
-    @property
-    def user_agent(self) -> str:
-        """The tool, its version and whom to ask about it."""
-        return f"remora/{__version__} (+{self.contact})" if self.contact else f"remora/{__version__}"
 
 
 class _Dropped(aiohttp.ClientError):
@@ -130,7 +98,7 @@ async def _ended_when_dropped(
         raise (_Exhausted if is_our_exhaustion(error) else _Dropped) from None
 
 
-class HttpTransport:
+class AiohttpTransport:
     """`contracts.Transport` over HTTP/1.1. Opens its connections when first used; `close` it, or use it as a context."""
 
     def __init__(self, settings: HttpSettings, *, clock: Clock, wire_sent: Callable[[], None]) -> None:

@@ -1,0 +1,1 @@
+"""How does a request leave, and what came back? The only room that opens outgoing connections."""

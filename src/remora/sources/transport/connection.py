@@ -1,0 +1,347 @@
+"""How does one HTTP/1.1 connection carry one request at a time? Raw sockets, a parser in C, and our own buffers.
+
+A connection is written to right after its permit departed, and never twice for one permit. Bytes are stamped when they
+arrive, so that latency is the provider's and not ours.
+"""
+
+import asyncio
+import select
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import httptools
+
+from remora.contracts import Clock
+from remora.core.verdict import Fault, NoReply, Reply
+from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
+from remora.sources.transport.settings import HEADERS_KEPT
+
+READ_BYTES: Final = 64 * 1024
+HEAD_MAX_BYTES: Final = 64 * 1024
+# The few headers that anybody reads; a header that may come several times is joined.
+_NAMES_KEPT: Final = {name.encode(): name for name in (*HEADERS_KEPT, "content-encoding", "content-length")}
+_WOULD_BLOCK: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+Answer = Reply | NoReply
+
+
+class Poller(Protocol):
+    """Tells which sockets have something to read."""
+
+    def add(self, descriptor: int, on_readable: Callable[[], None]) -> None:
+        """Call `on_readable` whenever there is something to read."""
+
+    def remove(self, descriptor: int) -> None:
+        """Stop calling."""
+
+    def close(self) -> None:
+        """Let go of what the poller itself holds."""
+
+
+class LoopPoller:
+    """One callback of the event loop per ready socket: works wherever the loop can watch descriptors."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def add(self, descriptor: int, on_readable: Callable[[], None]) -> None:
+        """Call `on_readable` whenever there is something to read."""
+        self._loop.add_reader(descriptor, on_readable)
+
+    def remove(self, descriptor: int) -> None:
+        """Stop calling."""
+        self._loop.remove_reader(descriptor)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class EpollPoller:
+    """One callback of the event loop for all ready sockets: they are registered in an epoll of our own (Linux)."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._epoll = select.epoll()
+        self._on_readable: dict[int, Callable[[], None]] = {}
+        loop.add_reader(self._epoll.fileno(), self._serve)
+
+    def add(self, descriptor: int, on_readable: Callable[[], None]) -> None:
+        """Call `on_readable` whenever there is something to read."""
+        self._on_readable[descriptor] = on_readable
+        self._epoll.register(descriptor, select.EPOLLIN)
+
+    def remove(self, descriptor: int) -> None:
+        """Stop calling."""
+        if self._on_readable.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
+
+    def close(self) -> None:
+        """Let go of the epoll."""
+        self._loop.remove_reader(self._epoll.fileno())
+        self._epoll.close()
+
+    def _serve(self) -> None:
+        for descriptor, _ in self._epoll.poll(0):
+            # A callback may have closed another connection that was ready, too.
+            if (on_readable := self._on_readable.get(descriptor)) is not None:
+                on_readable()
+
+
+def poller_for(loop: asyncio.AbstractEventLoop) -> Poller:
+    """The cheapest poller this machine offers."""
+    return EpollPoller(loop) if hasattr(select, "epoll") else LoopPoller(loop)
+
+
+class Connection:
+    """One open connection. It is idle, or it waits for the answer to one request."""
+
+    __slots__ = (
+        "_began_unasked",
+        "_body",
+        "_body_max_bytes",
+        "_buffer",
+        "_clock",
+        "_ends_with_connection",
+        "_future",
+        "_has_head",
+        "_head_bytes",
+        "_headers",
+        "_is_tls",
+        "_loop",
+        "_parser",
+        "_poller",
+        "_size",
+        "_socket",
+        "_unsent",
+        "departed_at_ns",
+        "is_closed",
+        "last_byte_at_ns",
+        "on_closed",
+    )
+
+    def __init__(
+        self,
+        link: socket.socket,
+        poller: Poller,
+        buffer: bytearray,
+        *,
+        clock: Clock,
+        body_max_bytes: int,
+    ) -> None:
+        """`buffer` is shared by all connections of one event loop: it is read out before anything else runs."""
+        self._socket = link
+        self._is_tls = isinstance(link, ssl.SSLSocket)
+        self._poller = poller
+        self._buffer = buffer
+        self._clock = clock
+        self._body_max_bytes = body_max_bytes
+        self._loop = asyncio.get_running_loop()
+        self._future: asyncio.Future[Answer] | None = None
+        self._unsent = b""
+        self.is_closed = False
+        self.on_closed: Callable[[Connection], None] | None = None
+        self.departed_at_ns = 0
+        self.last_byte_at_ns = clock.monotonic_ns()
+        self._parser = httptools.HttpResponseParser(self)
+        self._began_unasked = False
+        self._reset()
+        poller.add(link.fileno(), self._on_readable)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is awaited."""
+        return self._future is not None
+
+    def send(self, request: bytes, *, departed_at_ns: int) -> "asyncio.Future[Answer]":
+        """Write the request now; the future gets the answer, or why none came."""
+        assert self._future is None, "a connection carries one request at a time"
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._future = future
+        self.departed_at_ns = self.last_byte_at_ns = departed_at_ns
+        if self.is_closed:  # it died while the permit waited in the gate, which has spent it all the same
+            self._finish(NoReply(Fault.CONNECTION, departed_at_ns, self._clock.monotonic_ns()))
+            return future
+        try:
+            sent = self._socket.send(request)
+        except _WOULD_BLOCK:
+            sent = 0
+        except OSError:
+            self.fail(Fault.CONNECTION)
+            return future
+        if sent < len(request):
+            self._unsent = request[sent:]
+            self._loop.add_writer(self._socket.fileno(), self._on_writable)
+        return future
+
+    def fail(self, fault: Fault) -> None:
+        """No answer will come: whoever waits hears why, and the connection is not used again."""
+        if self._future is not None:
+            self._finish(NoReply(fault, self.departed_at_ns, self._clock.monotonic_ns()))
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the socket. Whoever still waits for an answer was told, or does not want it any more."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        descriptor = self._socket.fileno()
+        self._poller.remove(descriptor)
+        self._stop_writing(descriptor)
+        self._socket.close()
+        self._future = None
+        if self.on_closed is not None:
+            self.on_closed(self)
+
+    # ── writing what did not fit ────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_writable(self) -> None:
+        try:
+            sent = self._socket.send(self._unsent)
+        except _WOULD_BLOCK:
+            return
+        except OSError:
+            self.fail(Fault.CONNECTION)
+            return
+        self._unsent = self._unsent[sent:]
+        if not self._unsent:
+            self._stop_writing(self._socket.fileno())
+
+    def _stop_writing(self, descriptor: int) -> None:
+        if self._unsent:
+            self._unsent = b""
+        self._loop.remove_writer(descriptor)
+
+    # ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _on_readable(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        while True:
+            try:
+                count = self._socket.recv_into(self._buffer)
+            except _WOULD_BLOCK:
+                return
+            except OSError:
+                self.fail(Fault.CONNECTION)
+                return
+            if count == 0:
+                self._on_end(now_ns)
+                return
+            self._feed(memoryview(self._buffer)[:count], now_ns)
+            # What TLS has decrypted already, no descriptor tells of.
+            if self.is_closed or not (self._is_tls and self._pending()):
+                return
+
+    def _pending(self) -> bool:
+        assert isinstance(self._socket, ssl.SSLSocket), "asked of a plain socket"
+        return self._socket.pending() > 0
+
+    def _feed(self, data: memoryview, now_ns: int) -> None:
+        if self._future is None:
+            self.close()  # nobody asked for this
+            return
+        self.last_byte_at_ns = now_ns
+        if not self._has_head:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError:
+            self.fail(Fault.BAD_ENCODING)
+            raise  # our own mistake
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self.fail(Fault.BAD_ENCODING)
+            return
+        if not self.is_busy:  # answered
+            if self._began_unasked:
+                self.close()
+        elif not self._has_head and self._head_bytes > HEAD_MAX_BYTES:
+            self.fail(Fault.BAD_ENCODING)
+        elif self._size > self._body_max_bytes:
+            self.fail(Fault.TOO_LARGE)
+
+    def _on_end(self, now_ns: int) -> None:
+        """The provider will send nothing more. That ends a body which had no other end."""
+        if self._future is not None and self._has_head and self._ends_with_connection:
+            self.last_byte_at_ns = now_ns
+            self._answer(keep=False)
+        else:
+            self.fail(Fault.CONNECTION)
+
+    # ── what the parser calls ───────────────────────────────────────────────────────────────────────────────────────
+
+    def on_message_begin(self) -> None:
+        """Another answer begins. There must be a request for it."""
+        self._began_unasked = self._future is None
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header of the answer."""
+        lower = name.lower()
+        kept = _NAMES_KEPT.get(lower)
+        if kept is not None:
+            text = value.decode("latin-1")
+            before = self._headers.get(kept)
+            if before is None:
+                self._headers[kept] = text
+            elif kept == "link":
+                self._headers[kept] = f"{before}, {text}"
+        if lower == b"transfer-encoding" and b"chunked" in value.lower():
+            self._ends_with_connection = False
+
+    def on_headers_complete(self) -> None:
+        """The head is complete; of the body only its bounds are known."""
+        self._has_head = True
+        length = self._headers.get("content-length")
+        if length is not None:
+            self._ends_with_connection = False
+            if length.isdecimal() and int(length) > self._body_max_bytes:
+                self._size = self._body_max_bytes + 1
+
+    def on_body(self, chunk: bytes) -> None:
+        """Some of the body."""
+        self._size += len(chunk)
+        if self._size <= self._body_max_bytes:
+            self._body.append(chunk)
+
+    def on_message_complete(self) -> None:
+        """The answer is complete, unless it was only an announcement of one (100 Continue, 103 Early Hints)."""
+        if self._parser.get_status_code() < 200:
+            self._reset()
+        elif self._future is not None and self._size <= self._body_max_bytes:
+            self._answer(keep=self._parser.should_keep_alive())
+
+    def _answer(self, *, keep: bool) -> None:
+        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        encoding = self._headers.pop("content-encoding", None)
+        self._headers.pop("content-length", None)
+        answer: Answer
+        try:
+            answer = Reply(
+                status=self._parser.get_status_code(),
+                body=body if encoding is None else decompress(body, encoding, self._body_max_bytes),
+                departed_at_ns=self.departed_at_ns,
+                answered_at_ns=self.last_byte_at_ns,
+                headers=self._headers,
+            )
+        except TooLarge:
+            answer = NoReply(Fault.TOO_LARGE, self.departed_at_ns, self.last_byte_at_ns)
+        except BadEncoding:
+            answer = NoReply(Fault.BAD_ENCODING, self.departed_at_ns, self.last_byte_at_ns)
+        self._finish(answer)
+        if keep and not self._unsent:
+            self._reset()
+        else:
+            self.close()
+
+    def _finish(self, answer: Answer) -> None:
+        future, self._future = self._future, None
+        if future is not None and not future.done():
+            future.set_result(answer)
+
+    def _reset(self) -> None:
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
+        self._size = 0
+        self._head_bytes = 0
+        self._has_head = False
+        self._ends_with_connection = True

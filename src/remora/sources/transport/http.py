@@ -1,0 +1,63 @@
+"""Which client does what? Requests go over the lean one; streams, and requests where the owner chose it, over aiohttp."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from remora.contracts import Clock, Permit
+from remora.core.verdict import NoReply, Reply
+from remora.sources.transport.lean import LeanTransport
+from remora.sources.transport.settings import Client, HttpSettings
+
+if TYPE_CHECKING:
+    from remora.sources.transport.aiohttp_client import AiohttpTransport
+
+
+class HttpTransport:
+    """`contracts.Transport`. Opens its connections when first used; `close` it, or use it as a context."""
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        *,
+        clock: Clock,
+        wire_sent: Callable[[], None],
+        client: Client = Client.LEAN,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._wire_sent = wire_sent
+        self._aiohttp: AiohttpTransport | None = None
+        self._requests = (
+            LeanTransport(settings, clock=clock, wire_sent=wire_sent) if client is Client.LEAN else self._library()
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        await self._requests.close()
+        if self._aiohttp is not None:
+            await self._aiohttp.close()
+
+    async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
+        """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
+        return await self._requests.get(url, permit, headers=headers)
+
+    def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncGenerator[bytes, None]:
+        """The bytes of an event stream until it ends; `StreamBroken` says why it could not be opened or went on."""
+        return self._library().stream(url, headers=headers)
+
+    def _library(self) -> "AiohttpTransport":
+        """Imported when first used: a source without a stream starts without it."""
+        if self._aiohttp is None:
+            from remora.sources.transport.aiohttp_client import AiohttpTransport  # noqa: PLC0415
+
+            self._aiohttp = AiohttpTransport(self._settings, clock=self._clock, wire_sent=self._wire_sent)
+        return self._aiohttp

@@ -1,0 +1,287 @@
+"""How does one request leave, and what came back? A lean HTTP/1.1 client: keep-alive connections on raw sockets.
+
+One permit is exactly one request on the wire: nothing here sends anything again. No redirect is followed. What a
+provider does comes back as a value.
+"""
+
+import asyncio
+import re
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import quote, urlsplit
+
+import aiohappyeyeballs
+
+from remora.contracts import Clock, Permit
+from remora.core.units import SECOND_NS
+from remora.core.verdict import Fault, NoReply, Reply
+from remora.sources.transport.connection import READ_BYTES, Connection, Poller, poller_for
+from remora.sources.transport.exhaustion import is_our_exhaustion
+from remora.sources.transport.settings import KEEP_ALIVE_S, HttpSettings
+
+# How often overdue answers and idle connections are looked for; one look serves all of them.
+SWEEP_EVERY_S: Final = 0.05
+# If one address of a host does not answer within this time, the next one is tried beside it.
+NEXT_ADDRESS_AFTER_S: Final = 0.25
+_PORTS: Final = {"http": 80, "https": 443}
+_PLAIN: Final = re.compile(r"[!-~]*")
+_KEPT_IN_TARGET: Final = "/?:@!$&'()*+,;=%-._~[]|"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whom a connection leads to."""
+
+    host: str
+    port: int
+    is_tls: bool
+    host_header: str
+
+
+@dataclass(slots=True)
+class _Pool:
+    """The idle connections to one origin, most recently used last, and since when each is idle."""
+
+    idle: list[tuple[Connection, int]] = field(default_factory=list)
+
+
+class LeanTransport:
+    """`get` of `contracts.Transport`. Opens its connections when first used; `close` it, or use it as a context."""
+
+    def __init__(
+        self,
+        settings: HttpSettings,
+        *,
+        clock: Clock,
+        wire_sent: Callable[[], None],
+        tls: ssl.SSLContext | None = None,
+        poller: Callable[[asyncio.AbstractEventLoop], Poller] = poller_for,
+    ) -> None:
+        """`tls` replaces the machine's own trust store."""
+        self._settings = settings
+        self._clock = clock
+        self._wire_sent = wire_sent
+        self._tls = tls
+        self._new_poller = poller
+        self._poller: Poller | None = None
+        self._in_flight = asyncio.Semaphore(settings.in_flight_max)
+        self._pools: dict[Origin, _Pool] = {}
+        self._origins: dict[tuple[str, str], Origin] = {}
+        self._busy: set[Connection] = set()
+        self._buffer = bytearray(READ_BYTES)
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._common_head = f"User-Agent: {settings.user_agent}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n".encode(
+            "ascii"
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        for connection in [*self._busy, *(each for pool in self._pools.values() for each, _ in pool.idle)]:
+            connection.fail(Fault.CONNECTION)
+        self._pools.clear()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        if self._poller is not None:
+            self._poller.close()
+            self._poller = None
+
+    async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
+        """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
+        found = self._split(url)
+        if found is None:
+            return NoReply(Fault.CONNECTION, None, self._clock.monotonic_ns())
+        origin, target = found
+        request = self._request(origin, target, headers)
+        # Waiting for a free connection is our own bound, so no timeout runs meanwhile.
+        async with self._in_flight:
+            connection = self._take_idle(origin)
+            if connection is None:
+                opened = await self._open(origin)
+                if isinstance(opened, Fault):
+                    return NoReply(opened, None, self._clock.monotonic_ns())
+                connection = opened
+            return await self._exchange(origin, connection, request, permit)
+
+    async def _exchange(
+        self, origin: Origin, connection: Connection, request: bytes, permit: Permit
+    ) -> Reply | NoReply:
+        try:
+            departed_at_ns = await permit.depart()
+        except BaseException:
+            self._put_back(origin, connection)
+            raise
+        # From here to the write nothing gives way to the event loop. Counted before it: the connection may have died
+        # while the permit waited in the gate, and the permit is spent all the same.
+        self._wire_sent()
+        answer = connection.send(request, departed_at_ns=departed_at_ns)
+        permit.sent()
+        self._busy.add(connection)
+        self._sweep_later()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        finally:
+            self._busy.discard(connection)
+            self._put_back(origin, connection)
+
+    # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take_idle(self, origin: Origin) -> Connection | None:
+        pool = self._pools.get(origin)
+        while pool is not None and pool.idle:
+            connection, _ = pool.idle.pop()
+            if not connection.is_closed:
+                return connection
+        return None
+
+    def _put_back(self, origin: Origin, connection: Connection) -> None:
+        if connection.is_closed:
+            return
+        if self._poller is None:  # closed meanwhile
+            connection.close()
+            return
+        pool = self._pools.setdefault(origin, _Pool())
+        pool.idle.append((connection, self._clock.monotonic_ns()))
+        self._sweep_later()
+
+    async def _open(self, origin: Origin) -> Connection | Fault:
+        try:
+            poller = self._poller = self._poller or self._new_poller(asyncio.get_running_loop())
+            async with asyncio.timeout(self._settings.connect_timeout_s):
+                link = await self._connect(origin)
+        except TimeoutError:
+            return Fault.TIMEOUT
+        except (OSError, MemoryError) as error:  # also what the name service and TLS say
+            return Fault.EXHAUSTED if is_our_exhaustion(error) else Fault.CONNECTION
+        if self._poller is not poller:  # closed meanwhile
+            link.close()
+            return Fault.CONNECTION
+        return Connection(link, poller, self._buffer, clock=self._clock, body_max_bytes=self._settings.body_max_bytes)
+
+    async def _connect(self, origin: Origin) -> socket.socket:
+        """A connected socket; of several addresses the first that answers."""
+        loop = asyncio.get_running_loop()
+        addresses = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+        link = await aiohappyeyeballs.start_connection(
+            addresses, happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S, interleave=1, loop=loop
+        )
+        try:
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return await self._secured(link, origin) if origin.is_tls else link
+        except BaseException:
+            link.close()
+            raise
+
+    async def _secured(self, link: socket.socket, origin: Origin) -> socket.socket:
+        """TLS on the same non-blocking socket: cheaper than the event loop's own, and the write is ours to time."""
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+            self._tls.set_alpn_protocols(["http/1.1"])
+        secure = self._tls.wrap_socket(link, server_hostname=origin.host, do_handshake_on_connect=False)
+        try:
+            while True:
+                try:
+                    secure.do_handshake()
+                except ssl.SSLWantReadError:
+                    await _until_ready(secure.fileno(), writing=False)
+                except ssl.SSLWantWriteError:
+                    await _until_ready(secure.fileno(), writing=True)
+                else:
+                    return secure
+        except BaseException:
+            secure.close()
+            raise
+
+    # ── one look at everything, now and then ────────────────────────────────────────────────────────────────────────
+
+    def _sweep_later(self) -> None:
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_EVERY_S, self._sweep)
+
+    def _sweep(self) -> None:
+        """Give up what has taken too long, and let go of what has been idle for too long."""
+        self._sweeper = None
+        now_ns = self._clock.monotonic_ns()
+        silent_ns = int(self._settings.read_timeout_s * SECOND_NS)
+        total_ns = int(self._settings.total_timeout_s * SECOND_NS)
+        for connection in list(self._busy):
+            if now_ns - connection.last_byte_at_ns > silent_ns or now_ns - connection.departed_at_ns > total_ns:
+                connection.fail(Fault.TIMEOUT)
+        keep_ns = int(KEEP_ALIVE_S * SECOND_NS)
+        for pool in self._pools.values():
+            for connection, since_ns in pool.idle:
+                if now_ns - since_ns > keep_ns:
+                    connection.close()
+            pool.idle = [(connection, since_ns) for connection, since_ns in pool.idle if not connection.is_closed]
+        if self._busy or any(pool.idle for pool in self._pools.values()):
+            self._sweep_later()
+
+    # ── what is written ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _split(self, url: str) -> tuple[Origin, str] | None:
+        """Whom to connect to, and what to ask there; None where nobody can be asked."""
+        scheme, _, rest = url.partition("://")
+        end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
+        authority, target = rest[:end], rest[end:].partition("#")[0]
+        origin = self._origins.get((scheme, authority))
+        if origin is None:
+            origin = _origin(scheme.lower(), authority)
+            if origin is None:
+                return None
+            self._origins[scheme, authority] = origin
+        if not _PLAIN.fullmatch(target):  # an address that a provider wrote, not we
+            target = quote(target, safe=_KEPT_IN_TARGET)
+        return origin, target if target.startswith("/") else f"/{target}"
+
+    def _request(self, origin: Origin, target: str, headers: Mapping[str, str] | None) -> bytes:
+        own = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
+        assert own.count("\n") == len(headers or {}), "a header holds no line break"
+        head = f"GET {target} HTTP/1.1\r\nHost: {origin.host_header}\r\n{own}"
+        return head.encode("latin-1") + self._common_head + b"\r\n"
+
+
+def _origin(scheme: str, authority: str) -> Origin | None:
+    try:
+        parts = urlsplit(f"{scheme}://{authority}")
+        host, port = (parts.hostname or "").encode("idna").decode("ascii"), parts.port
+    except ValueError:
+        return None
+    if scheme not in _PORTS or not host or parts.username is not None:
+        return None
+    shown = f"[{host}]" if ":" in host else host
+    return Origin(
+        host=host,
+        port=port or _PORTS[scheme],
+        is_tls=scheme == "https",
+        host_header=shown if port is None else f"{shown}:{port}",
+    )
+
+
+async def _until_ready(descriptor: int, *, writing: bool) -> None:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+
+    def wake() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    (loop.add_writer if writing else loop.add_reader)(descriptor, wake)
+    try:
+        await ready
+    finally:
+        (loop.remove_writer if writing else loop.remove_reader)(descriptor)

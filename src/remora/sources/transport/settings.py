@@ -1,0 +1,46 @@
+"""How is a provider spoken to? Timeouts, bounds and what a request says about us."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from remora import __version__
+from remora.core.errors import ConfigurationError
+
+BODY_MAX_BYTES: Final = 16 * 1024 * 1024
+KEEP_ALIVE_S: Final = 15.0
+# The few headers that anybody reads.
+HEADERS_KEPT: Final = ("retry-after", "date", "link")
+
+
+class Client(StrEnum):
+    """Which client sends the requests of a source."""
+
+    LEAN = "lean"
+    AIOHTTP = "aiohttp"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How a provider is spoken to. None of these makes anything faster than its ceiling."""
+
+    in_flight_max: int = 128
+    contact: str | None = None  # an address the provider may write to; part of the User-Agent
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 20.0  # without a byte
+    total_timeout_s: float = 60.0  # from departure to the last byte; waiting in the gate does not count
+    body_max_bytes: int = BODY_MAX_BYTES
+    stream_idle_timeout_s: float = 60.0
+    stream_hosts: tuple[str, ...] = ()  # the provider's host names; names below them belong to it too
+
+    def __post_init__(self) -> None:
+        if self.contact and not (self.contact.isascii() and self.contact.isprintable()):
+            raise ConfigurationError(
+                "contact holds characters that no header can carry",
+                hint="write a mail address or a web address in plain ASCII",
+            )
+
+    @property
+    def user_agent(self) -> str:
+        """The tool, its version and whom to ask about it."""
+        return f"remora/{__version__} (+{self.contact})" if self.contact else f"remora/{__version__}"
