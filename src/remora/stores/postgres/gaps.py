@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from remora.contracts import GapCount, InboxEntry
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, Gap, GapState
 from remora.core.reasons import GapReason
+from remora.stores.common import CommonLedger
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
-from remora.stores.postgres.values import dump_key, gap_from_row, load_key
-from remora.stores.rows import gap_count_from_row, milliseconds
+from remora.stores.postgres.values import dump_key, gap_from_row
+from remora.stores.rows import milliseconds
 
 
-class PostgresGaps(PostgresPart):
+class PostgresGaps(PostgresPart, CommonLedger):
     """Gaps and inbox."""
 
     async def lease_gaps(
@@ -56,10 +56,6 @@ class PostgresGaps(PostgresPart):
         }
         return tuple(gap_from_row(row) for row in await self._rows(name, values))
 
-    async def gap_counts(self, source: str) -> Sequence[GapCount]:
-        """All gaps that are not settled, counted."""
-        return tuple(gap_count_from_row(row) for row in await self._rows("gap_counts", {"source": source}))
-
     async def replay_gaps(
         self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int
     ) -> int:
@@ -68,7 +64,7 @@ class PostgresGaps(PostgresPart):
             "source": source,
             "reason": None if reason is None else reason.value,
             "key": None if key is None else dump_key(key),
-            "due": milliseconds(now_ns),
+            "now": milliseconds(now_ns),
         }
         return await self._change("replay_gaps", values)
 
@@ -94,12 +90,3 @@ class PostgresGaps(PostgresPart):
                 return depth
 
         return await self._connections().run(work)
-
-    async def waiting(self, source: str, *, limit: int, after_ticket: int = 0) -> Sequence[InboxEntry]:
-        """The oldest tickets beyond `after_ticket`."""
-        rows = await self._rows("waiting", {"source": source, "after": after_ticket, "limit": limit})
-        return tuple(InboxEntry(Kind(kind), load_key(key), ticket) for kind, key, ticket in rows)
-
-    async def inbox_depth(self, source: str) -> int:
-        """How many keys wait."""
-        return await self._number("inbox_depth", {"source": source})

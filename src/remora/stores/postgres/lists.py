@@ -8,7 +8,6 @@ from remora.core.ledger import marks
 from remora.core.ledger.discovery import fingerprint as fingerprint_of
 from remora.stores.decisions import newest_of_each
 from remora.stores.postgres.connections import Connection
-from remora.stores.postgres.mirror import PAGE_ROWS
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.values import document_from_row, dump_key, dump_mark, load_key, load_mark
@@ -53,7 +52,7 @@ class PostgresLists(PostgresPart):
 
     async def count_owed_details(self, source: str) -> int:
         """How many."""
-        return await self._number("count_owed_details", {"source": source})
+        return await self._count("count_owed_details", {"source": source})
 
     async def document(self, source: str, key: str) -> StoredDocument | None:
         """One document of the mirror."""
@@ -64,10 +63,10 @@ class PostgresLists(PostgresPart):
         """All documents that have a body, by key."""
         after: str | None = None
         while True:
-            page = await self._rows("documents", {"source": source, "after": after, "limit": PAGE_ROWS})
+            page = await self._rows("documents", {"source": source, "after": after, "limit": self._page_rows})
             for row in page:
                 yield document_from_row(row)
-            if len(page) < PAGE_ROWS:
+            if len(page) < self._page_rows:
                 return
             after = page[-1][0]
 
@@ -78,7 +77,7 @@ class PostgresLists(PostgresPart):
 
     async def start_run(self, source: str, *, now_ns: int) -> int:
         """A run begins."""
-        return await self._number("start_run", {"source": source, "started": milliseconds(now_ns)})
+        return await self._count("start_run", {"source": source, "now": milliseconds(now_ns)})
 
     async def end_run(self, source: str, run: RunRecord) -> None:
         """It ended, and why."""
@@ -114,5 +113,5 @@ def _walk_values(source: str, state: WalkState, now: int) -> dict[str, object]:
         "walking_from": dump_mark(state.walking_from),
         "seen_down_to": dump_mark(state.seen_down_to),
         "position": dump_mark(state.position),
-        "moved": now,
+        "now": now,
     }

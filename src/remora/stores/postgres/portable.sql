@@ -1,10 +1,6 @@
 -- How a whole mirror is read from PostgreSQL and written into it. Rows are in the order of their key, which comes first.
 -- A lease belongs to a process that will not come along: what is claimed or leased is exported as pending or owed.
 
--- name: export_sources
--- Sources beyond one, by number: the copy names them by the same numbers.
-SELECT number, name FROM sources WHERE number > %(k0)s ORDER BY number LIMIT %(limit)s;
-
 -- name: import_sources
 -- Sources.
 INSERT INTO sources (number, name) SELECT * FROM unnest(%(c0)b::bigint[], %(c1)s::text[])
@@ -49,11 +45,6 @@ SELECT * FROM unnest(
 ON CONFLICT (source, item_id, revision) DO UPDATE SET
   last_fetched_at = excluded.last_fetched_at, changed_at = excluded.changed_at, body = excluded.body;
 
--- name: export_reads
--- When items were last read, beyond one range.
-SELECT source, first_id, last_id, read_at FROM reads
-WHERE (source, first_id) > (%(k0)s, %(k1)s) ORDER BY source, first_id LIMIT %(limit)s;
-
 -- name: import_reads
 -- When items were last read.
 INSERT INTO reads (source, first_id, last_id, read_at)
@@ -96,10 +87,6 @@ ON CONFLICT (source, key) DO UPDATE SET
   listed_at = excluded.listed_at, owed = excluded.owed, updated_at = excluded.updated_at,
   fetched_at = excluded.fetched_at, hash = excluded.hash, body = excluded.body;
 
--- name: export_changes
--- The change feed beyond one line.
-SELECT seq, source, kind, key, change, changed_at FROM changes WHERE seq > %(k0)s ORDER BY seq LIMIT %(limit)s;
-
 -- name: import_changes
 -- The change feed, with its numbers: whoever follows it goes on where they were.
 INSERT INTO changes (seq, source, kind, key, change, changed_at)
@@ -107,13 +94,6 @@ SELECT * FROM unnest(
   %(c0)b::bigint[], %(c1)s::text[], %(c2)s::text[], %(c3)s::text[], %(c4)s::text[], %(c5)b::bigint[]
 )
 ON CONFLICT (seq) DO NOTHING;
-
--- name: export_segments
--- Segments beyond one.
-SELECT
-  segment_id, source, kind, CASE WHEN state = 'claimed' THEN 'pending' ELSE state END, first_id, last_id, cursor, fence,
-  created_at, moved_at
-FROM segments WHERE segment_id > %(k0)s ORDER BY segment_id LIMIT %(limit)s;
 
 -- name: import_segments
 -- Segments.
@@ -137,13 +117,6 @@ INSERT INTO coverage (source, first_id, last_id)
 SELECT * FROM unnest(%(c0)s::text[], %(c1)b::bigint[], %(c2)b::bigint[])
 ON CONFLICT (source, first_id) DO UPDATE SET last_id = excluded.last_id;
 
--- name: export_gaps
--- Gaps beyond one.
-SELECT
-  source, kind, key, CASE WHEN state = 'leased' THEN 'owed' ELSE state END, reason, attempts, null_count, near_newest,
-  not_before_at, first_seen_at, last_seen_at, served_turn
-FROM gaps WHERE (source, kind, key) > (%(k0)s, %(k1)s, %(k2)s) ORDER BY source, kind, key LIMIT %(limit)s;
-
 -- name: import_gaps
 -- Gaps.
 INSERT INTO gaps (
@@ -158,39 +131,21 @@ ON CONFLICT (source, kind, key) DO UPDATE SET
   near_newest = excluded.near_newest, not_before_at = excluded.not_before_at, first_seen_at = excluded.first_seen_at,
   last_seen_at = excluded.last_seen_at, served_turn = excluded.served_turn, owner = NULL, lease_until = 0;
 
--- name: export_inbox
--- What waits beyond one ticket.
-SELECT ticket, source, kind, key, announced_at FROM inbox WHERE ticket > %(k0)s ORDER BY ticket LIMIT %(limit)s;
-
 -- name: import_inbox
 -- What waits.
 INSERT INTO inbox (ticket, source, kind, key, announced_at)
 SELECT * FROM unnest(%(c0)b::bigint[], %(c1)s::text[], %(c2)s::text[], %(c3)s::text[], %(c4)b::bigint[])
 ON CONFLICT (source, kind, key) DO UPDATE SET ticket = excluded.ticket, announced_at = excluded.announced_at;
 
--- name: export_pace
--- What was learned beyond one source.
-SELECT source, record FROM pace WHERE source > %(k0)s AND record IS NOT NULL ORDER BY source LIMIT %(limit)s;
-
 -- name: import_pace
 -- What was learned.
 INSERT INTO pace AS kept (source, record) SELECT * FROM unnest(%(c0)s::text[], %(c1)s::text[])
 ON CONFLICT (source) DO UPDATE SET record = excluded.record, version = kept.version + 1;
 
--- name: export_notes
--- Small facts beyond one, without the copy's own.
-SELECT source, name, value FROM notes
-WHERE (source, name) > (%(k0)s, %(k1)s) AND source <> '' ORDER BY source, name LIMIT %(limit)s;
-
 -- name: import_notes
 -- Small facts.
 INSERT INTO notes (source, name, value) SELECT * FROM unnest(%(c0)s::text[], %(c1)s::text[], %(c2)s::text[])
 ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
-
--- name: export_cursors
--- How far lists are walked, beyond one source.
-SELECT source, watermark, walking_from, seen_down_to, position, moved_at FROM cursors
-WHERE source > %(k0)s ORDER BY source LIMIT %(limit)s;
 
 -- name: import_cursors
 -- How far lists are walked.
@@ -201,11 +156,6 @@ SELECT * FROM unnest(
 ON CONFLICT (source) DO UPDATE SET
   watermark = excluded.watermark, walking_from = excluded.walking_from, seen_down_to = excluded.seen_down_to,
   position = excluded.position, moved_at = excluded.moved_at;
-
--- name: export_runs
--- Runs beyond one.
-SELECT run_id, source, started_at, ended_at, stopped_by, counts FROM runs
-WHERE run_id > %(k0)s ORDER BY run_id LIMIT %(limit)s;
 
 -- name: import_runs
 -- Runs.

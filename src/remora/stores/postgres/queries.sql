@@ -60,14 +60,6 @@ SELECT current_schema();
 
 -- ── recording ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- name: source_number
--- How large tables name a source.
-SELECT number FROM sources WHERE name = %(source)s;
-
--- name: add_source
--- A source that is met for the first time gets a number.
-INSERT INTO sources (name) VALUES (%(source)s) ON CONFLICT (name) DO NOTHING;
-
 -- name: held_items
 -- What must be known of items and their gaps to judge new observations. One text of ids is quicker made than a list.
 SELECT
@@ -166,10 +158,6 @@ SELECT %(number)s, first_id, last_id, read_s * 1000
 FROM unnest(%(first_ids)b::bigint[], %(last_ids)b::bigint[], %(read_s)b::bigint[]) AS n (first_id, last_id, read_s)
 ON CONFLICT (source, first_id) DO UPDATE SET last_id = excluded.last_id, read_at = excluded.read_at;
 
--- name: confirm_user
--- The profile is the same.
-UPDATE stored_users SET last_fetched_at = %(fetched)s WHERE source = %(number)s AND name = %(name)s;
-
 -- name: write_user
 -- A new profile, or the new body of one that is held.
 INSERT INTO stored_users (source, name, first_seen_at, last_fetched_at, changed_at, hash, body)
@@ -260,15 +248,6 @@ SELECT id, time FROM stored_items
 WHERE source = (SELECT number FROM sources WHERE name = %(source)s)
 AND id = ANY (%(ids)s::bigint[]) AND time IS NOT NULL;
 
--- name: newest_item_id
--- Where the source's own clock is read.
-SELECT max(id) FROM stored_items WHERE source = (SELECT number FROM sources WHERE name = %(source)s);
-
--- name: block
--- The timed items at or below an id, highest first: they tell the time of that place.
-SELECT id, time FROM stored_items
-WHERE source = (SELECT number FROM sources WHERE name = %(source)s) AND id <= %(last)s AND time IS NOT NULL ORDER BY id DESC LIMIT %(limit)s;
-
 -- ── segments and coverage ──────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: add_lock
@@ -278,10 +257,6 @@ INSERT INTO locks (name) VALUES (%(name)s) ON CONFLICT (name) DO NOTHING;
 -- name: lock
 -- What follows in this transaction is done by one process at a time.
 SELECT name FROM locks WHERE name = %(name)s FOR UPDATE;
-
--- name: unfinished_segments
--- What segments of one kind still have to walk.
-SELECT cursor + 1, last_id FROM segments WHERE source = %(source)s AND kind = %(kind)s AND state <> 'done';
 
 -- name: add_segments
 -- Pending segments.
@@ -343,10 +318,6 @@ RETURNING segment_id;
 -- Ids left to walk, by kind.
 SELECT kind, sum(last_id - cursor)::bigint FROM segments
 WHERE source = %(source)s AND state <> 'done' GROUP BY kind;
-
--- name: coverage
--- Every covered range, lowest first; they may overlap.
-SELECT first_id, last_id FROM coverage WHERE source = %(source)s ORDER BY first_id;
 
 -- name: cover
 -- A covered range: it lengthens the one it follows, or stands alone.
@@ -418,30 +389,6 @@ ORDER BY due.served_turn, leased.first_seen_at, leased.kind, leased.key;
 UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0
 WHERE source = %(source)s AND state = 'leased' AND owner = %(owner)s;
 
--- name: list_gaps
--- What is owed, oldest first.
-SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
-WHERE source = %(source)s AND state <> 'settled' AND state = coalesce(%(state)s, state)
-AND reason = coalesce(%(reason)s, reason)
-ORDER BY first_seen_at, kind, key LIMIT %(limit)s;
-
--- name: list_settled_gaps
--- What was owed once, oldest first.
-SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
-WHERE source = %(source)s AND state = 'settled' AND reason = coalesce(%(reason)s, reason)
-ORDER BY first_seen_at, kind, key LIMIT %(limit)s;
-
--- name: gap_counts
--- All gaps that are not settled, counted.
-SELECT kind, state, reason, count(*), min(first_seen_at), min(not_before_at) FROM gaps
-WHERE source = %(source)s AND state <> 'settled' GROUP BY kind, state, reason ORDER BY kind, state, reason;
-
--- name: replay_gaps
--- Dead and absent gaps are owed again, and owed ones are due now. The rest of a list is no item: its cool-down stays.
-UPDATE gaps SET state = 'owed', not_before_at = %(due)s
-WHERE source = %(source)s AND kind <> 'page' AND state IN ('owed', 'dead', 'absent') AND state <> 'settled'
-AND reason = coalesce(%(reason)s, reason) AND key = coalesce(%(key)s, key);
-
 -- ── inbox ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: announce
@@ -451,49 +398,12 @@ SELECT %(source)s, kind, key, %(announced)s
 FROM unnest(%(kinds)s::text[], %(keys)s::text[]) WITH ORDINALITY AS n (kind, key, place) ORDER BY place
 ON CONFLICT (source, kind, key) DO UPDATE SET ticket = excluded.ticket, announced_at = excluded.announced_at;
 
--- name: waiting
--- The oldest tickets beyond one.
-SELECT kind, key, ticket FROM inbox WHERE source = %(source)s AND ticket > %(after)s ORDER BY ticket LIMIT %(limit)s;
-
--- name: inbox_depth
--- How many keys wait.
-SELECT count(*) FROM inbox WHERE source = %(source)s;
-
 -- ── pace, notes, heartbeats ────────────────────────────────────────────────────────────────────────────────────────
-
--- name: load_pace
--- The learned pace.
-SELECT record FROM pace WHERE source = %(source)s;
 
 -- name: save_pace
 -- Keep the learned pace.
 INSERT INTO pace AS kept (source, record) VALUES (%(source)s, %(record)s)
 ON CONFLICT (source) DO UPDATE SET record = excluded.record, version = kept.version + 1;
-
--- name: note
--- A small fact.
-SELECT value FROM notes WHERE source = %(source)s AND name = %(name)s;
-
--- name: keep_note
--- Keep a small fact.
-INSERT INTO notes (source, name, value) VALUES (%(source)s, %(name)s, %(value)s)
-ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
-
--- name: beat
--- The runtime is alive.
-INSERT INTO heartbeat (runtime, beat_at, snapshot) VALUES (%(runtime)s, %(beat)s, %(snapshot)s)
-ON CONFLICT (runtime) DO UPDATE SET beat_at = excluded.beat_at, snapshot = excluded.snapshot;
-
--- name: forget_heartbeats
--- Of runtimes that are named alike, only the latest silent ones are of interest.
-DELETE FROM heartbeat
-WHERE runtime >= %(first)s AND runtime < %(end)s AND beat_at < %(before)s AND runtime NOT IN (
-  SELECT runtime FROM heartbeat WHERE runtime >= %(first)s AND runtime < %(end)s ORDER BY beat_at DESC LIMIT %(kept)s
-);
-
--- name: heartbeats
--- What runtimes said last, newest first.
-SELECT runtime, beat_at, snapshot FROM heartbeat ORDER BY beat_at DESC, runtime;
 
 -- ── listed sources ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -510,18 +420,6 @@ FROM unnest(
 ) AS n (key, fingerprint, mark, rank)
 ON CONFLICT (source, key) DO UPDATE SET
   listed_mark = excluded.listed_mark, listed_rank = excluded.listed_rank, listed_at = excluded.listed_at, owed = true;
-
--- name: walk_state
--- Where the walk over a list stands.
-SELECT watermark, walking_from, seen_down_to, position FROM cursors WHERE source = %(source)s;
-
--- name: move_walk
--- The walk moves.
-INSERT INTO cursors (source, watermark, walking_from, seen_down_to, position, moved_at)
-VALUES (%(source)s, %(watermark)s, %(walking_from)s, %(seen_down_to)s, %(position)s, %(moved)s)
-ON CONFLICT (source) DO UPDATE SET
-  watermark = excluded.watermark, walking_from = excluded.walking_from, seen_down_to = excluded.seen_down_to,
-  position = excluded.position, moved_at = excluded.moved_at;
 
 -- name: owed_details
 -- Entries whose detail is owed and that have no gap of their own, newest mark first.
@@ -548,24 +446,6 @@ FROM documents WHERE source = %(source)s AND key = %(key)s;
 SELECT key, fingerprint, updated_at, body, fetched_at FROM documents
 WHERE source = %(source)s AND (%(after)s::text IS NULL OR key > %(after)s) AND body IS NOT NULL
 ORDER BY key LIMIT %(limit)s;
-
--- name: key_of
--- The locator behind a fingerprint.
-SELECT key FROM documents WHERE source = %(source)s AND fingerprint = %(fingerprint)s;
-
--- name: start_run
--- A run begins.
-INSERT INTO runs (source, started_at) VALUES (%(source)s, %(started)s) RETURNING run_id;
-
--- name: end_run
--- It ended, and why.
-UPDATE runs SET ended_at = %(ended)s, stopped_by = %(stopped_by)s, counts = %(counts)s
-WHERE source = %(source)s AND run_id = %(run_id)s;
-
--- name: runs
--- The latest runs, newest first.
-SELECT run_id, started_at, ended_at, stopped_by, counts FROM runs WHERE source = %(source)s
-ORDER BY run_id DESC LIMIT %(limit)s;
 
 -- ── the shared gate ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,6 @@
 """How does the PostgreSQL store keep segments, and what they have covered, for any number of workers?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from remora.core.ledger.coverage import Coverage, IdRange
@@ -91,10 +91,6 @@ class PostgresSegments(PostgresPart):
     async def cover(self, source: str, ids: IdRange) -> None:
         """These ids are covered."""
         await self._change("cover", {"source": source, "first_id": ids.start, "last_id": ids.end})
-
-    async def open_segments(self, source: str) -> Mapping[SegmentKind, int]:
-        """Ids left to walk, by kind."""
-        return {SegmentKind(kind): left for kind, left in await self._rows("open_segments", {"source": source})}
 
     async def _put_together(self, source: str) -> None:
         """The same ids in as few rows as they need. What is added meanwhile waits for, or follows, the new rows."""

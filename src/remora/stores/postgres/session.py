@@ -1,23 +1,25 @@
 """What do all parts of the PostgreSQL store stand on? Connections, statements by name, and whose clock judges leases."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 import psycopg
 
 from remora.core.errors import StoreUnavailable
+from remora.stores.common import Part, Values
 from remora.stores.decisions import OnBatch
 from remora.stores.postgres.connections import POOL_SIZE, Connection, Pool, Row
 from remora.stores.postgres.migrations import prepare
 from remora.stores.postgres.statements import SQL
+from remora.stores.postgres.values import dump_key, load_key
 from remora.stores.postgres.writer import LANES, Writer
 from remora.stores.rows import milliseconds
 
-Values = Mapping[str, Any]
 
-
-class PostgresPart:
+class PostgresPart(Part):
     """A part of the PostgreSQL store. Every method is one transaction; a lone statement is one by itself."""
+
+    _page_rows = 1_000
+    _ids_max = 10_000
 
     def __init__(
         self,
@@ -78,12 +80,6 @@ class PostgresPart:
         """The moment that judges leases: None is the database's own now."""
         return milliseconds(now_ns) if self._callers_clock else None
 
-    async def _row(self, name: str, values: Values) -> Row | None:
-        async def work(connection: Connection) -> Row | None:
-            return await (await connection.execute(SQL[name], values, binary=True)).fetchone()
-
-        return await self._connections().run(work)
-
     async def _rows(self, name: str, values: Values) -> list[Row]:
         async def work(connection: Connection) -> list[Row]:
             return await (await connection.execute(SQL[name], values, binary=True)).fetchall()
@@ -98,11 +94,14 @@ class PostgresPart:
 
         return await self._connections().run(work)
 
-    async def _number(self, name: str, values: Values) -> int:
-        row = await self._row(name, values)
-        assert row is not None, f"{name} always has a row"
-        number: int = row[0]
-        return number
+    def _dump_key(self, key: str) -> str:
+        return dump_key(key)
+
+    def _load_key(self, text: str) -> str:
+        return load_key(text)
+
+    def _dump_ids(self, ids: Sequence[int]) -> list[int]:
+        return list(ids)
 
 
 async def lock(connection: Connection, name: str) -> None:

@@ -6,19 +6,22 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
-_NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+from remora.stores.statements import with_common
+
+# Not the second colon of a cast, and not a part of a text such as 12:30.
+_PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _NUMBERED: Final = re.compile(r"^(\d{4})_(\w+)\.sql$")
 
 
 def parse(text: str) -> Mapping[str, bytes]:
-    """The statements of one file by name. Each is `-- name: x`, one comment line that says what it is for, and SQL."""
-    _, *parts = _NAME.split(text)
-    named: dict[str, bytes] = {}
-    for name, body in zip(parts[::2], parts[1::2], strict=True):
-        assert name not in named, f"two statements are named {name}"
-        assert body.startswith("-- "), f"statement {name} does not say what it is for"
-        named[name] = body.partition("\n")[2].strip().removesuffix(";").encode()
-    return named
+    """The statements of one file and the common ones, as the driver takes them."""
+    return {name: _for_driver(body) for name, body in with_common(text).items()}
+
+
+def _for_driver(statement: str) -> bytes:
+    """Without the line that says what it is for; `:name` is a common statement's way to write `%(name)s`."""
+    text = statement.partition("\n")[2].strip().removesuffix(";")
+    return _PARAMETER.sub(r"%(\1)s", text).encode()
 
 
 @dataclass(frozen=True, slots=True)

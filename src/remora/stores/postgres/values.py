@@ -74,7 +74,7 @@ def gap_to_row(gap: Gap) -> Row:
     return rows.gap_to_row(replace(gap, key=dump_key(gap.key)))
 
 
-def document_from_row(row: Row) -> StoredDocument:
+def document_from_row(row: rows.Row) -> StoredDocument:
     """Columns: key, fingerprint, updated_at, body, fetched_at."""
     key, fingerprint, updated_at, body, fetched_at = row
     return StoredDocument(load_key(key), fingerprint, load_mark(updated_at), body, nanoseconds(fetched_at))

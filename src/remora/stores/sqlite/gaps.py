@@ -3,11 +3,10 @@
 import json
 from collections.abc import Sequence
 
-from remora.contracts import GapCount
 from remora.core.ledger.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, Gap, GapEvent, GapState, moved
 from remora.core.reasons import GapReason
 from remora.core.units import MILLISECOND_NS
-from remora.stores.rows import gap_count_from_row, gap_from_row
+from remora.stores.rows import gap_from_row
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart
 
@@ -55,10 +54,6 @@ class SqliteGaps(SqlitePart):
         else:
             rows = await self._rows("list_gaps", {**values, "state": state and state.value})
         return tuple(gap_from_row(row) for row in rows)
-
-    async def gap_counts(self, source: str) -> Sequence[GapCount]:
-        """All gaps that are not settled, counted."""
-        return tuple(gap_count_from_row(row) for row in await self._rows("gap_counts", {"source": source}))
 
     async def replay_gaps(
         self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int

@@ -11,7 +11,6 @@ from remora.core.units import MILLISECOND_NS
 from remora.stores.decisions import newest_of_each
 from remora.stores.rows import Row, dump_json, nanoseconds, run_from_row
 from remora.stores.sqlite.database import Connection
-from remora.stores.sqlite.mirror import PAGE_ROWS
 from remora.stores.sqlite.session import SqlitePart
 
 
@@ -61,10 +60,10 @@ class SqliteLists(SqlitePart):
         """All documents that have a body, by key."""
         after = ""
         while True:
-            page = await self._rows("documents", {"source": source, "after": after, "limit": PAGE_ROWS})
+            page = await self._rows("documents", {"source": source, "after": after, "limit": self._page_rows})
             for row in page:
                 yield _document(row)
-            if len(page) < PAGE_ROWS:
+            if len(page) < self._page_rows:
                 return
             after = page[-1][0]
 

@@ -1,21 +1,18 @@
 """How does a whole mirror leave a SQLite file, or arrive in one?"""
 
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.database import Connection
+from remora.stores.statements import with_common
 from remora.stores.tables import Key, Row, Table
 
 
 @cache
 def _statements() -> Mapping[str, str]:
-    _, *named = re.split(
-        r"^-- name: (\w+)\n", (files(__package__) / "portable.sql").read_text("utf-8"), flags=re.MULTILINE
-    )
-    return {name: text.strip() for name, text in zip(named[::2], named[1::2], strict=True)}
+    return with_common((files(__package__) / "portable.sql").read_text("utf-8"))
 
 
 class PortableSqliteStore(SqliteStore):

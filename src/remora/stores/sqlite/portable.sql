@@ -1,10 +1,6 @@
 -- How a whole mirror is read from SQLite and written into it. Rows are in the order of their key, which comes first.
 -- A lease belongs to a process that will not come along: what is claimed or leased is exported as pending or owed.
 
--- name: export_sources
--- Sources beyond one, by number: the copy names them by the same numbers.
-SELECT number, name FROM sources WHERE number > :k0 ORDER BY number LIMIT :limit;
-
 -- name: import_sources
 -- Sources.
 INSERT OR REPLACE INTO sources (number, name) VALUES (?, ?);
@@ -34,11 +30,6 @@ WHERE (source, item_id, revision) > (:k0, :k1, :k2) ORDER BY source, item_id, re
 INSERT OR REPLACE INTO stored_revisions (source, item_id, revision, last_fetched_at, changed_at, body)
 VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT));
 
--- name: export_reads
--- When items were last read, beyond one range.
-SELECT source, first_id, last_id, read_at FROM reads
-WHERE (source, first_id) > (:k0, :k1) ORDER BY source, first_id LIMIT :limit;
-
 -- name: import_reads
 -- When items were last read.
 INSERT OR REPLACE INTO reads (source, first_id, last_id, read_at) VALUES (?, ?, ?, ?);
@@ -66,21 +57,10 @@ INSERT OR REPLACE INTO documents (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
 
--- name: export_changes
--- The change feed beyond one line.
-SELECT seq, source, kind, key, change, changed_at FROM changes WHERE seq > :k0 ORDER BY seq LIMIT :limit;
-
 -- name: import_changes
 -- The change feed, with its numbers: whoever follows it goes on where they were.
 INSERT OR REPLACE INTO changes (seq, source, kind, key, change, changed_at)
 VALUES (?, ?, ?, ?, ?, ?);
-
--- name: export_segments
--- Segments beyond one.
-SELECT
-  segment_id, source, kind, CASE WHEN state = 'claimed' THEN 'pending' ELSE state END, first_id, last_id, cursor, fence,
-  created_at, moved_at
-FROM segments WHERE segment_id > :k0 ORDER BY segment_id LIMIT :limit;
 
 -- name: import_segments
 -- Segments.
@@ -99,13 +79,6 @@ WHERE (source, first_id) > (:k0, :k1) ORDER BY source, first_id LIMIT :limit;
 INSERT OR REPLACE INTO coverage (source, first_id, last_id)
 VALUES (?, ?, ?);
 
--- name: export_gaps
--- Gaps beyond one.
-SELECT
-  source, kind, key, CASE WHEN state = 'leased' THEN 'owed' ELSE state END, reason, attempts, null_count, near_newest,
-  not_before_at, first_seen_at, last_seen_at, served_turn
-FROM gaps WHERE (source, kind, key) > (:k0, :k1, :k2) ORDER BY source, kind, key LIMIT :limit;
-
 -- name: import_gaps
 -- Gaps.
 INSERT OR REPLACE INTO gaps (
@@ -114,48 +87,25 @@ INSERT OR REPLACE INTO gaps (
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: export_inbox
--- What waits beyond one ticket.
-SELECT ticket, source, kind, key, announced_at FROM inbox WHERE ticket > :k0 ORDER BY ticket LIMIT :limit;
-
 -- name: import_inbox
 -- What waits.
 INSERT OR REPLACE INTO inbox (ticket, source, kind, key, announced_at)
 VALUES (?, ?, ?, ?, ?);
-
--- name: export_pace
--- What was learned beyond one source.
-SELECT source, record FROM pace WHERE source > :k0 AND record IS NOT NULL ORDER BY source LIMIT :limit;
 
 -- name: import_pace
 -- What was learned.
 INSERT OR REPLACE INTO pace (source, record)
 VALUES (?, ?);
 
--- name: export_notes
--- Small facts beyond one, without the copy's own.
-SELECT source, name, value FROM notes
-WHERE (source, name) > (:k0, :k1) AND source <> '' ORDER BY source, name LIMIT :limit;
-
 -- name: import_notes
 -- Small facts.
 INSERT OR REPLACE INTO notes (source, name, value)
 VALUES (?, ?, ?);
 
--- name: export_cursors
--- How far lists are walked, beyond one source.
-SELECT source, watermark, walking_from, seen_down_to, position, moved_at FROM cursors
-WHERE source > :k0 ORDER BY source LIMIT :limit;
-
 -- name: import_cursors
 -- How far lists are walked.
 INSERT OR REPLACE INTO cursors (source, watermark, walking_from, seen_down_to, position, moved_at)
 VALUES (?, ?, ?, ?, ?, ?);
-
--- name: export_runs
--- Runs beyond one.
-SELECT run_id, source, started_at, ended_at, stopped_by, counts FROM runs
-WHERE run_id > :k0 ORDER BY run_id LIMIT :limit;
 
 -- name: import_runs
 -- Runs.

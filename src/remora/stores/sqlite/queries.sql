@@ -1,14 +1,6 @@
 -- Every statement the SQLite store runs, by name. Parameters are named; times are milliseconds.
 -- What is written in bulk has its row of values on a line of its own: `many_rows` repeats that line.
 
--- name: source_number
--- How large tables name a source.
-SELECT number FROM sources WHERE name = :source;
-
--- name: add_source
--- A source that is met for the first time gets a number.
-INSERT INTO sources (name) VALUES (:source) ON CONFLICT (name) DO NOTHING;
-
 -- name: held_items
 -- What must be known of stored items to judge new observations of them, all in one row.
 SELECT json_group_array(json_array(id, hex(hash), hex(content_hash), revision, last_fetched_at))
@@ -55,10 +47,6 @@ RETURNING first_id, last_id, read_at / 1000;
 INSERT INTO reads (source, first_id, last_id, read_at)
 SELECT :number, json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') * 1000
 FROM json_each(:ranges);
-
--- name: confirm_user
--- The profile is the same.
-UPDATE stored_users SET last_fetched_at = :fetched WHERE source = :number AND name = :name;
 
 -- name: write_user
 -- A new profile, or the new body of one that is held.
@@ -123,15 +111,6 @@ SELECT id, time FROM stored_items
 WHERE source = (SELECT number FROM sources WHERE name = :source)
 AND id IN (SELECT value FROM json_each(:ids)) AND time IS NOT NULL;
 
--- name: newest_item_id
--- Where the source's own clock is read.
-SELECT max(id) FROM stored_items WHERE source = (SELECT number FROM sources WHERE name = :source);
-
--- name: block
--- The timed items at or below an id, highest first: they tell the time of that place.
-SELECT id, time FROM stored_items
-WHERE source = (SELECT number FROM sources WHERE name = :source) AND id <= :last AND time IS NOT NULL ORDER BY id DESC LIMIT :limit;
-
 -- name: held_gaps
 -- The gaps of some things, before they are judged again.
 SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at, served_turn
@@ -180,29 +159,6 @@ WHERE source = :source AND state IN ('owed', 'leased', 'dead') AND state = 'leas
 -- Nobody else can be alive when a writer opens the store: leases of the dead end.
 UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0 WHERE state = 'leased';
 
--- name: list_gaps
--- What is owed, oldest first.
-SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
-WHERE source = :source AND state <> 'settled' AND state = coalesce(:state, state) AND reason = coalesce(:reason, reason)
-ORDER BY first_seen_at, kind, key LIMIT :limit;
-
--- name: list_settled_gaps
--- What was owed once, oldest first.
-SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
-WHERE source = :source AND state = 'settled' AND reason = coalesce(:reason, reason)
-ORDER BY first_seen_at, kind, key LIMIT :limit;
-
--- name: gap_counts
--- All gaps that are not settled, counted.
-SELECT kind, state, reason, count(*), min(first_seen_at), min(not_before_at) FROM gaps
-WHERE source = :source AND state <> 'settled' GROUP BY kind, state, reason ORDER BY kind, state, reason;
-
--- name: replay_gaps
--- Dead and absent gaps are owed again, and owed ones are due now. The rest of a list is no item: its cool-down stays.
-UPDATE gaps SET state = 'owed', not_before_at = :now
-WHERE source = :source AND kind <> 'page' AND state IN ('owed', 'dead', 'absent') AND state <> 'settled'
-AND reason = coalesce(:reason, reason) AND key = coalesce(:key, key);
-
 -- name: announce
 -- Keys wait; one that waits already gets a new ticket.
 INSERT OR REPLACE INTO inbox (source, kind, key, announced_at) VALUES
@@ -215,18 +171,6 @@ DELETE FROM inbox WHERE ticket IN (
   ON i.ticket = json_extract(a.value, '$[0]') AND i.source = json_extract(a.value, '$[1]')
   AND i.kind = json_extract(a.value, '$[2]') AND i.key = json_extract(a.value, '$[3]')
 );
-
--- name: waiting
--- The oldest tickets beyond one.
-SELECT kind, key, ticket FROM inbox WHERE source = :source AND ticket > :after ORDER BY ticket LIMIT :limit;
-
--- name: inbox_depth
--- How many keys wait.
-SELECT count(*) FROM inbox WHERE source = :source;
-
--- name: unfinished_segments
--- What segments of one kind still have to walk.
-SELECT cursor + 1, last_id FROM segments WHERE source = :source AND kind = :kind AND state <> 'done';
 
 -- name: add_segments
 -- Pending segments.
@@ -270,10 +214,6 @@ UPDATE segments SET state = 'pending', owner = NULL, lease_until = 0 WHERE state
 -- Ids left to walk, by kind.
 SELECT kind, sum(last_id - cursor) FROM segments WHERE source = :source AND state <> 'done' GROUP BY kind;
 
--- name: coverage
--- Every covered range, lowest first.
-SELECT first_id, last_id FROM coverage WHERE source = :source ORDER BY first_id;
-
 -- name: coverage_below
 -- Covered ranges from the highest one that could touch a new range downwards.
 SELECT first_id, last_id FROM coverage WHERE source = :source AND first_id <= :end + 1 ORDER BY first_id DESC;
@@ -286,38 +226,10 @@ DELETE FROM coverage WHERE source = :source AND first_id = :first_id;
 -- A covered range.
 INSERT INTO coverage (source, first_id, last_id) VALUES (:source, :first_id, :last_id);
 
--- name: load_pace
--- The learned pace.
-SELECT record FROM pace WHERE source = :source;
-
 -- name: save_pace
 -- Keep the learned pace.
 INSERT INTO pace (source, record) VALUES (:source, :record)
 ON CONFLICT (source) DO UPDATE SET record = excluded.record;
-
--- name: note
--- A small fact.
-SELECT value FROM notes WHERE source = :source AND name = :name;
-
--- name: keep_note
--- Keep a small fact.
-INSERT INTO notes (source, name, value) VALUES (:source, :name, :value)
-ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
-
--- name: beat
--- The runtime is alive.
-INSERT INTO heartbeat (runtime, beat_at, snapshot) VALUES (:runtime, :now, :snapshot)
-ON CONFLICT (runtime) DO UPDATE SET beat_at = excluded.beat_at, snapshot = excluded.snapshot;
-
--- name: forget_heartbeats
--- Of runtimes that are named alike, only the latest silent ones are of interest.
-DELETE FROM heartbeat WHERE runtime >= :first AND runtime < :end AND beat_at < :before AND runtime NOT IN (
-  SELECT runtime FROM heartbeat WHERE runtime >= :first AND runtime < :end ORDER BY beat_at DESC LIMIT :kept
-);
-
--- name: heartbeats
--- What runtimes said last, newest first.
-SELECT runtime, beat_at, snapshot FROM heartbeat ORDER BY beat_at DESC, runtime;
 
 -- name: listed
 -- What the list said last about some keys.
@@ -329,18 +241,6 @@ INSERT INTO documents (source, key, fingerprint, listed_mark, listed_rank, liste
 VALUES (:source, :key, :fingerprint, :mark, :rank, :now, 1)
 ON CONFLICT (source, key) DO UPDATE SET
   listed_mark = excluded.listed_mark, listed_rank = excluded.listed_rank, listed_at = excluded.listed_at, owed = 1;
-
--- name: walk_state
--- Where the walk over a list stands.
-SELECT watermark, walking_from, seen_down_to, position FROM cursors WHERE source = :source;
-
--- name: move_walk
--- The walk moves.
-INSERT INTO cursors (source, watermark, walking_from, seen_down_to, position, moved_at)
-VALUES (:source, :watermark, :walking_from, :seen_down_to, :position, :now)
-ON CONFLICT (source) DO UPDATE SET
-  watermark = excluded.watermark, walking_from = excluded.walking_from, seen_down_to = excluded.seen_down_to,
-  position = excluded.position, moved_at = excluded.moved_at;
 
 -- name: owed_details
 -- Entries whose detail is owed and that have no gap of their own, newest mark first.
@@ -366,21 +266,3 @@ FROM documents WHERE source = :source AND key = :key;
 -- One page of documents that have a body, by key.
 SELECT key, fingerprint, updated_at, CAST(body AS BLOB), fetched_at
 FROM documents WHERE source = :source AND key > :after AND body IS NOT NULL ORDER BY key LIMIT :limit;
-
--- name: key_of
--- The locator behind a fingerprint.
-SELECT key FROM documents WHERE source = :source AND fingerprint = :fingerprint;
-
--- name: start_run
--- A run begins.
-INSERT INTO runs (source, started_at) VALUES (:source, :now) RETURNING run_id;
-
--- name: end_run
--- It ended, and why.
-UPDATE runs SET ended_at = :ended, stopped_by = :stopped_by, counts = :counts
-WHERE source = :source AND run_id = :run_id;
-
--- name: runs
--- The latest runs, newest first.
-SELECT run_id, started_at, ended_at, stopped_by, counts FROM runs WHERE source = :source
-ORDER BY run_id DESC LIMIT :limit;

@@ -1,6 +1,6 @@
 """How does the SQLite store keep segments and what they have covered?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.segment import Segment, SegmentKind
@@ -90,11 +90,6 @@ class SqliteSegments(SqlitePart):
         connection.execute(
             self._sql["add_coverage"], {"source": source, "first_id": merged.start, "last_id": merged.end}
         )
-
-    async def open_segments(self, source: str) -> Mapping[SegmentKind, int]:
-        """Ids left to walk, by kind."""
-        rows = await self._rows("open_segments", {"source": source})
-        return {SegmentKind(kind): left for kind, left in rows}
 
 
 def _times(lease_ns: int, now_ns: int) -> dict[str, int]:

@@ -1,12 +1,14 @@
 """Who talks to the file? One writer with its own connection, and one reader that can never write."""
 
+import json
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from remora.core.errors import StoreUnavailable
+from remora.stores.common import Part, Values
 from remora.stores.decisions import OnBatch
 from remora.stores.rows import Row
 from remora.stores.sqlite.database import Connection, at_rest, check_place, connect_reader, explained
@@ -15,11 +17,13 @@ from remora.stores.sqlite.statements import queries
 from remora.stores.sqlite.writer import Writer
 
 T = TypeVar("T")
-Values = Mapping[str, object]
 
 
-class SqlitePart:
+class SqlitePart(Part):
     """A part of the SQLite store: opened once, shared by all parts."""
+
+    _page_rows = 500
+    _ids_max = 5_000
 
     def __init__(
         self,
@@ -109,11 +113,6 @@ class SqlitePart:
         statement = self._sql[name]
         return await self._read(lambda connection: connection.execute(statement, values).fetchall())
 
-    async def _row(self, name: str, values: Values) -> Row | None:
-        """The first row of a query that only reads."""
-        rows = await self._rows(name, values)
-        return rows[0] if rows else None
-
     async def _write(self, work: Callable[[Connection], T]) -> T:
         """One transaction, shared with what others write at the same time."""
         return await self._open_writer().run(work)
@@ -122,6 +121,9 @@ class SqlitePart:
         """One statement that writes; returns how many rows it touched."""
         statement = self._sql[name]
         return await self._write(lambda connection: connection.execute(statement, values).rowcount)
+
+    def _dump_ids(self, ids: Sequence[int]) -> str:
+        return json.dumps(list(ids))
 
     def _open_writer(self) -> Writer:
         if self._writer is None:

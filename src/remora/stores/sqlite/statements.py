@@ -1,4 +1,4 @@
-"""Which SQL belongs to a name? `queries.sql` holds every statement; `schema/` holds the numbered migrations."""
+"""Which SQL belongs to a name? `queries.sql` and the common statements; `schema/` holds the numbered migrations."""
 
 import re
 from collections.abc import Mapping
@@ -7,8 +7,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
+from remora.stores.statements import with_common
+
 _ROW_OF_VALUES: Final = re.compile(r"^(\(\?, .*\));?$", re.MULTILINE)
-_NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +23,7 @@ class Migration:
 @cache
 def queries() -> Mapping[str, str]:
     """Every statement by its name."""
-    _, *named = _NAME.split((files(__package__) / "queries.sql").read_text("utf-8"))
-    return {name: text.strip() for name, text in zip(named[::2], named[1::2], strict=True)}
+    return with_common((files(__package__) / "queries.sql").read_text("utf-8"))
 
 
 @cache

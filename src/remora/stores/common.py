@@ -1,0 +1,180 @@
+"""What do the SQLite store and the PostgreSQL store do alike? Methods that only name a statement and read its rows."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, ClassVar
+
+from remora.contracts import GapCount, InboxEntry, Json, NewItem, Observation, Outcome, StoredItem
+from remora.core.ledger import source_clock
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.segment import SegmentKind
+from remora.core.ledger.source_clock import BLOCK_ITEMS, Timed
+from remora.core.units import MILLISECOND_NS
+from remora.stores.decisions import INTEGER_MAX
+from remora.stores.rows import Row, dump_json, gap_count_from_row, item_from_row, load_json
+
+Values = Mapping[str, Any]
+
+
+class Part(ABC):
+    """A part of a store whose statements go by name."""
+
+    # Rows read at once: a page ends its transaction, so that a slow reader never holds up the writer's housekeeping.
+    _page_rows: ClassVar[int]
+    _ids_max: ClassVar[int]
+
+    @abstractmethod
+    async def _rows(self, name: str, values: Values) -> Sequence[Row]:
+        """All rows of a query that only reads."""
+
+    @abstractmethod
+    async def _change(self, name: str, values: Values) -> int:
+        """One statement that writes; returns how many rows it touched."""
+
+    async def _row(self, name: str, values: Values) -> Row | None:
+        """The first row of a query that only reads."""
+        rows = await self._rows(name, values)
+        return rows[0] if rows else None
+
+    async def _count(self, name: str, values: Values) -> int:
+        """The number that a query gives."""
+        row = await self._row(name, values)
+        assert row is not None, f"{name} always has a row"
+        count: int = row[0]
+        return count
+
+    def _dump_key(self, key: str) -> str:
+        """A key as this database's text can hold it."""
+        return key
+
+    def _load_key(self, text: str) -> str:
+        """The key that was dumped."""
+        return text
+
+    @abstractmethod
+    def _dump_ids(self, ids: Sequence[int]) -> object:
+        """Many ids as one parameter."""
+
+
+class CommonMirror(Part):
+    """The copy itself."""
+
+    @abstractmethod
+    async def record(self, source: str, observation: Observation) -> Outcome:
+        """Item, ledger and origin in one transaction; returns when it is durable."""
+
+    async def item(self, source: str, item_id: int) -> StoredItem | None:
+        """One item of the mirror."""
+        row = await self._row("item", {"source": source, "id": item_id})
+        return item_from_row(row) if row else None
+
+    async def revisions(self, source: str, item_id: int) -> Sequence[StoredItem]:
+        """Earlier contents, oldest first."""
+        rows = await self._rows("revisions", {"source": source, "id": item_id})
+        return tuple(item_from_row(row) for row in rows)
+
+    async def bodies(
+        self, source: str, *, first_id: int = 0, last_id: int | None = None
+    ) -> AsyncIterator[tuple[int, bytes]]:
+        """Raw bodies by id, in order, page by page."""
+        last = INTEGER_MAX if last_id is None else last_id
+        while True:
+            wanted = {"source": source, "first": first_id, "last": last, "limit": self._page_rows}
+            page = await self._rows("bodies", wanted)
+            for item_id, body in page:
+                yield item_id, body
+            if len(page) < self._page_rows:
+                return
+            first_id = page[-1][0] + 1
+
+    async def newest_items(self, source: str, *, first_id: int, limit: int, body_max_bytes: int) -> Sequence[NewItem]:
+        """The highest ids, highest first; bodies above the bound come empty."""
+        wanted = {"source": source, "first": first_id, "limit": limit, "body_max": body_max_bytes}
+        rows = await self._rows("newest_items", wanted)
+        return tuple(NewItem(item_id, body, seen * MILLISECOND_NS) for item_id, body, seen in rows)
+
+    async def user(self, source: str, name: str) -> bytes | None:
+        """The raw profile."""
+        row = await self._row("user", {"source": source, "name": self._dump_key(name)})
+        return row[0] if row else None
+
+    async def item_times(self, source: str, ids: Iterable[int]) -> Mapping[int, int]:
+        """Creation times of those that are held and have one."""
+        times: dict[int, int] = {}
+        left = iter(ids)
+        while some := list(islice(left, self._ids_max)):
+            rows = await self._rows("item_times", {"source": source, "ids": self._dump_ids(some)})
+            times.update((row[0], row[1]) for row in rows)
+        return times
+
+    async def newest_time(self, source: str) -> int | None:
+        """The median time of the newest items."""
+        return source_clock.time_of(await self._block(source, INTEGER_MAX))
+
+    async def first_id_since(self, source: str, time_s: int) -> int | None:
+        """The lowest id from which on items are this young."""
+        row = await self._row("newest_item_id", {"source": source})
+        if row is None or row[0] is None:
+            return None
+        search = source_clock.first_id_since(time_s, newest_id=row[0])
+        asked = next(search)
+        while True:
+            block = await self._block(source, asked)
+            try:
+                asked = search.send(block)
+            except StopIteration as found:
+                answer: int | None = found.value
+                return answer
+
+    async def _block(self, source: str, last_id: int) -> list[Timed]:
+        rows = await self._rows("block", {"source": source, "last": last_id, "limit": BLOCK_ITEMS})
+        return [Timed(item_id, time_s) for item_id, time_s in rows]
+
+
+class CommonLedger(Part):
+    """What is counted and what waits."""
+
+    async def gap_counts(self, source: str) -> Sequence[GapCount]:
+        """All gaps that are not settled, counted."""
+        return tuple(gap_count_from_row(row) for row in await self._rows("gap_counts", {"source": source}))
+
+    async def waiting(self, source: str, *, limit: int, after_ticket: int = 0) -> Sequence[InboxEntry]:
+        """The oldest tickets beyond `after_ticket`."""
+        rows = await self._rows("waiting", {"source": source, "after": after_ticket, "limit": limit})
+        return tuple(InboxEntry(Kind(kind), self._load_key(key), ticket) for kind, key, ticket in rows)
+
+    async def inbox_depth(self, source: str) -> int:
+        """How many keys wait."""
+        return await self._count("inbox_depth", {"source": source})
+
+    async def open_segments(self, source: str) -> Mapping[SegmentKind, int]:
+        """Ids left to walk, by kind."""
+        return {SegmentKind(kind): left for kind, left in await self._rows("open_segments", {"source": source})}
+
+
+class CommonNotes(Part):
+    """The learned pace, small facts and heartbeats."""
+
+    async def load_pace(self, source: str) -> Json:
+        """What was saved last, or None; damaged text as it is."""
+        row = await self._row("load_pace", {"source": source})
+        return load_json(row[0]) if row else None
+
+    async def save_pace(self, source: str, record: Mapping[str, Json]) -> None:
+        """Keep it, durably."""
+        await self._change("save_pace", {"source": source, "record": dump_json(record)})
+
+    async def note(self, source: str, name: str) -> Json:
+        """The fact, or None."""
+        row = await self._row("note", {"source": source, "name": name})
+        return load_json(row[0]) if row else None
+
+    async def keep_note(self, source: str, name: str, value: Json) -> None:
+        """Keep it, durably."""
+        await self._change("keep_note", {"source": source, "name": name, "value": dump_json(value)})
+
+    async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
+        """What runtimes said last, newest first."""
+        rows = await self._rows("heartbeats", {})
+        return tuple((runtime, beat_at * MILLISECOND_NS, load_json(text)) for runtime, beat_at, text in rows)

@@ -1,0 +1,170 @@
+-- Statements that are the same in SQLite and in PostgreSQL, by name. Parameters are written as :name; the PostgreSQL store
+-- rewrites them for its driver. What differs is in `queries.sql` and `portable.sql` of each store.
+
+-- name: source_number
+-- How large tables name a source.
+SELECT number FROM sources WHERE name = :source;
+
+-- name: add_source
+-- A source that is met for the first time gets a number.
+INSERT INTO sources (name) VALUES (:source) ON CONFLICT (name) DO NOTHING;
+
+-- name: confirm_user
+-- The profile is the same.
+UPDATE stored_users SET last_fetched_at = :fetched WHERE source = :number AND name = :name;
+
+-- name: newest_item_id
+-- Where the source's own clock is read.
+SELECT max(id) FROM stored_items WHERE source = (SELECT number FROM sources WHERE name = :source);
+
+-- name: block
+-- The timed items at or below an id, highest first: they tell the time of that place.
+SELECT id, time FROM stored_items
+WHERE source = (SELECT number FROM sources WHERE name = :source) AND id <= :last AND time IS NOT NULL ORDER BY id DESC LIMIT :limit;
+
+-- name: list_gaps
+-- What is owed, oldest first.
+SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
+WHERE source = :source AND state <> 'settled' AND state = coalesce(:state, state) AND reason = coalesce(:reason, reason)
+ORDER BY first_seen_at, kind, key LIMIT :limit;
+
+-- name: list_settled_gaps
+-- What was owed once, oldest first.
+SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
+WHERE source = :source AND state = 'settled' AND reason = coalesce(:reason, reason)
+ORDER BY first_seen_at, kind, key LIMIT :limit;
+
+-- name: gap_counts
+-- All gaps that are not settled, counted.
+SELECT kind, state, reason, count(*), min(first_seen_at), min(not_before_at) FROM gaps
+WHERE source = :source AND state <> 'settled' GROUP BY kind, state, reason ORDER BY kind, state, reason;
+
+-- name: replay_gaps
+-- Dead and absent gaps are owed again, and owed ones are due now. The rest of a list is no item: its cool-down stays.
+UPDATE gaps SET state = 'owed', not_before_at = :now
+WHERE source = :source AND kind <> 'page' AND state IN ('owed', 'dead', 'absent') AND state <> 'settled'
+AND reason = coalesce(:reason, reason) AND key = coalesce(:key, key);
+
+-- name: waiting
+-- The oldest tickets beyond one.
+SELECT kind, key, ticket FROM inbox WHERE source = :source AND ticket > :after ORDER BY ticket LIMIT :limit;
+
+-- name: inbox_depth
+-- How many keys wait.
+SELECT count(*) FROM inbox WHERE source = :source;
+
+-- name: unfinished_segments
+-- What segments of one kind still have to walk.
+SELECT cursor + 1, last_id FROM segments WHERE source = :source AND kind = :kind AND state <> 'done';
+
+-- name: coverage
+-- Every covered range, lowest first.
+SELECT first_id, last_id FROM coverage WHERE source = :source ORDER BY first_id;
+
+-- name: load_pace
+-- The learned pace.
+SELECT record FROM pace WHERE source = :source;
+
+-- name: note
+-- A small fact.
+SELECT value FROM notes WHERE source = :source AND name = :name;
+
+-- name: keep_note
+-- Keep a small fact.
+INSERT INTO notes (source, name, value) VALUES (:source, :name, :value)
+ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
+
+-- name: beat
+-- The runtime is alive.
+INSERT INTO heartbeat (runtime, beat_at, snapshot) VALUES (:runtime, :now, :snapshot)
+ON CONFLICT (runtime) DO UPDATE SET beat_at = excluded.beat_at, snapshot = excluded.snapshot;
+
+-- name: forget_heartbeats
+-- Of runtimes that are named alike, only the latest silent ones are of interest.
+DELETE FROM heartbeat WHERE runtime >= :first AND runtime < :end AND beat_at < :before AND runtime NOT IN (
+  SELECT runtime FROM heartbeat WHERE runtime >= :first AND runtime < :end ORDER BY beat_at DESC LIMIT :kept
+);
+
+-- name: heartbeats
+-- What runtimes said last, newest first.
+SELECT runtime, beat_at, snapshot FROM heartbeat ORDER BY beat_at DESC, runtime;
+
+-- name: walk_state
+-- Where the walk over a list stands.
+SELECT watermark, walking_from, seen_down_to, position FROM cursors WHERE source = :source;
+
+-- name: move_walk
+-- The walk moves.
+INSERT INTO cursors (source, watermark, walking_from, seen_down_to, position, moved_at)
+VALUES (:source, :watermark, :walking_from, :seen_down_to, :position, :now)
+ON CONFLICT (source) DO UPDATE SET
+  watermark = excluded.watermark, walking_from = excluded.walking_from, seen_down_to = excluded.seen_down_to,
+  position = excluded.position, moved_at = excluded.moved_at;
+
+-- name: key_of
+-- The locator behind a fingerprint.
+SELECT key FROM documents WHERE source = :source AND fingerprint = :fingerprint;
+
+-- name: start_run
+-- A run begins.
+INSERT INTO runs (source, started_at) VALUES (:source, :now) RETURNING run_id;
+
+-- name: end_run
+-- It ended, and why.
+UPDATE runs SET ended_at = :ended, stopped_by = :stopped_by, counts = :counts
+WHERE source = :source AND run_id = :run_id;
+
+-- name: runs
+-- The latest runs, newest first.
+SELECT run_id, started_at, ended_at, stopped_by, counts FROM runs WHERE source = :source
+ORDER BY run_id DESC LIMIT :limit;
+
+-- name: export_sources
+-- Sources beyond one, by number: the copy names them by the same numbers.
+SELECT number, name FROM sources WHERE number > :k0 ORDER BY number LIMIT :limit;
+
+-- name: export_reads
+-- When items were last read, beyond one range.
+SELECT source, first_id, last_id, read_at FROM reads
+WHERE (source, first_id) > (:k0, :k1) ORDER BY source, first_id LIMIT :limit;
+
+-- name: export_changes
+-- The change feed beyond one line.
+SELECT seq, source, kind, key, change, changed_at FROM changes WHERE seq > :k0 ORDER BY seq LIMIT :limit;
+
+-- name: export_segments
+-- Segments beyond one.
+SELECT
+  segment_id, source, kind, CASE WHEN state = 'claimed' THEN 'pending' ELSE state END, first_id, last_id, cursor, fence,
+  created_at, moved_at
+FROM segments WHERE segment_id > :k0 ORDER BY segment_id LIMIT :limit;
+
+-- name: export_gaps
+-- Gaps beyond one.
+SELECT
+  source, kind, key, CASE WHEN state = 'leased' THEN 'owed' ELSE state END, reason, attempts, null_count, near_newest,
+  not_before_at, first_seen_at, last_seen_at, served_turn
+FROM gaps WHERE (source, kind, key) > (:k0, :k1, :k2) ORDER BY source, kind, key LIMIT :limit;
+
+-- name: export_inbox
+-- What waits beyond one ticket.
+SELECT ticket, source, kind, key, announced_at FROM inbox WHERE ticket > :k0 ORDER BY ticket LIMIT :limit;
+
+-- name: export_pace
+-- What was learned beyond one source.
+SELECT source, record FROM pace WHERE source > :k0 AND record IS NOT NULL ORDER BY source LIMIT :limit;
+
+-- name: export_notes
+-- Small facts beyond one, without the copy's own.
+SELECT source, name, value FROM notes
+WHERE (source, name) > (:k0, :k1) AND source <> '' ORDER BY source, name LIMIT :limit;
+
+-- name: export_cursors
+-- How far lists are walked, beyond one source.
+SELECT source, watermark, walking_from, seen_down_to, position, moved_at FROM cursors
+WHERE source > :k0 ORDER BY source LIMIT :limit;
+
+-- name: export_runs
+-- Runs beyond one.
+SELECT run_id, source, started_at, ended_at, stopped_by, counts FROM runs
+WHERE run_id > :k0 ORDER BY run_id LIMIT :limit;
