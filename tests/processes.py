@@ -77,9 +77,12 @@ class SimulatedProvider:
 
 
 @contextmanager
-def simulated_provider(*, items: int, faults: Path | None = None, speed: float = 0.0) -> Iterator[SimulatedProvider]:
+def simulated_provider(
+    *, items: int, faults: Path | None = None, speed: float = 0.0, seed: int = 0
+) -> Iterator[SimulatedProvider]:
     """A provider whose time stands still unless told otherwise: its dump is then the whole truth."""
     words = [sys.executable, "-m", "remora.sim.server", "--until-eof", "--items", str(items), "--speed", str(speed)]
+    words += ["--seed", str(seed)] if seed else []
     words += [] if faults is None else ["--faults", str(faults)]
     process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

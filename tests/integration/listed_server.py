@@ -23,7 +23,8 @@ START_S = 240.0
 class LoopbackArchive:
     """A list of entries and their details. What a test puts into `spoiled` is answered instead of the detail."""
 
-    def __init__(self, entries: int) -> None:
+    def __init__(self, entries: int, *, about: str = "content") -> None:
+        self.about = about
         self.keys = [f"{CANARY}-id-{number:04}" for number in range(entries)]
         self.spoiled: dict[str, tuple[int, bytes]] = {}
         self.list_answer: tuple[int, bytes] | None = None
@@ -35,7 +36,7 @@ class LoopbackArchive:
         return Counter(asked.partition(" ")[2] for asked in self.asked if asked.startswith(kind))
 
     def body(self, key: str) -> bytes:
-        document = {"id": key, "title": f"{CANARY} title", "text": f"{CANARY} content of {key}"}
+        document = {"id": key, "title": f"{CANARY} title", "text": f"{CANARY} {self.about} of {key}"}
         return json.dumps(document).encode()
 
     def answer(self, target: str, authorization: str | None) -> tuple[int, bytes]:
@@ -60,9 +61,9 @@ class LoopbackArchive:
 
 
 @contextmanager
-def loopback_archive(entries: int) -> Iterator[LoopbackArchive]:
+def loopback_archive(entries: int, *, about: str = "content") -> Iterator[LoopbackArchive]:
     """The archive, served until the block ends."""
-    archive = LoopbackArchive(entries)
+    archive = LoopbackArchive(entries, about=about)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
