@@ -116,6 +116,21 @@ async def test_a_move_within_the_provider_is_followed() -> None:
         assert second.requests[0].target == "/elsewhere?ns=a%2Fb"
 
 
+async def test_a_token_goes_to_the_address_that_its_owner_wrote_and_not_to_where_a_stream_moved() -> None:
+    gate = Gate()
+    async with (
+        CountingServer(two_events_then_the_end, host="localhost") as second,
+        CountingServer(moved_to(second.url("/elsewhere"))) as first,
+        HttpTransport(
+            HttpSettings(stream_hosts=(".localhost",)), clock=LoopClock(), wire_sent=gate.wire_sent
+        ) as transport,
+    ):
+        stream = transport.stream(first.url("/updates"), headers={"Authorization": "Bearer s3cret"})
+        assert [chunk async for chunk in stream]
+        assert first.requests[0].headers["authorization"] == "Bearer s3cret"
+        assert "authorization" not in second.requests[0].headers
+
+
 @pytest.mark.parametrize("location", ["{foreign}", "ftp://127.0.0.1/", "http://user:pw@127.0.0.1/", "http://[", ""])
 async def test_a_move_anywhere_else_is_refused_before_a_connection_is_made(location: str) -> None:
     async with CountingServer(host="localhost") as foreign:

@@ -1,7 +1,7 @@
-"""What is new? The newest id is kept in hand, streamed or asked for, and every id up to it is collected at once.
+"""What is new? The newest id is streamed or polled, and every id up to it is collected at once.
 
-An id is covered only when its outcome is durable. Whoever is far behind hands the ids over as segments, so that what is
-new now does not wait for what was new an hour ago.
+An id is covered only when its outcome is durable. A process that is far behind hands the ids over as segments, so that
+what is new now does not wait for what was new an hour ago.
 """
 
 import asyncio
@@ -175,7 +175,7 @@ class Live:
         return newest_id
 
     async def _poll(self) -> None:
-        """Ask for the newest id whenever the stream has not told it for a while, or somebody named a higher one."""
+        """Ask for the newest id when no stream has told it for a while, or when somebody named a higher one."""
         while True:
             told_at_ns = self.newest_at_ns
             with suppress(TimeoutError):

@@ -1,6 +1,6 @@
-"""How does a process that does not ask for the newest id know it? The one that watches the source keeps it in the store.
+"""How does a process that does not ask for the newest id know it? The process that watches the source stores it.
 
-Without it any id might be a young one, and an empty answer could never be called missing.
+Without it any id might be a new one, and an empty answer could never be called missing.
 """
 
 from typing import Final

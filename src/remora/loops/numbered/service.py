@@ -1,8 +1,8 @@
 """What keeps a numbered source fresh? All its loops, started together, stopped together, and what they say of themselves.
 
-The same composition runs in production and in the simulator: it knows contracts only, no sockets and no files. Where
-several processes share a store, one of them watches the source (stream, inbox, new ids, rescan) and the others stand by
-for that; segments and gaps are worked off by all.
+The same composition runs in production and in the simulator: it knows contracts only, no sockets and no files. What the
+source can do decides which loops run. Where several processes share a store, one of them watches the source (stream,
+inbox, new ids, rescan) and the others stand by for that; all of them work off segments and gaps.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """How does an event stream stay open for a year? Connect, read, notice silence, wait a little, connect again.
 
-Two clocks tell different things: every byte shows that the stream lives, only an event shows that it tells something.
-Whatever breaks is a reason to connect again, never an error; how long to wait is `core.freshness.back_off_ns`.
+There are two clocks: every read shows that the stream is alive, only an event shows that it announces something. A stream
+that breaks is opened again; that is never an error. `core.ledger.freshness.back_off_ns` says how long to wait.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
 
-# A provider opens every connection with the present state. That proves the connection, not that the stream tells of
-# changes: a stream that breaks right after it, again and again, must not be opened twice a second.
+# A provider opens every connection with the present state. That proves the connection, not that changes are announced:
+# a stream that breaks right after it, again and again, must not be opened twice a second.
 EVENTS_THAT_PROVE_A_STREAM: Final = 2
 
 # Says whether this was a real event; raises `Reconnect` when the stream should be closed.
@@ -66,7 +66,7 @@ class Stream:
     async def run(self) -> None:
         """Stay connected, for ever."""
         while True:
-            # A stream that was well is opened again soon, but not at once: it may break after every event.
+            # After a good connection the next one follows soon, but not at once: the stream may break after every event.
             failures = max(self._failures, min(1, self._opened))
             wait_ns = max(back_off_ns(failures), self._asked_to_wait_ns)
             await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)

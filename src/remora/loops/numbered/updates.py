@@ -1,7 +1,7 @@
-"""What has changed at the source? The change stream announces ids into the inbox; what it could not tell is repaired.
+"""What has changed at the source? The change stream announces ids into the inbox; what it missed is repaired.
 
-Stream data is a hint, never truth: it only says what to fetch. The last event is durable, so a blind time is measured
-from it across restarts too, and it moves on only when everything before it is repaired or in the inbox.
+An announcement is a hint, never truth: it only says what to fetch. The last event is durable, so a blind window is
+measured from it across restarts, too. It moves on only when everything before it is repaired or in the inbox.
 """
 
 import asyncio
