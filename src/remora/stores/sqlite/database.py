@@ -62,7 +62,7 @@ def connect_writer(path: Path) -> Connection:
 
     The file exists: `WriterLock` created it, and SQLite gives its -wal and -shm files the same mode.
     """
-    connection = _connect(path, "rw")
+    connection = _connect(path, "rwc")
     try:
         version = _version(connection, path)
         for step in migrations()[version:]:
