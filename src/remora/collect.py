@@ -90,7 +90,11 @@ class Collector:
     async def record(self, discovery: Discovery, asked: Asked) -> Outcome:
         """Make what came of asking durable."""
         seen = Observation(discovery, asked.verdict, asked.started_at_ns, self._clock.wall_ns())
-        outcome = await self._store.record(self._source.name, seen)
+        self._governor.storing(+1)
+        try:
+            outcome = await self._store.record(self._source.name, seen)
+        finally:
+            self._governor.storing(-1)
         self._meter.recorded(self._source.name, discovery.via, outcome, age_s=_age_s(seen))
         self._tell(discovery, asked.verdict, outcome)
         return outcome

@@ -11,18 +11,17 @@ import msgspec
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
-from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.gate_types import BackOff, LimitedBy, ProviderDown, RateFacts, Recent
 from remora.core.reasons import GapReason
 from remora.core.status.model import Status
 from remora.core.status.readout import read_out
 from remora.core.status.snapshot import (
-    BackOffFacts,
     Beat,
     GapTally,
     InboxFacts,
     LedgerFacts,
     LoopFacts,
-    RateFacts,
     RescanFacts,
     Role,
     RunFacts,
@@ -78,10 +77,11 @@ class Scene:
                 rate=msgspec.structs.replace(
                     facts.rate,
                     interval_ns=max(int(SECOND_NS / pace), facts.rate.ceiling_interval_ns),
-                    recent_per_second=pace * (0.97 + 0.03 * math.sin(ago_s / 37)),
-                    last_backoff=None
+                    at_ns=then_ns,
+                    recent=recent(pace * (0.97 + 0.03 * math.sin(ago_s / 37))),
+                    last_back_off=None
                     if last is None
-                    else BackOffFacts(BEGAN_NS - int(last * SECOND_NS), "rate_limited", pace * 1.03, pace),
+                    else BackOff(BEGAN_NS - int(last * SECOND_NS), "rate_limited", pace * 1.03, pace),
                 ),
             )
             for name, facts in self.facts(then_ns).items()
@@ -91,22 +91,26 @@ class Scene:
         return read_out([beat], self.ledgers(now_ns), now_ns=then_ns)
 
 
+def recent(per_s: float, *, refused: int = 0) -> Recent:
+    count = round(10 * per_s)
+    return Recent(departures=count, answers=count, refused=refused, failed=0, window_ns=10 * SECOND_NS)
+
+
 def rate_facts(now_ns: int, *, per_s: float = 150.0, **changes: object) -> RateFacts:
     facts = RateFacts(
+        at_ns=now_ns,
         interval_ns=int(SECOND_NS / per_s),
         ceiling_interval_ns=SECOND_NS // CEILING_PER_S,
         limited_by=LimitedBy.NO_WORK,
-        circuit="closed",
-        edge_per_second=154.0,
+        held={LimitedBy.NO_WORK: 0.86, LimitedBy.ANSWERS: 0.14},
+        circuit=CircuitState.CLOSED,
+        edge_per_s=154.0,
         in_flight=1,
         in_flight_bound=125,
         departures=81_000,
         wire_sends=81_000,
-        recent_requests=23,
-        recent_refused=0,
-        recent_per_second=2.3,
-        recent_window_ns=10 * SECOND_NS,
-        last_backoff=BackOffFacts(BEGAN_NS - 47 * MINUTE_NS, "rate_limited", 154.0, 150.0),
+        recent=recent(2.3),
+        last_back_off=BackOff(BEGAN_NS - 47 * MINUTE_NS, "rate_limited", 154.0, 150.0),
     )
     return msgspec.structs.replace(facts, **changes)
 
@@ -135,6 +139,7 @@ def watching(now_ns: int, **changes: object) -> SourceFacts:
         ),
         newest_id=NEWEST_ID,
         newest_id_at_ns=now_ns - 2 * SECOND_NS,
+        backfill=True,
         loops={name: LoopFacts(alive=True) for name in LOOPS},
         workers_alive=8,
         update_ages=tuple(ages),
@@ -187,10 +192,10 @@ CATCHING_UP = Scene(
                 now_ns,
                 per_s=250,
                 limited_by=LimitedBy.CEILING,
-                edge_per_second=None,
-                last_backoff=None,
-                recent_per_second=248.6,
-                recent_requests=2_486,
+                held={LimitedBy.CEILING: 0.97, LimitedBy.ANSWERS: 0.03},
+                edge_per_s=None,
+                last_back_off=None,
+                recent=recent(248.6),
                 in_flight=14,
                 waiting=210,
             ),
@@ -217,15 +222,15 @@ THROTTLED = Scene(
                 now_ns,
                 per_s=18.75,
                 limited_by=LimitedBy.RETRY_AFTER,
-                edge_per_second=37.5,
-                circuit="open",
-                not_before_ns=now_ns + 42 * SECOND_NS,
-                recent_per_second=3.1,
-                recent_requests=64,
-                recent_refused=31,
+                held={LimitedBy.RETRY_AFTER: 0.8, LimitedBy.PACE: 0.2},
+                next_in_ns=42 * SECOND_NS,
+                next_held_by=LimitedBy.RETRY_AFTER,
+                edge_per_s=37.5,
+                not_before_in_ns=42 * SECOND_NS,
+                recent=recent(3.1, refused=15),
                 waiting=318,
                 in_flight=0,
-                last_backoff=BackOffFacts(BEGAN_NS - 8 * SECOND_NS, "rate_limited", 37.5, 18.75),
+                last_back_off=BackOff(BEGAN_NS - 8 * SECOND_NS, "rate_limited", 37.5, 18.75),
             ),
             inbox=InboxFacts(2_412, 4096),
         )
@@ -267,6 +272,72 @@ STREAM_DOWN = Scene(
     back_offs_ago_s=(47 * 60,),
 )
 
+PROVIDER_DOWN = Scene(
+    "provider-down",
+    _hackernews(
+        lambda now_ns: watching(
+            now_ns,
+            rate=rate_facts(
+                now_ns,
+                limited_by=LimitedBy.CIRCUIT,
+                held={LimitedBy.CIRCUIT: 0.98, LimitedBy.ANSWERS: 0.02},
+                circuit=CircuitState.OPEN,
+                circuit_wait_ns=84 * SECOND_NS,
+                next_in_ns=84 * SECOND_NS,
+                next_held_by=LimitedBy.CIRCUIT,
+                provider_down=ProviderDown(BEGAN_NS - 5 * MINUTE_NS, "it answers HTTP 503 (server error)"),
+                recent=recent(0.1),
+                waiting=318,
+                in_flight=0,
+                last_back_off=BackOff(BEGAN_NS - 5 * MINUTE_NS, "server_error", 150.0, 75.0),
+            ),
+            newest_id_at_ns=now_ns - 5 * MINUTE_NS,
+        )
+    ),
+    _only(lambda now_ns: ledger(now_ns, gap(now_ns, GapState.OWED, GapReason.SERVER_ERROR, 12))),
+    pace_at=_steady,
+    back_offs_ago_s=(300,),
+)
+
+NO_CATCHUP = Scene(
+    "no-catchup",
+    _hackernews(lambda now_ns: watching(now_ns, backfill=False)),
+    _only(lambda now_ns: ledger(now_ns, covered=Coverage((IdRange(4_549, NEWEST_ID),)))),
+    pace_at=_steady,
+)
+
+
+def _slow(now_ns: int) -> SourceFacts:
+    held = {LimitedBy.ANSWERS: 0.91, LimitedBy.CEILING: 0.07, LimitedBy.STORE: 0.02}
+    rate = rate_facts(
+        now_ns,
+        per_s=250,
+        edge_per_s=None,
+        last_back_off=None,
+        limited_by=LimitedBy.ANSWERS,
+        held=held,
+        recent=recent(7.0),
+    )
+    return watching(now_ns, rate=rate)
+
+
+def _unanswered(now_ns: int) -> SourceFacts:
+    rate = rate_facts(
+        now_ns, per_s=1, edge_per_s=None, last_back_off=None, limited_by=LimitedBy.ANSWERS,
+        held={LimitedBy.ANSWERS: 1.0}, recent=Recent(1, 0, 0, 0, 10 * SECOND_NS),
+    )  # fmt: skip
+    return watching(now_ns, rate=rate, stream=StreamFacts(connected=False), newest_id=None, newest_id_at_ns=None)
+
+
+SLOW_ANSWERS = Scene("slow-answers", _hackernews(_slow), CATCHING_UP.ledgers, pace_at=lambda ago_s: 7.0)
+
+NO_ANSWER = Scene(
+    "no-answer",
+    _hackernews(_unanswered),
+    _only(lambda now_ns: LedgerFacts(kind="hackernews", ceiling_interval_ns=SECOND_NS // CEILING_PER_S)),
+    pace_at=lambda ago_s: 1.0,
+)
+
 SILENT = Scene(
     "unknown",
     HEALTHY.facts,
@@ -280,9 +351,9 @@ NEVER_STARTED = Scene("never-started", lambda now_ns: {}, lambda now_ns: {"hacke
 
 def _listed(now_ns: int) -> SourceFacts:
     rate = rate_facts(
-        now_ns, per_s=3.2, edge_per_second=3.4, limited_by=LimitedBy.PACE, in_flight_bound=1, waiting=1,
-        ceiling_interval_ns=SECOND_NS // 4, recent_per_second=3.1, recent_requests=31, recent_refused=1,
-        last_backoff=BackOffFacts(BEGAN_NS - 12 * MINUTE_NS, "rate_limited", 3.4, 3.1),
+        now_ns, per_s=3.2, edge_per_s=3.4, limited_by=LimitedBy.PACE, held={LimitedBy.PACE: 1.0}, in_flight_bound=1, waiting=1,
+        ceiling_interval_ns=SECOND_NS // 4, recent=recent(3.1, refused=1),
+        last_back_off=BackOff(BEGAN_NS - 12 * MINUTE_NS, "rate_limited", 3.4, 3.1),
     )  # fmt: skip
     return SourceFacts(rate=rate, doing="asking for details", next_run_at_ns=now_ns + 9 * MINUTE_NS)
 
@@ -322,4 +393,7 @@ LISTED = Scene(
     back_offs_ago_s=(12 * 60, 80 * 60),
 )
 
-SCENES: Final = (HEALTHY, CATCHING_UP, THROTTLED, STREAM_DOWN, SILENT, NEVER_STARTED, LISTED)
+SCENES: Final = (
+    HEALTHY, CATCHING_UP, THROTTLED, STREAM_DOWN, PROVIDER_DOWN, NO_CATCHUP, SLOW_ANSWERS, NO_ANSWER, SILENT,
+    NEVER_STARTED, LISTED,
+)  # fmt: skip

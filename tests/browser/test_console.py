@@ -19,8 +19,12 @@ from tests.browser.scenes import (
     LISTED,
     NEVER_STARTED,
     NEWEST_ID,
+    NO_ANSWER,
+    NO_CATCHUP,
+    PROVIDER_DOWN,
     SCENES,
     SILENT,
+    SLOW_ANSWERS,
     STREAM_DOWN,
     THROTTLED,
     Scene,
@@ -66,9 +70,37 @@ async def test_a_change_is_seen_live_and_said_aloud_once(visit: Visit) -> None:
 async def test_numbers_carry_their_window(visit: Visit) -> None:
     async with staged(CATCHING_UP) as stage, visit(stage.url) as visitor:
         facts = visitor.page.locator(".rate-facts")
-        await expect(facts).to_contain_text("249/s over the last 10 s")
+        await expect(visitor.page.locator(".big")).to_have_text("249/s left over the last 10 s")
         await expect(facts).to_contain_text("0 of 2,486 answers over the last 10 s")
         await expect(visitor.page.locator(".limit")).to_contain_text("At the ceiling")
+
+
+@pytest.mark.parametrize(
+    "scene, sentence",
+    [
+        (HEALTHY, "Idle: nothing to fetch right now."),
+        (SLOW_ANSWERS, "Waiting for answers: all requests that were made are in flight."),
+        (NO_CATCHUP, "Idle by choice: the backfill is switched off, and 4,548 ids stay pending."),
+        (NO_ANSWER, "The provider has not answered since the start."),
+    ],
+    ids=lambda value: value.name if isinstance(value, Scene) else "",
+)
+async def test_what_limits_the_rate_is_true_in_its_world(visit: Visit, scene: Scene, sentence: str) -> None:
+    async with staged(scene) as stage, visit(stage.url) as visitor:
+        await expect(visitor.page.locator(".limit")).to_have_text(sentence)
+        is_known = "Unknown" if scene is NO_ANSWER else "Yes"
+        await expect(visitor.page.locator(visitor.answer("working"))).to_have_text(is_known)
+        assert visitor.errors == []
+
+
+async def test_a_provider_that_is_down_is_told_as_such_and_not_as_our_manners(visit: Visit) -> None:
+    async with staged(PROVIDER_DOWN) as stage, visit(stage.url) as visitor:
+        page = visitor.page
+        await expect(page.locator(visitor.answer("polite"))).to_have_text("Yes")
+        await expect(page.locator(visitor.answer("working"))).to_have_text("No")
+        told = re.compile(r"The provider has been down since .+it answers HTTP 503 \(server error\); next probe in 8\d")
+        await expect(page.locator(".answers .reason", has_text=told)).to_have_count(1)
+        await expect(page.locator(".limit")).to_contain_text("The next request leaves at")
 
 
 async def test_coverage_adds_up_to_the_range_of_ids(visit: Visit) -> None:
@@ -82,7 +114,7 @@ async def test_coverage_adds_up_to_the_range_of_ids(visit: Visit) -> None:
 async def test_a_silent_controller_is_unknown_and_its_last_rate_is_called_past(visit: Visit) -> None:
     async with staged(SILENT) as stage, visit(stage.url) as visitor:
         await expect(visitor.page.locator(".pace")).to_have_text("Unknown")
-        await expect(visitor.page.locator(".pace-note")).to_have_text("it was 150/s 4 min ago")
+        await expect(visitor.page.locator(".pace-note")).to_have_text("the pace was 150/s 4 min ago")
         await expect(visitor.page.locator(".limit")).to_contain_text("the service has not been heard of since")
         for question in ("fresh", "polite", "working"):
             await expect(visitor.page.locator(visitor.answer(question))).to_have_text("Unknown")
@@ -111,7 +143,7 @@ async def test_a_finished_run_has_no_current_rate(visit: Visit) -> None:
     ended = Scene("ended", LISTED.facts, LISTED.ledgers, beat_age_ns=90_000_000_000, ended_because="done")
     async with staged(ended, with_past=False) as stage, visit(stage.url) as visitor:
         await expect(visitor.page.locator(".pace")).to_have_text("Unknown")
-        await expect(visitor.page.locator(".pace-note")).to_have_text("it was 3.2/s 90 s ago")
+        await expect(visitor.page.locator(".pace-note")).to_have_text("the pace was 3.2/s 90 s ago")
 
 
 async def test_what_a_listed_source_owes_is_due_with_a_run(visit: Visit) -> None:
@@ -172,7 +204,7 @@ async def test_a_service_that_goes_and_comes_back_is_noticed_both_times(visit: V
         await expect(page.locator("#lost")).to_contain_text("The service has not answered for", timeout=SOON_MS)
         await expect(page.locator(visitor.answer("complete"))).to_have_text("Unknown")
         await expect(page.locator(".pace")).to_have_text("Unknown")
-        await expect(page.locator(".pace-note")).to_contain_text("it was 150/s")
+        await expect(page.locator(".pace-note")).to_contain_text("the pace was 150/s")
         await expect(page).to_have_title("? Remora")
         await page.screenshot(path=FOLDER / "lost-light-wide.png", full_page=True)
         assert await page.evaluate(AUDIT) == []

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
-from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.gate_types import LimitedBy, RateFacts
 from remora.core.reasons import GapReason
 from remora.core.status.alarms import CLEAR_NS, Alarm, Alarms, Change
 from remora.core.status.model import Status
@@ -20,7 +21,6 @@ from remora.core.status.snapshot import (
     GapTally,
     LedgerFacts,
     LoopFacts,
-    RateFacts,
     Role,
     Snapshot,
     SourceFacts,
@@ -39,7 +39,7 @@ def status(*gaps: GapTally, facts: SourceFacts | None = None) -> Status:
             interval_ns=4 * MILLISECOND_NS,
             ceiling_interval_ns=4 * MILLISECOND_NS,
             limited_by=LimitedBy.PACE,
-            circuit="closed",
+            circuit=CircuitState.CLOSED,
         ),
         stream=StreamFacts(connected=True, last_byte_at_ns=NOW_NS),
         loops={"live": LoopFacts(alive=True)},
@@ -61,7 +61,9 @@ FAULTS = {
     Alarm.DEAD_LETTERS: status(DEAD),
     Alarm.TOO_FAST: status(
         facts=SourceFacts(
-            rate=RateFacts(interval_ns=1_000, ceiling_interval_ns=2_000, limited_by=LimitedBy.PACE, circuit="closed")
+            rate=RateFacts(
+                interval_ns=1_000, ceiling_interval_ns=2_000, limited_by=LimitedBy.PACE, circuit=CircuitState.CLOSED
+            )
         )
     ),
 }

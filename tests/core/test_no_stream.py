@@ -52,5 +52,5 @@ def test_how_old_a_newest_id_may_be_follows_how_often_it_is_asked_for() -> None:
     patient = seen(asked_ns_ago=2 * MINUTE_NS, poll_every_ns=5 * MINUTE_NS)
     assert patient.answers.fresh.answer is YesNo.YES
     assert isinstance(patient.fresh, Fresh)
-    assert patient.fresh.stale_after_s == 20 * 60
+    assert patient.fresh.stale_after_ns == 20 * MINUTE_NS
     assert seen(asked_ns_ago=21 * MINUTE_NS, poll_every_ns=5 * MINUTE_NS).answers.fresh.answer is YesNo.NO

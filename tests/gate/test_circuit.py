@@ -32,7 +32,6 @@ def test_systemic_trouble_opens_it_and_the_first_good_answer_closes_it(answer: A
             await opened(broken)
             opened_ns = clock.monotonic_ns()
             assert broken.governor.state().circuit is CircuitState.OPEN
-            assert broken.governor.state().limited_by is LimitedBy.NO_WORK
             broken.says = always(GOOD)
             await broken.send()
             assert broken.left_at_ns[-1] >= opened_ns + COOL_DOWN_NS

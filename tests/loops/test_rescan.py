@@ -7,11 +7,13 @@ import pytest
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.freshness import RescanPass, UpdateAges, pass_from_json
+from remora.core.ledger.notes import RESCAN_DONE_NOTE, RESCAN_WANTED_NOTE
 from remora.core.ledger.segment import SegmentKind
 from remora.loops.numbered.backfill import SegmentWorker, plan_again
-from remora.loops.numbered.rescan import DONE_NOTE, WANTED_NOTE, Rescan, RescanSettings
+from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
+from remora.sim.faults import Faults, Outage
 from remora.sim.world import WorldSettings
 from tests.loops.rig import DAY_NS, HOUR_NS, MINUTE_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
 
@@ -112,6 +114,25 @@ def test_after_downtime_the_window_begins_at_the_previous_pass_minus_the_horizon
     in_virtual_time(main)
 
 
+def test_a_rescan_that_read_nothing_because_the_source_was_down_is_no_success() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = Rig.make(clock, world=WorldSettings(items=60, new_per_day=1_000))
+        async with rig.process() as process:
+            await backfill(rig, process)
+            rescan = make_rescan(process, RescanSettings(window_ns=DAY_NS))
+            rig.provider.set_faults(Faults(outages=(Outage(from_s=0, to_s=10**9),)))
+            assert await rescan.run_once() is None
+            assert rescan.state().last_success_at_ns is None
+            assert not rescan.state().running
+            assert await rig.store.note(NAME, RESCAN_DONE_NOTE) is None
+            rig.provider.set_faults(Faults())
+            done = await rescan.run_once()
+        assert done is not None
+        assert rescan.state().last_success_at_ns == done.ended_at_ns
+
+    in_virtual_time(main)
+
+
 def test_an_empty_mirror_has_an_empty_window_and_the_pass_is_recorded() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock)
@@ -119,7 +140,7 @@ def test_an_empty_mirror_has_an_empty_window_and_the_pass_is_recorded() -> None:
             done = await make_rescan(process).run_once()
         assert done is not None
         assert (done.processed, done.time_s) == (0, None)
-        assert pass_from_json(await rig.store.note(NAME, DONE_NOTE)) == done
+        assert pass_from_json(await rig.store.note(NAME, RESCAN_DONE_NOTE)) == done
 
     in_virtual_time(main)
 
@@ -156,7 +177,7 @@ async def passes_in(rig: Rig, rescan: Rescan, for_ns: int, look_ns: int = MINUTE
     end_ns = rig.clock.monotonic_ns() + for_ns
     while rig.clock.monotonic_ns() < end_ns:
         await rig.clock.sleep_until(rig.clock.monotonic_ns() + look_ns)
-        done = pass_from_json(await rig.store.note(NAME, DONE_NOTE))
+        done = pass_from_json(await rig.store.note(NAME, RESCAN_DONE_NOTE))
         if done is not None and done not in seen:
             seen.append(done)
     running.cancel()
@@ -176,7 +197,7 @@ def test_a_pass_comes_every_six_hours_and_whenever_one_is_wanted() -> None:
             seen = await passes_in(rig, rescan, 15 * HOUR_NS)
         started_h = [round((done.started_at_ns - seen[0].started_at_ns) / HOUR_NS, 1) for done in seen]
         assert started_h == [0, 6, 8, 14]
-        assert await rig.store.note(NAME, WANTED_NOTE) is None
+        assert await rig.store.note(NAME, RESCAN_WANTED_NOTE) is None
 
     in_virtual_time(main)
 
@@ -197,7 +218,7 @@ def test_a_wish_survives_a_kill_and_is_not_fulfilled_by_a_pass_that_began_before
             again = make_rescan(process, RescanSettings(window_ns=DAY_NS))
             seen = await passes_in(rig, again, 10 * MINUTE_NS, look_ns=SECOND_NS)
         assert len(seen) == 2
-        assert await rig.store.note(NAME, WANTED_NOTE) is None
+        assert await rig.store.note(NAME, RESCAN_WANTED_NOTE) is None
 
     in_virtual_time(main)
 

@@ -14,9 +14,9 @@ import pytest
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.freshness import pass_from_json
 from remora.core.ledger.gap import GapState
+from remora.core.ledger.notes import RESCAN_DONE_NOTE, RESCAN_WANTED_NOTE
 from remora.core.rate.pacing import burst_allowance
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.loops.numbered.rescan import DONE_NOTE, WANTED_NOTE
 from remora.sim.checks import Difference, compare, worst_window
 from remora.sim.faults import Faults, Flood, Outage, StreamFaults, every_kind
 from remora.sim.server import listen
@@ -89,7 +89,7 @@ async def settle(stage: Stage) -> int:
     stage.provider.heal()
     async with stage.store(read_only=False) as store:
         await store.replay_gaps(NAME, now_ns=stage.clock.wall_ns())
-        await store.keep_note(NAME, WANTED_NOTE, True)
+        await store.keep_note(NAME, RESCAN_WANTED_NOTE, True)
     since_ns = stage.clock.wall_ns()
     life = stage.begin()
     done = None
@@ -97,7 +97,7 @@ async def settle(stage: Stage) -> int:
         await stage.clock.sleep_until(stage.clock.monotonic_ns() + 10 * MINUTE_NS)
         assert stage.clock.wall_ns() < since_ns + DAY_NS, "the rescan does not end"
         async with stage.store() as store:
-            done = pass_from_json(await store.note(NAME, DONE_NOTE))
+            done = pass_from_json(await store.note(NAME, RESCAN_DONE_NOTE))
     await stage.end(life, kill=False)
     return since_ns
 

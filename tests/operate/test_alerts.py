@@ -11,8 +11,19 @@ from remora.core.lanes import Lane
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
+from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.gate_types import ProviderDown
 from remora.core.reasons import GapReason
+from remora.core.status.alarms import Alarm
 from remora.core.status.snapshot import GapTally, InboxFacts, LedgerFacts, LoopFacts, SourceFacts, StreamFacts
+from remora.core.status.thresholds import (
+    BACKFILL_MOVES_IDS_PER_HOUR,
+    BEHIND_IDS,
+    CEILING_TOLERANCE,
+    INBOX_DEEP,
+    RESCAN_LATE_NS,
+    STREAM_SILENT_PAGE_NS,
+)
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Pressure
 from remora.operate.observe.metrics import Metrics
@@ -49,7 +60,18 @@ def without_rescan(now_ns: int, *, done_ago_ns: int | None) -> SourceFacts:
 
 
 def behind(now_ns: int) -> LedgerFacts:
-    return msgspec.structs.replace(healthy_ledger(now_ns), coverage=Coverage((IdRange(1, NEWEST_ID - BEHIND),)))
+    """The backfill does not move, while ten new ids a minute arrive and are collected at once."""
+    newest_id = NEWEST_ID + now_ns // (6 * SECOND_NS)
+    covered = Coverage((IdRange(1, NEWEST_ID - BEHIND), IdRange(NEWEST_ID, newest_id)))
+    return msgspec.structs.replace(healthy_ledger(now_ns), coverage=covered, newest_id=newest_id)
+
+
+def provider_down(now_ns: int) -> SourceFacts:
+    """The circuit breaker is open; every third scrape meets it half open, while a probe is under way."""
+    is_probing = now_ns // (30 * SECOND_NS) % 3 == 0
+    down = ProviderDown(0, "it answers HTTP 503 (server error)")
+    circuit = CircuitState.HALF_OPEN if is_probing else CircuitState.OPEN
+    return changed(now_ns, rate=rate_facts(now_ns, circuit=circuit, provider_down=down))
 
 
 def gaining(now_ns: int) -> LedgerFacts:
@@ -113,7 +135,7 @@ FAULTS = (
     Fault("RemoraRefused", act=refused, step_s=60, faulty_steps=60, recovering_steps=60),
     Fault(
         "RemoraCircuitOpen",
-        facts=lambda now_ns: changed(now_ns, rate=rate_facts(now_ns, circuit="open")),
+        facts=provider_down,
         faulty_steps=60,
     ),
     Fault("RemoraLoopRestarts", facts=failing_loop, step_s=60, faulty_steps=60, recovering_steps=90),
@@ -164,6 +186,43 @@ def test_a_backfill_that_gains_on_the_source_is_no_ticket(promtool_path: Path, t
     fault = Fault("RemoraFallingBehind", ledger=gaining, step_s=60, healthy_steps=0, faulty_steps=120)
     expected = [(at_s, ',alertname="RemoraFallingBehind"', 0) for at_s in (1_800, 5_400, 7_000)]
     assert firing(promtool_path, play(fault), expected, tmp_path) == ""
+
+
+@pytest.mark.slow
+def test_a_backfill_that_is_switched_off_is_no_ticket(promtool_path: Path, tmp_path: Path) -> None:
+    fault = Fault(
+        "none", facts=lambda now_ns: changed(now_ns, backfill=False), ledger=behind, step_s=60, faulty_steps=120
+    )
+    expected = [(at_s, ',alertname="RemoraFallingBehind"', 0) for at_s in (1_800, 5_400, 7_000)]
+    assert firing(promtool_path, play(fault), expected, tmp_path) == ""
+
+
+def test_a_provider_that_is_down_pages_nobody(promtool_path: Path, tmp_path: Path) -> None:
+    fault = Fault("none", facts=provider_down, faulty_steps=20)
+    expected = [(fault.ends_s, ',severity="page"', 0)]
+    assert firing(promtool_path, play(fault), expected, tmp_path) == ""
+
+
+def test_the_rules_have_the_thresholds_of_the_core() -> None:
+    expected = {
+        "RemoraStreamSilent": f"> {STREAM_SILENT_PAGE_NS // SECOND_NS}",
+        "RemoraTooFast": f"* {2 - CEILING_TOLERANCE:g}",
+        "RemoraFallingBehind": f"> {BEHIND_IDS}",
+        "RemoraInboxDeep": f"> {INBOX_DEEP}",
+        "RemoraRescanLate": f"> {RESCAN_LATE_NS // SECOND_NS}",
+    }
+    text = RULES.read_text()
+    rules = {rule.partition("\n")[0]: rule for rule in text.split("- alert: ")[1:]}
+    assert [name for name, threshold in expected.items() if threshold not in rules[name]] == []
+    assert f"[1h]) < -{BACKFILL_MOVES_IDS_PER_HOUR})" in rules["RemoraFallingBehind"]
+
+
+@pytest.mark.parametrize("alarm", Alarm)
+def test_an_alarm_and_the_rule_of_its_name_wait_equally_long(alarm: Alarm) -> None:
+    rule = RULES.read_text().partition(f"- alert: {alarm}\n")[2].partition("- alert: ")[0]
+    found = re.search(r"for: (\d+)(s|m)", rule)
+    waits_ns = 0 if found is None else int(found[1]) * (SECOND_NS if found[2] == "s" else MINUTE_NS)
+    assert waits_ns == alarm.hold_ns
 
 
 @pytest.mark.slow

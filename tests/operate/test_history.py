@@ -5,10 +5,12 @@ import itertools
 import pytest
 
 from remora.contracts import Json
-from remora.core.rate.gate_types import LimitedBy
+from remora.core.ledger.notes import RATE_HISTORY_NOTE
+from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.gate_types import BackOff, LimitedBy, RateFacts, Recent
 from remora.core.status.model import Status
 from remora.core.status.readout import iso, read_out
-from remora.core.status.snapshot import BackOffFacts, Beat, LedgerFacts, RateFacts, Role, Snapshot, SourceFacts
+from remora.core.status.snapshot import Beat, LedgerFacts, Role, Snapshot, SourceFacts
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.operate.observe.rate_history import (
     BACK_OFFS_MAX,
@@ -16,7 +18,6 @@ from remora.operate.observe.rate_history import (
     COARSE_S,
     FINE_POINTS,
     FINE_S,
-    NOTE,
     BackOffMark,
     RateHistory,
     RatePoint,
@@ -28,15 +29,15 @@ SOURCE = "hackernews"
 
 
 def reading(
-    now_ns: int, *, per_s: float = 100.0, left_per_s: float | None = 90.0, back_off: BackOffFacts | None = None
+    now_ns: int, *, per_s: float = 100.0, left_per_s: float | None = 90.0, back_off: BackOff | None = None
 ) -> Status:
     rate = RateFacts(
         interval_ns=int(SECOND_NS / per_s),
         ceiling_interval_ns=SECOND_NS // 250,
         limited_by=LimitedBy.PACE,
-        circuit="closed",
-        recent_per_second=left_per_s,
-        last_backoff=back_off,
+        circuit=CircuitState.CLOSED,
+        recent=None if left_per_s is None else Recent(round(left_per_s * 10), 0, 0, 0, 10 * SECOND_NS),
+        last_back_off=back_off,
     )
     snapshot = Snapshot(role=Role.SERVICE, started_at_ns=now_ns, sources={SOURCE: SourceFacts(rate=rate)})
     return read_out([Beat(now_ns, snapshot)], {SOURCE: LedgerFacts(kind=SOURCE)}, now_ns=now_ns)
@@ -70,8 +71,8 @@ def test_a_source_that_was_never_read_has_no_past() -> None:
 
 def test_a_back_off_is_marked_once_however_often_it_is_read() -> None:
     history = RateHistory()
-    first = BackOffFacts(NOW_NS, "rate_limited", 120.0, 60.0)
-    second = BackOffFacts(NOW_NS + 3 * SECOND_NS, "upstream_pressure", 60.0, 30.0)
+    first = BackOff(NOW_NS, "rate_limited", 120.0, 60.0)
+    second = BackOff(NOW_NS + 3 * SECOND_NS, "upstream_pressure", 60.0, 30.0)
     for step, back_off in enumerate((first, first, second, second)):
         history.take(reading(NOW_NS + (step + 3) * SECOND_NS, back_off=back_off))
     at_s = NOW_NS / SECOND_NS
@@ -85,7 +86,7 @@ def test_a_day_of_readings_stays_within_its_bounds() -> None:
     history = RateHistory()
     for second in range(0, 24 * 3_600, 5):
         now_ns = NOW_NS + second * SECOND_NS
-        history.take(reading(now_ns, back_off=BackOffFacts(now_ns, "rate_limited", 2.0, 1.0)))
+        history.take(reading(now_ns, back_off=BackOff(now_ns, "rate_limited", 2.0, 1.0)))
     shown = history.of(SOURCE)
     assert len(shown.points) <= FINE_POINTS + COARSE_POINTS + 2
     assert len(shown.backoffs) == BACK_OFFS_MAX
@@ -115,7 +116,7 @@ async def test_a_restart_takes_up_the_past_and_leaves_out_what_is_too_old_or_in_
     history = RateHistory()
     for minute in range(300):
         history.take(reading(NOW_NS + minute * MINUTE_NS))
-    history.take(reading(NOW_NS + 300 * MINUTE_NS, back_off=BackOffFacts(NOW_NS + 299 * MINUTE_NS, "timeout", 2, 1)))
+    history.take(reading(NOW_NS + 300 * MINUTE_NS, back_off=BackOff(NOW_NS + 299 * MINUTE_NS, "timeout", 2, 1)))
     await history.keep(store)
 
     later = RateHistory()
@@ -146,7 +147,7 @@ async def test_a_quick_restart_shows_the_last_minute_and_the_pause_as_a_hole() -
 @pytest.mark.parametrize("damaged", [{"points": "many"}, 7, [], {"points": [[1]]}])
 async def test_a_past_that_cannot_be_read_begins_anew(damaged: Json) -> None:
     store = MemoryStore()
-    await store.keep_note(SOURCE, NOTE, damaged)
+    await store.keep_note(SOURCE, RATE_HISTORY_NOTE, damaged)
     history = RateHistory()
     await history.open(store, [SOURCE], now_ns=NOW_NS)
     assert history.of(SOURCE).points == ()

@@ -7,6 +7,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.gate_types import LimitedBy, RateFacts, Recent
+from remora.core.units import SECOND_NS
 from remora.operate.cli.terminal import TerminalView
 from remora.operate.jobs.progress import JsonView, PlainView, Progress, eta_s, in_words, is_learning
 
@@ -55,14 +58,15 @@ def test_while_the_pace_is_being_learned_no_time_left_is_told() -> None:
 def test_a_pace_is_learned_until_something_holds_it_or_time_has_passed(
     rate_per_second: float, pace_per_second: float, edge_per_second: float | None, elapsed_s: float, learning: bool
 ) -> None:
-    found = is_learning(
-        rate_per_second=rate_per_second,
-        pace_per_second=pace_per_second,
-        ceiling_per_second=250.0,
-        edge_per_second=edge_per_second,
-        elapsed_s=elapsed_s,
+    rate = RateFacts(
+        interval_ns=int(SECOND_NS / pace_per_second),
+        ceiling_interval_ns=SECOND_NS // 250,
+        limited_by=LimitedBy.PACE,
+        circuit=CircuitState.CLOSED,
+        edge_per_s=edge_per_second,
+        recent=Recent(int(rate_per_second * 10), 0, 0, 0, 10 * SECOND_NS),
     )
-    assert found is learning
+    assert is_learning(rate, elapsed_s=elapsed_s) is learning
 
 
 def test_plain_lines_come_at_a_bounded_pace_and_the_last_one_always() -> None:

@@ -9,8 +9,8 @@ import pytest
 from click.testing import Result
 
 from remora.core.rate.circuit_breaker import CircuitState
-from remora.core.rate.gate_types import LimitedBy
-from remora.core.status.snapshot import RateFacts, Role, Snapshot, SourceFacts
+from remora.core.rate.gate_types import LimitedBy, RateFacts
+from remora.core.status.snapshot import Role, Snapshot, SourceFacts
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.observe.heartbeat import Heart
 from remora.stores import open_store

@@ -13,10 +13,11 @@ from aiohttp import ClientSession
 from prometheus_client.openmetrics import parser as openmetrics
 
 from remora.core.errors import ConfigurationError, StoreUnavailable
-from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.gate_types import LimitedBy, RateFacts
 from remora.core.reasons import GapReason
 from remora.core.status.model import Status
-from remora.core.status.snapshot import LoopFacts, RateFacts, Role, Snapshot, SourceFacts
+from remora.core.status.snapshot import LoopFacts, Role, Snapshot, SourceFacts
 from remora.core.units import SECOND_NS
 from remora.operate.config.reader import load
 from remora.operate.config.settings import Flags, Settings
@@ -102,7 +103,7 @@ async def test_health_needs_a_runtime_that_beats(console: Console) -> None:
     async with visitor(console) as session:
         async with session.get("/health") as reply:
             assert reply.status == 503
-            assert "no runtime" in (await reply.json())["reasons"][0]
+            assert "no process" in (await reply.json())["reasons"][0]
         await console.beat()
         console.feed.forget()
         async with session.get("/health") as reply:
@@ -130,7 +131,7 @@ async def test_what_was_read_before_the_store_went_down_is_not_served_as_if_it_w
             lines = (await reply.text()).splitlines()
         return [line.rpartition(" ")[2] for line in lines if line.startswith(tuple(f"{gauge}{{" for gauge in gauges))]
 
-    rate = RateFacts(interval_ns=8_000_000, ceiling_interval_ns=4_000_000, limited_by=PACE, circuit="closed")
+    rate = RateFacts(interval_ns=8_000_000, ceiling_interval_ns=4_000_000, limited_by=PACE, circuit=CircuitState.CLOSED)
     await console.beat(rate)
     async with visitor(console) as session:
         assert "NaN" not in await numbers(session)
@@ -251,7 +252,9 @@ async def test_a_scrape_of_a_running_console_has_exactly_the_documented_metrics(
 
 async def test_the_chart_begins_where_the_service_began(console: Console) -> None:
     await console.beat(
-        rate=RateFacts(interval_ns=SECOND_NS, ceiling_interval_ns=SECOND_NS, limited_by=PACE, circuit="closed")
+        rate=RateFacts(
+            interval_ns=SECOND_NS, ceiling_interval_ns=SECOND_NS, limited_by=PACE, circuit=CircuitState.CLOSED
+        )
     )
     console.feed.forget()
     await console.feed.latest()

@@ -7,10 +7,11 @@ import pytest
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
-from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.gate_types import LimitedBy, RateFacts
 from remora.core.reasons import GapReason
-from remora.core.status.answers import what_limits
 from remora.core.status.health import Severity, severity
+from remora.core.status.limits import sentence
 from remora.core.status.model import Status, Unknown, YesNo
 from remora.core.status.readout import iso, read_out
 from remora.core.status.snapshot import (
@@ -18,7 +19,6 @@ from remora.core.status.snapshot import (
     Beat,
     GapTally,
     LedgerFacts,
-    RateFacts,
     RescanFacts,
     Role,
     RunFacts,
@@ -51,7 +51,7 @@ def told(found: Status) -> str:
 
 def test_what_is_due_between_two_runs_waits_for_the_next_one() -> None:
     found = status(next_run_at_ns=NEXT_RUN_NS)
-    assert found.sources["one"].gaps[0].next_attempt_at == iso(NEXT_RUN_NS)
+    assert found.sources["one"].gaps[0].next_at_ns == NEXT_RUN_NS
     assert told(found) == f"next attempt {iso(NEXT_RUN_NS)}"
 
 
@@ -70,12 +70,16 @@ def test_while_nobody_runs_nothing_is_due_now(listed: bool, when: str) -> None:
 
 
 def test_a_pace_that_met_no_refusal_yet_is_being_learned() -> None:
-    assert "is being learned" in what_limits(LimitedBy.PACE, edge_is_known=False)
-    assert "would refuse" in what_limits(LimitedBy.PACE)
+    assert "Learning the pace" in sentence(LimitedBy.PACE, edge_is_known=False)
+    assert "has refused" in sentence(LimitedBy.PACE)
 
 
 RATE = RateFacts(
-    interval_ns=SECOND_NS // 4, ceiling_interval_ns=SECOND_NS // 5, limited_by=LimitedBy.PACE, circuit="closed"
+    at_ns=NOW_NS - SECOND_NS,
+    interval_ns=SECOND_NS // 4,
+    ceiling_interval_ns=SECOND_NS // 5,
+    limited_by=LimitedBy.PACE,
+    circuit=CircuitState.CLOSED,
 )
 
 

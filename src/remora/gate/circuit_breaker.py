@@ -13,7 +13,7 @@ import structlog
 from remora.contracts import Clock, CommonGate, Meter, SharedPace
 from remora.core.rate import circuit_breaker as circuits
 from remora.core.rate.circuit_breaker import CircuitBreaker, CircuitEvent, CircuitState
-from remora.core.rate.gate_types import Sent
+from remora.core.rate.gate_types import ProviderDown, Sent
 from remora.core.rate.law import Answer
 from remora.core.units import SECOND_NS
 
@@ -21,6 +21,7 @@ log = structlog.get_logger()
 
 # The gate may open long before its time, when another process's probe is answered: it is looked at this often.
 LOOK_AGAIN_NS: Final = SECOND_NS
+ANOTHER_PROCESS: Final = "another process met trouble"
 
 
 class SourceBreaker:
@@ -41,6 +42,8 @@ class SourceBreaker:
         self._on_change = on_change
         self._on_news = on_news
         self._own = CircuitBreaker()
+        self._answers = ""  # what the provider said to the last request that failed, in words
+        self.down: ProviderDown | None = None  # while requests are not let through
         self._shut_until_ns = 0  # by another process, as far as this one has heard
         self._probes_for_all = False
         self.is_told = True  # whether all processes know what this one found
@@ -60,12 +63,14 @@ class SourceBreaker:
             return self._shut_until_ns - now_ns
         return 0 if is_probe else self._own.wait_ns(now_ns=now_ns)
 
-    def hear(self, sent: Sent, answer: Answer | None, *, already_counted: bool) -> None:
+    def hear(self, sent: Sent, answer: Answer | None, *, already_counted: bool, told: str) -> None:
         """Hear what an answer says about the provider as a whole; None says something about one item only."""
         if self.state is not CircuitState.CLOSED and not sent.is_probe:
             return  # it left before the circuit opened
         if already_counted and answer is Answer.TROUBLED and not sent.is_probe:
             return  # one item's fault, met again; pressure is the provider's as often as it says so
+        if answer is Answer.REFUSED or answer is Answer.TROUBLED:
+            self._answers = told
         match answer:
             case Answer.GOOD:
                 self.move(CircuitEvent.GOOD)
@@ -97,6 +102,7 @@ class SourceBreaker:
         self._shut_until_ns = now_ns + min(shut_in_ns, LOOK_AGAIN_NS) if shut_in_ns else 0
         if shut_in_ns == 0 and self.is_told and not self._probes_for_all and self.state is not CircuitState.CLOSED:
             self._become(CircuitBreaker())
+        self._note_down()
 
     async def tell(self, common: CommonGate) -> None:
         """Let all processes know what this one found."""
@@ -116,7 +122,33 @@ class SourceBreaker:
 
     def _become(self, circuit: CircuitBreaker) -> None:
         before, self._own = self._own, circuit
+        self._note_down()
         if circuit.state is not before.state:
             self._meter.circuit_changed(self._source, circuit.state)
-            log.info("circuit_changed", source=self._source, state=str(circuit.state), was=str(before.state))
+            wait_ns = circuit.wait_ns(now_ns=self._clock.monotonic_ns())
+            log.info(
+                "circuit_changed",
+                source=self._source,
+                state=str(circuit.state),
+                was=str(before.state),
+                reason=self._reason(),
+                next_probe_in_s=None if wait_ns is None else round(wait_ns / SECOND_NS, 3),
+            )
             self._on_change()
+
+    def _reason(self) -> str:
+        match self.state:
+            case CircuitState.CLOSED:
+                return "the provider answers again"
+            case CircuitState.OPEN:
+                return self._answers or ANOTHER_PROCESS
+            case CircuitState.HALF_OPEN:
+                return "one probe asks whether the provider answers again"
+
+    def _note_down(self) -> None:
+        """Since when the provider is down, and what it answers; a failed probe may change the words, never the time."""
+        if self._own.state is CircuitState.CLOSED and self._shut_until_ns == 0:
+            self.down = None
+            return
+        since_ns = self._clock.wall_ns() if self.down is None else self.down.since_ns
+        self.down = ProviderDown(since_ns, self._answers or ANOTHER_PROCESS)

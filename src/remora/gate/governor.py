@@ -7,7 +7,6 @@ what is spaced is what leaves, however long a connection took to open.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -16,17 +15,18 @@ from remora.contracts import Clock, CommonGate, Meter, PaceBook, Slot
 from remora.core.errors import StoreError
 from remora.core.lanes import Lane
 from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
-from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.gate_types import PACING, STOPS, Hold, LimitedBy, RateFacts, Sent
+from remora.core.rate.held_time import HeldTime, limiting
 from remora.core.rate.limits import JITTER_NS as JITTER_NS
 from remora.core.rate.limits import Limits as Limits
-from remora.core.rate.pace_record import Restore
 from remora.core.rate.pacing import Pacer, burst_allowance, new_pacer
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
 from remora.gate.admission_queue import AdmissionQueue
 from remora.gate.departure_queue import DepartureQueue
 from remora.gate.hold_timer import HoldTimer
-from remora.gate.learner import BackOff, Hold, Learner, Sent
+from remora.gate.learner import Learner
+from remora.gate.pace_events import WaitEvents
 from remora.gate.permit import Admission
 from remora.gate.permit import GovernedPermit as GovernedPermit
 
@@ -36,26 +36,6 @@ log = structlog.get_logger()
 STORE_AGAIN_NS: Final = SECOND_NS
 # How long ahead of its moment a request may ask the gate of all processes for it.
 ASKED_AHEAD_NS: Final = 10 * MILLISECOND_NS
-PACING: Final = frozenset({LimitedBy.CEILING, LimitedBy.PACE})
-
-
-@dataclass(frozen=True, slots=True)
-class GovernorState:
-    """What the governor can say about itself, at one moment."""
-
-    interval_ns: int
-    ceiling_interval_ns: int
-    edge_per_s: float | None
-    limited_by: LimitedBy
-    circuit: CircuitState
-    circuit_wait_ns: int | None  # 0: requests pass; None: one probe's answer is awaited
-    not_before_in_ns: int
-    in_flight: int
-    leaving: int  # of those in flight: they had their turn and have not left yet
-    waiting: int
-    last_back_off: BackOff | None
-    restored: Restore
-    departures: int
 
 
 class Governor:
@@ -100,6 +80,11 @@ class Governor:
         self._store_is_silent = False
         self._unhindered_since_ns = clock.monotonic_ns()
         self._departures = 0
+        self._storing = 0  # answers that wait for the store
+        self._turn_hold: Hold | None = None  # what the dispatcher waits for
+        self._departure_hold: Hold | None = None  # what the next departure waits for
+        self._wait_events = WaitEvents(source, clock=clock)
+        self._held = HeldTime(now_ns=clock.monotonic_ns())
         self._dispatcher: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -133,6 +118,9 @@ class Governor:
         self._granted = self._granted.no_earlier_than(self._departed)
         self._departures += 1
         self._leaving -= 1
+        if self._departure_hold is not None:
+            self._departure_hold = None
+            self._note_unless_held()
         if slot is not None:
             permit.use(slot, now_ns=now_ns, is_ahead=self._learner.is_ahead_of_all())
             self._waiting.changed()
@@ -153,6 +141,8 @@ class Governor:
                 hold = self._hold(self._departed.earliest_ns(), now_ns=now_ns, is_probe=permit.is_probe)
                 if hold is None:
                     return None, now_ns
+                self._departure_hold = hold
+                self._note_unless_held()
                 await self._waiting.until_over(hold)
         finally:
             self._door.leave(standing)
@@ -168,6 +158,8 @@ class Governor:
             if slot is not None:
                 slot.end()
                 slot = None
+            self._departure_hold = hold or Hold(self._common_limit(), None)
+            self._note_unless_held()
             if hold is None or self._may_ask_ahead(hold, now_ns=now_ns):
                 slot = await self._ask_for_slot(common)
             else:
@@ -216,23 +208,29 @@ class Governor:
 
     def wait_ahead_ns(self) -> int:
         """How long a request that asked now would wait, as far as can be known. Changes nothing."""
-        now_ns = self._clock.monotonic_ns()
-        hold = self._hold(self._granted.earliest_ns(), now_ns=now_ns, is_probe=False)
-        return 0 if hold is None or hold.until_ns is None else max(0, hold.until_ns - now_ns)
+        return self.state().next_in_ns
 
-    def state(self) -> GovernorState:
+    def state(self) -> RateFacts:
         """A readout; reading it changes nothing."""
         now_ns = self._clock.monotonic_ns()
         pace, circuit = self._learner.pace, self._learner.circuit
-        return GovernorState(
+        held = self._held.shares(now_ns=now_ns)
+        hold = self._hold(self._granted.earliest_ns(), now_ns=now_ns, is_probe=False)
+        return RateFacts(
+            at_ns=self._clock.wall_ns(),
             interval_ns=pace.interval_ns,
             ceiling_interval_ns=self._limits.ceiling_interval_ns,
             edge_per_s=pace.edges_per_s[0] if pace.edges_per_s else None,
-            limited_by=self._limited_by(),
+            limited_by=self._stopped_by() or limiting(held),
+            held=dict(held),
             circuit=CircuitState.OPEN if circuit.is_shut(now_ns=now_ns) else circuit.state,
             circuit_wait_ns=circuit.wait_ns(now_ns=now_ns),
+            provider_down=circuit.down,
             not_before_in_ns=max(0, self._learner.not_before_ns - now_ns),
+            next_in_ns=0 if hold is None or hold.until_ns is None else max(0, hold.until_ns - now_ns),
+            next_held_by=None if hold is None else hold.limited_by,
             in_flight=self._in_flight,
+            in_flight_bound=self._limits.in_flight,
             leaving=self._leaving,
             waiting=len(self._line),
             last_back_off=self._learner.last_back_off,
@@ -270,24 +268,34 @@ class Governor:
         if self._in_flight >= self._limits.in_flight:
             self._unhindered_since_ns = self._clock.monotonic_ns()
         self._in_flight -= 1
+        if not self._leaving:
+            self._departure_hold = None
+        self._note_unless_held()
         self._waiting.changed()
 
     async def _dispatch(self) -> None:
         """Hand out turns while anybody waits. The clock is read again before every turn: timers lie."""
         try:
             while lanes := self._line.lanes():
-                hold = self._hold_for_turn(lanes)
+                hold = self._turn_hold = self._hold_for_turn(lanes)
                 if hold is None:
                     self._give_turn(lanes)
-                elif hold.limited_by in PACING and hold.until_ns is not None:
+                    continue
+                self._note_hold()
+                if hold.limited_by in PACING and hold.until_ns is not None:
+                    self._wait_events.tell(hold)
                     in_bursts = burst_allowance(self._granted.interval_ns) > 1
                     await self._waiting.until_turn(hold.until_ns, in_bursts=in_bursts)
                 else:
+                    self._wait_events.tell(hold)
                     await self._waiting.until_over(hold)
                     self._unhindered_since_ns = self._clock.monotonic_ns()
         except Exception as error:
             self._line.fail(error)
             raise
+        finally:
+            self._turn_hold = None
+            self._note_hold()
 
     def _give_turn(self, lanes: list[Lane]) -> None:
         now_ns = self._clock.monotonic_ns()
@@ -342,14 +350,34 @@ class Governor:
         at_ceiling = self._learner.pace.interval_ns <= self._limits.ceiling_interval_ns
         return LimitedBy.CEILING if at_ceiling else LimitedBy.PACE
 
-    def _limited_by(self) -> LimitedBy:
-        lanes = self._line.lanes()
-        if self._store_is_silent and self._leaving:
-            return LimitedBy.STORE
-        if not lanes:
-            return LimitedBy.IN_FLIGHT if self._in_flight >= self._limits.in_flight else LimitedBy.NO_WORK
-        hold = self._hold_for_turn(lanes)
-        return self._pacing_limit() if hold is None else hold.limited_by
+    def _note_hold(self) -> None:
+        """Record what holds requests back from this moment on."""
+        hold = self._turn_hold or self._departure_hold
+        until_ns = None if hold is None else hold.until_ns
+        self._held.switch(self._cause(hold), until_ns=until_ns, now_ns=self._clock.monotonic_ns())
+
+    def _note_unless_held(self) -> None:
+        """The same, where it would change nothing while the dispatcher waits for something."""
+        if self._turn_hold is None:
+            self._note_hold()
+
+    def _cause(self, hold: Hold | None) -> LimitedBy:
+        if hold is not None:
+            return hold.limited_by
+        if self._in_flight >= self._limits.in_flight:
+            return LimitedBy.IN_FLIGHT
+        if not self._in_flight and not self._storing:
+            return LimitedBy.NO_WORK
+        return LimitedBy.ANSWERS if self._in_flight >= self._storing else LimitedBy.STORE
+
+    def _stopped_by(self) -> LimitedBy | None:
+        hold = self._turn_hold or self._departure_hold
+        return hold.limited_by if hold is not None and hold.limited_by in STOPS else None
+
+    def storing(self, change: int) -> None:
+        """One more answer waits for the store (+1), or one less (-1)."""
+        self._storing += change
+        self._note_unless_held()
 
     def _on_change(self) -> None:
         interval_ns = self._own_interval_ns()

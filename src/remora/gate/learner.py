@@ -31,7 +31,7 @@ from remora.core.rate.pace_record import (
     wait_ns_of,
 )
 from remora.core.rate.shared_pace import COMMON, UNSHARED_MAX, Common, from_common, heard_on_top, to_common
-from remora.core.rate.signal import WellAnswered, answer_of, is_unanswered
+from remora.core.rate.signal import WellAnswered, answer_of, in_words, is_unanswered
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import (
     NoReply,
@@ -145,7 +145,8 @@ class Learner:
             already_counted = already_counted or self._well_answered.have_overtaken(departed_at_ns)
         if isinstance(verdict, Pressure) and verdict.retry_after_ns:
             self._wait_until(reply.answered_at_ns + verdict.retry_after_ns)
-        self.circuit.hear(sent, answer, already_counted=already_counted)
+        told = "" if answer is Answer.GOOD else in_words(reply, verdict)
+        self.circuit.hear(sent, answer, already_counted=already_counted, told=told)
         if answer is None or departed_at_ns is None or (already_counted and answer is not Answer.GOOD):
             return
         asked_ns = verdict.retry_after_ns or 0 if isinstance(verdict, Pressure) else 0

@@ -5,13 +5,15 @@ from typing import Final, Protocol
 import structlog
 
 from remora.contracts import Clock
-from remora.core.rate.gate_types import BackOff
+from remora.core.rate.gate_types import BackOff, Hold, LimitedBy
 from remora.core.rate.law import ChangeKind, Pace, PaceChange
 from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
 
 EVENT_EVERY_NS: Final = SECOND_NS // 2
+# A wait this long is told when it begins: an operator who sees nothing leave must know until when, and why.
+TOLD_FROM_NS: Final = 5 * SECOND_NS
 
 
 class Lessons(Protocol):
@@ -65,9 +67,35 @@ class PaceEvents:
         back_off = self._lessons.last_back_off
         if change.kind is not ChangeKind.SPED_UP and back_off is not None:
             fields["reason"] = back_off.reason
-            fields["backed_off_at_s"] = round(back_off.at_wall_ns / SECOND_NS, 3)
+            fields["backed_off_at_s"] = round(back_off.at_ns / SECOND_NS, 3)
             # What rose before or after it is told with it, so it has rates of its own.
             fields["backed_off_from_per_s"] = round(back_off.from_per_s, 4)
             fields["backed_off_to_per_s"] = round(back_off.to_per_s, 4)
             fields["not_before_in_s"] = round(max(0, self._lessons.not_before_ns - self._told_at_ns) / SECOND_NS, 3)
         return fields
+
+
+class WaitEvents:
+    """Tells the long waits of one source, each once, when it begins. The usual spacing of a low ceiling is no wait."""
+
+    def __init__(self, source: str, *, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._told_until_ns = 0
+
+    def tell(self, hold: Hold) -> None:
+        """Requests wait for this hold from now on."""
+        if hold.until_ns is None or hold.limited_by is LimitedBy.CEILING:
+            return
+        left_ns = hold.until_ns - self._clock.monotonic_ns()
+        if left_ns < TOLD_FROM_NS or hold.until_ns < self._told_until_ns + SECOND_NS:
+            return
+        self._told_until_ns = hold.until_ns
+        until_s = (self._clock.wall_ns() + left_ns) / SECOND_NS
+        log.info(
+            "gate_waits",
+            source=self._source,
+            reason=str(hold.limited_by),
+            for_s=round(left_ns / SECOND_NS, 3),
+            until_s=round(until_s, 3),
+        )

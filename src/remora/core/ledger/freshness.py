@@ -190,6 +190,12 @@ class RescanPass:
     processed: int = 0
     changed: int = 0
     ended_at_ns: int | None = None
+    unread: int = 0  # of those processed: owed, because no answer could be used
+
+    @property
+    def is_success(self) -> bool:
+        """A pass that read nothing because the source was down is none; one with nothing to read is."""
+        return self.unread == 0 or self.unread < self.processed
 
 
 def rescan_since_s(*, time_s: int, previous: RescanPass | None, horizon_ns: int) -> int:
@@ -214,6 +220,7 @@ def pass_to_json(done: RescanPass) -> dict[str, int | None]:
         "processed": done.processed,
         "changed": done.changed,
         "ended_at_ns": done.ended_at_ns,
+        "unread": done.unread,
     }
 
 
@@ -226,7 +233,8 @@ def pass_from_json(note: object) -> RescanPass | None:
             "processed": int(processed),
             "changed": int(changed),
             "ended_at_ns": int() | None as ended_at_ns,
+            "unread": int(unread),
         }:
-            return RescanPass(started_at_ns, time_s, processed, changed, ended_at_ns)
+            return RescanPass(started_at_ns, time_s, processed, changed, ended_at_ns, unread)
         case _:
             return None

@@ -1,20 +1,42 @@
-"""What do the gate and its learner tell each other? Why nothing may leave, what was sent, and the last time the pace fell."""
+"""What does the gate say about itself? Why nothing may leave, what was sent, and the facts about the rate.
+
+`RateFacts` is the one shape of the rate: the gate fills it, a heartbeat carries it, and the status, the metrics and the
+browser read the same fields. Moments are wall clock; waits count from `at_ns`.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
+
+from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.pace_record import Restore
+from remora.core.units import SECOND_NS
+
 
 class LimitedBy(StrEnum):
-    """What holds the rate where it is. Closed: every screen can explain each of them."""
+    """What keeps the rate from being higher. Closed: `core.status.words` has one sentence for each."""
 
     CEILING = "ceiling"
     PACE = "pace"
     RETRY_AFTER = "retry_after"
     CIRCUIT = "circuit"
-    NO_WORK = "no_work"
     IN_FLIGHT = "in_flight"
+    ANSWERS = "answers"
     STORE = "store"
+    CPU = "cpu"
+    NO_WORK = "no_work"
+    # The gate cannot tell these from NO_WORK; the readout can.
+    BY_CHOICE = "by_choice"
+    NO_ANSWER = "no_answer"
+    NOT_ASKED = "not_asked"
+    SCHEDULE = "schedule"
     BUDGET = "budget"
+
+
+PACING = frozenset({LimitedBy.CEILING, LimitedBy.PACE})
+# Nothing at all is sent while one of these holds a request: it is told at once.
+STOPS = frozenset({LimitedBy.RETRY_AFTER, LimitedBy.CIRCUIT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +48,83 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class BackOff:
-    """The last time the pace went down."""
-
-    at_wall_ns: int
-    reason: str
-    from_per_s: float
-    to_per_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class Sent:
     """What the learner must know about the request that was answered."""
 
     departed_at_ns: int | None
     pace_bound: bool
     is_probe: bool
+
+
+class BackOff(msgspec.Struct, frozen=True):
+    """The last time the pace went down."""
+
+    at_ns: int
+    reason: str
+    from_per_s: float
+    to_per_s: float
+
+
+class Recent(msgspec.Struct, frozen=True):
+    """What was counted in the last seconds."""
+
+    departures: int
+    answers: int
+    refused: int
+    failed: int  # no answer, or a fault of the provider
+    window_ns: int  # shorter while the source has not been watched for a whole window
+
+    @property
+    def per_s(self) -> float | None:
+        """Departures per second; unknown before the first second has passed."""
+        return self.departures * SECOND_NS / self.window_ns if self.window_ns >= SECOND_NS else None
+
+
+class ProviderDown(msgspec.Struct, frozen=True):
+    """The circuit breaker is not closed: since when, and what the provider answers."""
+
+    since_ns: int
+    answers: str
+
+
+class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast requests may leave, and what keeps them from leaving faster."""
+
+    known: bool = True
+    at_ns: int = 0  # when this was read
+    interval_ns: int
+    ceiling_interval_ns: int
+    edge_per_s: float | None = None
+    limited_by: LimitedBy
+    limit: str = ""  # the same as a sentence; the readout writes it
+    held: dict[LimitedBy, float] = {}  # the share of the last seconds that each cause took
+    circuit: CircuitState
+    circuit_wait_ns: int | None = 0  # 0: requests pass; None: one probe's answer is awaited
+    provider_down: ProviderDown | None = None
+    not_before_in_ns: int = 0  # the provider asked for silence until then
+    next_in_ns: int = 0  # how long a request that asks now waits at least
+    next_held_by: LimitedBy | None = None  # and for what
+    in_flight: int = 0
+    in_flight_bound: int | None = None
+    leaving: int = 0  # of those in flight: they had their turn and have not left yet
+    waiting: int = 0
+    departures: int = 0
+    wire_sends: int | None = None
+    recent: Recent | None = None
+    last_back_off: BackOff | None = None
+    restored: Restore = Restore.COLD_NONE
+
+    @property
+    def per_s(self) -> float:
+        """The pace: what may leave."""
+        return SECOND_NS / self.interval_ns
+
+    @property
+    def ceiling_per_s(self) -> float:
+        """The owner's ceiling."""
+        return SECOND_NS / self.ceiling_interval_ns
+
+    @property
+    def recent_per_s(self) -> float | None:
+        """What really left; unknown before the first second has passed."""
+        return None if self.recent is None else self.recent.per_s

@@ -5,7 +5,20 @@ from collections import deque
 from remora.core.rate.circuit_breaker import RECENT_ANSWERS
 from remora.core.rate.law import Answer
 from remora.core.reasons import GapReason
-from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
+from remora.core.verdict import (
+    Deferred,
+    Fault,
+    Found,
+    Malformed,
+    Missing,
+    NoReply,
+    NotYet,
+    Pressure,
+    Refused,
+    Reply,
+    Trouble,
+    Verdict,
+)
 
 
 def answer_of(verdict: Verdict) -> Answer | None:
@@ -24,6 +37,19 @@ def answer_of(verdict: Verdict) -> Answer | None:
 def is_unanswered(verdict: Verdict) -> bool:
     """Whether no answer came in time."""
     return isinstance(verdict, Trouble) and verdict.reason is GapReason.TIMEOUT
+
+
+def in_words(reply: Reply | NoReply, verdict: Verdict) -> str:
+    """What the provider answered, for an operator: its status, or why there is none."""
+    match reply, verdict:
+        case Reply(status=status), Pressure(reason=reason) | Trouble(reason=reason):
+            return f"it answers HTTP {status} ({reason.replace('_', ' ')})"
+        case NoReply(fault=Fault.TIMEOUT), _:
+            return "it does not answer in time"
+        case NoReply(fault=Fault.CONNECTION), _:
+            return "no connection can be opened, or it breaks"
+        case _:
+            return "its answers cannot be used"
 
 
 class WellAnswered:

@@ -9,12 +9,12 @@ from enum import StrEnum
 from typing import Final
 
 from remora.core.ledger.gap import GapState
-from remora.core.status.model import Rate, SourceStatus, Status, Stream, YesNo
+from remora.core.rate.gate_types import RateFacts
+from remora.core.status.answers import span
+from remora.core.status.model import SourceStatus, Status, YesNo
+from remora.core.status.snapshot import StreamFacts
+from remora.core.status.thresholds import CEILING_TOLERANCE, STREAM_SILENT_PAGE_NS
 from remora.core.units import MINUTE_NS
-
-STREAM_SILENT_S: Final = 300.0
-# A rate is a division: a thousandth of rounding is not faster than the ceiling.
-CEILING_TOLERANCE: Final = 1.001
 
 
 class Alarm(StrEnum):
@@ -69,7 +69,11 @@ class Alarms:
 
     def after(self, status: Status, *, now_ns: int) -> tuple["Alarms", tuple[Change, ...]]:
         """What follows from one reading: the new state, and what must be told. An unknown changes nothing."""
-        seen = {(name, alarm): reason for name, source in status.sources.items() for alarm, reason in ringing(source)}
+        seen = {
+            (name, alarm): reason
+            for name, source in status.sources.items()
+            for alarm, reason in ringing(source, now_ns=status.as_of_ns)
+        }
         watched: dict[Key, _Watched] = {}
         changes: list[Change] = []
         for key in sorted({*self.watched, *seen}):
@@ -87,24 +91,24 @@ class Alarms:
         return Alarms(watched), tuple(changes)
 
 
-def ringing(source: SourceStatus) -> Iterator[tuple[Alarm, str]]:
-    """What wakes somebody right now, with the reason."""
-    if source.answers.working.answer is YesNo.NO:
+def ringing(source: SourceStatus, *, now_ns: int) -> Iterator[tuple[Alarm, str]]:
+    """What wakes somebody right now, with the reason. A provider that is down is a ticket, not a page: it is waited out."""
+    rate = source.rate if isinstance(source.rate, RateFacts) else None
+    if source.answers.working.answer is YesNo.NO and not source.only_provider_is_down:
         yield Alarm.NOT_WORKING, source.answers.working.reason
-    if isinstance(source.stream, Stream):
-        yield from _of_stream(source.stream)
+    if isinstance(source.stream, StreamFacts):
+        yield from _of_stream(source.stream, now_ns=now_ns)
     if source.workers_alive == 0:
         yield Alarm.NO_UPDATE_WORKERS, "no update worker is alive"
-    dead = sum(gaps.count for gaps in source.gaps if gaps.state == GapState.DEAD)
+    dead = sum(gaps.count for gaps in source.gaps if gaps.state is GapState.DEAD)
     if dead:
         yield Alarm.DEAD_LETTERS, f"{dead:,} given up on for now"
-    rate = source.rate
-    if isinstance(rate, Rate) and rate.per_second > rate.ceiling_per_second * CEILING_TOLERANCE:
+    if rate is not None and rate.per_s > rate.ceiling_per_s * CEILING_TOLERANCE:
         yield Alarm.TOO_FAST, "the pace is faster than the ceiling"
 
 
-def _of_stream(stream: Stream) -> Iterator[tuple[Alarm, str]]:
+def _of_stream(stream: StreamFacts, *, now_ns: int) -> Iterator[tuple[Alarm, str]]:
     if not stream.connected:
         yield Alarm.STREAM_DOWN, "the stream of changes is not connected"
-    if stream.last_byte_age_s is not None and stream.last_byte_age_s > STREAM_SILENT_S:
-        yield Alarm.STREAM_SILENT, f"the stream has sent nothing for {stream.last_byte_age_s:,.0f} s"
+    if stream.last_byte_at_ns is not None and now_ns - stream.last_byte_at_ns > STREAM_SILENT_PAGE_NS:
+        yield Alarm.STREAM_SILENT, f"the stream has sent nothing for {span(now_ns - stream.last_byte_at_ns)}"

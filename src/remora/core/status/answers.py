@@ -1,29 +1,25 @@
 """Is the copy complete, is it fresh, are we polite, is it working? Four answers, each yes, no or unknown, with a reason."""
 
-from typing import Final
+from datetime import UTC, datetime
 
-from remora.core.rate.gate_types import LimitedBy
-from remora.core.status.model import Answer, Covered, CoveredList, Fresh, FreshList, NoStream, Stream, Unknown, YesNo
-from remora.core.status.snapshot import LedgerFacts, LoopFacts, RateFacts, Role, SourceFacts
-from remora.core.units import SECOND_NS
-
-# The newest id is asked for every 15 s, or as often as the owner says: four missed questions are too many.
-NEWEST_ID_STALE_S: Final = 60.0
-NEWEST_IDS_MISSED: Final = 4
-# A run that took long or was held back may miss its turn once, not more.
-RUNS_MISSED: Final = 3
-STREAM_SILENT_S: Final = 60.0
-# Falling behind on new items, and a reader that cannot keep up.
-LAG_TOO_FAR: Final = 50_000
-INBOX_TOO_DEEP: Final = 2_000
-# The law keeps refusals under 0.4 percent in steady state; several times that is not polite.
-REFUSED_SHARE_TOO_HIGH: Final = 0.02
-REQUESTS_TO_JUDGE: Final = 50
+from remora.core.rate.gate_types import RateFacts
+from remora.core.status.model import Answer, Covered, CoveredList, Fresh, FreshList, NoStream, Unknown, YesNo
+from remora.core.status.snapshot import LedgerFacts, LoopFacts, Role, SourceFacts, StreamFacts
+from remora.core.status.thresholds import (
+    INBOX_DEEP,
+    NEWEST_ID_NOT_FRESH_NS,
+    NEWEST_IDS_MISSED_NOT_FRESH,
+    REFUSED_SHARE_NOT_POLITE,
+    REQUESTS_TO_JUDGE,
+    RUNS_MISSED_NOT_FRESH,
+    STREAM_SILENT_NOT_FRESH_NS,
+)
+from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 
-def newest_id_stale_s(ledger: LedgerFacts) -> float:
+def newest_id_stale_after_ns(ledger: LedgerFacts) -> int:
     """After how long a newest id says nothing about now."""
-    return max(NEWEST_ID_STALE_S, NEWEST_IDS_MISSED * (ledger.poll_every_ns or 0) / SECOND_NS)
+    return max(NEWEST_ID_NOT_FRESH_NS, NEWEST_IDS_MISSED_NOT_FRESH * (ledger.poll_every_ns or 0))
 
 
 def without_stream(ledger: LedgerFacts) -> NoStream:
@@ -47,101 +43,114 @@ def is_complete(coverage: Covered | CoveredList | Unknown, fresh: Fresh | FreshL
 
 def is_fresh(
     fresh: Fresh | FreshList | Unknown,
-    stream: Stream | NoStream | Unknown,
+    stream: StreamFacts | NoStream | Unknown,
     facts: SourceFacts | None,
     role: Role | None,
+    *,
+    now_ns: int,
 ) -> Answer:
     """Whether changes at the source reach the copy."""
+    broken = _broken(stream, now_ns=now_ns) if isinstance(stream, StreamFacts) else None
     match fresh:
         case Unknown(reason=reason):
-            broken = _broken(stream) if role is Role.SERVICE and isinstance(stream, Stream) else None
-            return Answer(YesNo.NO, broken) if broken else Answer(YesNo.UNKNOWN, reason)
-        case FreshList(age_s=age_s, every_s=every_s):
-            late = every_s is not None and age_s > RUNS_MISSED * every_s
-            return Answer(YesNo.NO if late else YesNo.YES, f"the whole list was last walked {ago(age_s)}")
-        case Fresh():
-            return _is_fresh_now(fresh, stream, facts, role)
+            return Answer(YesNo.NO, broken) if broken and role is Role.SERVICE else Answer(YesNo.UNKNOWN, reason)
+        case FreshList(walked_at_ns=walked_at_ns, every_ns=every_ns):
+            age_ns = now_ns - walked_at_ns
+            late = every_ns is not None and age_ns > RUNS_MISSED_NOT_FRESH * every_ns
+            return Answer(YesNo.NO if late else YesNo.YES, f"the whole list was last walked {ago(age_ns)}")
+        case Fresh(newest_id_at_ns=newest_id_at_ns, stale_after_ns=stale_after_ns):
+            return _is_fresh_now(now_ns - newest_id_at_ns, stale_after_ns, broken, stream, facts, role)
 
 
 def _is_fresh_now(
-    fresh: Fresh, stream: Stream | NoStream | Unknown, facts: SourceFacts | None, role: Role | None
+    age_ns: int,
+    stale_after_ns: int,
+    broken: str | None,
+    stream: StreamFacts | NoStream | Unknown,
+    facts: SourceFacts | None,
+    role: Role | None,
 ) -> Answer:
     if role is Role.BACKFILL:
-        return Answer(YesNo.UNKNOWN, "only a backfill runs; nobody watches for changes")
-    if fresh.age_s > fresh.stale_after_s:
-        return Answer(YesNo.NO, f"the newest id was last heard of {ago(fresh.age_s)}")
-    if isinstance(stream, Stream) and (why := _broken(stream)):
-        return Answer(YesNo.NO, why)
-    if facts is not None and facts.inbox is not None and facts.inbox.depth > INBOX_TOO_DEEP:
+        return Answer(YesNo.UNKNOWN, "only a backfill runs; no process watches for changes")
+    if age_ns > stale_after_ns:
+        return Answer(YesNo.NO, f"the source last told its newest id {ago(age_ns)}")
+    if broken is not None:
+        return Answer(YesNo.NO, broken)
+    if facts is not None and facts.inbox is not None and facts.inbox.depth > INBOX_DEEP:
         return Answer(YesNo.NO, f"{facts.inbox.depth:,} changed items wait in the inbox")
     changes = f"; stream: {stream.reason}" if isinstance(stream, NoStream) else ""
-    return Answer(YesNo.YES, f"the newest id was heard of {ago(fresh.age_s)}{changes}")
+    return Answer(YesNo.YES, f"the source told its newest id {ago(age_ns)}{changes}")
 
 
 def is_polite(rate: RateFacts | None, *, silence: str | None) -> Answer:
-    """Whether we stay below the ceiling and the provider seldom has to refuse."""
+    """Whether we keep the ceiling and the provider seldom has to refuse. What the provider does is not our manners."""
     if rate is None:
-        return Answer(YesNo.UNKNOWN, silence or "the governor has not said anything yet")
+        return Answer(YesNo.UNKNOWN, silence or "the gate has not said anything yet")
     if rate.interval_ns < rate.ceiling_interval_ns:
         return Answer(YesNo.NO, "the pace is faster than the ceiling")
     if rate.wire_sends is not None and rate.wire_sends > rate.departures:
         return Answer(YesNo.NO, f"{rate.wire_sends - rate.departures:,} requests left without a permit")
-    if rate.circuit != "closed":
-        return Answer(YesNo.NO, f"the circuit is {rate.circuit.replace('_', ' ')}: the provider is under pressure")
-    requests, refused = rate.recent_requests, rate.recent_refused
-    if requests is not None and refused is not None and requests >= REQUESTS_TO_JUDGE:
-        share = refused / requests
-        told = f"{refused:,} of the last {requests:,} requests were refused ({share:.2%})"
-        return Answer(YesNo.NO if share > REFUSED_SHARE_TOO_HIGH else YesNo.YES, told)
-    ceiling = SECOND_NS / rate.ceiling_interval_ns
-    return Answer(YesNo.YES, f"never faster than the ceiling of {ceiling:,.4g}/s")
+    if rate.recent is not None and rate.recent.answers >= REQUESTS_TO_JUDGE:
+        share = rate.recent.refused / rate.recent.answers
+        told = f"{rate.recent.refused:,} of the last {rate.recent.answers:,} requests were refused ({share:.2%})"
+        return Answer(YesNo.NO if share > REFUSED_SHARE_NOT_POLITE else YesNo.YES, told)
+    return Answer(YesNo.YES, f"never faster than the ceiling of {rate.ceiling_per_s:,.4g}/s")
 
 
-def what_limits(limited_by: LimitedBy, *, edge_is_known: bool = True) -> str:
-    """What holds the rate where it is, as a sentence. One for each of the closed set."""
-    match limited_by:
-        case LimitedBy.CEILING:
-            return "At the ceiling: as fast as its owner allows, and never faster."
-        case LimitedBy.PACE if not edge_is_known:
-            return "The pace is being learned: it rises for as long as the provider refuses nothing."
-        case LimitedBy.PACE:
-            return "The learned pace holds it: faster than this, the provider would refuse."
-        case LimitedBy.RETRY_AFTER:
-            return "The provider asked for a pause. Nothing leaves until it is over."
-        case LimitedBy.CIRCUIT:
-            return "The circuit is open: the provider is in trouble, and is left alone before one careful probe."
-        case LimitedBy.NO_WORK:
-            return "Nothing waits: everything there is to ask for was asked for."
-        case LimitedBy.IN_FLIGHT:
-            return "Answers are slow: as many requests are under way as are allowed."
-        case LimitedBy.STORE:
-            return "It waits for the store, which must keep what was learned before more may leave."
-        case LimitedBy.BUDGET:
-            return "The budget of this run is used up."
+def down(rate: RateFacts | None, *, now_ns: int) -> str | None:
+    """Since when the provider is down, what it answers and when it is probed next; None while it is well."""
+    if rate is None or rate.provider_down is None:
+        return None
+    since_ns = rate.provider_down.since_ns
+    told = f"the provider has been down since {iso(since_ns)} ({span(now_ns - since_ns)}): {rate.provider_down.answers}"
+    wait_ns = rate.circuit_wait_ns
+    if wait_ns is None:
+        return f"{told}; a probe is under way"
+    left_ns = max(wait_ns, rate.not_before_in_ns) - (now_ns - rate.at_ns)
+    return f"{told}; next probe {f'in {span(left_ns)}' if left_ns >= SECOND_NS else 'now'}"
 
 
-def is_working(facts: SourceFacts | None, *, silence: str | None, ended: bool, rests: bool = False) -> Answer:
-    """Whether a runtime is alive and all its loops are. Between two bounded runs nothing has to be."""
+def is_working(
+    facts: SourceFacts | None, *, silence: str | None, ended: bool, now_ns: int, rests: bool = False
+) -> Answer:
+    """Whether a process is alive, all its loops are, and the provider answers. Between two bounded runs nothing has to be."""
     if facts is None and rests:
         return Answer(YesNo.YES, f"between runs: {silence}")
     if facts is None:
-        return Answer(YesNo.NO if ended else YesNo.UNKNOWN, silence or "no runtime has beaten for this source yet")
+        return Answer(YesNo.NO if ended else YesNo.UNKNOWN, silence or "no process has worked on this source yet")
     dead = [name for name, loop in sorted(facts.loops.items()) if not loop.alive]
     if dead:
         return Answer(YesNo.NO, f"not running: {', '.join(dead)}{_last_error(facts.loops[dead[0]])}")
     if facts.workers_alive == 0:
         return Answer(YesNo.NO, "no update worker is alive")
+    if (why := down(facts.rate, now_ns=now_ns)) is not None:
+        return Answer(YesNo.NO, why)
+    if never_answered(facts):
+        return Answer(YesNo.UNKNOWN, "the provider has not answered since the start")
     return Answer(YesNo.YES, facts.doing or "all loops are running")
 
 
-def ago(age_s: float) -> str:
+def never_answered(facts: SourceFacts) -> bool:
+    """Whether the process that watches a numbered source has not heard its newest id once."""
+    recent = facts.rate.recent if facts.rate else None
+    answered = recent is not None and recent.answers > recent.failed
+    return facts.backfill is not None and facts.newest_id_at_ns is None and not answered
+
+
+def iso(at_ns: int) -> str:
+    """A moment as UTC text, to the millisecond."""
+    moment = datetime.fromtimestamp(at_ns // SECOND_NS, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ns % SECOND_NS // MILLISECOND_NS:03d}Z"
+
+
+def ago(age_ns: int) -> str:
     """How long ago, as a person would say it."""
-    return f"{span(age_s)} ago" if age_s >= 1 else "just now"
+    return f"{span(age_ns)} ago" if age_ns >= SECOND_NS else "just now"
 
 
-def span(seconds: float) -> str:
+def span(length_ns: int) -> str:
     """A span in its largest fitting unit: exact enough to judge by, short enough to read at a glance."""
-    whole = int(seconds)
+    whole = max(0, length_ns) // SECOND_NS
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if whole >= 2 * size:
             return f"{whole // size:,} {unit}"
@@ -157,11 +166,11 @@ def _whole(coverage: Covered | CoveredList) -> str:
             return "every entry that the list showed is here"
 
 
-def _broken(stream: Stream) -> str | None:
+def _broken(stream: StreamFacts, *, now_ns: int) -> str | None:
     if not stream.connected:
         return "the stream of changes is not connected"
-    if stream.last_byte_age_s is not None and stream.last_byte_age_s > STREAM_SILENT_S:
-        return f"the stream of changes has been silent for {span(stream.last_byte_age_s)}"
+    if stream.last_byte_at_ns is not None and now_ns - stream.last_byte_at_ns > STREAM_SILENT_NOT_FRESH_NS:
+        return f"the stream of changes has been silent for {span(now_ns - stream.last_byte_at_ns)}"
     return None
 
 

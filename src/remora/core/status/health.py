@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 from remora.core.status.model import Answer, SourceStatus, Status, YesNo
+from remora.core.status.words import QUESTIONS
 
 
 class Severity(IntEnum):
@@ -17,13 +18,7 @@ class Severity(IntEnum):
 
 def answers_of(status: SourceStatus) -> Mapping[str, Answer]:
     """The four answers by their question."""
-    answers = status.answers
-    return {
-        "complete": answers.complete,
-        "fresh": answers.fresh,
-        "polite": answers.polite,
-        "working": answers.working,
-    }
+    return {question: getattr(status.answers, question) for question in QUESTIONS}
 
 
 def reasons_against_health(status: Status) -> tuple[str, ...]:

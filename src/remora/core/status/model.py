@@ -1,6 +1,6 @@
-"""What does a status consist of? The sections of schema 1, as the terminal, the console and machines read them.
+"""What does a status consist of? The facts of the heartbeat and the ledger, judged: answers, coverage, freshness.
 
-A section that is not known is an `Unknown` with its reason, never a zero. Times are UTC texts, spans are seconds.
+A section that is not known is an `Unknown` with its reason, never a zero. Moments are wall clock in nanoseconds.
 """
 
 from enum import StrEnum
@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from remora.core.rate.gate_types import LimitedBy
-from remora.core.status.snapshot import Role
+from remora.core.rate.gate_types import RateFacts
+from remora.core.status.snapshot import GapTally, InboxFacts, LoopFacts, RescanFacts, Role, RunFacts, StreamFacts
 
 SCHEMA: Final = 1
 
@@ -39,44 +39,12 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """Not known: why, and since when. `was` is the last value anybody saw, never the present one."""
+    """Not known: why, and since when. `was_per_s` is the last rate anybody saw, never the present one."""
 
     reason: str
-    since: str | None = None
-    was: float | None = None
+    since_ns: int | None = None
+    was_per_s: float | None = None
     known: bool = False
-
-
-class LastBackoff(msgspec.Struct, frozen=True):
-    """The last time the pace went down."""
-
-    at: str
-    reason: str
-    from_per_second: float
-    to_per_second: float
-
-
-class Rate(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast requests may leave right now, and what holds them there."""
-
-    known: bool = True
-    per_second: float
-    interval_s: float
-    ceiling_per_second: float
-    edge_per_second: float | None
-    recent_per_second: float | None
-    recent_window_s: float | None = None
-    recent_requests: int | None = None  # answered in that window
-    recent_refused: int | None = None
-    limited_by: LimitedBy
-    limit: str = ""  # the same as a sentence
-    circuit: str
-    retry_after_until: str | None
-    in_flight: int
-    in_flight_bound: int | None = None
-    waiting: int
-    last_backoff: LastBackoff | None
-    as_of: str
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,31 +79,17 @@ class Fresh(msgspec.Struct, frozen=True, kw_only=True):
 
     known: bool = True
     newest_id: int | None
-    newest_id_at: str
-    age_s: float
+    newest_id_at_ns: int
     lag: int | None
-    stale_after_s: float
+    stale_after_ns: int
 
 
 class FreshList(msgspec.Struct, frozen=True, kw_only=True):
     """When a run last walked the whole list."""
 
     known: bool = True
-    walked_at: str
-    age_s: float
-    every_s: float | None
-
-
-class Stream(msgspec.Struct, frozen=True, kw_only=True):
-    """The stream of changes. Ages are None for what never happened."""
-
-    known: bool = True
-    connected: bool
-    last_byte_at: str | None
-    last_byte_age_s: float | None
-    last_event_at: str | None
-    last_event_age_s: float | None
-    reconnects: int
+    walked_at_ns: int
+    every_ns: int | None
 
 
 class NoStream(msgspec.Struct, frozen=True):
@@ -146,14 +100,6 @@ class NoStream(msgspec.Struct, frozen=True):
     known: bool = True
 
 
-class Inbox(msgspec.Struct, frozen=True):
-    """What is discovered and waits."""
-
-    depth: int
-    bound: int | None
-    known: bool = True
-
-
 class AgeBucket(msgspec.Struct, frozen=True):
     """How many changes were of items up to this old; None: older than every bound."""
 
@@ -161,54 +107,10 @@ class AgeBucket(msgspec.Struct, frozen=True):
     count: int
 
 
-class Rescan(msgspec.Struct, frozen=True, kw_only=True):
-    """The rescan, and whether it finds anything."""
-
-    known: bool = True
-    running: bool
-    last_success_at: str | None
-    age_s: float | None
-    processed: int
-    changed: int
-    window_s: float | None
-    suggested_window_s: float | None
-    every_s: float | None
-    update_ages: tuple[AgeBucket, ...] | None = None  # None: nobody has counted
-
-
-class Gaps(msgspec.Struct, frozen=True):
-    """Gaps of one kind, state and reason."""
-
-    kind: str
-    state: str
-    reason: str
-    count: int
-    oldest_at: str
-    next_attempt_at: str | None
-
-
-class Loop(msgspec.Struct, frozen=True):
-    """One loop of the service."""
-
-    alive: bool
-    restarts: int
-    last_error: str | None
-
-
-class Run(msgspec.Struct, frozen=True):
-    """One run over a listed source."""
-
-    run_id: int
-    started_at: str
-    ended_at: str | None
-    stopped_by: str | None
-    counts: dict[str, int]
-
-
 class RunBudget(msgspec.Struct, frozen=True):
     """What one run may spend; None: no bound."""
 
-    max_wall_s: float | None
+    max_wall_ns: int | None
     max_fetches: int | None
 
 
@@ -219,41 +121,43 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     state: str
     doing: str | None
     answers: Answers
-    rate: Rate | Unknown
+    rate: RateFacts | Unknown
     coverage: Covered | CoveredList | Unknown
     fresh: Fresh | FreshList | Unknown
-    stream: Stream | NoStream | Unknown
-    inbox: Inbox | Unknown
-    rescan: Rescan | Unknown
-    gaps: tuple[Gaps, ...]
-    loops: dict[str, Loop]
+    stream: StreamFacts | NoStream | Unknown
+    inbox: InboxFacts | Unknown
+    rescan: RescanFacts | Unknown
+    update_ages: tuple[AgeBucket, ...] | None  # None: nobody has counted
+    backfill: bool | None  # False: switched off by the owner
+    gaps: tuple[GapTally, ...]
+    loops: dict[str, LoopFacts]
     workers_alive: int | None
-    next_run_at: str | None
+    next_run_at_ns: int | None
     why_not_now: str | None
-    runs: tuple[Run, ...]
+    runs: tuple[RunFacts, ...]
+    only_provider_is_down: bool = False  # everything of ours works
     budget: RunBudget | None = None  # listed sources only
-    ceiling_per_second: float | None = None  # the owner's number, known whoever runs
+    ceiling_interval_ns: int | None = None  # the owner's number, known whoever runs
     is_public: bool = False  # its items may be shown
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """One process that beats, or beat."""
+    """One process that sends heartbeats, or did."""
 
     role: Role
     alive: bool
-    last_beat_at: str
-    last_beat_age_s: float
-    started_at: str
-    ended_at: str | None
+    last_beat_at_ns: int
+    started_at_ns: int
+    ended_at_ns: int | None
     ended_because: str | None
     pid: int | None
     version: str | None
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole readout, the same for the terminal, the console and machines."""
+    """The whole status, the same for the terminal, the console and machines."""
 
     schema: int = SCHEMA
-    as_of: str
+    as_of_ns: int
     runtimes: tuple[Runtime, ...]
     sources: dict[str, SourceStatus]

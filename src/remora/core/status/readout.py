@@ -5,8 +5,9 @@ rate of a runtime that ended is never called current. What the ledger knows stay
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from remora.core.errors import Exit
 from remora.core.ledger.coverage import Coverage, IdRange
@@ -14,17 +15,19 @@ from remora.core.ledger.discovery import Kind
 from remora.core.ledger.freshness import AGE_BOUNDS_S
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.run import StoppedBy
+from remora.core.rate.gate_types import RateFacts
 from remora.core.reasons import GapFamily
 from remora.core.status.answers import (
-    LAG_TOO_FAR,
+    down,
     is_complete,
     is_fresh,
     is_polite,
     is_working,
-    newest_id_stale_s,
-    what_limits,
+    newest_id_stale_after_ns,
     without_stream,
 )
+from remora.core.status.answers import iso as iso
+from remora.core.status.limits import what_limits
 from remora.core.status.model import (
     AgeBucket,
     Answer,
@@ -33,23 +36,29 @@ from remora.core.status.model import (
     CoveredList,
     Fresh,
     FreshList,
-    Gaps,
-    Inbox,
-    LastBackoff,
-    Loop,
-    Rate,
-    Rescan,
-    Run,
+    NoStream,
     RunBudget,
     Runtime,
     SourceStatus,
     Status,
-    Stream,
     Unknown,
     YesNo,
 )
-from remora.core.status.snapshot import ENDED_DONE, Beat, GapTally, LedgerFacts, Role, SourceFacts
-from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.core.status.snapshot import (
+    ENDED_DONE,
+    Beat,
+    GapTally,
+    InboxFacts,
+    LedgerFacts,
+    RescanFacts,
+    Role,
+    SourceFacts,
+    StreamFacts,
+)
+from remora.core.status.thresholds import BEHIND_IDS
+from remora.core.units import SECOND_NS
+
+T = TypeVar("T", StreamFacts, RescanFacts)
 
 BEAT_NS: Final = SECOND_NS
 BEATS_BEFORE_UNKNOWN: Final = 3
@@ -59,14 +68,14 @@ OPEN_STATES: Final = (GapState.OWED, GapState.LEASED)
 # Ages are counted in steps of a quarter; three steps are about a doubling, which is fine enough to look at.
 AGES_PER_BUCKET: Final = 3
 FAILURES: Final = frozenset(stopped_by for stopped_by in StoppedBy if stopped_by.exit_code is Exit.FAILED)
-NEVER_STARTED: Final = "no runtime has worked on this source yet"
+NEVER_STARTED: Final = "no process has worked on this source yet"
 
 
 def read_out(beats: Sequence[Beat], ledgers: Mapping[str, LedgerFacts], *, now_ns: int) -> Status:
     """The status of every source in the ledger."""
     ordered = sorted(beats, key=lambda beat: (ROLE_ORDER.index(beat.snapshot.role), -beat.at_ns))
     return Status(
-        as_of=iso(now_ns),
+        as_of_ns=now_ns,
         runtimes=tuple(_runtime(beat, now_ns) for beat in _worth_telling(ordered, now_ns)),
         sources={name: _source(name, ledger, ordered, now_ns) for name, ledger in sorted(ledgers.items())},
     )
@@ -88,12 +97,6 @@ def is_alive(beat: Beat, *, now_ns: int) -> bool:
     return beat.snapshot.ended_at_ns is None and abs(now_ns - beat.at_ns) <= BEATS_BEFORE_UNKNOWN * BEAT_NS
 
 
-def iso(at_ns: int) -> str:
-    """A moment as UTC text, to the millisecond."""
-    moment = datetime.fromtimestamp(at_ns // SECOND_NS, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ns % SECOND_NS // MILLISECOND_NS:03d}Z"
-
-
 # -- one source --------------------------------------------------------------------------------------------------------
 
 
@@ -104,44 +107,49 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
     last = alive or max(ours, key=lambda beat: beat.at_ns, default=None)
     facts = alive.snapshot.sources[name] if alive else None
     silence = None if alive else _silence(last, name)
+    told = facts or SourceFacts()
     coverage = _coverage(ledger, facts)
     listed = ledger.owed_details is not None
-    fresh = _fresh_list(ledger, now_ns) if listed else _fresh(facts, silence, ledger, coverage, now_ns)
-    stream = _stream(facts, silence, now_ns) if ledger.has_stream or listed else without_stream(ledger)
+    fresh = _fresh_list(ledger) if listed else _fresh(facts, silence, ledger, coverage)
+    stream = (
+        _section(told.stream, silence, "no process listens to a stream of changes")
+        if ledger.has_stream or listed
+        else without_stream(ledger)
+    )
+    working = is_working(
+        facts,
+        silence=silence.reason if silence else None,
+        ended=_state(alive, last) == "stopped",
+        now_ns=now_ns,
+        rests=alive is None and last is not None and _is_between_runs(last),
+    )
     return SourceStatus(
         kind=ledger.kind,
         state=_state(alive, last),
-        doing=facts.doing if facts else None,
+        doing=told.doing,
         answers=Answers(
             complete=is_complete(coverage, fresh),
-            fresh=_with_failure(
-                _with_lag(is_fresh(fresh, stream, facts, alive.snapshot.role if alive else None), coverage), ledger
-            ),
-            polite=is_polite(facts.rate if facts else None, silence=silence.reason if silence else None),
-            working=is_working(
-                facts,
-                silence=silence.reason if silence else None,
-                ended=_state(alive, last) == "stopped",
-                rests=alive is None and last is not None and _is_between_runs(last),
-            ),
+            fresh=_is_fresh(fresh, stream, alive, name, coverage, ledger, now_ns),
+            polite=is_polite(told.rate, silence=silence.reason if silence else None),
+            working=working,
         ),
-        rate=_rate(facts, silence, alive),
+        rate=_rate(alive, name, silence, ledger, coverage),
         coverage=coverage,
         fresh=fresh,
         stream=stream,
-        inbox=_inbox(facts, ledger),
-        rescan=_rescan(facts, silence, now_ns),
-        gaps=tuple(_gaps(tally, facts.next_run_at_ns if facts else None) for tally in ledger.gaps),
-        loops={loop: Loop(f.alive, f.restarts, f.last_error) for loop, f in (facts.loops if facts else {}).items()},
-        workers_alive=facts.workers_alive if facts else None,
-        next_run_at=_iso(facts.next_run_at_ns) if facts else None,
-        why_not_now=facts.why_not_now if facts else None,
-        runs=tuple(
-            Run(run.run_id, iso(run.started_at_ns), _iso(run.ended_at_ns), run.stopped_by, run.counts)
-            for run in ledger.runs
-        ),
-        budget=RunBudget(_optional_seconds(ledger.max_wall_ns), ledger.max_fetches) if listed else None,
-        ceiling_per_second=SECOND_NS / ledger.ceiling_interval_ns if ledger.ceiling_interval_ns else None,
+        inbox=_inbox(told, ledger),
+        rescan=_section(told.rescan, silence, "this process plans no rescan"),
+        update_ages=None if told.update_ages is None else _age_buckets(told.update_ages),
+        backfill=told.backfill,
+        gaps=tuple(_gaps(tally, told.next_run_at_ns) for tally in ledger.gaps),
+        loops=told.loops,
+        workers_alive=told.workers_alive,
+        next_run_at_ns=told.next_run_at_ns,
+        why_not_now=told.why_not_now,
+        runs=ledger.runs,
+        only_provider_is_down=working.reason == down(told.rate, now_ns=now_ns),
+        budget=RunBudget(ledger.max_wall_ns, ledger.max_fetches) if listed else None,
+        ceiling_interval_ns=ledger.ceiling_interval_ns,
         is_public=ledger.is_public,
     )
 
@@ -159,13 +167,13 @@ def _silence(last: Beat | None, name: str) -> Unknown:
     if last is None:
         return Unknown(NEVER_STARTED)
     rate = last.snapshot.sources[name].rate
-    was = SECOND_NS / rate.interval_ns if rate else None
+    was_per_s = rate.per_s if rate else None
     role, ended_ns = last.snapshot.role.replace("_", "-"), last.snapshot.ended_at_ns
     if ended_ns is not None:
-        # What stopped a run stands beside it: one that failed came to its own end, too, and is not done.
+        # A run that failed also came to its own end: what stopped it is shown beside it.
         because = "" if _is_between_runs(last) else f" ({last.snapshot.ended_because or 'on request'})"
-        return Unknown(f"the {role} ended{because} at {iso(ended_ns)}", iso(ended_ns), was)
-    return Unknown(f"the {role} has not been heard of since {iso(last.at_ns)}", iso(last.at_ns), was)
+        return Unknown(f"the {role} ended{because} at {iso(ended_ns)}", ended_ns, was_per_s)
+    return Unknown(f"the {role} has not been heard of since {iso(last.at_ns)}", last.at_ns, was_per_s)
 
 
 def _runtime(beat: Beat, now_ns: int) -> Runtime:
@@ -173,44 +181,29 @@ def _runtime(beat: Beat, now_ns: int) -> Runtime:
     return Runtime(
         role=snapshot.role,
         alive=is_alive(beat, now_ns=now_ns),
-        last_beat_at=iso(beat.at_ns),
-        last_beat_age_s=_seconds(now_ns - beat.at_ns),
-        started_at=iso(snapshot.started_at_ns),
-        ended_at=_iso(snapshot.ended_at_ns),
+        last_beat_at_ns=beat.at_ns,
+        started_at_ns=snapshot.started_at_ns,
+        ended_at_ns=snapshot.ended_at_ns,
         ended_because=snapshot.ended_because,
         pid=snapshot.pid,
         version=snapshot.version,
     )
 
 
-def _rate(facts: SourceFacts | None, silence: Unknown | None, alive: Beat | None) -> Rate | Unknown:
-    if facts is None or alive is None:
+def _rate(
+    alive: Beat | None,
+    name: str,
+    silence: Unknown | None,
+    ledger: LedgerFacts,
+    coverage: Covered | CoveredList | Unknown,
+) -> RateFacts | Unknown:
+    if alive is None:
         return silence or Unknown(NEVER_STARTED)
-    rate = facts.rate
-    if rate is None:
-        return Unknown("the governor has not said anything yet", iso(alive.snapshot.started_at_ns))
-    back_off = rate.last_backoff
-    return Rate(
-        per_second=SECOND_NS / rate.interval_ns,
-        interval_s=_seconds(rate.interval_ns),
-        ceiling_per_second=SECOND_NS / rate.ceiling_interval_ns,
-        edge_per_second=rate.edge_per_second,
-        recent_per_second=rate.recent_per_second,
-        recent_window_s=_optional_seconds(rate.recent_window_ns),
-        recent_requests=rate.recent_requests,
-        recent_refused=rate.recent_refused,
-        limited_by=rate.limited_by,
-        limit=what_limits(rate.limited_by, edge_is_known=rate.edge_per_second is not None),
-        circuit=rate.circuit,
-        retry_after_until=_iso(rate.not_before_ns),
-        in_flight=rate.in_flight,
-        in_flight_bound=rate.in_flight_bound,
-        waiting=rate.waiting,
-        last_backoff=None
-        if back_off is None
-        else LastBackoff(iso(back_off.at_ns), back_off.reason, back_off.from_per_second, back_off.to_per_second),
-        as_of=iso(alive.at_ns),
-    )
+    facts = alive.snapshot.sources[name]
+    if facts.rate is None:
+        return Unknown("the gate has not said anything yet", alive.snapshot.started_at_ns)
+    limited_by, limit = what_limits(facts.rate, facts, ledger, coverage)
+    return msgspec.structs.replace(facts.rate, limited_by=limited_by, limit=limit)
 
 
 # -- coverage ----------------------------------------------------------------------------------------------------------
@@ -270,10 +263,20 @@ def _count(gaps: Iterable[GapTally], states: tuple[GapState, ...]) -> int:
     return sum(tally.count for tally in gaps if tally.state in states)
 
 
-def _with_lag(fresh: Answer, coverage: Covered | CoveredList | Unknown) -> Answer:
-    if fresh.answer is YesNo.YES and isinstance(coverage, Covered) and coverage.lag > LAG_TOO_FAR:
-        return Answer(fresh.answer, f"{fresh.reason}; history is {coverage.lag:,} ids behind")
-    return fresh
+def _is_fresh(
+    fresh: Fresh | FreshList | Unknown,
+    stream: StreamFacts | NoStream | Unknown,
+    alive: Beat | None,
+    name: str,
+    coverage: Covered | CoveredList | Unknown,
+    ledger: LedgerFacts,
+    now_ns: int,
+) -> Answer:
+    facts = alive.snapshot.sources[name] if alive else None
+    answer = is_fresh(fresh, stream, facts, alive.snapshot.role if alive else None, now_ns=now_ns)
+    if answer.answer is YesNo.YES and isinstance(coverage, Covered) and coverage.lag > BEHIND_IDS:
+        return Answer(answer.answer, f"{answer.reason}; history is {coverage.lag:,} ids behind")
+    return _with_failure(answer, ledger)
 
 
 def _with_failure(fresh: Answer, ledger: LedgerFacts) -> Answer:
@@ -292,7 +295,6 @@ def _fresh(
     silence: Unknown | None,
     ledger: LedgerFacts,
     coverage: Covered | CoveredList | Unknown,
-    now_ns: int,
 ) -> Fresh | Unknown:
     if facts is None:
         return _without_rate(silence)
@@ -300,10 +302,9 @@ def _fresh(
         return Unknown("the source has not told us its newest id yet")
     return Fresh(
         newest_id=facts.newest_id,
-        newest_id_at=iso(facts.newest_id_at_ns),
-        age_s=_seconds(max(0, now_ns - facts.newest_id_at_ns)),
+        newest_id_at_ns=facts.newest_id_at_ns,
         lag=coverage.lag if isinstance(coverage, Covered) else None,
-        stale_after_s=newest_id_stale_s(ledger),
+        stale_after_ns=newest_id_stale_after_ns(ledger),
     )
 
 
@@ -312,57 +313,27 @@ def _is_between_runs(last: Beat) -> bool:
     return last.snapshot.role is Role.RUN and last.snapshot.ended_because == ENDED_DONE
 
 
-def _fresh_list(ledger: LedgerFacts, now_ns: int) -> FreshList | Unknown:
+def _fresh_list(ledger: LedgerFacts) -> FreshList | Unknown:
     """A list is as fresh as the last walk over it that saw everything; the ledger knows, whoever runs."""
     ends_ns = [run.ended_at_ns for run in ledger.runs if run.stopped_by == StoppedBy.COMPLETE and run.ended_at_ns]
     if not ends_ns:
         return Unknown("no run has walked the whole list yet")
-    walked_ns = max(ends_ns)
-    age_s = _seconds(max(0, now_ns - walked_ns))
-    return FreshList(walked_at=iso(walked_ns), age_s=age_s, every_s=_optional_seconds(ledger.every_ns))
+    return FreshList(walked_at_ns=max(ends_ns), every_ns=ledger.every_ns)
 
 
-def _stream(facts: SourceFacts | None, silence: Unknown | None, now_ns: int) -> Stream | Unknown:
-    if facts is None:
-        return _without_rate(silence)
-    stream = facts.stream
-    if stream is None:
-        return Unknown("nobody listens to a stream of changes")
-    return Stream(
-        connected=stream.connected,
-        last_byte_at=_iso(stream.last_byte_at_ns),
-        last_byte_age_s=_age_s(stream.last_byte_at_ns, now_ns),
-        last_event_at=_iso(stream.last_event_at_ns),
-        last_event_age_s=_age_s(stream.last_event_at_ns, now_ns),
-        reconnects=stream.reconnects,
-    )
+def _section(told: T | None, silence: Unknown | None, absent: str) -> T | Unknown:
+    """What a live process says, or why nobody does."""
+    if told is not None:
+        return told
+    return Unknown(absent) if silence is None else _without_rate(silence)
 
 
-def _inbox(facts: SourceFacts | None, ledger: LedgerFacts) -> Inbox | Unknown:
-    if facts is not None and facts.inbox is not None:
-        return Inbox(facts.inbox.depth, facts.inbox.bound)
+def _inbox(facts: SourceFacts, ledger: LedgerFacts) -> InboxFacts | Unknown:
+    if facts.inbox is not None:
+        return facts.inbox
     if ledger.inbox_depth is not None:
-        return Inbox(ledger.inbox_depth, None)
+        return InboxFacts(ledger.inbox_depth, None)
     return Unknown("this source has no inbox")
-
-
-def _rescan(facts: SourceFacts | None, silence: Unknown | None, now_ns: int) -> Rescan | Unknown:
-    if facts is None:
-        return _without_rate(silence)
-    rescan = facts.rescan
-    if rescan is None:
-        return Unknown("no rescan is planned by this runtime")
-    return Rescan(
-        running=rescan.running,
-        last_success_at=_iso(rescan.last_success_at_ns),
-        age_s=_age_s(rescan.last_success_at_ns, now_ns),
-        processed=rescan.processed,
-        changed=rescan.changed,
-        window_s=_optional_seconds(rescan.window_ns),
-        suggested_window_s=_optional_seconds(rescan.suggested_window_ns),
-        every_s=_optional_seconds(rescan.every_ns),
-        update_ages=None if facts.update_ages is None else _age_buckets(facts.update_ages),
-    )
 
 
 def _age_buckets(counts: Sequence[int]) -> tuple[AgeBucket, ...]:
@@ -373,27 +344,11 @@ def _age_buckets(counts: Sequence[int]) -> tuple[AgeBucket, ...]:
     return (*(AgeBucket(*pair) for pair in zip(bounds, groups, strict=True)), AgeBucket(None, beyond))
 
 
-def _gaps(tally: GapTally, next_run_at_ns: int | None) -> Gaps:
-    """What is due between two runs is asked for by the next one."""
-    next_at = None if tally.state is GapState.ABSENT else iso(max(tally.next_at_ns, next_run_at_ns or 0))
-    return Gaps(tally.kind, tally.state, tally.reason, tally.count, iso(tally.oldest_at_ns), next_at)
+def _gaps(tally: GapTally, next_run_at_ns: int | None) -> GapTally:
+    """What is due between two runs is asked for by the next one; what is absent is not asked for again."""
+    next_at_ns = None if tally.state is GapState.ABSENT else max(tally.next_at_ns or 0, next_run_at_ns or 0)
+    return msgspec.structs.replace(tally, next_at_ns=next_at_ns)
 
 
 def _without_rate(silence: Unknown | None) -> Unknown:
-    return Unknown(NEVER_STARTED) if silence is None else Unknown(silence.reason, silence.since)
-
-
-def _iso(at_ns: int | None) -> str | None:
-    return None if at_ns is None else iso(at_ns)
-
-
-def _age_s(at_ns: int | None, now_ns: int) -> float | None:
-    return None if at_ns is None else _seconds(max(0, now_ns - at_ns))
-
-
-def _seconds(span_ns: int) -> float:
-    return round(span_ns / SECOND_NS, 6)
-
-
-def _optional_seconds(span_ns: int | None) -> float | None:
-    return None if span_ns is None else _seconds(span_ns)
+    return Unknown(NEVER_STARTED) if silence is None else Unknown(silence.reason, silence.since_ns)

@@ -1,7 +1,8 @@
-"""What does a running Remora say of itself? The facts of one heartbeat, and those of the ledger beside it.
+"""What does a running Remora say about itself? The facts of one heartbeat, and those of the ledger beside it.
 
-These are inputs: plain facts with wall-clock times in nanoseconds. `core.readout` judges them. What a runtime does not
-know it leaves at None; it never writes a zero instead.
+Each fact has one type. The loops fill it, a heartbeat carries it, and the status, the metrics and the browser read the
+same fields. Moments are wall clock in nanoseconds; only a screen turns them into text. What a process does not know is
+None, never zero.
 """
 
 from enum import StrEnum
@@ -11,16 +12,16 @@ import msgspec
 from remora.core.ledger.coverage import Coverage
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
-from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.gate_types import RateFacts
 from remora.core.reasons import GapReason
 
 SNAPSHOT_SCHEMA = 1
-# Why a runtime ended that came to its own end.
+# Why a process ended that came to its own end.
 ENDED_DONE = "done"
 
 
 class Role(StrEnum):
-    """Which runtime beats."""
+    """Which process sends the heartbeat."""
 
     SERVICE = "service"
     BACKFILL = "backfill"
@@ -28,39 +29,10 @@ class Role(StrEnum):
     WORKER = "worker"
 
 
-class BackOffFacts(msgspec.Struct, frozen=True):
-    """The last time the pace went down."""
-
-    at_ns: int
-    reason: str
-    from_per_second: float
-    to_per_second: float
-
-
-class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the governor of one source says."""
-
-    interval_ns: int
-    ceiling_interval_ns: int
-    limited_by: LimitedBy
-    circuit: str
-    edge_per_second: float | None = None
-    not_before_ns: int | None = None  # the provider asked for silence until then
-    in_flight: int = 0
-    in_flight_bound: int | None = None
-    waiting: int = 0
-    departures: int = 0
-    wire_sends: int | None = None
-    recent_requests: int | None = None  # answered in the recent window
-    recent_refused: int | None = None
-    recent_per_second: float | None = None  # departures in the recent window
-    recent_window_ns: int | None = None
-    last_backoff: BackOffFacts | None = None
-
-
 class StreamFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The stream of changes, with its two clocks."""
 
+    known: bool = True
     connected: bool
     last_byte_at_ns: int | None = None
     last_event_at_ns: int | None = None
@@ -71,12 +43,14 @@ class InboxFacts(msgspec.Struct, frozen=True):
     """What is discovered and waits."""
 
     depth: int
-    bound: int
+    bound: int | None
+    known: bool = True
 
 
 class RescanFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The rescan, and whether it finds anything."""
 
+    known: bool = True
     last_success_at_ns: int | None = None
     running: bool = False
     processed: int = 0
@@ -95,7 +69,7 @@ class LoopFacts(msgspec.Struct, frozen=True):
 
 
 class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What one runtime knows about one source."""
+    """What one process knows about one source."""
 
     rate: RateFacts | None = None
     stream: StreamFacts | None = None
@@ -103,13 +77,14 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     rescan: RescanFacts | None = None
     newest_id: int | None = None
     newest_id_at_ns: int | None = None  # when the source last told us its newest id
+    backfill: bool | None = None  # whether history is collected; False: switched off by the owner
     loops: dict[str, LoopFacts] = {}
     workers_alive: int | None = None  # update workers; None where there are none to be alive
-    update_ages: tuple[int, ...] | None = None  # the counts of `core.freshness.UpdateAges`
+    update_ages: tuple[int, ...] | None = None  # the counts of `core.ledger.freshness.UpdateAges`
     doing: str | None = None  # one short word: catching up, watching, walking the list
     next_run_at_ns: int | None = None
     why_not_now: str | None = None
-    stands_by: bool = False  # another process does what one alone does, and knows more about it
+    stands_by: bool = False  # another process watches the source and knows more about it
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,7 +95,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SNAPSHOT_SCHEMA
     pid: int | None = None
     version: str | None = None
-    ended_at_ns: int | None = None  # the runtime said good-bye
+    ended_at_ns: int | None = None  # the process said good-bye
     ended_because: str | None = None
     sources: dict[str, SourceFacts] = {}
 
@@ -140,7 +115,7 @@ class GapTally(msgspec.Struct, frozen=True):
     reason: GapReason
     count: int
     oldest_at_ns: int
-    next_at_ns: int
+    next_at_ns: int | None  # the next attempt; None: there will be none
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):

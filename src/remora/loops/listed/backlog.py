@@ -14,12 +14,12 @@ from remora.core.item import Page
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.gap import SCHEDULE, GapState
+from remora.core.ledger.notes import BACKLOG_NOTE as BACKLOG_NOTE
 from remora.core.ledger.run import Stop, StoppedBy
 from remora.core.reasons import GapFamily, GapReason
 from remora.core.verdict import Deferred, Found, Verdict
 
 BACKLOG: Final = Discovery(Kind.PAGE, "backlog", Lane.WALK)
-BACKLOG_NOTE: Final = "backlog"
 COOL_DOWN_MAX_NS: Final = max(SCHEDULE[GapFamily.PRESSURE])  # 6 h
 NOTHING_LEFT: Final = Found(Page(entries=(), next_position=None))
 

@@ -29,6 +29,7 @@ from remora.core.ledger.list_walk import (
     restarted,
 )
 from remora.core.ledger.marks import is_newer
+from remora.core.ledger.notes import FULL_WALK_NOTE
 from remora.core.ledger.run import RunCounts, Stop, StoppedBy
 from remora.core.reasons import GapReason
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
@@ -36,7 +37,6 @@ from remora.loops.listed.allowance import RunAllowance
 
 log = structlog.get_logger()
 
-FULL_WALK_NOTE: Final = "full_walk"  # when a walk last reached the end of the list
 FIRST: Final = ""  # the position of the first page
 # No list is longer; a source that pages in a circle must not keep a run walking for ever.
 PAGES_PER_WALK_MAX: Final = 1_000_000

@@ -30,14 +30,14 @@ from remora.core.errors import ConfigurationError
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import Coverage, IdRange, newest_first
 from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.notes import LIVE_FROM_NOTE as LIVE_FROM_NOTE
+from remora.core.ledger.notes import NEWEST_NOTE as NEWEST_NOTE
 from remora.core.ledger.segment import SegmentKind, split
 from remora.core.units import SECOND_NS
 from remora.loops.numbered.stream import Reconnect, Stream
 
 log = structlog.get_logger()
 
-NEWEST_NOTE: Final = "newest_id"
-LIVE_FROM_NOTE: Final = "live_from"
 POLL_EVERY_NS: Final = 15 * SECOND_NS
 POLL_AGAIN_NS: Final = SECOND_NS  # at most this often, however many unknown ids the change stream names
 KEEP_EVERY_NS: Final = 5 * SECOND_NS

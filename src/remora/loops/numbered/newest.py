@@ -7,8 +7,8 @@ from typing import Final
 
 from remora.collect import Collector
 from remora.contracts import Clock, Notes
+from remora.core.ledger.notes import NEWEST_NOTE
 from remora.core.units import SECOND_NS
-from remora.loops.numbered.live import NEWEST_NOTE
 
 LOOK_EVERY_NS: Final = 5 * SECOND_NS
 

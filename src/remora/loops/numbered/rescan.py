@@ -26,17 +26,16 @@ from remora.core.ledger.freshness import (
     suggested_window_ns,
     window_ns,
 )
+from remora.core.ledger.notes import RESCAN_DONE_NOTE, RESCAN_UNDER_WAY_NOTE, RESCAN_WANTED_NOTE
 from remora.core.ledger.segment import SegmentKind
 from remora.core.status.snapshot import RescanFacts
-from remora.core.units import HOUR_NS, SECOND_NS
+from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.loops.numbered.backfill import SegmentWorker, plan_again, side_by_side, walkers
 
 log = structlog.get_logger()
 
-DONE_NOTE: Final = "rescan_done"  # the last finished pass
-UNDER_WAY_NOTE: Final = "rescan_under_way"
-WANTED_NOTE: Final = "rescan_wanted"
 EVERY_NS: Final = 6 * HOUR_NS
+AFTER_A_FAILURE_NS: Final = 10 * MINUTE_NS
 LOOK_EVERY_S: Final = 60.0
 # Another process may hold a segment of the pass, or a killed one held it: then its lease is waited for.
 WAIT_FOR_OTHERS_NS: Final = 5 * SECOND_NS
@@ -83,6 +82,7 @@ class Rescan:
         )
         self._done: RescanPass | None = None
         self._under_way: RescanPass | None = None
+        self._rests_until_ns = 0  # after a pass that read nothing
         self._wanted = 0  # how often a pass was asked for
         self._asked = asyncio.Event()
         self._processed = 0
@@ -101,7 +101,7 @@ class Rescan:
                         await self._asked.wait()
 
     async def run_once(self) -> RescanPass | None:
-        """One whole pass, or the rest of one that a restart interrupted; None while the newest id is unknown."""
+        """One whole pass, or the rest of one that a restart interrupted; None while the source tells nothing."""
         await self.open()
         wanted, is_new = self._wanted, self._under_way is None
         if is_new and not await self._begin():
@@ -110,20 +110,30 @@ class Rescan:
         assert self._under_way is not None, "a pass that began is under way"
         await side_by_side(self._walk(walker) for walker in self._walkers)
         done = replace(self._under_way, ended_at_ns=self._clock.wall_ns())
-        await self._store.keep_note(self._source, DONE_NOTE, {**pass_to_json(done)})
-        await self._store.keep_note(self._source, UNDER_WAY_NOTE, None)
+        if not done.is_success:
+            await self._give_up(done)
+            return None
+        await self._store.keep_note(self._source, RESCAN_DONE_NOTE, {**pass_to_json(done)})
+        await self._store.keep_note(self._source, RESCAN_UNDER_WAY_NOTE, None)
         self._done, self._under_way = done, None
         if is_new and self._wanted == wanted:  # a pass that began before the wish does not fulfil it
             self._wanted = 0
-            await self._store.keep_note(self._source, WANTED_NOTE, None)
+            await self._store.keep_note(self._source, RESCAN_WANTED_NOTE, None)
         log.info("rescan_done", source=self._source, processed=done.processed, changed=done.changed)
         return done
+
+    async def _give_up(self, failed: RescanPass) -> None:
+        """The source was down: this pass was none. What it could not read is owed; the next pass begins a little later."""
+        self._under_way = None
+        self._rests_until_ns = self._clock.monotonic_ns() + AFTER_A_FAILURE_NS
+        await self._store.keep_note(self._source, RESCAN_UNDER_WAY_NOTE, None)
+        log.warning("rescan_failed", source=self._source, unread=failed.unread)
 
     async def want(self) -> None:
         """Ask for a pass now. Durable: the wish survives a kill."""
         self._wanted += 1
         self._asked.set()
-        await self._store.keep_note(self._source, WANTED_NOTE, True)
+        await self._store.keep_note(self._source, RESCAN_WANTED_NOTE, True)
 
     def state(self) -> RescanFacts:
         """Whether it runs, and whether it finds anything."""
@@ -139,14 +149,18 @@ class Rescan:
 
     async def open(self) -> None:
         """Take up what the last process left."""
-        self._done = pass_from_json(await self._store.note(self._source, DONE_NOTE))
+        self._done = pass_from_json(await self._store.note(self._source, RESCAN_DONE_NOTE))
         if self._under_way is None:
-            self._under_way = pass_from_json(await self._store.note(self._source, UNDER_WAY_NOTE))
-        if await self._store.note(self._source, WANTED_NOTE) is not None:
+            self._under_way = pass_from_json(await self._store.note(self._source, RESCAN_UNDER_WAY_NOTE))
+        if await self._store.note(self._source, RESCAN_WANTED_NOTE) is not None:
             self._wanted = max(1, self._wanted)
 
     def _is_due(self) -> bool:
-        if self._under_way is not None or self._wanted:
+        if self._under_way is not None:
+            return True
+        if self._clock.monotonic_ns() < self._rests_until_ns:
+            return False
+        if self._wanted:
             return True
         return rescan_is_due(self._done, every_ns=self._settings.every_ns, now_ns=self._clock.wall_ns())
 
@@ -165,14 +179,14 @@ class Rescan:
                 ids = IdRange(first_id, newest_id)
                 await plan_again(self._source, self._store, SegmentKind.RESCAN, ids, now_ns=now_ns)
         self._under_way = RescanPass(now_ns, time_s)
-        await self._store.keep_note(self._source, UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
+        await self._store.keep_note(self._source, RESCAN_UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
         return True
 
     async def _walk(self, walker: SegmentWorker) -> None:
         while True:
             if await walker.run_once() is not None:
                 assert self._under_way is not None, "a pass ended while it was walked"
-                await self._store.keep_note(self._source, UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
+                await self._store.keep_note(self._source, RESCAN_UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
             elif (await self._store.open_segments(self._source)).get(SegmentKind.RESCAN, 0):
                 await self._clock.sleep_until(self._clock.monotonic_ns() + WAIT_FOR_OTHERS_NS)
             else:
@@ -180,8 +194,14 @@ class Rescan:
 
     def _count(self, _kind: SegmentKind, outcome: Outcome) -> None:
         changed = int(outcome in {Outcome.NEW, Outcome.CHANGED})
+        unread = int(outcome in {Outcome.OWED, Outcome.DEAD})
         self._processed += 1
         self._changed += changed
         if self._under_way is not None:
             passing = self._under_way
-            self._under_way = replace(passing, processed=passing.processed + 1, changed=passing.changed + changed)
+            self._under_way = replace(
+                passing,
+                processed=passing.processed + 1,
+                changed=passing.changed + changed,
+                unread=passing.unread + unread,
+            )

@@ -17,9 +17,10 @@ from remora.contracts import Clock, LeaderLease, NumberedSource, Store
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.freshness import UpdateAges
 from remora.core.ledger.segment import SegmentKind
+from remora.core.rate.gate_types import RateFacts
 from remora.core.status.snapshot import InboxFacts, LoopFacts, RescanFacts, StreamFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
-from remora.gate.governor import Governor, GovernorState
+from remora.gate.governor import Governor
 from remora.loops.numbered.backfill import plan_missing, side_by_side, walkers
 from remora.loops.numbered.inbox import MEMORY_MAX, WORKERS, InboxWorkers
 from remora.loops.numbered.live import POLL_EVERY_NS, Live
@@ -58,7 +59,7 @@ class ServiceSettings:
 class ServiceState:
     """What the loops of one source say of themselves, at one moment."""
 
-    rate: GovernorState
+    rate: RateFacts
     stream: StreamFacts | None  # None: the source has no stream of changes
     inbox: InboxFacts | None  # None: nobody has looked yet
     inbox_in_memory: int

@@ -4,9 +4,9 @@ from typing import Final
 
 from remora.contracts import Clock, Store
 from remora.core.ledger.freshness import UpdateAges, ages_from_json, ages_to_json
+from remora.core.ledger.notes import UPDATE_AGES_NOTE
 from remora.core.units import SECOND_NS
 
-AGES_NOTE: Final = "update_ages"
 KEEP_EVERY_NS: Final = 5 * SECOND_NS
 # The source's clock is read off its recent items and runs a little late; an item further ahead has an absurd time.
 AHEAD_MAX_S: Final = 3_600
@@ -24,7 +24,7 @@ class AgeBook:
 
     async def open(self) -> None:
         """Take up what was kept."""
-        self._kept = self.ages = ages_from_json(await self._store.note(self._source, AGES_NOTE))
+        self._kept = self.ages = ages_from_json(await self._store.note(self._source, UPDATE_AGES_NOTE))
 
     async def changed(self, item_id: int) -> None:
         """A change of this item was told by the stream and is recorded. Items without a believable time are left out.
@@ -50,5 +50,5 @@ class AgeBook:
         """Make it durable, if it moved."""
         if self.ages != self._kept:
             ages = self.ages
-            await self._store.keep_note(self._source, AGES_NOTE, [*ages_to_json(ages)])
+            await self._store.keep_note(self._source, UPDATE_AGES_NOTE, [*ages_to_json(ages)])
             self._kept = ages

@@ -36,6 +36,7 @@ from remora.core.ledger.freshness import (
     last_event_from_json,
     last_event_to_json,
 )
+from remora.core.ledger.notes import LAST_EVENT_NOTE as LAST_EVENT_NOTE
 from remora.core.ledger.segment import SegmentKind
 from remora.core.status.snapshot import StreamFacts
 from remora.core.units import SECOND_NS
@@ -45,7 +46,6 @@ from remora.loops.numbered.stream import Reconnect, Stream
 
 log = structlog.get_logger()
 
-LAST_EVENT_NOTE: Final = "last_event"
 KEEP_EVERY_NS: Final = 5 * SECOND_NS
 # The newest id bounds a blind window; without an answer it is asked for again after this.
 ASK_AGAIN_NS: Final = 5 * SECOND_NS

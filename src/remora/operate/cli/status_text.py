@@ -2,22 +2,12 @@
 
 from collections.abc import Iterator
 
-from remora.core.status.answers import ago
+from remora.core.rate.gate_types import RateFacts
+from remora.core.status.answers import ago, iso
 from remora.core.status.health import answers_of
-from remora.core.status.model import (
-    Covered,
-    CoveredList,
-    Fresh,
-    Gaps,
-    Inbox,
-    NoStream,
-    Rate,
-    Rescan,
-    SourceStatus,
-    Status,
-    Stream,
-    Unknown,
-)
+from remora.core.status.limits import wait_in_words
+from remora.core.status.model import Covered, CoveredList, Fresh, NoStream, SourceStatus, Status, Unknown
+from remora.core.status.snapshot import GapTally, InboxFacts, RescanFacts, StreamFacts
 from remora.operate.config.quantities import format_rate
 
 LABEL_WIDTH = 11
@@ -25,68 +15,70 @@ LABEL_WIDTH = 11
 
 def render(status: Status) -> str:
     """The whole status as text."""
-    blocks = ["\n".join(_source(name, source, status.as_of)) for name, source in status.sources.items()]
+    blocks = ["\n".join(_source(name, source, status.as_of_ns)) for name, source in status.sources.items()]
     return "\n\n".join(blocks) if blocks else "no source is configured"
 
 
-def _source(name: str, source: SourceStatus, as_of: str) -> Iterator[str]:
+def _source(name: str, source: SourceStatus, now_ns: int) -> Iterator[str]:
     doing = f", {source.doing}" if source.doing else ""
     yield f"{name}  {source.state.replace('_', ' ')}{doing}"
     for question, answer in answers_of(source).items():
         yield _line(f"{question}?", f"{answer.answer:<8}{answer.reason}")
     yield _line("rate", rate_text(source.rate))
-    if isinstance(source.rate, Rate) and source.rate.last_backoff is not None:
-        back_off = source.rate.last_backoff
-        change = f"{format_rate(back_off.from_per_second)} to {format_rate(back_off.to_per_second)}"
-        yield _line("back-off", f"{back_off.at}, {back_off.reason}, from {change}")
+    if isinstance(source.rate, RateFacts):
+        yield _line("limit", source.rate.limit)
+        if (waits := wait_in_words(source.rate)) is not None:
+            yield _line("", waits)
+        if (back_off := source.rate.last_back_off) is not None:
+            change = f"{format_rate(back_off.from_per_s)} to {format_rate(back_off.to_per_s)}"
+            yield _line("back-off", f"{iso(back_off.at_ns)}, {back_off.reason}, from {change}")
     yield _line("coverage", _coverage(source.coverage))
     if isinstance(source.fresh, Fresh):
-        yield _line("newest id", f"{_id(source.fresh.newest_id)}, heard of {_ago(source.fresh.age_s)}")
-    if isinstance(source.stream, Stream):
-        yield _line("stream", _stream(source.stream))
+        yield _line("newest id", f"{_id(source.fresh.newest_id)}, told {_ago(source.fresh.newest_id_at_ns, now_ns)}")
+    if isinstance(source.stream, StreamFacts):
+        yield _line("stream", _stream(source.stream, now_ns))
     elif isinstance(source.stream, NoStream):
         yield _line("stream", source.stream.reason)
-    if isinstance(source.inbox, Inbox) and (source.inbox.depth or source.inbox.bound):
+    if isinstance(source.inbox, InboxFacts) and (source.inbox.depth or source.inbox.bound):
         bound = f" of {source.inbox.bound:,}" if source.inbox.bound else ""
         yield _line("inbox", f"{source.inbox.depth:,}{bound} waiting")
-    if isinstance(source.rescan, Rescan):
-        yield _line("rescan", _rescan(source.rescan))
+    if isinstance(source.rescan, RescanFacts):
+        yield _line("rescan", _rescan(source.rescan, now_ns))
     for gaps in source.gaps:
-        told = f"{gaps.count:,} {gaps.state} ({gaps.reason}), oldest {gaps.oldest_at}"
-        yield _line("gaps", f"{told}{_next_attempt(gaps, source, as_of)}")
-    if source.next_run_at is not None:
-        yield _line(
-            "next run", f"{source.next_run_at}: {source.why_not_now}" if source.why_not_now else source.next_run_at
-        )
+        told = f"{gaps.count:,} {gaps.state} ({gaps.reason}), oldest {iso(gaps.oldest_at_ns)}"
+        yield _line("gaps", f"{told}{_next_attempt(gaps, source, now_ns)}")
+    if source.next_run_at_ns is not None:
+        why = f": {source.why_not_now}" if source.why_not_now else ""
+        yield _line("next run", f"{iso(source.next_run_at_ns)}{why}")
     for run in source.runs[:1]:
-        ended = f"ended {run.ended_at} by {run.stopped_by}" if run.ended_at else "still open"
-        yield _line("last run", f"{run.run_id}, started {run.started_at}, {ended}")
+        ended = f"ended {iso(run.ended_at_ns)} by {run.stopped_by}" if run.ended_at_ns else "still open"
+        yield _line("last run", f"{run.run_id}, started {iso(run.started_at_ns)}, {ended}")
 
 
-def _next_attempt(gaps: Gaps, source: SourceStatus, as_of: str) -> str:
+def _next_attempt(gaps: GapTally, source: SourceStatus, now_ns: int) -> str:
     """When it is asked for again: at a moment to come, now, or as soon as somebody works on the source again."""
-    if gaps.next_attempt_at is None:
+    if gaps.next_at_ns is None:
         return ""
-    if gaps.next_attempt_at > as_of:
-        return f", next attempt {gaps.next_attempt_at}"
+    if gaps.next_at_ns > now_ns:
+        return f", next attempt {iso(gaps.next_at_ns)}"
     if source.state == "running":
         return ", due now"
     return f", due with the next {'start' if source.budget is None else 'run'}"
 
 
-def rate_text(rate: Rate | Unknown) -> str:
+def rate_text(rate: RateFacts | Unknown) -> str:
     """The rate, its ceiling and what holds it there; unknown when nobody knows."""
     match rate:
-        case Unknown(reason=reason, was=was):
-            past = "" if was is None else f" (it was {format_rate(was)})"
+        case Unknown(reason=reason, was_per_s=was):
+            past = "" if was is None else f" (the pace was {format_rate(was)})"
             return f"unknown: {reason}{past}"
-        case Rate():
-            edge = "" if rate.edge_per_second is None else f", learned edge {format_rate(rate.edge_per_second)}"
-            recent = "" if rate.recent_per_second is None else f", {format_rate(rate.recent_per_second)} leaving"
+        case RateFacts():
+            edge = "" if rate.edge_per_s is None else f", learned edge {format_rate(rate.edge_per_s)}"
+            recent = "" if rate.recent_per_s is None else f", {format_rate(rate.recent_per_s)} leaving"
             limit = f"limited by {rate.limited_by.replace('_', ' ')}"
-            ceiling = format_rate(rate.ceiling_per_second)
-            told = f"{format_rate(rate.per_second)} allowed, ceiling {ceiling}{edge}{recent}, {limit}"
-            return f"{told}, as of {rate.as_of}"
+            ceiling = format_rate(rate.ceiling_per_s)
+            told = f"{format_rate(rate.per_s)} allowed, ceiling {ceiling}{edge}{recent}, {limit}"
+            return f"{told}, as of {iso(rate.at_ns)}"
 
 
 def _coverage(coverage: Covered | CoveredList | Unknown) -> str:
@@ -104,14 +96,14 @@ def _coverage(coverage: Covered | CoveredList | Unknown) -> str:
             return f"{coverage.pending:,} pending, {coverage.owed:,} owed, {coverage.absent:,} absent, {coverage.dead:,} dead"
 
 
-def _stream(stream: Stream) -> str:
+def _stream(stream: StreamFacts, now_ns: int) -> str:
     connected = "connected" if stream.connected else "not connected"
-    byte, event = _ago(stream.last_byte_age_s), _ago(stream.last_event_age_s)
+    byte, event = _ago(stream.last_byte_at_ns, now_ns), _ago(stream.last_event_at_ns, now_ns)
     return f"{connected}, last byte {byte}, last event {event}, {stream.reconnects:,} reconnects"
 
 
-def _rescan(rescan: Rescan) -> str:
-    last = "running" if rescan.running else f"last finished {_ago(rescan.age_s)}"
+def _rescan(rescan: RescanFacts, now_ns: int) -> str:
+    last = "running" if rescan.running else f"last finished {_ago(rescan.last_success_at_ns, now_ns)}"
     if not rescan.processed:
         return f"{last}, nothing was read again since the start"
     return f"{last}, {rescan.changed:,} of {rescan.processed:,} items had changed"
@@ -121,8 +113,8 @@ def _line(label: str, text: str) -> str:
     return f"  {label:<{LABEL_WIDTH}}{text}"
 
 
-def _ago(age_s: float | None) -> str:
-    return "never" if age_s is None else ago(age_s)
+def _ago(at_ns: int | None, now_ns: int) -> str:
+    return "never" if at_ns is None else ago(now_ns - at_ns)
 
 
 def _id(item_id: int | None) -> str:

@@ -84,7 +84,7 @@ async def _helper(ground: Resources, name: str, opened: AsyncExitStack) -> tuple
     )
 
     def facts() -> SourceFacts:
-        rate = rate_facts(runtime.governor.state(), configured, ground.meter, name, ground.clock)
+        rate = rate_facts(runtime.governor, ground.meter, name)
         loops, newest_id = dict(worker.state()), runtime.collector.newest_id
         return SourceFacts(rate=rate, newest_id=newest_id, loops=loops, doing="helping", stands_by=True)
 
@@ -112,7 +112,7 @@ async def backfill(
     ):
 
         def facts() -> Mapping[str, SourceFacts]:
-            rate = rate_facts(runtime.governor.state(), configured, ground.meter, source, ground.clock)
+            rate = rate_facts(runtime.governor, ground.meter, source)
             return {source: SourceFacts(rate=rate, newest_id=runtime.collector.newest_id, doing="catching up")}
 
         job = BackfillJob(runtime, ground.store, clock=ground.clock, meter=ground.meter, view=view, owner=ground.owner)
@@ -147,7 +147,7 @@ async def run_listed_job(
     ):
 
         def facts() -> Mapping[str, SourceFacts]:
-            rate = rate_facts(runtime.governor.state(), configured, ground.meter, source, ground.clock)
+            rate = rate_facts(runtime.governor, ground.meter, source)
             return {source: SourceFacts(rate=rate, doing="running")}
 
         async def run() -> RunReport:

@@ -13,8 +13,8 @@ from remora.core.ledger.segment import SegmentKind
 from remora.core.units import SECOND_NS
 from remora.loops.numbered.backfill import plan_again, plan_missing, side_by_side, walkers
 from remora.loops.recover import Recover, Recovery
-from remora.operate.jobs.progress import Progress, ProgressView, is_learning, shown
-from remora.operate.jobs.runtime import Numbered, ask_newest
+from remora.operate.jobs.progress import Progress, ProgressView, shown, with_rate
+from remora.operate.jobs.runtime import Numbered, ask_newest, rate_facts
 from remora.operate.observe.recent_meter import RecentMeter
 
 STILL_OWED: Final = frozenset({GapState.OWED, GapState.LEASED, GapState.DEAD})
@@ -55,11 +55,15 @@ class BackfillJob:
         self._view = view
         self._owner = owner
         self._started_ns = clock.monotonic_ns()
-        self._total = 0
+        self._total: int | None = None  # until it is planned
         self._outcomes: Counter[Outcome] = Counter()
 
     async def run(self, wanted: Wanted) -> BackfillSummary:
-        """Until every wanted id is settled or owed."""
+        """Until every wanted id is settled or owed. A wait for the very first answer is shown, too."""
+        async with shown(self._show):
+            return await self._run(wanted)
+
+    async def _run(self, wanted: Wanted) -> BackfillSummary:
         name = self._runtime.name
         newest = await ask_newest(self._runtime, self._store, clock=self._clock)
         ids = ids_wanted(wanted, first_id=self._runtime.settings.first_id, newest_id=newest)
@@ -67,9 +71,8 @@ class BackfillJob:
         await self._plan(kind, ids)
         self._total = (await self._store.open_segments(name)).get(kind, 0)
         self._view.say(f"{name}: {self._total:,} of the ids {ids.start:,} to {ids.end:,} are still to be fetched")
-        async with shown(self._show):
-            await self._walk(kind)
-            await self._recover()
+        await self._walk(kind)
+        await self._recover()
         frontier = (await self._store.coverage(name)).frontier(first_id=self._runtime.settings.first_id)
         return BackfillSummary(
             source=name,
@@ -127,29 +130,15 @@ class BackfillJob:
         return (self._clock.monotonic_ns() - self._started_ns) / SECOND_NS
 
     def _show(self) -> None:
-        recent = self._meter.recent(self._runtime.name)
-        state = self._runtime.governor.state()
-        rate_per_s = None if recent is None else recent.per_second
-        ceiling_per_s = self._runtime.settings.ceiling_per_s
-        self._view.show(
-            Progress(
-                source=self._runtime.name,
-                done=self._outcomes.total(),
-                total=self._total,
-                gaps=self._outcomes[Outcome.OWED] + self._outcomes[Outcome.DEAD],
-                rate_per_second=rate_per_s,
-                ceiling_per_second=ceiling_per_s,
-                limited_by=state.limited_by,
-                is_learning=is_learning(
-                    rate_per_second=rate_per_s,
-                    pace_per_second=SECOND_NS / state.interval_ns,
-                    ceiling_per_second=ceiling_per_s,
-                    edge_per_second=state.edge_per_s,
-                    elapsed_s=self._elapsed_s(),
-                ),
-                outcomes={str(name): count for name, count in self._outcomes.items()},
-            )
+        progress = Progress(
+            source=self._runtime.name,
+            done=self._outcomes.total(),
+            total=self._total,
+            gaps=self._outcomes[Outcome.OWED] + self._outcomes[Outcome.DEAD],
+            outcomes={str(name): count for name, count in self._outcomes.items()},
         )
+        rate = rate_facts(self._runtime.governor, self._meter, self._runtime.name)
+        self._view.show(with_rate(progress, rate, elapsed_s=self._elapsed_s()))
 
 
 def ids_wanted(wanted: Wanted, *, first_id: int, newest_id: int) -> IdRange:

@@ -14,6 +14,8 @@ from typing import Final, Protocol, TextIO
 
 import msgspec
 
+from remora.core.rate.gate_types import RateFacts
+from remora.core.status.limits import gate_limit, wait_in_words
 from remora.core.units import SECOND_NS
 from remora.operate.config.quantities import format_duration, format_rate
 
@@ -36,14 +38,15 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_second: float | None = None  # measured over a recent window
     ceiling_per_second: float | None = None
     limited_by: str | None = None
+    waits: str | None = None  # until when nothing is sent, and why
     eta_s: float | None = None
     is_learning: bool = False  # the pace still changes, so no time left can be told
     outcomes: Mapping[str, int] = {}
 
 
 def eta_s(progress: Progress) -> float | None:
-    """The time left at the present rate. Unknown without a rate and while the pace is being learned."""
-    if progress.is_learning:
+    """The time left at the present rate. Unknown without a rate, during a wait, and while the pace is being learned."""
+    if progress.is_learning or progress.waits:
         return None
     if progress.eta_s is not None:
         return progress.eta_s
@@ -52,23 +55,30 @@ def eta_s(progress: Progress) -> float | None:
     return max(0, progress.total - progress.done) / progress.rate_per_second
 
 
-def is_learning(
-    *,
-    rate_per_second: float | None,
-    pace_per_second: float,
-    ceiling_per_second: float,
-    edge_per_second: float | None,
-    elapsed_s: float,
-) -> bool:
+def with_rate(progress: Progress, rate: RateFacts, *, elapsed_s: float = LEARNING_MAX_S) -> Progress:
+    """The same progress, beside what the gate says."""
+    return msgspec.structs.replace(
+        progress,
+        rate_per_second=rate.recent_per_s,
+        ceiling_per_second=rate.ceiling_per_s,
+        limited_by=gate_limit(rate),
+        waits=wait_in_words(rate),
+        is_learning=is_learning(rate, elapsed_s=elapsed_s),
+    )
+
+
+def is_learning(rate: RateFacts, *, elapsed_s: float) -> bool:
     """Whether the pace still rises, or the measured rate has not reached it yet."""
     if elapsed_s >= LEARNING_MAX_S:
         return False
-    is_rising = pace_per_second < ceiling_per_second and edge_per_second is None
-    return is_rising or rate_per_second is None or rate_per_second < pace_per_second / 2
+    is_rising = rate.per_s < rate.ceiling_per_s and rate.edge_per_s is None
+    return is_rising or rate.recent_per_s is None or rate.recent_per_s < rate.per_s / 2
 
 
 def left_in_words(progress: Progress) -> str:
     """The time left, or why it is unknown; empty when nothing is left."""
+    if progress.waits:
+        return progress.waits
     if progress.is_learning:
         return "learning the pace"
     left_s = eta_s(progress)
@@ -170,7 +180,11 @@ def rate_in_words(progress: Progress) -> str:
     """The rate beside its ceiling, and what holds it there."""
     rate = "rate unknown" if progress.rate_per_second is None else format_rate(progress.rate_per_second)
     ceiling = "" if progress.ceiling_per_second is None else f" of at most {format_rate(progress.ceiling_per_second)}"
-    limited = "" if progress.limited_by is None else f" (limited by {progress.limited_by.replace('_', ' ')})"
+    limited = (
+        ""
+        if progress.limited_by is None or progress.waits
+        else f" (limited by {progress.limited_by.replace('_', ' ')})"
+    )
     return f"{rate}{ceiling}{limited}"
 
 

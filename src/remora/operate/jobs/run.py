@@ -9,8 +9,8 @@ from remora.core.errors import Exit
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import SECOND_NS
 from remora.loops.listed.run import ListedRun, RunOptions
-from remora.operate.jobs.progress import Progress, ProgressView, shown
-from remora.operate.jobs.runtime import ListedRuntime
+from remora.operate.jobs.progress import Progress, ProgressView, shown, with_rate
+from remora.operate.jobs.runtime import ListedRuntime, rate_facts
 from remora.operate.observe.recent_meter import RecentMeter
 
 
@@ -61,14 +61,5 @@ async def run_listed(
 
 
 def _show(run: ListedRun, runtime: ListedRuntime, meter: RecentMeter, view: ProgressView) -> None:
-    recent = meter.recent(runtime.name)
-    view.show(
-        Progress(
-            source=runtime.name,
-            done=run.counts.outcomes.total(),
-            rate_per_second=None if recent is None else recent.per_second,
-            ceiling_per_second=runtime.settings.ceiling_per_s,
-            limited_by=runtime.governor.state().limited_by,
-            outcomes=dict(run.counts.outcomes),
-        )
-    )
+    progress = Progress(source=runtime.name, done=run.counts.outcomes.total(), outcomes=dict(run.counts.outcomes))
+    view.show(with_rate(progress, rate_facts(runtime.governor, meter, runtime.name)))

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from remora.collect import Collector
 from remora.contracts import Clock, Fleet, Meter, NumberedSource, Store
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.ledger.asking import LISTED
-from remora.core.status.snapshot import BackOffFacts, RateFacts
+from remora.core.ledger.notes import NEWEST_NOTE
+from remora.core.rate.gate_types import RateFacts
 from remora.core.units import SECOND_NS
-from remora.gate.governor import Governor, GovernorState, Limits
+from remora.gate.governor import Governor, Limits
 from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import SourceKind, SourceSettings
 from remora.operate.observe.recent_meter import RecentMeter
@@ -160,9 +163,9 @@ async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
     """The highest id, as the source says or, while it does not answer, as it said last."""
     newest = await runtime.collector.newest()
     if newest is not None:
-        await store.keep_note(runtime.name, "newest_id", newest)
+        await store.keep_note(runtime.name, NEWEST_NOTE, newest)
         return newest
-    known = await store.note(runtime.name, "newest_id")
+    known = await store.note(runtime.name, NEWEST_NOTE)
     if isinstance(known, int):
         runtime.collector.newest_id = known
         return known
@@ -177,29 +180,6 @@ async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
     )
 
 
-def rate_facts(
-    state: GovernorState, settings: SourceSettings, meter: RecentMeter, name: str, clock: Clock
-) -> RateFacts:
-    """What a governor says of itself, as a heartbeat carries it."""
-    recent = meter.recent(name)
-    back_off = state.last_back_off
-    return RateFacts(
-        interval_ns=state.interval_ns,
-        ceiling_interval_ns=state.ceiling_interval_ns,
-        limited_by=state.limited_by,
-        circuit=state.circuit,
-        edge_per_second=state.edge_per_s,
-        not_before_ns=clock.wall_ns() + state.not_before_in_ns if state.not_before_in_ns else None,
-        in_flight=state.in_flight,
-        in_flight_bound=settings.in_flight,
-        waiting=state.waiting,
-        departures=state.departures,
-        wire_sends=meter.wire_sends(name),
-        recent_requests=None if recent is None else recent.answers,
-        recent_refused=None if recent is None else recent.refused,
-        recent_per_second=None if recent is None else recent.per_second,
-        recent_window_ns=None if recent is None else recent.window_ns,
-        last_backoff=None
-        if back_off is None
-        else BackOffFacts(back_off.at_wall_ns, back_off.reason, back_off.from_per_s, back_off.to_per_s),
-    )
+def rate_facts(governor: Governor, meter: RecentMeter, name: str) -> RateFacts:
+    """What the gate says, and what was counted around it."""
+    return msgspec.structs.replace(governor.state(), wire_sends=meter.wire_sends(name), recent=meter.recent(name))

@@ -8,11 +8,13 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
+import msgspec
 import structlog
 
 from remora.core.errors import ConfigurationError, StoreError
+from remora.core.rate.gate_types import RateFacts
 from remora.core.reasons import GapReason
-from remora.core.status.model import Covered, Rate, Status
+from remora.core.status.model import Covered, Status, Unknown
 from remora.core.status.snapshot import SourceFacts
 from remora.core.units import SECOND_NS
 from remora.loops.listed.run import RunOptions
@@ -24,7 +26,7 @@ from remora.operate.console.access import Access
 from remora.operate.console.connections import bounds_for
 from remora.operate.console.server import ConsoleServer
 from remora.operate.console.token import Found, console_token
-from remora.operate.jobs.progress import Progress, ProgressView, is_learning
+from remora.operate.jobs.progress import Progress, ProgressView, with_rate
 from remora.operate.jobs.resources import Resources
 from remora.operate.jobs.runtime import OPENERS, ListedRuntime, Numbered, rate_facts
 from remora.operate.observe.newest_items import NewestItems
@@ -139,7 +141,7 @@ class Service:
 
         def facts() -> SourceFacts:
             state = service.state()
-            rate = rate_facts(state.rate, source, self._meter, runtime.name, self._clock)
+            rate = rate_facts(runtime.governor, self._meter, runtime.name)
             if state.stands_by:
                 loops = dict(state.loops)
                 return SourceFacts(
@@ -152,6 +154,7 @@ class Service:
                 rescan=state.rescan,
                 newest_id=state.newest_id,
                 newest_id_at_ns=state.newest_id_at_ns,
+                backfill=self._backfill,
                 loops=dict(state.loops),
                 workers_alive=state.workers_alive,
                 update_ages=state.update_ages.counts,
@@ -179,7 +182,7 @@ class Service:
         def facts() -> SourceFacts:
             state = schedule.state()
             return SourceFacts(
-                rate=rate_facts(runtime.governor.state(), source, self._meter, runtime.name, self._clock),
+                rate=rate_facts(runtime.governor, self._meter, runtime.name),
                 doing=state.doing,
                 next_run_at_ns=state.next_run_at_ns,
                 why_not_now=state.why_not_now,
@@ -214,35 +217,29 @@ class Service:
                 if isinstance(source.coverage, Covered):
                     self._view.show(self._progress(name, source.coverage, source.rate))
 
-    def _progress(self, name: str, covered: Covered, rate: object) -> Progress:
-        known = rate if isinstance(rate, Rate) else None
-        return Progress(
+    def _progress(self, name: str, covered: Covered, rate: RateFacts | Unknown) -> Progress:
+        known = rate if isinstance(rate, RateFacts) else None
+        progress = Progress(
             source=name,
             done=covered.settled + covered.absent,
             total=covered.max_id - covered.first_id + 1,
             gaps=covered.owed + covered.dead,
-            rate_per_second=known.recent_per_second if known else None,
-            ceiling_per_second=known.ceiling_per_second if known else None,
-            limited_by=known.limited_by if known else None,
             eta_s=_eta_s(covered, known),
-            is_learning=covered.pending > 0 and known is not None and self._is_learning(known),
         )
-
-    def _is_learning(self, rate: Rate) -> bool:
-        return is_learning(
-            rate_per_second=rate.recent_per_second,
-            pace_per_second=rate.per_second,
-            ceiling_per_second=rate.ceiling_per_second,
-            edge_per_second=rate.edge_per_second,
-            elapsed_s=(self._clock.monotonic_ns() - self._started_ns) / SECOND_NS,
+        if known is None:
+            return progress
+        elapsed_s = (self._clock.monotonic_ns() - self._started_ns) / SECOND_NS
+        told = with_rate(progress, known, elapsed_s=elapsed_s)
+        return msgspec.structs.replace(
+            told, limited_by=known.limited_by, is_learning=told.is_learning and covered.pending > 0
         )
 
 
-def _eta_s(covered: Covered, rate: Rate | None) -> float | None:
+def _eta_s(covered: Covered, rate: RateFacts | None) -> float | None:
     """How long the ids that nobody has asked for yet will take. Gaps wait for their time, not for ours."""
     if covered.pending == 0:
         return 0.0
-    return covered.pending / rate.recent_per_second if rate and rate.recent_per_second else None
+    return covered.pending / rate.recent_per_s if rate and rate.recent_per_s else None
 
 
 async def _awaited(run: Run) -> None:

@@ -3,7 +3,6 @@
 import math
 from collections import Counter as Tally
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -13,25 +12,15 @@ from remora.contracts import Outcome
 from remora.core.lanes import Lane
 from remora.core.ledger.gap import GapState
 from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.gate_types import RateFacts
 from remora.core.status.health import answers_of
-from remora.core.status.model import (
-    Covered,
-    CoveredList,
-    Gaps,
-    Inbox,
-    NoStream,
-    Rate,
-    Rescan,
-    SourceStatus,
-    Stream,
-    Unknown,
-    YesNo,
-)
+from remora.core.status.model import Covered, CoveredList, NoStream, SourceStatus, Unknown, YesNo
+from remora.core.status.snapshot import GapTally, InboxFacts, RescanFacts, StreamFacts
+from remora.core.status.words import QUESTIONS
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 
 SOURCE: Final = ("source",)
-QUESTIONS: Final = ("complete", "fresh", "polite", "working")
 # From seconds to two months: how old an item is when its change is noticed decides how far a rescan must reach.
 AGE_BUCKETS_S: Final = (
     60, 600, 3_600, 6 * 3_600, 86_400, 2 * 86_400, 3 * 86_400, 5 * 86_400, 7 * 86_400, 14 * 86_400, 30 * 86_400,
@@ -88,6 +77,12 @@ class Metrics:
         self.source_max_id = self._gauge("remora_source_max_id", "The newest id the source told us")
         self.frontier_id = self._gauge("remora_frontier_id", "Every id up to here is settled or owed")
         self.backfill_progress = self._gauge("remora_backfill_progress_ratio", "Share of all ids that is not pending")
+        self.backfill_pending = self._gauge(
+            "remora_backfill_pending_ids", "Ids that the backfill has not asked for yet; NaN where it is switched off"
+        )
+        self.provider_down = self._gauge(
+            "remora_provider_down", "1 while the provider is down and everything of ours works"
+        )
         self.rescan_last_success = self._gauge(
             "remora_rescan_last_success_timestamp_seconds", "When a rescan last finished"
         )
@@ -125,7 +120,8 @@ class Metrics:
         """What only a numbered source has. A listed one has no such series: nothing is unknown about it."""
         return (
             self.stream_connected, self.stream_last_event, self.stream_last_byte, self.update_workers_alive,
-            self.inbox_depth, self.source_max_id, self.frontier_id, self.backfill_progress, self.rescan_last_success,
+            self.inbox_depth, self.source_max_id, self.frontier_id, self.backfill_progress,
+            self.backfill_pending, self.rescan_last_success,
         )  # fmt: skip
 
     def watch(self, source: str, *, ceiling_interval_ns: int) -> None:
@@ -148,7 +144,7 @@ class Metrics:
 
     def _forget(self, source: str) -> None:
         numbered = () if source in self._listed else self._of_numbered
-        for gauge in (*numbered, self.dead_letters, self.pace_interval):
+        for gauge in (*numbered, self.dead_letters, self.pace_interval, self.provider_down):
             gauge.labels(source).set(math.nan)
         for question in QUESTIONS:
             self.answer.labels(source, question).set(math.nan)
@@ -206,6 +202,8 @@ class Metrics:
     def take(self, source: str, status: SourceStatus) -> None:
         """Set every gauge from a readout; an unknown section becomes NaN."""
         self._take_rate(source, status.rate)
+        is_known = isinstance(status.rate, RateFacts)
+        self.provider_down.labels(source).set(float(status.only_provider_is_down) if is_known else math.nan)
         self._take_gaps(source, status.gaps)
         for question, answer in answers_of(status).items():
             self.answer.labels(source, question).set(_yes_or_no(answer.answer))
@@ -221,9 +219,9 @@ class Metrics:
         encoder, content_type = choose_encoder(accept)
         return encoder(self.registry), content_type
 
-    def _take_rate(self, source: str, rate: Rate | Unknown) -> None:
-        known = rate if isinstance(rate, Rate) else None
-        self.pace_interval.labels(source).set(_number(known.interval_s if known else None))
+    def _take_rate(self, source: str, rate: RateFacts | Unknown) -> None:
+        known = rate if isinstance(rate, RateFacts) else None
+        self.pace_interval.labels(source).set(_seconds(known.interval_ns if known else None))
         self.set_circuit(source, known.circuit if known else None)
 
     def _leave_out_numbered(self, source: str) -> None:
@@ -235,12 +233,14 @@ class Metrics:
 
     def _take_numbered(self, source: str, status: SourceStatus, coverage: Covered | Unknown) -> None:
         self._take_coverage(source, coverage)
+        pending = coverage.pending if isinstance(coverage, Covered) and status.backfill is not False else None
+        self.backfill_pending.labels(source).set(_number(pending))
         self._take_stream(source, status.stream)
         self.update_workers_alive.labels(source).set(_number(status.workers_alive))
-        depth = status.inbox.depth if isinstance(status.inbox, Inbox) else None
+        depth = status.inbox.depth if isinstance(status.inbox, InboxFacts) else None
         self.inbox_depth.labels(source).set(_number(depth))
-        finished = status.rescan.last_success_at if isinstance(status.rescan, Rescan) else None
-        self.rescan_last_success.labels(source).set(_timestamp(finished))
+        finished_ns = status.rescan.last_success_at_ns if isinstance(status.rescan, RescanFacts) else None
+        self.rescan_last_success.labels(source).set(_seconds(finished_ns))
 
     def _take_coverage(self, source: str, coverage: Covered | Unknown) -> None:
         covered = coverage if isinstance(coverage, Covered) else None
@@ -249,15 +249,15 @@ class Metrics:
         ids = covered.max_id - covered.first_id + 1 if covered else 0
         self.backfill_progress.labels(source).set(1 - covered.pending / ids if covered and ids else math.nan)
 
-    def _take_stream(self, source: str, stream: Stream | NoStream | Unknown) -> None:
-        known = stream if isinstance(stream, Stream) else None
+    def _take_stream(self, source: str, stream: StreamFacts | NoStream | Unknown) -> None:
+        known = stream if isinstance(stream, StreamFacts) else None
         self.stream_connected.labels(source).set(_number(known.connected if known else None))
-        self.stream_last_event.labels(source).set(_timestamp(known.last_event_at if known else None))
-        self.stream_last_byte.labels(source).set(_timestamp(known.last_byte_at if known else None))
+        self.stream_last_event.labels(source).set(_seconds(known.last_event_at_ns if known else None))
+        self.stream_last_byte.labels(source).set(_seconds(known.last_byte_at_ns if known else None))
         if known is not None:
             self._backfill_with(self.stream_reconnects, (source,), known.reconnects)
 
-    def _take_gaps(self, source: str, gaps: Iterable[Gaps]) -> None:
+    def _take_gaps(self, source: str, gaps: Iterable[GapTally]) -> None:
         counts: Tally[tuple[str, str, str]] = Tally()
         for each in gaps:
             counts[source, each.state, each.reason] += each.count
@@ -296,5 +296,5 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _timestamp(moment: str | None) -> float:
-    return math.nan if moment is None else datetime.fromisoformat(moment).timestamp()
+def _seconds(value_ns: int | None) -> float:
+    return math.nan if value_ns is None else value_ns / SECOND_NS

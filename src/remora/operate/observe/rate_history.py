@@ -7,7 +7,6 @@ outlives the process as a note in the store.
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -15,12 +14,13 @@ import structlog
 
 from remora.contracts import Clock, Notes
 from remora.core.errors import StoreError
-from remora.core.status.model import LastBackoff, Rate, Status
+from remora.core.ledger.notes import RATE_HISTORY_NOTE
+from remora.core.rate.gate_types import BackOff, RateFacts
+from remora.core.status.model import Status
 from remora.core.units import MINUTE_NS, SECOND_NS
 
 log = structlog.get_logger()
 
-NOTE: Final = "rate_history"
 NOTE_SCHEMA: Final = 1
 FINE_S: Final = 5
 FINE_POINTS: Final = 360  # half an hour
@@ -79,15 +79,15 @@ class _Track:
         self.points: deque[RatePoint] = deque(maxlen=length)
         self._making: _Span | None = None
 
-    def add(self, rate: Rate, at_s: int) -> None:
+    def add(self, rate: RateFacts, at_s: int) -> None:
         if self._making is None or at_s >= self._making.ends_s:
             if self._making is not None:
                 self.points.append(self._making.point())
             self._making = _Span(at_s, at_s - at_s % self.span_s + self.span_s)
         self._making.read_s = at_s
-        self._making.allowed.append(rate.per_second)
-        if rate.recent_per_second is not None:
-            self._making.leaving.append(rate.recent_per_second)
+        self._making.allowed.append(rate.per_s)
+        if rate.recent_per_s is not None:
+            self._making.leaving.append(rate.recent_per_s)
 
     def all(self) -> tuple[RatePoint, ...]:
         making = () if self._making is None else (self._making.point(),)
@@ -115,16 +115,16 @@ class RateHistory:
 
     def take(self, status: Status) -> None:
         """One reading. An unknown rate adds nothing: the chart shows a hole there."""
-        at_s = int(_epoch_s(status.as_of))
+        at_s = status.as_of_ns // SECOND_NS
         for name, source in status.sources.items():
-            if isinstance(source.rate, Rate):
+            if isinstance(source.rate, RateFacts):
                 self._take_rate(self._kept(name), source.rate, at_s)
 
-    def _take_rate(self, kept: _Kept, rate: Rate, at_s: int) -> None:
+    def _take_rate(self, kept: _Kept, rate: RateFacts, at_s: int) -> None:
         kept.fine.add(rate, at_s)
         kept.coarse.add(rate, at_s)
-        if rate.last_backoff is not None:
-            mark = _mark(rate.last_backoff)
+        if rate.last_back_off is not None:
+            mark = _mark(rate.last_back_off)
             if not kept.backoffs or kept.backoffs[-1].at_s < mark.at_s:
                 kept.backoffs.append(mark)
 
@@ -148,7 +148,7 @@ class RateHistory:
     async def open(self, store: Notes, sources: Iterable[str], *, now_ns: int) -> None:
         """Take up what an earlier process kept. What cannot be read is left alone: a chart is no reason to fail."""
         for name in sources:
-            note = await store.note(name, NOTE)
+            note = await store.note(name, RATE_HISTORY_NOTE)
             if note is None:
                 continue
             try:
@@ -167,7 +167,7 @@ class RateHistory:
         """Make the coarse part durable."""
         for name, kept in self._sources.items():
             coarse = SourceHistory(kept.coarse.known(), tuple(kept.backoffs))
-            await store.keep_note(name, NOTE, msgspec.to_builtins(coarse))
+            await store.keep_note(name, RATE_HISTORY_NOTE, msgspec.to_builtins(coarse))
 
     async def run(self, store: Notes, *, clock: Clock) -> None:
         """Keep it once a minute, for ever, and once more at the end. A store that is away costs a piece of the chart, nothing else."""
@@ -193,10 +193,6 @@ def _until(point: RatePoint, end_s: int) -> RatePoint:
     return msgspec.structs.replace(point, span_s=min(point.span_s, end_s - point.at_s))
 
 
-def _mark(back_off: LastBackoff) -> BackOffMark:
-    at_s = _epoch_s(back_off.at)
-    return BackOffMark(at_s, back_off.reason, round(back_off.from_per_second, 3), round(back_off.to_per_second, 3))
-
-
-def _epoch_s(moment: str) -> float:
-    return datetime.fromisoformat(moment).timestamp()
+def _mark(back_off: BackOff) -> BackOffMark:
+    at_s = round(back_off.at_ns / SECOND_NS, 3)
+    return BackOffMark(at_s, back_off.reason, round(back_off.from_per_s, 3), round(back_off.to_per_s, 3))

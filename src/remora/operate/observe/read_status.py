@@ -5,13 +5,12 @@ from collections.abc import Iterable
 import msgspec
 
 from remora.contracts import Json, Store
+from remora.core.ledger.notes import NEWEST_NOTE
 from remora.core.status.model import Status
 from remora.core.status.readout import read_out
 from remora.core.status.snapshot import Beat, GapTally, LedgerFacts, RunFacts, Snapshot
 from remora.operate.config.settings import Settings, SourceSettings
 
-# The live loop keeps the newest id it heard of under this name.
-NEWEST_ID_NOTE = "newest_id"
 RUNS_SHOWN = 10
 
 
@@ -44,7 +43,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
         kind=source.kind,
         first_id=source.first_id,
         coverage=await store.coverage(name),
-        newest_id=_newest_id(await store.note(name, NEWEST_ID_NOTE)),
+        newest_id=_newest_id(await store.note(name, NEWEST_NOTE)),
         gaps=gaps,
         inbox_depth=await store.inbox_depth(name),
         ceiling_interval_ns=source.ceiling_interval_ns,

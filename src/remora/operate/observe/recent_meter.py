@@ -6,8 +6,9 @@ from typing import Final
 
 from remora.contracts import Clock, Meter, Outcome
 from remora.core.lanes import Lane
+from remora.core.rate.gate_types import Recent
 from remora.core.units import SECOND_NS
-from remora.core.verdict import Pressure, Verdict
+from remora.core.verdict import Pressure, Trouble, Verdict
 
 WINDOW_S: Final = 10
 WINDOW_NS: Final = WINDOW_S * SECOND_NS
@@ -19,21 +20,7 @@ class _Second:
     departures: int = 0
     answers: int = 0
     refused: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RecentCounts:
-    """What happened in the recent window."""
-
-    departures: int
-    answers: int
-    refused: int
-    window_ns: int  # shorter while the source has not been watched for a whole window
-
-    @property
-    def per_second(self) -> float | None:
-        """Departures per second; unknown before the first second has passed."""
-        return self.departures * SECOND_NS / self.window_ns if self.window_ns >= SECOND_NS else None
+    failed: int = 0
 
 
 @dataclass(slots=True)
@@ -51,7 +38,7 @@ class RecentMeter:
         self._clock = clock
         self._sources: dict[str, _Watched] = {}
 
-    def recent(self, source: str) -> RecentCounts | None:
+    def recent(self, source: str) -> Recent | None:
         """The recent window; None when nothing was ever counted."""
         watched = self._sources.get(source)
         if watched is None:
@@ -61,10 +48,11 @@ class RecentMeter:
         whole = [
             second for second in watched.seconds if now_ns // SECOND_NS - WINDOW_S <= second.at_s < now_ns // SECOND_NS
         ]
-        return RecentCounts(
+        return Recent(
             departures=sum(second.departures for second in whole),
             answers=sum(second.answers for second in whole),
             refused=sum(second.refused for second in whole),
+            failed=sum(second.failed for second in whole),
             window_ns=min(WINDOW_NS, (now_ns // SECOND_NS - watched.since_ns // SECOND_NS) * SECOND_NS),
         )
 
@@ -85,6 +73,7 @@ class RecentMeter:
         second = self._second(source)
         second.answers += 1
         second.refused += int(isinstance(verdict, Pressure))
+        second.failed += int(isinstance(verdict, Trouble))
         self._inner.judged(source, lane, verdict)
 
     def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None:

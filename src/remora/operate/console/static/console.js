@@ -1,6 +1,6 @@
 // How does the page stay true? It shows what the last event said, and says so when there was none for three beats.
-import { drawCard, makeCard } from "./panels.js";
-import { clock, element, number, plain, say, seconds, span, sync, when } from "./words.js";
+import { drawCard, leaving, makeCard } from "./panels.js";
+import { clock, element, gapReason, number, perSecond, plain, say, secondsOf, span, sync, when } from "./words.js";
 
 const BEATS_BEFORE_UNKNOWN = 3;
 const HISTORY_EVERY_MS = 10_000;
@@ -18,13 +18,13 @@ function announce(text) {
 // -- what is old is not now ---------------------------------------------------------------------------------------------
 
 // The last status as it reads when nobody answers any more: what only a live service knows is unknown.
-function aged(status, reason, sinceIso) {
-  const unknown = (was) => ({ known: false, reason, since: sinceIso, was });
+function aged(status, reason, sinceNs) {
+  const unknown = (was) => ({ known: false, reason, since_ns: sinceNs, was_per_s: was });
   const sources = Object.entries(status.sources).map(([name, source]) => {
     const answers = Object.fromEntries(Object.entries(source.answers).map(([question, { answer }]) => [
       question, { answer: "unknown", reason: answer === "unknown" ? reason : `${reason}; before that the answer was ${answer}` },
     ]));
-    const was = source.rate.known ? source.rate.per_second : source.rate.was;
+    const was = source.rate.known ? perSecond(source.rate.interval_ns) : source.rate.was_per_s;
     return [name, { ...source, answers, state: "not heard of", doing: null, rate: unknown(was), stream: unknown(null), inbox: unknown(null), rescan: unknown(null), fresh: unknown(null), loops: {}, workers_alive: null }];
   });
   return { ...status, sources: Object.fromEntries(sources) };
@@ -50,9 +50,9 @@ function draw() {
   showConnection(lost, silent, storeAway);
   if (!page.last) return;
   // The service's clock counts; between its beats ours carries it on.
-  const at = seconds(page.last.as_of) + (lost ? now - page.lastAt : 0);
+  const at = secondsOf(page.last.as_of_ns) + (lost ? now - page.lastAt : 0);
   const reason = storeAway ? `the service says: ${storeAway}` : "the service does not answer";
-  const status = lost ? aged(page.last, reason, page.last.as_of) : page.last;
+  const status = lost ? aged(page.last, reason, page.last.as_of_ns) : page.last;
   const cards = part("sources");
   const entries = Object.entries(status.sources);
   for (const card of cards.querySelectorAll(".source")) if (!(card.dataset.name in status.sources)) card.remove();
@@ -91,7 +91,7 @@ function showConnection(lost, silent, storeAway) {
 function drawRuntimes(runtimes, now) {
   sync(part("runtimes"), runtimes.map((runtime, index) => [`${runtime.role} ${runtime.pid} ${index}`, runtime]), () => element("li"), (item, runtime) => {
     const version = runtime.version ? ` ${runtime.version}` : "";
-    const end = runtime.ended_at ? `ended ${when(runtime.ended_at, now)}${runtime.ended_because ? `: ${runtime.ended_because}` : ""}` : runtime.alive ? `running since ${when(runtime.started_at, now)}` : `last heard of ${when(runtime.last_beat_at, now)}`;
+    const end = runtime.ended_at_ns ? `ended ${when(runtime.ended_at_ns, now)}${runtime.ended_because ? `: ${runtime.ended_because}` : ""}` : runtime.alive ? `running since ${when(runtime.started_at_ns, now)}` : `last heard of ${when(runtime.last_beat_at_ns, now)}`;
     say(item, `${plain(runtime.role)}${version}, ${end}`);
   });
 }
@@ -117,7 +117,7 @@ function askAgain(name, why) {
   const count = (state) => same.filter((gap) => gap.state === state).reduce((sum, gap) => sum + gap.count, 0);
   const total = same.reduce((sum, gap) => sum + gap.count, 0);
   const more = total - count("dead");
-  say(part("confirm-text"), `${name} is asked again for ${number(count("dead"))} dead ${count("dead") === 1 ? "letter" : "letters"} (${plain(why)})${more ? ` and for ${number(more)} others owed or absent for the same reason` : ""}. Every request waits for its turn; nothing goes faster.`);
+  say(part("confirm-text"), `${name} is asked again for ${number(count("dead"))} dead ${count("dead") === 1 ? "letter" : "letters"} (${gapReason(why)})${more ? ` and for ${number(more)} others owed or absent for the same reason` : ""}. Every request waits for its turn; nothing goes faster.`);
   dialog.returnValue = "no";
   dialog.addEventListener("close", () => {
     if (dialog.returnValue === "yes") replay(name, why);
@@ -136,7 +136,7 @@ async function replay(name, why) {
       body: JSON.stringify({ source: name, reason: why }),
     });
     const reply = await answer.json();
-    told = answer.ok ? `${number(reply.replayed)} ${reply.replayed === 1 ? "is" : "are"} due now (${plain(why)}).` : `Not done: ${reply.error}. ${reply.hint}`;
+    told = answer.ok ? `${number(reply.replayed)} ${reply.replayed === 1 ? "is" : "are"} due now (${gapReason(why)}).` : `Not done: ${reply.error}. ${reply.hint}`;
   } catch {
     told = "Not done: the service does not answer.";
   }
@@ -154,7 +154,7 @@ function heard(status) {
     page.last = status;
     page.lastAt = Date.now() / 1000;
     for (const [name, { rate: pace }] of Object.entries(status.sources)) {
-      if (pace.known) carryOn(historyOf(name), pace, seconds(status.as_of));
+      if (pace.known) carryOn(historyOf(name), pace, secondsOf(status.as_of_ns));
     }
   }
   draw();
@@ -162,12 +162,12 @@ function heard(status) {
 
 // Between two readings of the history, what the events say is drawn at once.
 function carryOn(history, pace, at) {
-  history.points.push({ at, span: 1, allowed: pace.per_second, leaving: pace.recent_per_second });
+  history.points.push({ at, span: 1, allowed: perSecond(pace.interval_ns), leaving: leaving(pace) });
   if (history.points.length > POINTS_MAX) history.points.shift(); // the history was not to be had for long
-  const back = pace.last_backoff;
+  const back = pace.last_back_off;
   const last = history.backoffs[history.backoffs.length - 1];
-  if (back && (!last || last.at < seconds(back.at))) {
-    history.backoffs.push({ at: seconds(back.at), reason: back.reason, from: back.from_per_second, to: back.to_per_second });
+  if (back && (!last || last.at < secondsOf(back.at_ns) - 0.001)) {
+    history.backoffs.push({ at: secondsOf(back.at_ns), reason: back.reason, from: back.from_per_s, to: back.to_per_s });
   }
 }
 

@@ -1,8 +1,7 @@
 // What does the operator see of one source? Each panel is brought up to date from a status; unknown is shown as unknown.
 import { PLACES, describeRate, drawAges, drawCoverage, drawRate, readAt, windowOf } from "./charts.js";
-import { ago, clock, element, facts, human, moment, number, plain, rate, say, seconds, share, span, stopped, sync, when } from "./words.js";
+import { QUESTIONS, ago, agoOf, circuitState, clock, element, facts, gapReason, human, moment, number, perSecond, plain, rate, say, secondsOf, share, span, stopped, sync, when } from "./words.js";
 
-const QUESTIONS = { complete: "Complete?", fresh: "Fresh?", polite: "Polite?", working: "Working?" };
 const SYMBOLS = { yes: "✓", no: "✕", unknown: "?" };
 const STATES = ["dead", "owed", "leased", "absent"];
 let cards = 0;
@@ -47,12 +46,12 @@ export function drawCard(card, source, { now, history, items, old }) {
 }
 
 function drawAnswers(list, answers, now) {
-  sync(list, Object.keys(QUESTIONS).map((question) => [question, { question, ...answers[question] }]), ({ question }) => {
+  sync(list, QUESTIONS.map((question) => [question, { question, ...answers[question] }]), ({ question }) => {
     const item = element("li");
     const word = element("p", undefined, "answer");
     word.append(element("span", "", "symbol"), element("b"));
     word.firstElementChild.setAttribute("aria-hidden", "true");
-    item.append(element("h3", QUESTIONS[question]), word, element("p", "", "reason"));
+    item.append(element("h3", `${question[0].toUpperCase()}${question.slice(1)}?`), word, element("p", "", "reason"));
     return item;
   }, (item, { answer, reason }) => {
     item.className = answer;
@@ -69,11 +68,11 @@ function drawRatePanel(card, source, history, now) {
   const panel = card.querySelector(".rate");
   panel.classList.toggle("unknown", !pace.known);
   if (pace.known) drawKnownRate(panel, pace, now);
-  else drawUnknownRate(panel, pace, source.ceiling_per_second, now);
-  const ceiling = source.ceiling_per_second;
+  else drawUnknownRate(panel, pace, source.ceiling_interval_ns, now);
+  const ceiling = source.ceiling_interval_ns ? perSecond(source.ceiling_interval_ns) : null;
   card.view.redraw = () => {
     const { from, to, range } = windowOf(history, card.view.range, now);
-    const drawn = drawRate(panel.querySelector(".chart"), { ...history, ceiling, edge: pace.known ? pace.edge_per_second : null, from, to });
+    const drawn = drawRate(panel.querySelector(".chart"), { ...history, ceiling, edge: pace.known ? pace.edge_per_s : null, from, to });
     card.view.drawn = drawn;
     const words = describeRate(drawn, ceiling);
     panel.querySelector(".chart").setAttribute("aria-label", `Collection rate. ${words}`);
@@ -85,32 +84,45 @@ function drawRatePanel(card, source, history, now) {
 }
 
 function drawKnownRate(panel, pace, now) {
-  const until = pace.retry_after_until ? ` It ends at ${when(pace.retry_after_until, now)}.` : "";
+  const until = pace.next_in_ns >= 5e9 ? ` The next request leaves at ${when(pace.at_ns + pace.next_in_ns, now)}.` : "";
   say(panel.querySelector(".limit"), pace.limit + until);
-  say(panel.querySelector(".pace"), rate(pace.per_second));
-  say(panel.querySelector(".pace-note"), `is the pace, one request each ${interval(pace.interval_s)}`);
-  const lately = pace.recent_window_s ? `over the last ${span(pace.recent_window_s)}` : "";
+  const recent = pace.recent;
+  const lately = recent ? `over the last ${span(secondsOf(recent.window_ns))}` : "";
+  say(panel.querySelector(".pace"), leaving(pace) === null ? "Unknown" : rate(leaving(pace)));
+  say(panel.querySelector(".pace-note"), leaving(pace) === null ? "until a second has passed" : `left ${lately}`);
   const rows = [
-    ["leaving", pace.recent_per_second === null ? "unknown until a second has passed" : `${rate(pace.recent_per_second)} ${lately}`],
-    ["ceiling", rate(pace.ceiling_per_second)],
-    ["learned edge", pace.edge_per_second === null ? "none met" : rate(pace.edge_per_second)],
-    ["refused", pace.recent_requests === null || pace.recent_requests === undefined ? "unknown" : `${number(pace.recent_refused)} of ${number(pace.recent_requests)} answers ${lately}`],
+    ["pace", `${rate(perSecond(pace.interval_ns))}, one request each ${interval(secondsOf(pace.interval_ns))}`],
+    ["held back by", heldBy(pace.held)],
+    ["ceiling", rate(perSecond(pace.ceiling_interval_ns))],
+    ["learned edge", pace.edge_per_s === null ? "none met" : rate(pace.edge_per_s)],
+    ["refused", recent ? `${number(recent.refused)} of ${number(recent.answers)} answers ${lately}` : "unknown"],
     ["under way", `${number(pace.in_flight)}${pace.in_flight_bound ? ` of at most ${number(pace.in_flight_bound)}` : ""}, ${number(pace.waiting)} waiting for their turn`],
-    ["circuit", plain(pace.circuit)],
+    ["circuit breaker", circuitState(pace.circuit)],
   ];
   facts(panel.querySelector(".rate-facts"), rows);
-  const back = pace.last_backoff;
+  const back = pace.last_back_off;
   say(panel.querySelector(".backoff"), back
-    ? `Last backed off at ${when(back.at, now)} for ${plain(back.reason)}: from ${rate(back.from_per_second)} to ${rate(back.to_per_second)}.`
+    ? `Last backed off at ${when(back.at_ns, now)} for ${gapReason(back.reason)}: from ${rate(back.from_per_s)} to ${rate(back.to_per_s)}.`
     : "It has not backed off yet.");
 }
 
-function drawUnknownRate(panel, pace, ceiling, now) {
+// What really left; unknown before the first second has passed.
+export function leaving({ recent }) {
+  return recent && recent.window_ns >= 1e9 ? (recent.departures * 1e9) / recent.window_ns : null;
+}
+
+// The causes of the last seconds, the largest first.
+function heldBy(held) {
+  const causes = Object.entries(held).sort(([, one], [, other]) => other - one).filter(([, part]) => part >= 0.01);
+  return causes.length ? causes.map(([cause, part]) => `${plain(cause)} ${Math.round(100 * part)} %`).join(", ") : "unknown";
+}
+
+function drawUnknownRate(panel, pace, ceilingNs, now) {
   say(panel.querySelector(".limit"), `Not known: ${human(pace.reason, now)}.`);
   say(panel.querySelector(".pace"), "Unknown");
-  const age = pace.since ? ` ${ago(now - seconds(pace.since))}` : "";
-  say(panel.querySelector(".pace-note"), pace.was === null ? "" : `it was ${rate(pace.was)}${age}`);
-  facts(panel.querySelector(".rate-facts"), [["ceiling", ceiling === null ? "unknown" : rate(ceiling)]]);
+  const age = pace.since_ns ? ` ${agoOf(pace.since_ns, now)}` : "";
+  say(panel.querySelector(".pace-note"), pace.was_per_s === null ? "" : `the pace was ${rate(pace.was_per_s)}${age}`);
+  facts(panel.querySelector(".rate-facts"), [["ceiling", ceilingNs === null ? "unknown" : rate(perSecond(ceilingNs))]]);
   say(panel.querySelector(".backoff"), "");
 }
 
@@ -119,7 +131,7 @@ function drawMarks(details, marks, now) {
   say(details.firstElementChild, marks.length === 1 ? "1 back-off in this chart" : `${number(marks.length)} back-offs in this chart`);
   const latest = marks.slice(-20).reverse();
   sync(details.lastElementChild, latest.map((mark) => [String(mark.at), mark]), () => element("li"), (item, mark) => {
-    say(item, `${moment(mark.at, now)}: ${plain(mark.reason)}, ${rate(mark.from)} to ${rate(mark.to)}`);
+    say(item, `${moment(mark.at, now)}: ${gapReason(mark.reason)}, ${rate(mark.from)} to ${rate(mark.to)}`);
   });
 }
 
@@ -165,7 +177,7 @@ function sumOf(coverage, total) {
 // -- stream, machine, rescan ------------------------------------------------------------------------------------------
 
 function drawStream(panel, { stream, fresh }, now) {
-  const newest = fresh.known ? `${fresh.newest_id === null ? "unknown" : number(fresh.newest_id)}, heard of ${ago(fresh.age_s)}` : `unknown: ${human(fresh.reason, now)}`;
+  const newest = fresh.known ? `${fresh.newest_id === null ? "unknown" : number(fresh.newest_id)}, told ${agoOf(fresh.newest_id_at_ns, now)}` : `unknown: ${human(fresh.reason, now)}`;
   panel.classList.toggle("unknown", !stream.known);
   if (stream.declared === false) {
     facts(panel.querySelector("dl"), [["stream", stream.reason], ["newest id", newest]]);
@@ -177,8 +189,8 @@ function drawStream(panel, { stream, fresh }, now) {
   }
   facts(panel.querySelector("dl"), [
     ["stream", stream.connected ? "connected" : "not connected"],
-    ["last byte", stream.last_byte_at ? ago(stream.last_byte_age_s) : "never"],
-    ["last change", stream.last_event_at ? ago(stream.last_event_age_s) : "never"],
+    ["last byte", agoOf(stream.last_byte_at_ns, now)],
+    ["last change", agoOf(stream.last_event_at_ns, now)],
     ["reconnects", `${number(stream.reconnects)} since the start`],
     ["newest id", newest],
   ]);
@@ -195,7 +207,7 @@ function drawMachine(panel, { inbox, loops, workers_alive: workers }) {
   facts(panel.querySelector("dl"), rows);
 }
 
-function drawRescan(panel, { rescan }, now) {
+function drawRescan(panel, { rescan, update_ages: buckets }, now) {
   panel.classList.toggle("unknown", !rescan.known);
   const figure = panel.querySelector("figure");
   if (!rescan.known) {
@@ -204,11 +216,10 @@ function drawRescan(panel, { rescan }, now) {
     return;
   }
   facts(panel.querySelector("dl"), [
-    ["rescan", rescan.running ? "running now" : rescan.last_success_at ? `last finished ${ago(rescan.age_s)}` : "none finished yet"],
+    ["rescan", rescan.running ? "running now" : rescan.last_success_at_ns ? `last finished ${agoOf(rescan.last_success_at_ns, now)}` : "none finished yet"],
     ["it found", rescan.processed ? `${number(rescan.changed)} changed of ${number(rescan.processed)} read since the start (${share(rescan.changed, rescan.processed)})` : "nothing was read again since the start"],
-    ["window", `${rescan.window_s === null ? "unknown" : span(rescan.window_s)}, ${rescan.suggested_window_s === null ? "too few changes seen to suggest one" : `suggested ${span(rescan.suggested_window_s)}`}`],
+    ["window", `${rescan.window_ns === null ? "unknown" : span(secondsOf(rescan.window_ns))}, ${rescan.suggested_window_ns === null ? "too few changes seen to suggest one" : `suggested ${span(secondsOf(rescan.suggested_window_ns))}`}`],
   ]);
-  const buckets = rescan.update_ages;
   const total = (buckets || []).reduce((sum, bucket) => sum + bucket.count, 0);
   figure.hidden = total === 0;
   if (total === 0) return;
@@ -216,25 +227,25 @@ function drawRescan(panel, { rescan }, now) {
   say(figure.querySelector("figcaption"), words);
   const svg = figure.querySelector("svg");
   svg.setAttribute("aria-label", words);
-  drawAges(svg, { buckets, windowS: rescan.window_s, suggestedS: rescan.suggested_window_s });
+  drawAges(svg, { buckets, windowS: secondsOf(rescan.window_ns), suggestedS: secondsOf(rescan.suggested_window_ns) });
 }
 
 // -- runs of listed sources -------------------------------------------------------------------------------------------
 
 function drawRuns(panel, source, now) {
   const { budget, fresh, runs } = source;
-  const bounds = [budget?.max_wall_s && `${span(budget.max_wall_s)}`, budget?.max_fetches && `${number(budget.max_fetches)} requests`].filter(Boolean);
-  const walked = fresh.known ? `The whole list was last walked ${ago(fresh.age_s)}.` : `Unknown when the list was walked whole: ${fresh.reason}.`;
-  const next = source.next_run_at ? ` The next run begins at ${when(source.next_run_at, now)}${source.why_not_now ? `: ${source.why_not_now}` : ""}.` : "";
+  const bounds = [budget?.max_wall_ns && span(secondsOf(budget.max_wall_ns)), budget?.max_fetches && `${number(budget.max_fetches)} requests`].filter(Boolean);
+  const walked = fresh.known ? `The whole list was last walked ${agoOf(fresh.walked_at_ns, now)}.` : `Unknown when the list was walked whole: ${fresh.reason}.`;
+  const next = source.next_run_at_ns ? ` The next run begins at ${when(source.next_run_at_ns, now)}${source.why_not_now ? `: ${source.why_not_now}` : ""}.` : "";
   say(panel.querySelector(".note"), `${walked} A run may spend ${bounds.length ? bounds.join(" and ") : "as much as it needs"}.${next}`);
   sync(panel.querySelector("tbody"), runs.map((run) => [String(run.run_id), run]), () => {
     const row = element("tr");
     for (const className of ["", "", "right", "right", "right", ""]) row.append(element("td", "", className));
     return row;
   }, (row, run) => {
-    const took = run.ended_at ? span(seconds(run.ended_at) - seconds(run.started_at)) : "still open";
+    const took = run.ended_at_ns ? span(secondsOf(run.ended_at_ns - run.started_at_ns)) : "still open";
     const counts = run.counts;
-    const texts = [moment(seconds(run.started_at), now), took, number(counts.requests ?? 0), number(counts.new ?? 0), number(counts.waits ?? 0), run.stopped_by ? stopped(run.stopped_by) : run.ended_at ? "unknown" : ""];
+    const texts = [moment(secondsOf(run.started_at_ns), now), took, number(counts.requests ?? 0), number(counts.new ?? 0), number(counts.waits ?? 0), run.stopped_by ? stopped(run.stopped_by) : run.ended_at_ns ? "unknown" : ""];
     texts.forEach((text, index) => say(row.children[index], text));
   });
 }
@@ -255,18 +266,18 @@ function drawGaps(card, source, now, old) {
     if (gap.state === "dead") {
       const button = element("button", "Ask again");
       button.type = "button";
-      button.setAttribute("aria-label", `Ask again for dead letters: ${plain(gap.reason)}`);
+      button.setAttribute("aria-label", `Ask again for dead letters: ${gapReason(gap.reason)}`);
       button.addEventListener("click", () => card.view.onReplay(row.gap.reason));
       row.lastElementChild.append(button);
     }
     return row;
   }, (row, gap) => {
     row.gap = gap;
-    const next = gap.next_attempt_at === null ? "none" : seconds(gap.next_attempt_at) <= now ? due : `in ${span(seconds(gap.next_attempt_at) - now)}`;
-    const texts = [gap.kind === "item" || gap.kind === "document" ? gap.state : `${gap.state} ${plain(gap.kind)}`, plain(gap.reason), number(gap.count), ago(now - seconds(gap.oldest_at)), next];
+    const next = gap.next_at_ns === null ? "none" : secondsOf(gap.next_at_ns) <= now ? due : `in ${span(secondsOf(gap.next_at_ns) - now)}`;
+    const texts = [gap.kind === "item" || gap.kind === "document" ? gap.state : `${gap.state} ${plain(gap.kind)}`, gapReason(gap.reason), number(gap.count), agoOf(gap.oldest_at_ns, now), next];
     texts.forEach((text, index) => say(row.children[index], text));
-    row.children[3].title = moment(seconds(gap.oldest_at), now);
-    if (gap.next_attempt_at) row.children[4].title = moment(seconds(gap.next_attempt_at), now);
+    row.children[3].title = moment(secondsOf(gap.oldest_at_ns), now);
+    if (gap.next_at_ns) row.children[4].title = moment(secondsOf(gap.next_at_ns), now);
     const button = row.querySelector("button");
     if (button) button.disabled = old;
   });

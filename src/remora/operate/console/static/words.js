@@ -25,9 +25,11 @@ export function span(seconds) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
+export const agoOf = (atNs, nowSeconds) => (atNs ? ago(nowSeconds - secondsOf(atNs)) : "never");
 export const ago = (seconds) => (seconds === null || seconds === undefined ? "never" : seconds < 1 ? "just now" : `${span(seconds)} ago`);
 export const plain = (word) => word.replaceAll("_", " ");
-export const seconds = (iso) => Date.parse(iso) / 1000;
+export const secondsOf = (ns) => ns / 1e9; // moments and spans come in nanoseconds
+export const perSecond = (intervalNs) => 1e9 / intervalNs;
 
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const SHORT = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
@@ -41,9 +43,9 @@ export function moment(atSeconds, nowSeconds) {
   return Math.abs(nowSeconds - atSeconds) < 43200 ? clock(atSeconds) : DAY.format(atSeconds * 1000);
 }
 
-export function when(iso, nowSeconds) {
-  if (!iso) return "never";
-  const at = seconds(iso);
+export function when(atNs, nowSeconds) {
+  if (!atNs) return "never";
+  const at = secondsOf(atNs);
   const far = Math.abs(nowSeconds - at);
   const relative = at > nowSeconds ? `in ${span(far)}` : ago(far);
   return `${moment(at, nowSeconds)} (${relative})`;
@@ -51,23 +53,57 @@ export function when(iso, nowSeconds) {
 
 // Reasons name moments in the way of machines; a reader gets the time of day.
 export function human(reason, nowSeconds) {
-  const told = reason.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (iso) => moment(seconds(iso), nowSeconds));
+  const told = reason.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (iso) => moment(Date.parse(iso) / 1000, nowSeconds));
   return told.replace(/(\d) (s|min|h|d)\b/g, "$1\u00a0$2"); // a number and its unit stay on one line
 }
 
-const STOPPED = {
-  complete: "complete: everything listed was asked for",
-  recover_only: "only what was owed was asked for, as wished",
-  cool_down: "an earlier run met pressure; the walk waits",
-  max_wall_clock: "its time was used up",
-  max_fetches: "its requests were used up",
-  retry_budget: "too many repeats after faults",
-  upstream_pressure: "the provider kept asking for less",
-  list_refused: "the provider refuses the list",
-  list_unreadable: "a part of the list cannot be read",
-  list_trouble: "the list does not answer",
+// -- written by tools/console_words.py from core/status/words.py --
+export const QUESTIONS = [
+  "complete",
+  "fresh",
+  "polite",
+  "working"
+];
+export const STOPPED = {
+  "complete": "complete: everything listed was asked for",
+  "recover_only": "only what was owed was asked for, as requested",
+  "cool_down": "an earlier run met pressure; the walk waits",
+  "max_wall_clock": "its time was used up",
+  "max_fetches": "its requests were used up",
+  "retry_budget": "too many retries after faults",
+  "upstream_pressure": "the provider kept asking for less",
+  "refused": "the provider refused one detail after another",
+  "list_refused": "the provider refuses the list",
+  "list_unreadable": "a part of the list cannot be read",
+  "list_trouble": "the list does not answer"
 };
-export const stopped = (word) => STOPPED[word] || plain(word);
+export const GAP_REASONS = {
+  "rate_limited": "rate limited",
+  "upstream_pressure": "upstream pressure",
+  "max_wall_clock": "the run's time was used up",
+  "max_fetches": "the run's requests were used up",
+  "retry_budget": "too many retries in the run",
+  "not_found": "not found",
+  "gone": "gone",
+  "unauthorized": "unauthorized",
+  "forbidden": "forbidden",
+  "malformed": "malformed",
+  "too_large": "too large",
+  "timeout": "timeout",
+  "connection": "connection",
+  "server_error": "server error",
+  "not_yet": "not there yet"
+};
+export const CIRCUIT = {
+  "closed": "closed",
+  "open": "open",
+  "half_open": "half open: one probe is under way"
+};
+// -- end of what is written --
+const worded = (table) => (word) => table[word] ?? plain(word);
+export const stopped = worded(STOPPED);
+export const gapReason = worded(GAP_REASONS);
+export const circuitState = worded(CIRCUIT);
 
 // -- elements ---------------------------------------------------------------------------------------------------------
 

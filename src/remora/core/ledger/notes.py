@@ -1,0 +1,14 @@
+"""Under which names does the store keep a source's notes? Every name in one place: two writers of one name would collide."""
+
+from typing import Final
+
+NEWEST_NOTE: Final = "newest_id"  # the highest id that the source told us
+LIVE_FROM_NOTE: Final = "live_from"  # the first id that was collected live; history ends before it
+LAST_EVENT_NOTE: Final = "last_event"  # of the stream of changes
+UPDATE_AGES_NOTE: Final = "update_ages"
+RESCAN_DONE_NOTE: Final = "rescan_done"  # the last finished pass
+RESCAN_UNDER_WAY_NOTE: Final = "rescan_under_way"
+RESCAN_WANTED_NOTE: Final = "rescan_wanted"
+BACKLOG_NOTE: Final = "backlog"  # what a run of a listed source left
+FULL_WALK_NOTE: Final = "full_walk"  # when a walk last reached the end of the list
+RATE_HISTORY_NOTE: Final = "rate_history"  # the console's chart

@@ -1,0 +1,73 @@
+"""What really held requests back? The time that each cause took in the last seconds, whoever looks and whenever."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from remora.core.rate.gate_types import LimitedBy
+from remora.core.units import MILLISECOND_NS, SECOND_NS
+
+WINDOW_NS: Final = 10 * SECOND_NS
+# A timer is never exact. What wakes later than this after its moment was kept by a busy machine.
+LATE_NS: Final = 2 * MILLISECOND_NS
+
+
+class HeldTime:
+    """At every moment one cause counts. Each second is added up on its own, so that old ones can be forgotten."""
+
+    def __init__(self, *, now_ns: int) -> None:
+        self._cause = LimitedBy.NO_WORK
+        self._until_ns: int | None = None
+        self._since_ns = now_ns
+        self._this_second: dict[LimitedBy, int] = {}
+        self._second_ends_ns = 0
+        self._seconds: deque[tuple[int, dict[LimitedBy, int]]] = deque(maxlen=WINDOW_NS // SECOND_NS + 1)
+
+    def switch(self, cause: LimitedBy, *, until_ns: int | None = None, now_ns: int) -> None:
+        """From now on this is the cause; where its end is known, what comes after that end is our own lateness."""
+        if cause is self._cause and until_ns == self._until_ns:
+            return
+        end_ns = self._until_ns
+        if now_ns < self._second_ends_ns and (end_ns is None or now_ns - end_ns <= LATE_NS):
+            self._this_second[self._cause] = self._this_second.get(self._cause, 0) + now_ns - self._since_ns
+        else:
+            for counted, from_ns, to_ns in self._open_spans(now_ns):
+                self._add(counted, from_ns, to_ns)
+        self._cause, self._until_ns, self._since_ns = cause, until_ns, now_ns
+
+    def shares(self, *, now_ns: int) -> Mapping[LimitedBy, float]:
+        """The share of the last seconds that each cause took; empty before any time has passed."""
+        first_second = (now_ns - WINDOW_NS) // SECOND_NS
+        held: dict[LimitedBy, int] = {}
+        for second, causes in self._seconds:
+            if second > first_second:
+                for cause, took_ns in causes.items():
+                    held[cause] = held.get(cause, 0) + took_ns
+        for cause, from_ns, to_ns in self._open_spans(now_ns):
+            held[cause] = held.get(cause, 0) + min(to_ns - from_ns, WINDOW_NS)
+        whole_ns = sum(held.values())
+        return {cause: took_ns / whole_ns for cause, took_ns in held.items() if took_ns} if whole_ns else {}
+
+    def _open_spans(self, now_ns: int) -> list[tuple[LimitedBy, int, int]]:
+        """What has not been added up yet."""
+        end_ns = self._until_ns
+        if end_ns is None or now_ns - end_ns <= LATE_NS:
+            return [(self._cause, self._since_ns, now_ns)]
+        end_ns = max(end_ns, self._since_ns)
+        return [(self._cause, self._since_ns, end_ns), (LimitedBy.CPU, end_ns, now_ns)]
+
+    def _add(self, cause: LimitedBy, from_ns: int, to_ns: int) -> None:
+        from_ns = max(from_ns, to_ns - WINDOW_NS)
+        while from_ns < to_ns:
+            second = from_ns // SECOND_NS
+            end_ns = min(to_ns, (second + 1) * SECOND_NS)
+            if not self._seconds or self._seconds[-1][0] != second:
+                self._this_second, self._second_ends_ns = {}, (second + 1) * SECOND_NS
+                self._seconds.append((second, self._this_second))
+            self._this_second[cause] = self._this_second.get(cause, 0) + end_ns - from_ns
+            from_ns = end_ns
+
+
+def limiting(shares: Mapping[LimitedBy, float]) -> LimitedBy:
+    """The cause that took most of the time; nothing recorded means that nobody asked."""
+    return max(shares, key=lambda cause: shares[cause], default=LimitedBy.NO_WORK)

@@ -1,0 +1,69 @@
+"""What keeps the rate from being higher? The gate's record of the last seconds, and what only the ledger can add to it."""
+
+from remora.core.ledger.run import StoppedBy
+from remora.core.rate.gate_types import PACING, LimitedBy, RateFacts
+from remora.core.reasons import GapFamily, GapReason
+from remora.core.status.answers import iso, never_answered, span
+from remora.core.status.model import Covered, CoveredList, Unknown
+from remora.core.status.snapshot import LedgerFacts, SourceFacts
+from remora.core.status.thresholds import AT_THE_PACE, FAR_BELOW_THE_CEILING, WAIT_WORTH_TELLING_NS
+from remora.core.status.words import LEARNING, LIMITS, WAITS
+
+
+def what_limits(
+    rate: RateFacts, facts: SourceFacts, ledger: LedgerFacts, coverage: Covered | CoveredList | Unknown
+) -> tuple[LimitedBy, str]:
+    """The cause, and the same as a sentence."""
+    pending = 0 if isinstance(coverage, Unknown) else coverage.pending
+    cause = gate_limit(rate)
+    if never_answered(facts) and cause in {LimitedBy.NO_WORK, LimitedBy.ANSWERS}:
+        cause = LimitedBy.NO_ANSWER
+    elif cause is LimitedBy.NO_WORK:
+        cause = _why_idle(facts, ledger, pending)
+    return cause, sentence(cause, edge_is_known=rate.edge_per_s is not None, pending=pending)
+
+
+def gate_limit(rate: RateFacts) -> LimitedBy:
+    """What the gate's record says, checked against what really left."""
+    recent_per_s = rate.recent_per_s
+    if recent_per_s is None:
+        return rate.limited_by
+    if rate.limited_by is LimitedBy.CPU and recent_per_s >= AT_THE_PACE * rate.per_s:
+        return LimitedBy.CEILING if rate.interval_ns <= rate.ceiling_interval_ns else LimitedBy.PACE
+    if rate.limited_by is LimitedBy.CEILING and recent_per_s < FAR_BELOW_THE_CEILING * rate.ceiling_per_s:
+        others = {cause: share for cause, share in rate.held.items() if cause not in PACING}
+        return max(others, key=lambda cause: others[cause], default=LimitedBy.NO_WORK)
+    return rate.limited_by
+
+
+def sentence(limited_by: LimitedBy, *, edge_is_known: bool = True, pending: int = 0) -> str:
+    """One sentence for each of the closed set."""
+    if limited_by is LimitedBy.PACE and not edge_is_known:
+        return LEARNING
+    return LIMITS[limited_by].format(pending=f"{pending:,}")
+
+
+def wait_in_words(rate: RateFacts) -> str | None:
+    """Until when nothing is sent, and why; None where the next request leaves within seconds."""
+    if rate.next_in_ns < WAIT_WORTH_TELLING_NS or rate.next_held_by is None:
+        return None
+    why = WAITS.get(rate.next_held_by, LIMITS[rate.next_held_by])
+    if rate.next_held_by is LimitedBy.CIRCUIT and rate.provider_down is not None:
+        why = f"{why}: {rate.provider_down.answers}"
+    return f"waits {span(rate.next_in_ns)}, until {iso(rate.at_ns + rate.next_in_ns)}: {why}"
+
+
+def _why_idle(facts: SourceFacts, ledger: LedgerFacts, pending: int) -> LimitedBy:
+    """Nobody asked the gate for anything. That is "no work" only where nothing is pending."""
+    if facts.next_run_at_ns is not None:
+        return LimitedBy.BUDGET if pending and _stopped_by_a_cap(ledger) else LimitedBy.SCHEDULE
+    if not pending:
+        return LimitedBy.NO_WORK
+    return LimitedBy.BY_CHOICE if facts.backfill is False else LimitedBy.NOT_ASKED
+
+
+def _stopped_by_a_cap(ledger: LedgerFacts) -> bool:
+    ended = [run for run in ledger.runs if run.ended_at_ns is not None]
+    last = max(ended, key=lambda run: run.started_at_ns, default=None)
+    caps = {StoppedBy(reason.value) for reason in GapReason if reason.family is GapFamily.RUN_CAP}
+    return last is not None and last.stopped_by in caps
