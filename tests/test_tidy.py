@@ -174,7 +174,9 @@ def query_files() -> list[Path]:
 
 def query_findings(path: Path) -> Iterator[str]:
     lines = path.read_text().splitlines()
-    code = "".join(module.read_text() for module in sorted(path.parent.rglob("*.py")))
+    shared = path.parent.with_name("common.py")  # what both stores do alike names statements of both
+    modules = [*sorted(path.parent.rglob("*.py")), *([shared] if shared.exists() else [])]
+    code = "".join(module.read_text() for module in modules)
     seen: set[str] = set()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         name = line.removeprefix("-- name:").strip() if line.startswith("-- name:") else None

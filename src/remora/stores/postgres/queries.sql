@@ -62,12 +62,18 @@ SELECT current_schema();
 
 -- name: held_items
 -- What must be known of items and their gaps to judge new observations. One text of ids is quicker made than a list.
+-- OFFSET 0 makes PostgreSQL look up each id: while a table grows, its estimates would have it read whole tables instead.
 SELECT
   asked.id, i.hash, i.content_hash, i.revision, i.last_fetched_at, f.departed_ns,
-  g.kind, g.key, g.state, g.reason, g.attempts, g.null_count, g.near_newest, g.not_before_at, g.first_seen_at, g.last_seen_at
+  g.kind, g.key, g.state, g.reason, g.attempts, g.null_count, g.near_newest, g.not_before_at, g.first_seen_at,
+  g.last_seen_at
 FROM unnest(string_to_array(%(ids)s, ',')) AS asked (id)
-LEFT JOIN stored_items AS i ON i.source = %(number)s AND i.id = asked.id::bigint
-LEFT JOIN fetches AS f ON f.source = %(number)s AND f.key = asked.id COLLATE "C"
+LEFT JOIN LATERAL (
+  SELECT * FROM stored_items WHERE source = %(number)s AND id = asked.id::bigint OFFSET 0
+) AS i ON true
+LEFT JOIN LATERAL (
+  SELECT departed_ns FROM fetches WHERE source = %(number)s AND key = asked.id COLLATE "C" OFFSET 0
+) AS f ON true
 LEFT JOIN gaps AS g ON g.source = %(source)s AND g.kind = 'item' AND g.key = asked.id COLLATE "C"
 WHERE i.id IS NOT NULL OR g.key IS NOT NULL;
 
