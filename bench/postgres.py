@@ -1,4 +1,4 @@
-"""How much does one PostgreSQL carry? Upserts, re-reads, claims and reservations per second, on a server of its own.
+"""How much does one PostgreSQL carry? Upserts, re-reads, claims and grants of time per second, on a server of its own.
 
 `python -m bench.postgres` starts a PostgreSQL, measures for about a minute and prints a table. Durable commits
 (`fsync = on`) unless `--no-fsync` is given. CPU seconds tell more than the clock on a machine that is shared.
@@ -24,12 +24,12 @@ from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.discovery import Discovery
 from remora.core.ledger.segment import SegmentKind
 from remora.core.rate.pacing import interval_for
+from remora.core.rate.stretches import Stretches
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.operate.jobs.clock import SystemClock
-from remora.stores.postgres import PostgresStore, SharedGate
+from remora.stores.postgres import PostgresGate, PostgresStore
 from remora.stores.postgres.connections import Connection, Pool, connect
-from remora.stores.postgres.gate import WINDOW_NS
 from remora.stores.postgres.recording import ITEM_TYPES, Job, Recorder
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.writer import BATCH_MAX, LANES
@@ -42,7 +42,7 @@ ITEMS = 60_000
 # As many callers as fill every lane twice: one batch is written while the next one gathers.
 CALLERS = 2 * LANES * BATCH_MAX
 CLAIMS = 2_000
-RESERVATIONS = 1_500
+GRANTS = 1_500
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +84,15 @@ class Server:
         self._main_pid = int(backend.rpartition(")")[2].split()[1])
 
     def cpu_s(self) -> float:
-        """CPU time of all of its living processes."""
+        """CPU time of all of its processes, also of those that have ended."""
         ticks = 0
         for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # gone between two looks
                 fields = (place / "stat").read_text().rpartition(")")[2].split()
                 if self._main_pid in {int(place.name), int(fields[1])}:
                     ticks += int(fields[11]) + int(fields[12])
+                if self._main_pid == int(place.name):
+                    ticks += int(fields[13]) + int(fields[14])
         return ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -201,34 +203,18 @@ async def claims(store: PostgresStore, server: Server, claimants: int) -> None:
     await measured(f"segments claimed and finished, {claimants} claimants", CLAIMS, server, all_claimants)
 
 
-async def reservations(url: str, server: Server, askers: int) -> None:
-    gate = SharedGate(url, clock=SystemClock())
-    interval_ns = interval_for(10_000)
-    want = WINDOW_NS // interval_ns
+async def grants(url: str, server: Server, askers: int) -> None:
+    gate = PostgresGate(url, clock=SystemClock())
+    asked = Stretches(interval_for(10_000)).question(interval_ns=0, ready=1, now_ns=0)
 
     async def ask(count: int) -> None:
         for _ in range(count):
-            await gate.reserve(SOURCE, ceiling_interval_ns=interval_ns, want=want)
+            await gate.borrow(SOURCE, asked, seen_version=0)
 
     async def all_askers() -> None:
-        await asyncio.gather(*(ask(RESERVATIONS // askers) for _ in range(askers)))
+        await asyncio.gather(*(ask(GRANTS // askers) for _ in range(askers)))
 
-    await measured(f"reservations, {askers} askers", RESERVATIONS, server, all_askers)
-    await gate.close()
-
-
-async def turns(url: str, server: Server) -> None:
-    gate = SharedGate(url, clock=SystemClock())
-    clock = SystemClock()
-    count = 200
-
-    async def take_turns() -> None:
-        for _ in range(count):
-            async with gate.hold("strict", ceiling_interval_ns=interval_for(150)) as turn:
-                if turn.is_fresh(now_ns=clock.monotonic_ns()):
-                    turn.departed(now_ns=clock.monotonic_ns())
-
-    await measured("turns at a ceiling of 150/s", count, server, take_turns)
+    await measured(f"stretches of time granted, {askers} askers", GRANTS, server, all_askers)
     await gate.close()
 
 
@@ -259,8 +245,7 @@ async def main() -> None:
         for claimants in (1, 8, 32):
             await claims(store, server, claimants)
         for askers in (1, 4):
-            await reservations(url, server, askers)
-        await turns(url, server)
+            await grants(url, server, askers)
         await store.close()
 
 

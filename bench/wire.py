@@ -33,6 +33,7 @@ from remora.core.rate.pacing import burst_allowance, interval_for
 from remora.core.units import MICROSECOND_NS, SECOND_NS
 from remora.core.verdict import classify, has_content
 from remora.gate.governor import Governor, Limits
+from remora.gate.local import LocalHome
 from remora.operate.jobs.clock import SystemClock
 from remora.sim.meter import CountingMeter
 from remora.sources.transport.http import HttpTransport
@@ -137,7 +138,7 @@ async def send_for(port: int, rate_per_s: float, for_s: float) -> list[int]:
     workers = max(2, int(rate_per_s * SERVER_LATENCY_S * PLENTY))
     limits = Limits(interval_for(rate_per_s), in_flight=workers)
     await store.save_pace(SOURCE, warm_record(clock, limits))
-    governor = Governor(SOURCE, limits, clock=clock, book=store, meter=meter, chance=random.random)
+    governor = Governor(SOURCE, limits, clock=clock, home=LocalHome(SOURCE, store), meter=meter, chance=random.random)
     await governor.open()
     departed_ns: list[int] = []
     until_ns = clock.monotonic_ns() + int(for_s * SECOND_NS)

@@ -14,6 +14,7 @@ from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.gate.governor import Governor, Limits
+from remora.gate.local import LocalHome
 from remora.sim.clock import SimClock
 from remora.sim.crash import Generation
 from remora.sim.meter import CountingMeter
@@ -106,7 +107,9 @@ async def process(
     """A collector at the ceiling's pace."""
     kept, meter = store or MemoryStore(), CountingMeter()
     guarded: Store = kept if life is None else life.guard(kept)
-    governor = Governor(NAME, limits, clock=clock, book=warm(clock, limits), meter=meter, chance=clock.random.random)
+    governor = Governor(
+        NAME, limits, clock=clock, home=LocalHome(NAME, warm(clock, limits)), meter=meter, chance=clock.random.random
+    )
     await governor.open()
     collector = Collector(source, guarded, governor, clock=clock, meter=meter)
     collector.newest_id = source.newest

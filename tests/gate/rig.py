@@ -16,6 +16,7 @@ from remora.core.rate.pacing import burst_allowance
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply, Verdict, classify, has_content
 from remora.gate.governor import GovernedPermit, Governor, Limits
+from remora.gate.local import LocalHome
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Crashed, Generation
 from remora.sim.meter import CountingMeter
@@ -162,7 +163,7 @@ async def gate(
         SOURCE,
         limits,
         clock=clock,
-        book=book or Book(clock),
+        home=LocalHome(SOURCE, book or Book(clock)),
         meter=CountingMeter(),
         chance=chance or clock.random.random,
     )
@@ -177,7 +178,12 @@ async def crashing(clock: SimClock, book: Book, *, says: Says, for_ns: int, limi
     """One life of a process that is killed without closing anything."""
     life = Generation()
     governor = Governor(
-        SOURCE, limits, clock=clock, book=life.guard(book), meter=CountingMeter(), chance=clock.random.random
+        SOURCE,
+        limits,
+        clock=clock,
+        home=LocalHome(SOURCE, life.guard(book)),
+        meter=CountingMeter(),
+        chance=clock.random.random,
     )
     process = Gate(clock, governor, says)
 

@@ -17,11 +17,12 @@ from remora.core.rate.gate_types import LimitedBy
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.gate.governor import Governor, Limits
+from remora.gate.local import LocalHome
+from remora.gate.shared import SharedHome
 from remora.sim.clock import SimClock
-from remora.sim.fleet import SimPlans
 from remora.sim.meter import CountingMeter
+from remora.sim.sharing import SimGate
 from remora.stores.memory import MemoryStore
-from remora.stores.slots import Slots
 from tests.gate.rig import (
     BROKEN,
     GOOD,
@@ -76,7 +77,9 @@ def test_controller_state_is_emitted_as_redacted_run_trace_progress(events: Even
     async def main(clock: SimClock) -> None:
         statuses = [200] * 12 + [429] + [200] * 12 + [503, 500, 401] + [200] * 5
         source, store, meter = ChatArchive(clock, statuses), MemoryStore(), CountingMeter()
-        governor = Governor(SOURCE, FOUR_PER_S, clock=clock, book=store, meter=meter, chance=clock.random.random)
+        governor = Governor(
+            SOURCE, FOUR_PER_S, clock=clock, home=LocalHome(SOURCE, store), meter=meter, chance=clock.random.random
+        )
         await governor.open()
         collector = Collector(source, store, governor, clock=clock, meter=meter)
         for number in range(30):
@@ -163,13 +166,11 @@ def test_a_back_off_is_told_with_its_own_rates_also_where_a_rise_is_told_with_it
 
 def test_a_back_off_in_another_process_is_told_as_such_also_when_that_one_has_gone_on_since(events: Events) -> None:
     async def main(clock: SimClock) -> None:
-        plans, limits = SimPlans(clock), Limits(SECOND_NS // 20, in_flight=2)
+        gate_store, limits = SimGate(clock), Limits(SECOND_NS // 20, in_flight=2)
 
         async def process(says: Says) -> Gate:
-            slots = Slots(plans, SOURCE, ceiling_interval_ns=limits.ceiling_interval_ns, clock=clock)
-            governor = Governor(
-                SOURCE, limits, clock=clock, book=Book(clock), meter=CountingMeter(), chance=lambda: 0.0, common=slots
-            )
+            home = SharedHome(SOURCE, gate_store, ceiling_interval_ns=limits.ceiling_interval_ns, clock=clock)
+            governor = Governor(SOURCE, limits, clock=clock, home=home, meter=CountingMeter(), chance=lambda: 0.0)
             await governor.open()
             return Gate(clock, governor, says)
 
@@ -192,7 +193,9 @@ def test_a_back_off_in_another_process_is_told_as_such_also_when_that_one_has_go
 def test_one_slow_down_per_pressured_request_however_often_it_is_retried() -> None:
     async def slow_downs(clock: SimClock, statuses: list[int]) -> int:
         source, store, meter = ChatArchive(clock, statuses), MemoryStore(), CountingMeter()
-        governor = Governor(SOURCE, FOUR_PER_S, clock=clock, book=store, meter=meter, chance=clock.random.random)
+        governor = Governor(
+            SOURCE, FOUR_PER_S, clock=clock, home=LocalHome(SOURCE, store), meter=meter, chance=clock.random.random
+        )
         await governor.open()
         collector = Collector(source, store, governor, clock=clock, meter=meter)
         asked = await collector.ask(Discovery(Kind.DOCUMENT, "a", Lane.DETAIL))

@@ -8,10 +8,10 @@ from remora.contracts import Json, SharedPace
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.core.verdict import RETRY_AFTER_MAX_NS
 from remora.gate.governor import Governor, Limits
+from remora.gate.shared import SharedHome
 from remora.sim.clock import SimClock
-from remora.sim.fleet import SimPlans
 from remora.sim.meter import CountingMeter
-from remora.stores.slots import Slots
+from remora.sim.sharing import SimGate
 from tests.gate.rig import SOURCE, Answer, Book, always, crashing, gate, one_by_one, simulated
 
 FOUR_PER_S = Limits(ceiling_interval_ns=SECOND_NS // 4)
@@ -68,7 +68,7 @@ def test_retry_after_survives_a_crash_and_a_clock_that_steps_back(step_ns: int) 
     simulated(main)
 
 
-class CopiedPlans(SimPlans):
+class CopiedGate(SimGate):
     """A database that a mirror was just copied into: it holds the record, and no process has shared anything yet."""
 
     def __init__(self, clock: SimClock, record: Json) -> None:
@@ -83,10 +83,10 @@ def test_retry_after_survives_a_copy_of_the_mirror_into_a_store_that_processes_s
     async def main(clock: SimClock) -> None:
         book = Book(clock)
         await crashing(clock, book, says=always(Answer(429, retry_after="600")), for_ns=2 * SECOND_NS)
-        plans = CopiedPlans(clock, book.record)
-        slots = Slots(plans, SOURCE, ceiling_interval_ns=FOUR_PER_S.ceiling_interval_ns, clock=clock)
+        copied = CopiedGate(clock, book.record)
+        home = SharedHome(SOURCE, copied, ceiling_interval_ns=FOUR_PER_S.ceiling_interval_ns, clock=clock)
         governor = Governor(
-            SOURCE, FOUR_PER_S, clock=clock, book=book, meter=CountingMeter(), chance=clock.random.random, common=slots
+            SOURCE, FOUR_PER_S, clock=clock, home=home, meter=CountingMeter(), chance=clock.random.random
         )
         await governor.open()
         assert 590 * SECOND_NS <= governor.state().not_before_in_ns <= 600 * SECOND_NS

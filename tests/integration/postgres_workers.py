@@ -8,22 +8,21 @@ import asyncio
 import random
 import sys
 import time
-from contextlib import suppress
 
-from remora.core.errors import StoreUnavailable
 from remora.core.rate.pacing import interval_for
 from remora.core.units import SECOND_NS
+from remora.gate.shared import SharedHome
 from remora.operate.jobs.clock import SystemClock
-from remora.stores.postgres import SharedGate, Singleton
-from remora.stores.postgres.gate import WINDOW_NS, Reservation
+from remora.stores.postgres import PostgresGate, Singleton
+from tests.integration.gate_sender import Sender
 
 SOURCE = "shared"
 MILLISECOND_S = 0.001
 ACT_EVERY_NS = 5_000_000
 
 
-def say(what: str) -> None:
-    sys.stdout.write(f"{what} {time.monotonic_ns()}\n")
+def say(what: str, at_ns: int | None = None) -> None:
+    sys.stdout.write(f"{what} {time.monotonic_ns() if at_ns is None else at_ns}\n")
     sys.stdout.flush()
 
 
@@ -36,6 +35,10 @@ class WrongClock(SystemClock):
 
     def monotonic_ns(self) -> int:
         return super().monotonic_ns() + self._off_by_ns
+
+    def true_ns(self, monotonic_ns: int) -> int:
+        """A moment of this clock on the one that all processes of the machine share."""
+        return monotonic_ns - self._off_by_ns
 
     def wall_ns(self) -> int:
         return super().wall_ns() + self._off_by_ns
@@ -57,46 +60,15 @@ class Stalls:
             time.sleep(self._chance.uniform(0, most_ms) * MILLISECOND_S)
 
 
-async def send_in_turns(gate: SharedGate, clock: SystemClock, interval_ns: int, stalls: Stalls) -> None:
-    """Strict: one turn, one departure."""
+async def send(url: str, clock: WrongClock, interval_ns: int, stalls: Stalls) -> None:
+    """As fast as the gate lets it. The event is the last look at the clock before the request would be written."""
+    home = SharedHome(SOURCE, PostgresGate(url, clock=clock), ceiling_interval_ns=interval_ns, clock=clock)
+    sender = Sender(home, interval_ns=interval_ns, clock=clock)
     while True:
-        with suppress(StoreUnavailable):
-            async with gate.hold(SOURCE, ceiling_interval_ns=interval_ns) as turn:
-                stalls.maybe(80)
-                if turn.is_fresh(now_ns=clock.monotonic_ns()):
-                    stalls.maybe(30)
-                    say("sent")
-                    turn.departed(now_ns=clock.monotonic_ns())
+        left_at_ns, _ = await sender.send(before_look=lambda: stalls.maybe(80))
+        say("sent", clock.true_ns(left_at_ns))
+        sender.on_the_wire()
         stalls.maybe(20)
-
-
-async def send_in_windows(gate: SharedGate, clock: SystemClock, interval_ns: int, stalls: Stalls) -> None:
-    """Leases: the next window is asked for while the current one is used."""
-    want = max(1, WINDOW_NS // interval_ns)
-
-    async def ask() -> Reservation:
-        return await gate.reserve(SOURCE, ceiling_interval_ns=interval_ns, want=want)
-
-    coming = asyncio.ensure_future(ask())
-    while True:
-        try:
-            window = await coming
-        except StoreUnavailable:
-            coming = asyncio.ensure_future(ask())
-            continue
-        coming = asyncio.ensure_future(ask())
-        await use(window, clock, stalls)
-
-
-async def use(window: Reservation, clock: SystemClock, stalls: Stalls) -> None:
-    for number in range(window.count):
-        await clock.sleep_until(window.starts_at_ns + number * window.interval_ns)
-        stalls.maybe(20)
-        now_ns = clock.monotonic_ns()
-        if now_ns >= window.expires_at_ns:
-            say("forfeited")
-            return
-        say("sent")
 
 
 async def be_the_one(url: str, clock: SystemClock, owner: str) -> None:
@@ -116,7 +88,7 @@ async def be_the_one(url: str, clock: SystemClock, owner: str) -> None:
 
 async def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["turns", "windows", "singleton"])
+    parser.add_argument("what", choices=["send", "singleton"])
     parser.add_argument("url")
     parser.add_argument("--rate", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=0)
@@ -128,10 +100,8 @@ async def main() -> None:
     interval_ns = interval_for(options.rate)
     say("ready")
     match options.what:
-        case "turns":
-            await send_in_turns(SharedGate(options.url, clock=clock), clock, interval_ns, stalls)
-        case "windows":
-            await send_in_windows(SharedGate(options.url, clock=clock), clock, interval_ns, stalls)
+        case "send":
+            await send(options.url, clock, interval_ns, stalls)
         case _:
             await be_the_one(options.url, clock, f"owner-{options.seed}")
 

@@ -18,11 +18,13 @@ from remora.core.ledger.segment import BATCH_MAX
 from remora.core.rate.law import cold_start
 from remora.core.rate.pacing import interval_for
 from remora.core.rate.shared_pace import COMMON, Common, to_common
+from remora.gate.shared import SharedHome
 from remora.loops.numbered.backfill import WALKERS
 from remora.operate.jobs.clock import SystemClock
 from remora.sim.checks import compare
 from remora.stores.postgres import PostgresStore
-from remora.stores.postgres.fleet import PostgresFleet
+from remora.stores.postgres.sharing import PostgresSharing
+from tests.integration.gate_sender import Sender
 from tests.processes import Remora, SimulatedProvider, kill, simulated_provider, too_early_ns
 
 pytestmark = [
@@ -53,16 +55,18 @@ def remora_on(url: str, folder: Path, provider: SimulatedProvider, *, ceiling: s
 async def know_the_ceiling(url: str) -> None:
     """As a fleet that ran a moment ago: the climb from one request per second is shown elsewhere."""
     clock = SystemClock()
-    fleet = PostgresFleet(url, owner="before", clock=clock)
-    gate = fleet.common_gate(NAME, ceiling_interval_ns=CEILING_NS)
-    (await gate.slot(interval_ns=CEILING_NS)).end()
+    sharing = PostgresSharing(url, owner="before", clock=clock)
+    gate = SharedHome(NAME, sharing.gate_store, ceiling_interval_ns=CEILING_NS, clock=clock)
+    sender = Sender(gate, interval_ns=CEILING_NS, clock=clock)
+    await sender.send()
     now_ns = clock.monotonic_ns()
     rate_per_s = 1e9 / CEILING_NS
     pace = replace(cold_start(ceiling_interval_ns=CEILING_NS, now_ns=now_ns), rate_per_s=rate_per_s)
     record = {COMMON: to_common(Common(replace(pace, octave_per_s=rate_per_s)), now_ns=now_ns)}
     was_taken, _ = await gate.share(record, interval_ns=CEILING_NS, not_before_in_ns=0, seen_version=0)  # type: ignore[arg-type]
     assert was_taken
-    await fleet.close()
+    await gate.close()
+    await sharing.close()
 
 
 @dataclass

@@ -16,6 +16,7 @@ from remora.core.lanes import ORDER, Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor, Limits
+from remora.gate.local import LocalHome
 from remora.operate.jobs.clock import SystemClock
 from remora.sim.meter import CountingMeter
 from remora.sources.hackernews import HackerNews
@@ -73,7 +74,7 @@ async def collecting(
     await store.save_pace(NAME, learned_pace(PER_S))
     async with HttpTransport(settings, clock=clock, wire_sent=lambda: meter.wire_sent(NAME)) as transport:
         limits = Limits(SECOND_NS // PER_S, in_flight=16)
-        governor = Governor(NAME, limits, clock=clock, book=store, meter=meter, chance=random.random)
+        governor = Governor(NAME, limits, clock=clock, home=LocalHome(NAME, store), meter=meter, chance=random.random)
         await governor.open()
         yield Collector(source_on(transport), store, governor, clock=clock, meter=meter), governor, meter
         await governor.close()

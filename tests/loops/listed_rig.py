@@ -15,6 +15,7 @@ from remora.core.ledger.asking import LISTED
 from remora.core.ledger.run import RunSummary
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor, Limits
+from remora.gate.local import LocalHome
 from remora.loops.listed.run import ListedRun, RunOptions
 from remora.sim.clock import SimClock
 from remora.sim.crash import Generation
@@ -177,7 +178,7 @@ class ListedRig:
         source = Listed(wire if life is None else life.guard(wire), declared, name=NAME)
         limits = Limits(ceiling_interval_ns=self.ceiling_ns)
         chance = self.clock.random.random
-        governor = Governor(NAME, limits, clock=clock, book=store, meter=self.meter, chance=chance)
+        governor = Governor(NAME, limits, clock=clock, home=LocalHome(NAME, store), meter=self.meter, chance=chance)
         await governor.open()
         collector = Collector(source, store, governor, clock=clock, meter=self.meter, policy=LISTED)
         try:

@@ -10,6 +10,7 @@ from remora.collect import Collector
 from remora.contracts import Clock, NumberedSource, Store, Transport
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor, Limits
+from remora.gate.local import LocalHome
 from remora.loops.numbered.service import NumberedService, ServiceSettings
 from remora.sim.checks import Difference, compare
 from remora.sim.clock import SimClock, run
@@ -84,7 +85,7 @@ class Rig:
         source = HackerNews(_guarded(wire, life), "http://sim/v0")
         limits = Limits(ceiling_interval_ns=self.ceiling_ns, in_flight=IN_FLIGHT)
         chance = self.clock.random.random
-        governor = Governor(NAME, limits, clock=clock, book=store, meter=self.meter, chance=chance)
+        governor = Governor(NAME, limits, clock=clock, home=LocalHome(NAME, store), meter=self.meter, chance=chance)
         await governor.open()
         collector = Collector(source, store, governor, clock=clock, meter=self.meter)
         service = NumberedService(source, store, collector, governor, clock=clock, owner=owner, settings=settings)

@@ -11,24 +11,25 @@ from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Deferred
 from remora.gate.governor import Governor, Limits
 from remora.loops.listed.allowance import RunAllowance
+from remora.gate.shared import SharedHome
 from remora.sim.clock import SimClock
-from remora.sim.fleet import SimPlans
 from remora.sim.meter import CountingMeter
+from remora.sim.sharing import SimGate
 from remora.stores.memory import MemoryStore
-from remora.stores.slots import Slots
 from tests.gate.numbers import NAME, Numbers
 from tests.gate.rig import simulated
 
 
 def test_a_wait_in_the_gate_of_all_processes_ends_with_the_budget() -> None:
     async def main(clock: SimClock) -> None:
-        plans, store, meter = SimPlans(clock), MemoryStore(), CountingMeter()
-        common = Slots(plans, NAME, ceiling_interval_ns=SECOND_NS, clock=clock)
+        gate_store, store, meter = SimGate(clock), MemoryStore(), CountingMeter()
+        home = SharedHome(NAME, gate_store, ceiling_interval_ns=SECOND_NS, clock=clock)
         chance = clock.random.random
-        governor = Governor(NAME, Limits(SECOND_NS), clock=clock, book=store, meter=meter, chance=chance, common=common)
+        governor = Governor(NAME, Limits(SECOND_NS), clock=clock, home=home, meter=meter, chance=chance)
         await governor.open()
         collector = Collector(Numbers(clock), store, governor, clock=clock, meter=meter, policy=LISTED)
-        await plans.shut(NAME, for_ns=10 * MINUTE_NS, cool_down_ns=MINUTE_NS, was_prober=False)
+        await collector.newest()
+        await gate_store.shut(NAME, for_ns=10 * MINUTE_NS, cool_down_ns=MINUTE_NS, was_prober=False)
         began_ns = clock.monotonic_ns()
         budget = Budget(began_ns, max_wall_ns=30 * SECOND_NS)
         allowance = RunAllowance(governor, clock=clock, budget=budget, counts=RunCounts(), policy=LISTED)

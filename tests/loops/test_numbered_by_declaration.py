@@ -12,6 +12,7 @@ from remora.contracts import Store
 from remora.core.errors import ConfigurationError
 from remora.core.ledger.gap import GapState
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.gate.local import LocalHome
 from remora.gate.governor import Governor, Limits
 from remora.loops.numbered.service import NumberedService
 from remora.operate.config.reader import load
@@ -60,7 +61,9 @@ class World:
         source = NumberedSource(wire, self.settings.url, self.settings.declaration, name=NAME)
         limits = Limits(ceiling_interval_ns=CEILING_NS, in_flight=8)
         meter = CountingMeter()
-        governor = Governor(NAME, limits, clock=clock, book=store, meter=meter, chance=self.clock.random.random)
+        governor = Governor(
+            NAME, limits, clock=clock, home=LocalHome(NAME, store), meter=meter, chance=self.clock.random.random
+        )
         await governor.open()
         collector = Collector(source, store, governor, clock=clock, meter=meter)
         try:

@@ -12,20 +12,20 @@ from remora.core.ledger.segment import SegmentKind
 from remora.core.rate.pacing import burst_allowance
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor, Limits
+from remora.gate.shared import SharedHome
 from remora.loops.numbered.backfill import SegmentWorker, plan_missing
 from remora.loops.recover import Recover, Recovery
 from remora.sim.checks import Difference, WorstWindow, compare, worst_window
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
 from remora.sim.faults import NO_FAULTS, Faults
-from remora.sim.fleet import SimPlans
 from remora.sim.meter import CountingMeter
 from remora.sim.provider import Provider
+from remora.sim.sharing import SimGate
 from remora.sim.transport import SimTransport
 from remora.sim.world import World, WorldSettings
 from remora.sources.hackernews import HackerNews
 from remora.stores.memory import MemoryStore
-from remora.stores.slots import Slots
 
 NAME = "hackernews"
 
@@ -55,12 +55,12 @@ class FleetRig:
     started: int = 0
     world: World = field(init=False)
     provider: Provider = field(init=False)
-    plans: SimPlans = field(init=False)
+    gate_store: SimGate = field(init=False)
 
     def __post_init__(self) -> None:
         self.world = World(WorldSettings(items=self.items, new_per_day=1.0))
         self.provider = Provider(self.world, self.faults, now=self.clock.true_ns, ticks=self.clock.monotonic_ns)
-        self.plans = SimPlans(self.clock)
+        self.gate_store = SimGate(self.clock)
 
     async def plan(self) -> None:
         await plan_missing(NAME, self.store, IdRange(1, self.items), now_ns=self.clock.wall_ns())
@@ -70,15 +70,14 @@ class FleetRig:
         self.started += 1
         number, life, clock = self.started, Generation(), self.clock.restarted()
         meter = CountingMeter()
-        common = Slots(self.plans, NAME, ceiling_interval_ns=self.ceiling_ns, clock=clock)
+        home = SharedHome(NAME, life.guard(self.gate_store), ceiling_interval_ns=self.ceiling_ns, clock=clock)
         governor = Governor(
             NAME,
             Limits(ceiling_interval_ns=self.ceiling_ns, in_flight=self.in_flight),
             clock=clock,
-            book=self.store,
+            home=home,
             meter=meter,
             chance=self.clock.random.random,
-            common=life.guard(common),
         )
         task = asyncio.get_running_loop().create_task(self._live(self._work(number, life, governor, meter), life))
         self.workers[number] = Worker(number, life, governor, meter, task)

@@ -11,8 +11,8 @@ from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.sim.checks import worst_window
 from remora.sim.clock import SimClock, run
 from remora.sim.faults import FaultKind, Faults
-from remora.sim.fleet import SimPlans
 from remora.sim.limits import Limit
+from remora.sim.sharing import SimGate
 from tests.world.fleet_rig import NAME, FleetRig
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ def test_the_ceiling_holds_over_all_processes_at_every_rate(rate: float) -> None
 def test_a_process_alone_uses_the_ceiling_although_each_turn_must_be_asked_for() -> None:
     async def main(clock: SimClock) -> None:
         rig = FleetRig(clock, ceiling_ns=interval_for(100), items=20_000, in_flight=64)
-        rig.plans = SimPlans(clock, round_trip_ns=MILLISECOND_NS)
+        rig.gate_store = SimGate(clock, round_trip_ns=MILLISECOND_NS)
         await rig.plan()
         rig.start()
         await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
@@ -136,13 +136,13 @@ def test_without_the_store_nothing_leaves_and_all_goes_on_when_it_is_back() -> N
         for _ in range(4):
             rig.start()
         await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
-        rig.plans.is_down = True
-        await clock.sleep_until(clock.monotonic_ns() + SECOND_NS // 10)
+        rig.gate_store.is_down = True
+        await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)  # what was granted before may still leave
         asked = len(rig.provider.arrivals)
         await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
         assert len(rig.provider.arrivals) == asked
         assert {worker.governor.state().limited_by for worker in rig.workers.values()} == {LimitedBy.STORE}
-        rig.plans.is_down = False
+        rig.gate_store.is_down = False
         await clock.sleep_until(clock.monotonic_ns() + 10 * SECOND_NS)
         assert len(rig.provider.arrivals) > asked + 100
         await rig.stop()
@@ -180,7 +180,7 @@ def test_a_fleet_that_was_off_for_a_day_starts_slowly_again() -> None:
         await clock.sleep_until(clock.monotonic_ns() + 24 * 60 * MINUTE_NS)
         again = rig.start()
         await asyncio.sleep(0.5)
-        assert again.governor.state().interval_ns == SECOND_NS
+        assert again.governor.state().interval_ns >= 0.9 * SECOND_NS
         await rig.stop()
 
     run(main)

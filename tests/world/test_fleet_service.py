@@ -8,14 +8,15 @@ import pytest
 from remora.collect import Collector
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor, Limits
+from remora.gate.shared import SharedHome
 from remora.loops.numbered.service import NumberedService, ServiceSettings
 from remora.loops.numbered.worker import Worker
 from remora.sim.checks import compare
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Crashed, Generation
-from remora.sim.fleet import SimFleet, SimNames, SimPlans
 from remora.sim.meter import CountingMeter
 from remora.sim.provider import Provider
+from remora.sim.sharing import SimGate, SimNames, SimSharing
 from remora.sim.transport import SimTransport
 from remora.sim.world import World, WorldSettings
 from remora.sources.hackernews import HackerNews
@@ -40,22 +41,22 @@ class Hosts:
         self.world = World(world)
         self.provider = Provider(self.world, now=clock.true_ns, ticks=clock.monotonic_ns)
         self.store = MemoryStore()
-        self.plans = SimPlans(clock)
+        self.gate_store = SimGate(clock)
         self.names = SimNames()
 
     async def start(self, owner: str) -> Running:
         life, clock, meter = Generation(), self.clock.restarted(), CountingMeter()
-        fleet = SimFleet(self.plans, self.names, clock)
+        sharing = SimSharing(self.gate_store, self.names, clock)
         store = life.guard(self.store)
         source = HackerNews(life.guard(SimTransport(self.provider, clock)), "http://sim/v0")
+        home = SharedHome(NAME, life.guard(sharing.gate_store), ceiling_interval_ns=CEILING_NS, clock=clock)
         governor = Governor(
             NAME,
             Limits(ceiling_interval_ns=CEILING_NS, in_flight=32),
             clock=clock,
-            book=store,
+            home=home,
             meter=meter,
             chance=self.clock.random.random,
-            common=fleet.common_gate(NAME, ceiling_interval_ns=CEILING_NS),
         )
         await governor.open()
         collector = Collector(source, store, governor, clock=clock, meter=meter)
@@ -67,7 +68,7 @@ class Hosts:
             clock=clock,
             owner=owner,
             settings=ServiceSettings(),
-            alone=fleet.alone(f"watch:{NAME}"),
+            alone=sharing.leader_lease(f"watch:{NAME}"),
         )
         return Running(service, life, asyncio.get_running_loop().create_task(_live(life, service)))
 
@@ -134,16 +135,16 @@ def test_changes_of_the_blind_window_between_two_watchers_are_repaired_by_the_su
 def test_a_worker_works_off_what_others_planned_and_watches_nothing() -> None:
     async def main(clock: SimClock) -> None:
         hosts = Hosts(clock, WorldSettings(items=3_000, new_per_day=1.0))
-        meter, fleet = CountingMeter(), SimFleet(hosts.plans, hosts.names, clock)
+        meter, sharing = CountingMeter(), SimSharing(hosts.gate_store, hosts.names, clock)
         source = HackerNews(SimTransport(hosts.provider, clock), "http://sim/v0")
+        home = SharedHome(NAME, sharing.gate_store, ceiling_interval_ns=CEILING_NS, clock=clock)
         governor = Governor(
             NAME,
             Limits(ceiling_interval_ns=CEILING_NS, in_flight=16),
             clock=clock,
-            book=hosts.store,
+            home=home,
             meter=meter,
             chance=clock.random.random,
-            common=fleet.common_gate(NAME, ceiling_interval_ns=CEILING_NS),
         )
         await governor.open()
         collector = Collector(source, hosts.store, governor, clock=clock, meter=meter)

@@ -15,11 +15,12 @@ from remora.contracts.announcements import Unread as Unread
 from remora.contracts.clock import Clock as Clock
 from remora.contracts.json import Json as Json
 from remora.contracts.meter import Meter as Meter
-from remora.contracts.sharing import CommonGate as CommonGate
-from remora.contracts.sharing import Fleet as Fleet
+from remora.contracts.sharing import Borrower as Borrower
+from remora.contracts.sharing import GateHome as GateHome
+from remora.contracts.sharing import GateStore as GateStore
 from remora.contracts.sharing import LeaderLease as LeaderLease
 from remora.contracts.sharing import SharedPace as SharedPace
-from remora.contracts.sharing import Slot as Slot
+from remora.contracts.sharing import Sharing as Sharing
 from remora.contracts.source import Capabilities as Capabilities
 from remora.contracts.source import NumberedSource as NumberedSource
 from remora.contracts.source import Permit as Permit

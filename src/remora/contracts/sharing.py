@@ -1,6 +1,7 @@
-"""What do processes that share a store share beyond it? One ceiling, one learned pace, and who alone does what.
+"""Where does a gate get its time, and what do processes that share a store share? One ceiling, one pace, one leader.
 
-A store that belongs to one process has no fleet: there the governor's own gate is the whole gate.
+A gate has one of two homes (`GateHome`). At the local home this process is alone: all of time is its own. At the shared
+home time is borrowed from the store, stretch by stretch, and what one process learned is known to all.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,6 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from remora.contracts.json import Json
+from remora.core.rate.pacing import Pacer
+from remora.core.rate.stretches import Grant, Question, Stretch
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,87 +19,144 @@ class SharedPace:
 
     record: Json = None
     version: int = 0
-    interval_ns: int = 0  # 0: nothing learned, only the ceiling binds
+    interval_ns: int = 0  # that all processes keep to; 0: nobody else keeps to any
     not_before_in_ns: int = 0  # 0: the provider asked for no wait
     ahead_ns: int = 0  # how far the clock that all processes share is ahead of our monotonic one
     age_ns: int = 0  # since it was shared
     idle_ns: int | None = None  # since the last departure of any process; None: not asked, or never
-    shut_in_ns: int | None = None  # for how long the circuit of any process holds all; 0: it does not, None: not asked
-    cool_down_ns: int = 0  # of that circuit
+    shut_in_ns: int | None = None  # how long a circuit breaker holds all processes; 0: it does not, None: not asked
+    cool_down_ns: int = 0  # of that circuit breaker
 
 
-class Slot(Protocol):
-    """The right of one request to leave, as far as all processes are concerned; never used twice."""
-
-    @property
-    def pace(self) -> SharedPace:
-        """What all processes know by now."""
+class Borrower(Protocol):
+    """What a home must know about the gate it serves."""
 
     @property
-    def binds(self) -> bool:
-        """Whether the pace held this request back, rather than a want of requests."""
+    def pacer(self) -> Pacer:
+        """The schedule of what left."""
 
     @property
-    def is_probe(self) -> bool:
-        """Whether this is the only request of all processes, until its answer is told with `shut` or `open_again`."""
+    def own_interval_ns(self) -> int:
+        """The pace this process would keep by itself."""
 
-    def is_fresh(self, *, now_ns: int) -> bool:
-        """Whether the request may leave now (monotonic); asked right before it is written."""
+    def demand(self) -> int:
+        """How many requests could leave now if there were time for them."""
 
-    def departed(self, *, now_ns: int) -> None:
-        """The request leaves."""
+    def adopt(self, pace: SharedPace) -> None:
+        """This is what all processes know by now."""
 
-    def end(self) -> None:
-        """The request is on the wire, or will not leave with this slot. May be said more than once."""
+    def changed(self) -> None:
+        """There is more time, or none: whoever waits should look again."""
 
 
-class CommonGate(Protocol):
-    """One source's gate of all processes."""
+class GateHome(Protocol):
+    """One source's time, and the place where its pace is kept."""
 
-    async def slot(self, *, interval_ns: int) -> Slot:
-        """Wait until one request of this process may leave. `interval_ns` is the pace it would keep by itself.
+    @property
+    def interval_ns(self) -> int:
+        """The pace that all processes keep to, as far as this one has heard; 0: nobody else keeps to any."""
 
-        The slot is not fresh when the pace changed before the request's turn came: hear of it, and ask again. Raises
-        `StoreError`; without an answer of the store nothing leaves.
+    @property
+    def is_silent(self) -> bool:
+        """Whether no time comes because the store does not answer."""
+
+    @property
+    def share_every_ns(self) -> int:
+        """How often a pace is worth sharing that did not change."""
+
+    @property
+    def sees_departures(self) -> bool:
+        """Whether the home knows by itself when the last request left."""
+
+    def serve(self, gate: Borrower) -> None:
+        """Work for this gate from now on."""
+
+    def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch | None:
+        """The time in which this pacer's next departure may take place. None: there is none yet; the home gets more.
+
+        Raises what makes it impossible to ever get more.
         """
+
+    def departed(self, stretch: Stretch, pacer: Pacer, *, now_ns: int) -> None:
+        """A request left in this stretch; `pacer` is the schedule from before it left."""
 
     async def share(
         self, record: Mapping[str, Json], *, interval_ns: int, not_before_in_ns: int, seen_version: int
     ) -> tuple[bool, SharedPace]:
-        """Tell all processes what this one learned on top of a version.
+        """Keep what this process learned on top of a version, and tell all processes.
 
-        Refused (False, and what stands instead) when that version is outdated; a longer wait and a slower interval
+        Refused (False, and what is kept instead) when that version is outdated. A longer wait and a slower interval
         count even then.
         """
 
     async def look(self) -> SharedPace:
-        """What all processes know by now, and for how long all of them have been idle."""
+        """What is known by now, and for how long all processes have been idle."""
 
     async def shut(self, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
-        """The provider is in trouble: nobody leaves for so long, and then one probe. A prober's word replaces the wait."""
+        """The provider is in trouble: nobody sends for so long, then one probe. A prober's word replaces the wait."""
 
     async def open_again(self) -> None:
         """The probe was answered well."""
+
+    async def close(self) -> None:
+        """Borrow nothing more."""
+
+
+class GateStore(Protocol):
+    """The row per source from which a shared home borrows. Raises `StoreError` when the store does not answer."""
+
+    async def borrow(self, source: str, question: Question, *, seen_version: int) -> tuple[Grant, SharedPace]:
+        """The next stretch behind all that was granted. The pace has its record only when it is newer than was seen."""
+
+    async def return_probe(self, source: str) -> None:
+        """The probe that was granted did not leave: it is anybody's."""
+
+    async def share(
+        self,
+        source: str,
+        *,
+        record: Mapping[str, Json],
+        interval_ns: int,
+        not_before_in_ns: int,
+        seen_version: int | None,
+    ) -> tuple[bool, SharedPace]:
+        """Keep what one process learned on top of a version; see `GateHome.share`. None replaces whatever is kept."""
+
+    async def announce(self, source: str, *, sender: str) -> None:
+        """Tell all processes to give up what they hold and ask again."""
+
+    async def listen(self, source: str, *, sender: str, heard: Callable[[], None]) -> None:
+        """Call `heard` whenever another process announces something. Until it is cancelled, or the store is lost."""
+
+    async def look(self, source: str) -> SharedPace:
+        """What all processes know."""
+
+    async def shut(self, source: str, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
+        """Grant nothing for so long, then one probe, and nothing more until its answer is told."""
+
+    async def open_again(self, source: str) -> None:
+        """Grant as before."""
 
 
 class LeaderLease(Protocol):
     """The right to do one named thing, held by one process at a time."""
 
     def holds(self) -> bool:
-        """Whether this process is the one right now."""
+        """Whether this process is the leader right now."""
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait to be the one and do the work; stop it at once when the right is lost, and begin anew. Until it is done."""
+        """Wait for the lease and do the work. When the lease is lost stop at once and begin anew, until it is done."""
 
 
-class Fleet(Protocol):
+class Sharing(Protocol):
     """What a shared store offers beside itself."""
 
-    def common_gate(self, source: str, *, ceiling_interval_ns: int) -> CommonGate:
-        """The gate of all processes that mirror this source."""
+    @property
+    def gate_store(self) -> GateStore:
+        """The rows from which gates borrow their time."""
 
-    def alone(self, name: str) -> LeaderLease:
+    def leader_lease(self, name: str) -> LeaderLease:
         """The right to do what has this name."""
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""

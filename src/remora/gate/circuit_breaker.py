@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from remora.contracts import Clock, CommonGate, Meter, SharedPace
+from remora.contracts import Clock, GateHome, Meter, SharedPace
 from remora.core.rate import circuit_breaker as circuits
 from remora.core.rate.circuit_breaker import CircuitBreaker, CircuitEvent, CircuitState
 from remora.core.rate.gate_types import ProviderDown, Sent
@@ -45,6 +45,7 @@ class SourceBreaker:
         self._answers = ""  # what the provider said to the last request that failed, in words
         self.down: ProviderDown | None = None  # while requests are not let through
         self._shut_until_ns = 0  # by another process, as far as this one has heard
+        self._shared_cool_down_ns = 0  # the longest that any process has told
         self._probes_for_all = False
         self.is_told = True  # whether all processes know what this one found
 
@@ -89,22 +90,23 @@ class SourceBreaker:
             self.is_told = False
             self._on_news()
 
-    def probe_for_all(self, cool_down_ns: int) -> None:
-        """The common gate lets this request through as the only one: the whole fleet waits for its answer."""
+    def probe_for_all(self) -> None:
+        """This request is the only one that may leave in any process: all wait for its answer."""
         self._probes_for_all = True
-        longest_ns = max(self._own.cool_down_ns, cool_down_ns)
+        longest_ns = max(self._own.cool_down_ns, self._shared_cool_down_ns)
         self._become(replace(self._own, state=CircuitState.HALF_OPEN, cool_down_ns=longest_ns))
 
     def adopt(self, shared: SharedPace) -> None:
         """Another process may have shut the gate; or its probe was answered well, which closes every circuit."""
         now_ns = self._clock.monotonic_ns()
         shut_in_ns = shared.shut_in_ns
+        self._shared_cool_down_ns = shared.cool_down_ns
         self._shut_until_ns = now_ns + min(shut_in_ns, LOOK_AGAIN_NS) if shut_in_ns else 0
         if shut_in_ns == 0 and self.is_told and not self._probes_for_all and self.state is not CircuitState.CLOSED:
             self._become(CircuitBreaker())
         self._note_down()
 
-    async def tell(self, common: CommonGate) -> None:
+    async def tell(self, home: GateHome) -> None:
         """Let all processes know what this one found."""
         if self.is_told:
             return
@@ -113,9 +115,9 @@ class SourceBreaker:
         try:
             if found.state is CircuitState.OPEN:
                 wait_ns = max(0, found.open_until_ns - self._clock.monotonic_ns())
-                await common.shut(for_ns=wait_ns, cool_down_ns=found.cool_down_ns, was_prober=was_prober)
+                await home.shut(for_ns=wait_ns, cool_down_ns=found.cool_down_ns, was_prober=was_prober)
             elif was_prober:
-                await common.open_again()
+                await home.open_again()
         except BaseException:
             self.is_told, self._probes_for_all = False, was_prober
             raise

@@ -1,26 +1,26 @@
 """May this request leave now? The governor is the only thing a request waits for before it leaves.
 
-Every wait is the latest of three moments, never a sum: a small jitter, the pacer's next slot, and the provider's own
-not-before. A request is allowed in turn (`admit`) and its departure is fixed when its connection is ready (`depart`):
-what is spaced is what leaves, however long a connection took to open.
+Every wait is the latest of three moments, never a sum: a small jitter, the pacer's next moment, and the provider's own
+not-before. A request is admitted in turn (`admit`) and departs when its connection is ready (`depart`): what is spaced is
+what leaves, however long a connection took to open.
+
+All of it happens in time that the gate's home grants. A process alone has all of time; processes that share a store
+borrow stretches of it. The path is the same.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
-import structlog
-
-from remora.contracts import Clock, CommonGate, Meter, PaceBook, Slot
-from remora.core.errors import StoreError
+from remora.contracts import Clock, GateHome, Meter, SharedPace
 from remora.core.lanes import Lane
 from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
 from remora.core.rate.gate_types import PACING, STOPS, Hold, LimitedBy, RateFacts, Sent
 from remora.core.rate.held_time import HeldTime, limiting
 from remora.core.rate.limits import JITTER_NS as JITTER_NS
 from remora.core.rate.limits import Limits as Limits
-from remora.core.rate.pacing import Pacer, burst_allowance, new_pacer
-from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.core.rate.pacing import SEND_NS, Pacer, burst_allowance, new_pacer
+from remora.core.rate.stretches import Stretch
+from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
 from remora.gate.admission_queue import AdmissionQueue
 from remora.gate.departure_queue import DepartureQueue
@@ -29,13 +29,6 @@ from remora.gate.learner import Learner
 from remora.gate.pace_events import WaitEvents
 from remora.gate.permit import Admission
 from remora.gate.permit import GovernedPermit as GovernedPermit
-
-log = structlog.get_logger()
-
-# How long a request waits before it asks a shared store again that did not answer.
-STORE_AGAIN_NS: Final = SECOND_NS
-# How long ahead of its moment a request may ask the gate of all processes for it.
-ASKED_AHEAD_NS: Final = 10 * MILLISECOND_NS
 
 
 class Governor:
@@ -47,37 +40,35 @@ class Governor:
         limits: Limits,
         *,
         clock: Clock,
-        book: PaceBook,
+        home: GateHome,
         meter: Meter,
         chance: Callable[[], float],
-        common: CommonGate | None = None,
     ) -> None:
-        """`common` is the gate of all processes that share the store; without one this process is alone."""
         self._source = source
         self._limits = limits
         self._clock = clock
+        self._home = home
         self._meter = meter
         self._chance = chance
-        self._common = common
         self._learner = Learner(
             source,
             ceiling_interval_ns=limits.ceiling_interval_ns,
             stale_after_ns=limits.stale_after_ns,
             clock=clock,
-            book=book,
+            home=home,
             meter=meter,
             on_change=self._on_change,
-            common=common,
         )
-        # `_departed` holds what left; `_granted` runs ahead of it by the permits that are still on their way out.
+        # `_departed` is the schedule of what left; `_granted` runs ahead of it by the permits still on their way out.
         self._departed: Pacer = self._new_pacer()
         self._granted: Pacer = self._departed
-        self._line = AdmissionQueue()
-        self._waiting = HoldTimer(clock)
-        self._door = DepartureQueue()
+        self._departing_in: Stretch | None = None  # the time that each of the two schedules is in
+        self._granting_in: Stretch | None = None
+        self._admissions = AdmissionQueue()
+        self._departing = DepartureQueue()
+        self._timer = HoldTimer(clock)
         self._in_flight = 0
-        self._leaving = 0  # got their turn and have not left yet
-        self._store_is_silent = False
+        self._leaving = 0  # admitted, not departed yet
         self._unhindered_since_ns = clock.monotonic_ns()
         self._departures = 0
         self._storing = 0  # answers that wait for the store
@@ -89,6 +80,7 @@ class Governor:
 
     async def open(self) -> None:
         """Take up the learned pace where the last process left it."""
+        self._home.serve(self)
         await self._learner.open()
         self._departed = self._granted = self._new_pacer()
 
@@ -97,8 +89,11 @@ class Governor:
         if self._dispatcher is not None:
             self._dispatcher.cancel()
             await asyncio.gather(self._dispatcher, return_exceptions=True)
-        self._line.cancel()
-        await self._learner.close()
+        self._admissions.cancel()
+        try:
+            await self._learner.close()
+        finally:
+            await self._home.close()
 
     def admit(self, lane: Lane) -> Admission:
         """Wait for this request's turn. The permit is held until its answer was learned from, or it is given up."""
@@ -106,101 +101,59 @@ class Governor:
 
     async def depart(self, permit: GovernedPermit) -> int:
         """The moment the request leaves. Between the last check and the return nothing else can run."""
-        slot, now_ns = await self._until_free(permit)
+        now_ns = await self._until_free(permit)
         assert permit.departed_at_ns is None, "a permit is for one request"
         assert not permit.was_given_back, "a permit that was given back"
-        if slot is not None and slot.is_probe:
+        stretch = self._departing_in
+        assert stretch is not None, "departed without time"
+        if stretch.is_probe:
             permit.is_probe = True
-            self._learner.circuit.probe_for_all(slot.pace.cool_down_ns)
+            self._learner.circuit.probe_for_all()
         elif self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
             self._make_probe(permit)  # it was still connecting when the circuit opened, and is now the first to leave
-        self._departed = self._departed.departed(now_ns=now_ns)  # asserts the ceiling
+        before, self._departed = self._departed, self._departed.departed(now_ns=now_ns)  # asserts the ceiling
+        self._home.departed(stretch, before, now_ns=now_ns)
         self._granted = self._granted.no_earlier_than(self._departed)
         self._departures += 1
         self._leaving -= 1
         if self._departure_hold is not None:
             self._departure_hold = None
             self._note_unless_held()
-        if slot is not None:
-            permit.use(slot, now_ns=now_ns, is_ahead=self._learner.is_ahead_of_all())
-            self._waiting.changed()
         self._learner.departed(now_ns=now_ns)
         permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
         self._meter.departed(self._source, permit.lane)
         return now_ns
 
-    async def _until_free(self, permit: GovernedPermit) -> tuple[Slot | None, int]:
-        """Until nothing holds the request back, here or in any other process, and the moment at which that was so."""
-        if self._common is not None:
-            return await self._until_slot(permit, self._common)
-        standing = self._door.join(permit)
+    def sent(self, permit: GovernedPermit) -> None:
+        """The request is on the wire. If the process stalled on the way, the next departure counts from now."""
+        now_ns = self._clock.monotonic_ns()
+        if permit.departed_at_ns is not None and now_ns - permit.departed_at_ns > SEND_NS:
+            self._departed = self._departed.sent(now_ns=now_ns)
+            self._granted = self._granted.no_earlier_than(self._departed)
+
+    async def _until_free(self, permit: GovernedPermit) -> int:
+        """Until nothing holds the request back, and the moment at which that was so."""
+        place = self._departing.join(permit)
         try:
             while True:
-                await self._door.until_first(standing)
+                await self._departing.until_first(place)
                 now_ns = self._clock.monotonic_ns()
-                hold = self._hold(self._departed.earliest_ns(), now_ns=now_ns, is_probe=permit.is_probe)
+                hold = self._hold_departure(now_ns=now_ns, is_probe=permit.is_probe)
                 if hold is None:
-                    return None, now_ns
+                    return now_ns
                 self._departure_hold = hold
                 self._note_unless_held()
-                await self._waiting.until_over(hold)
+                await self._timer.until_over(hold)
         finally:
-            self._door.leave(standing)
-
-    async def _until_slot(self, permit: GovernedPermit, common: CommonGate) -> tuple[Slot, int]:
-        """The same where several processes share a gate, which keeps an order of its own."""
-        slot: Slot | None = None
-        while True:
-            now_ns = self._clock.monotonic_ns()
-            hold = self._hold(self._departed.earliest_ns(), now_ns=now_ns, is_probe=permit.is_probe)
-            if hold is None and slot is not None and slot.is_fresh(now_ns=now_ns):
-                return slot, now_ns
-            if slot is not None:
-                slot.end()
-                slot = None
-            self._departure_hold = hold or Hold(self._common_limit(), None)
-            self._note_unless_held()
-            if hold is None or self._may_ask_ahead(hold, now_ns=now_ns):
-                slot = await self._ask_for_slot(common)
-            else:
-                await self._waiting.until_over(hold)
-
-    def _may_ask_ahead(self, hold: Hold, *, now_ns: int) -> bool:
-        """Whether the gate of all may be asked already: the answer takes a moment, and comes no earlier than our own.
-
-        Not where requests leave in bursts: there what is not used at its moment is forfeited.
-        """
-        if (
-            hold.limited_by not in PACING
-            or hold.until_ns is None
-            or burst_allowance(self._limits.ceiling_interval_ns) > 1
-        ):
-            return False
-        return hold.until_ns - now_ns <= ASKED_AHEAD_NS
-
-    async def _ask_for_slot(self, common: CommonGate) -> Slot | None:
-        """None: the store did not answer, and a moment has passed."""
-        try:
-            slot = await common.slot(interval_ns=self._learner.pace.interval_ns)
-        except StoreError as error:
-            if not error.retryable:
-                raise
-            if not self._store_is_silent:
-                log.warning("gate_waits_for_store", source=self._source, why=error.message)
-            self._store_is_silent = True
-            await self._clock.sleep_until(self._clock.monotonic_ns() + STORE_AGAIN_NS)
-            return None
-        self._store_is_silent = False
-        self._learner.adopt(slot.pace)
-        return slot
+            self._departing.leave(place)
 
     def learn(
         self, permit: GovernedPermit, reply: Reply | NoReply, verdict: Verdict, *, already_counted: bool = False
     ) -> None:
         """Hear what an answer says about the rate and about the provider as a whole.
 
-        `already_counted` marks what was met before, by an earlier attempt or when the item became owed: it slows nothing down a
-        second time.
+        `already_counted` marks what an earlier attempt met, or what made the item owed: it slows nothing down a second
+        time.
         """
         permit.was_heard = True
         sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe)
@@ -232,26 +185,53 @@ class Governor:
             in_flight=self._in_flight,
             in_flight_bound=self._limits.in_flight,
             leaving=self._leaving,
-            waiting=len(self._line),
+            waiting=len(self._admissions),
             last_back_off=self._learner.last_back_off,
             restored=self._learner.restored,
             departures=self._departures,
         )
 
+    # ── what the home asks ──────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def pacer(self) -> Pacer:
+        """The schedule of what left."""
+        return self._departed
+
+    @property
+    def own_interval_ns(self) -> int:
+        """The pace this process would keep by itself."""
+        return self._learner.pace.interval_ns
+
+    def demand(self) -> int:
+        """How many requests could leave now if there were time for them."""
+        if self._learner.not_before_ns > self._clock.monotonic_ns() + SECOND_NS:
+            return 0  # the provider asked for a wait
+        return self._leaving + min(len(self._admissions), self._limits.in_flight - self._in_flight)
+
+    def adopt(self, pace: SharedPace) -> None:
+        """Take over what all processes know."""
+        self._learner.adopt(pace)
+        self._on_change()
+
+    def changed(self) -> None:
+        """There is more time, or none: whoever waits looks again."""
+        self._timer.changed()
+
     # ── turns ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def turn(self, lane: Lane) -> GovernedPermit:
-        """Stand in line; use `admit`, which also gives the permit back."""
+        """Wait in line; use `admit`, which also gives the permit back."""
         self._learner.check()
         ready_at_ns = self._clock.monotonic_ns() + self._limits.jitter_ns(self._chance())
-        waiter = self._line.join(lane, ready_at_ns=ready_at_ns)
-        self._waiting.changed()
+        waiter = self._admissions.join(lane, ready_at_ns=ready_at_ns)
+        self._timer.changed()
         if self._dispatcher is None or self._dispatcher.done():
             self._dispatcher = asyncio.get_running_loop().create_task(self._dispatch(), name=f"gate:{self._source}")
         try:
             return await waiter.turn
         except asyncio.CancelledError:
-            self._line.leave(lane, waiter)
+            self._admissions.leave(lane, waiter)
             if (permit := waiter.permit) is not None:
                 self.give_back(permit)
             raise
@@ -262,7 +242,6 @@ class Governor:
         permit.was_given_back = True
         if permit.departed_at_ns is None:
             self._leaving -= 1
-        permit.sent()
         if permit.is_probe and not permit.was_heard:
             self._learner.circuit.move(CircuitEvent.PROBE_LOST)
         if self._in_flight >= self._limits.in_flight:
@@ -271,27 +250,26 @@ class Governor:
         if not self._leaving:
             self._departure_hold = None
         self._note_unless_held()
-        self._waiting.changed()
+        self._timer.changed()
 
     async def _dispatch(self) -> None:
         """Hand out turns while anybody waits. The clock is read again before every turn: timers lie."""
         try:
-            while lanes := self._line.lanes():
-                hold = self._turn_hold = self._hold_for_turn(lanes)
+            while lanes := self._admissions.lanes():
+                hold = self._turn_hold = self._hold_turn(lanes)
                 if hold is None:
                     self._give_turn(lanes)
                     continue
                 self._note_hold()
-                if hold.limited_by in PACING and hold.until_ns is not None:
-                    self._wait_events.tell(hold)
+                self._wait_events.tell(hold)
+                if hold.limited_by in PACING:
                     in_bursts = burst_allowance(self._granted.interval_ns) > 1
-                    await self._waiting.until_turn(hold.until_ns, in_bursts=in_bursts)
+                    await self._timer.until_turn(hold, in_bursts=in_bursts)
                 else:
-                    self._wait_events.tell(hold)
-                    await self._waiting.until_over(hold)
+                    await self._timer.until_over(hold)
                     self._unhindered_since_ns = self._clock.monotonic_ns()
         except Exception as error:
-            self._line.fail(error)
+            self._admissions.fail(error)
             raise
         finally:
             self._turn_hold = None
@@ -300,10 +278,11 @@ class Governor:
     def _give_turn(self, lanes: list[Lane]) -> None:
         now_ns = self._clock.monotonic_ns()
         is_probe = self._learner.circuit.state is CircuitState.OPEN
-        lane, waiter = self._line.take_next(lanes, now_ns=now_ns, is_probe=is_probe)
-        # Only a request that the pacer alone held back proves that the pace is what limits us.
-        slot_ns = max(self._granted.turn_ns(), self._granted.earliest_ns())
-        bound = slot_ns > max(waiter.ready_at_ns, self._unhindered_since_ns)
+        lane, waiter = self._admissions.take_next(lanes, now_ns=now_ns, is_probe=is_probe)
+        # Only a request that the pacer alone held back proves that the pace is what limits us. While this process has
+        # learned a faster pace than it has told the others, all keep to the slower one, which proves nothing about it.
+        paced_ns = max(self._granted.turn_ns(), self._granted.earliest_ns())
+        bound = paced_ns > max(waiter.ready_at_ns, self._unhindered_since_ns) and not self._learner.is_ahead_of_all()
         permit = GovernedPermit(self, lane, pace_bound=bound)
         if is_probe:
             self._make_probe(permit)
@@ -319,13 +298,32 @@ class Governor:
 
     # ── what holds a request back ───────────────────────────────────────────────────────────────────────────────────
 
-    def _hold_for_turn(self, lanes: list[Lane]) -> Hold | None:
+    def _hold_turn(self, lanes: list[Lane]) -> Hold | None:
         if self._in_flight >= self._limits.in_flight:
             return Hold(LimitedBy.IN_FLIGHT, None)
-        if self._common is not None and self._leaving >= self._leaving_at_most():
-            return Hold(self._common_limit(), None)
-        paced_until_ns = max(self._granted.turn_ns(), self._line.ready_at_ns(lanes))
-        return self._hold(paced_until_ns, now_ns=self._clock.monotonic_ns(), is_probe=False)
+        now_ns = self._clock.monotonic_ns()
+        stretch = self._home.stretch(self._granted, now_ns=now_ns)
+        if stretch is not self._granting_in:
+            self._granting_in = stretch
+            if stretch is not None:
+                self._granted = self._granted.starting_at(stretch.starts_ns)
+                if not stretch.binds:
+                    self._unhindered_since_ns = max(self._unhindered_since_ns, stretch.starts_ns)
+        if stretch is None:
+            return self._hold_without_time(now_ns=now_ns, is_probe=False)
+        paced_until_ns = max(self._granted.turn_ns(), self._admissions.ready_at_ns(lanes))
+        return self._hold(paced_until_ns, now_ns=now_ns, is_probe=False)
+
+    def _hold_departure(self, *, now_ns: int, is_probe: bool) -> Hold | None:
+        stretch = self._home.stretch(self._departed, now_ns=now_ns)
+        if stretch is not self._departing_in:
+            self._departing_in = stretch
+            if stretch is not None:
+                self._departed = self._departed.starting_at(stretch.starts_ns)
+                self._granted = self._granted.no_earlier_than(self._departed)
+        if stretch is None:
+            return self._hold_without_time(now_ns=now_ns, is_probe=is_probe)
+        return self._hold(self._departed.earliest_ns(), now_ns=now_ns, is_probe=is_probe)
 
     def _hold(self, paced_until_ns: int, *, now_ns: int, is_probe: bool) -> Hold | None:
         """The later of what the pacer and the lessons say: one wait, never a sum."""
@@ -334,17 +332,14 @@ class Governor:
             return hold
         return Hold(self._pacing_limit(), paced_until_ns) if paced_until_ns > now_ns else None
 
-    def _leaving_at_most(self) -> int:
-        """Enough stand ready to fill the next window; more would only take turns from lanes that come first."""
-        return 2 * burst_allowance(self._learner.pace.interval_ns) - 1
-
-    def _common_limit(self) -> LimitedBy:
-        """What holds back a request that waits for the gate of all processes."""
-        circuit, now_ns = self._learner.circuit, self._clock.monotonic_ns()
-        if self._store_is_silent:
-            return LimitedBy.STORE
-        is_closed = circuit.state is CircuitState.CLOSED and not circuit.is_shut(now_ns=now_ns)
-        return self._pacing_limit() if is_closed else LimitedBy.CIRCUIT
+    def _hold_without_time(self, *, now_ns: int, is_probe: bool) -> Hold:
+        """No time is held: until the home has more."""
+        if self._home.is_silent:
+            return Hold(LimitedBy.STORE, None)
+        circuit = self._learner.circuit
+        if circuit.state is not CircuitState.CLOSED or circuit.is_shut(now_ns=now_ns):
+            return Hold(LimitedBy.CIRCUIT, None)
+        return self._learner.hold(now_ns=now_ns, is_probe=is_probe) or Hold(self._pacing_limit(), None)
 
     def _pacing_limit(self) -> LimitedBy:
         at_ceiling = self._learner.pace.interval_ns <= self._limits.ceiling_interval_ns
@@ -380,19 +375,19 @@ class Governor:
         self._note_unless_held()
 
     def _on_change(self) -> None:
-        interval_ns = self._own_interval_ns()
+        interval_ns = self._interval_ns()
         self._departed = self._departed.at_interval(interval_ns)
         self._granted = self._granted.at_interval(interval_ns)
-        self._waiting.changed()
+        self._timer.changed()
 
     def _new_pacer(self) -> Pacer:
         return new_pacer(
             ceiling_interval_ns=self._limits.ceiling_interval_ns,
-            interval_ns=self._own_interval_ns(),
+            interval_ns=self._interval_ns(),
             now_ns=self._clock.monotonic_ns(),
             idle_ns=self._learner.idle_ns,
         )
 
-    def _own_interval_ns(self) -> int:
-        """The pace is kept by the common gate, where there is one; the ceiling by both."""
-        return self._learner.pace.interval_ns if self._common is None else self._limits.ceiling_interval_ns
+    def _interval_ns(self) -> int:
+        """The slower of what this process learned and what all keep to."""
+        return max(self._learner.pace.interval_ns, self._home.interval_ns)

@@ -40,9 +40,12 @@ class HoldTimer:
         else:
             await self._clock.sleep_until(hold.until_ns)
 
-    async def until_turn(self, turn_ns: int, *, in_bursts: bool) -> None:
+    async def until_turn(self, hold: Hold, *, in_bursts: bool) -> None:
         """A turn comes ahead of its departure, so a coarse timer will do; where requests leave in bursts, a rare one."""
-        left_ns = turn_ns - self._clock.monotonic_ns()
+        if hold.until_ns is None:
+            await self._listen(None)
+            return
+        left_ns = hold.until_ns - self._clock.monotonic_ns()
         if left_ns > LISTEN_FROM_NS:
             await self._listen(left_ns - SLEEP_LAST_NS)
             return

@@ -12,7 +12,7 @@ from typing import Final, cast
 
 import structlog
 
-from remora.contracts import Clock, CommonGate, Json, Meter, PaceBook, SharedPace
+from remora.contracts import Clock, GateHome, Json, Meter, SharedPace
 from remora.core.errors import StoreError
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import BackOff as BackOff
@@ -47,10 +47,8 @@ log = structlog.get_logger()
 
 # A learned pace is stored at most this often; a back-off is stored at once.
 SAVE_EVERY_S: Final = 1.0
-# So is a pace that is in use and does not change, but rarely: the next process trusts what was used lately.
-SAVE_UNCHANGED_EVERY_NS: Final = LEAST_STALE_AFTER_NS // 6
-# Answers that leave the pace where it is count, too: all processes together earn the next look at the edge.
-SHARE_EVERY_NS: Final = 5 * SECOND_NS
+# From this interval on departures are rare.
+RARE_FROM_NS: Final = SECOND_NS
 # A pace that rose by this much is shared soon: until then all processes still go at the old one, and it proves nothing.
 SHARE_RISE: Final = 1.02
 SHARE_RISE_EVERY_NS: Final = 50 * MILLISECOND_NS
@@ -74,22 +72,19 @@ class Learner:
         ceiling_interval_ns: int,
         stale_after_ns: int,
         clock: Clock,
-        book: PaceBook,
+        home: GateHome,
         meter: Meter,
         on_change: Callable[[], None],
-        common: CommonGate | None = None,
     ) -> None:
         self._source = source
         self._ceiling_interval_ns = ceiling_interval_ns
         self._stale_after_ns = stale_after_ns
         self._clock = clock
-        self._book = book
+        self._home = home
         self._meter = meter
         self._on_change = on_change
-        self._common = common
         self._version = 0  # of what all processes know, as far as this one has heard
         self._unshared: deque[Answered] = deque(maxlen=UNSHARED_MAX)
-        self._shared_at_ns = 0
         self._shared_interval_ns = 0
         self._common_cuts = 0
         now_ns = clock.monotonic_ns()
@@ -101,7 +96,7 @@ class Learner:
         self.idle_ns = 0  # at the start: how long ago, as far as is known, the last process sent something
         self._started_at_ns = now_ns
         self._departed_at_ns: int | None = None
-        self._saved_at_ns = now_ns
+        self._shared_at_ns = now_ns
         self.last_back_off: BackOff | None = None
         self._teller = PaceEvents(source, self, ceiling_interval_ns=ceiling_interval_ns, clock=clock)
         self._unsaved = asyncio.Event()
@@ -152,10 +147,9 @@ class Learner:
         asked_ns = verdict.retry_after_ns or 0 if isinstance(verdict, Pressure) else 0
         event = Answered(answer, departed_at_ns, reply.answered_at_ns, sent.pace_bound, asked_to_wait_ns=asked_ns)
         before, self.pace = self.pace, after(self.pace, event)
-        if self._common is not None:
-            self._unshared.append(event)
-            if self._rested_ns() >= SHARE_EVERY_NS:
-                self._unsaved.set()
+        self._unshared.append(event)
+        if reply.answered_at_ns - self._shared_at_ns >= self._home.share_every_ns:
+            self._unsaved.set()
         change = describe(before, self.pace)
         if change is not None:
             self._follow(change, verdict)
@@ -163,8 +157,7 @@ class Learner:
     def departed(self, *, now_ns: int) -> None:
         """A request left. Where departures are rare, each is stored: the next process counts its wait from the last."""
         self._departed_at_ns = now_ns
-        is_rare = self.pace.interval_ns >= SAVE_EVERY_S * SECOND_NS
-        if self._common is None and (is_rare or now_ns - self._saved_at_ns >= SAVE_UNCHANGED_EVERY_NS):
+        if self.pace.interval_ns >= RARE_FROM_NS and not self._home.sees_departures:
             self._unsaved.set()
 
     def _wait_until(self, not_before_ns: int) -> None:
@@ -232,11 +225,9 @@ class Learner:
 
     async def open(self) -> None:
         """Take up the stored lessons, if they can be trusted, and keep them stored from now on."""
-        shared = None if self._common is None else await self._common.look()
-        stored = await self._book.load_pace(self._source) if shared is None else shared.record
-        self._take_up(stored)
-        if shared is not None:
-            self._take_up_common(shared)
+        known = await self._home.look()
+        self._take_up(known.record)
+        self._take_up_common(known)
         distrusted = self.restored in {Restore.COLD_DAMAGED, Restore.COLD_FUTURE}
         (log.warning if distrusted else log.info)(
             "pace_restored", source=self._source, how=str(self.restored), rate_per_s=round(self.pace.rate_per_s, 4)
@@ -298,7 +289,7 @@ class Learner:
             if not keeper.cancelled() and (error := keeper.exception()) is not None:
                 raise error  # our own mistake ended it
         self._teller.tell_now()
-        if self._common is None or self._unshared or not self.circuit.is_told:
+        if self._unshared or not self.circuit.is_told or not self._home.sees_departures:
             await self._save()
 
     async def _keep(self) -> None:
@@ -316,9 +307,7 @@ class Learner:
         cuts = self._cuts
         record = self._record()
         try:
-            if self._common is None:
-                await self._book.save_pace(self._source, record)
-            elif not await self._share(self._common, record):
+            if not await self._share(record):
                 self._unsaved.set()
                 if self._cuts > self._cuts_saved or self.is_ahead_of_all(SHARE_RISE):
                     self._urgent.set()
@@ -329,7 +318,6 @@ class Learner:
             self._unsaved.set()
             return
         self._cuts_saved = cuts
-        self._saved_at_ns = self._clock.monotonic_ns()
         self._on_change()
 
     def _record(self) -> dict[str, Json]:
@@ -345,13 +333,13 @@ class Learner:
             "saved_at_wall_ns": wall_ns,
         }
 
-    async def _share(self, common: CommonGate, record: dict[str, Json]) -> bool:
+    async def _share(self, record: dict[str, Json]) -> bool:
         """Tell all processes. False: another one told them something newer first, and ours now stands on top of it."""
-        await self.circuit.tell(common)
+        await self.circuit.tell(self._home)
         now_ns, told = self._clock.monotonic_ns(), len(self._unshared)
         wait_ns = max(self.not_before_ns, self.pace.quiet_until_ns) - now_ns
         cuts = self._common_cuts + (self._cuts > self._cuts_saved)
-        was_taken, stands = await common.share(
+        was_taken, stands = await self._home.share(
             {**record, COMMON: cast("Json", to_common(Common(self.pace, cuts), now_ns=now_ns))},
             interval_ns=self.pace.interval_ns,
             not_before_in_ns=max(0, wait_ns),

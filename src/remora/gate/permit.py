@@ -3,7 +3,6 @@
 from types import TracebackType
 from typing import Protocol
 
-from remora.contracts import Slot
 from remora.core.lanes import Lane
 
 
@@ -11,10 +10,13 @@ class Gate(Protocol):
     """Who gives permits and takes them back: the governor."""
 
     async def turn(self, lane: Lane) -> "GovernedPermit":
-        """Stand in line."""
+        """Wait in line."""
 
     async def depart(self, permit: "GovernedPermit") -> int:
         """The moment the request leaves."""
+
+    def sent(self, permit: "GovernedPermit") -> None:
+        """The request is on the wire."""
 
     def give_back(self, permit: "GovernedPermit") -> None:
         """The request is over."""
@@ -25,7 +27,6 @@ class GovernedPermit:
 
     __slots__ = (
         "_gate",
-        "_slot",
         "departed_at_ns",
         "departed_wall_ns",
         "is_probe",
@@ -37,7 +38,6 @@ class GovernedPermit:
 
     def __init__(self, gate: Gate, lane: Lane, *, pace_bound: bool) -> None:
         self._gate = gate
-        self._slot: Slot | None = None
         self.lane = lane
         self.pace_bound = pace_bound
         self.is_probe = False
@@ -50,19 +50,9 @@ class GovernedPermit:
         """Fix the moment of departure; waits again only if the world changed since the permit was given."""
         return await self._gate.depart(self)
 
-    def use(self, slot: Slot, *, now_ns: int, is_ahead: bool) -> None:
-        """Leave with a slot of the common gate: only what holds all processes back proves the pace.
-
-        While this process's own pace is ahead of what it has told the others, it proves nothing about its own.
-        """
-        slot.departed(now_ns=now_ns)
-        self._slot = slot
-        self.pace_bound = slot.binds and not is_ahead
-
     def sent(self) -> None:
-        """The request is on the wire, or will never get there."""
-        if self._slot is not None:
-            self._slot.end()
+        """The request is on the wire."""
+        self._gate.sent(self)
 
 
 class Admission:

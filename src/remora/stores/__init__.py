@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Final
 
-from remora.contracts import Clock, Fleet, Store
+from remora.contracts import Clock, Sharing, Store
 from remora.core.errors import ConfigurationError
 from remora.stores.decisions import OnBatch
 
-__all__ = ["is_shared", "open_fleet", "open_store"]
+__all__ = ["is_shared", "open_sharing", "open_store"]
 
 _SQLITE: Final = "sqlite:///"
 _SHARED: Final = ("postgresql://", "postgres://")
@@ -38,13 +38,13 @@ def is_shared(url: str) -> bool:
     return url.startswith(_SHARED)
 
 
-def open_fleet(url: str, *, owner: str, clock: Clock) -> Fleet | None:
+def open_sharing(url: str, *, owner: str, clock: Clock) -> Sharing | None:
     """What processes share that share this store; None where a store belongs to one process at a time."""
     if not is_shared(url):
         return None
-    from remora.stores.postgres.fleet import PostgresFleet  # noqa: PLC0415
+    from remora.stores.postgres.sharing import PostgresSharing  # noqa: PLC0415
 
-    return PostgresFleet(url, owner=owner, clock=clock)
+    return PostgresSharing(url, owner=owner, clock=clock)
 
 
 def _sqlite(url: str, *, read_only: bool, on_batch: OnBatch | None) -> Store:

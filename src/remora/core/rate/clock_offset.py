@@ -1,7 +1,8 @@
 """How far is another machine's clock ahead of ours? Between two bounds, which every answer of that machine may narrow.
 
-An answer tells the other clock's time at some moment between question and answer: a quick one tells it well. A bound
-stays true for a while, because clocks drift apart slowly. Where bounds contradict each other the other clock was set.
+An answer tells the other clock's time at some moment between question and answer, so a quick answer tells it well. A
+bound stays true for a while, because clocks drift apart slowly. Bounds that contradict each other show that the other
+clock was set.
 """
 
 from dataclasses import dataclass
@@ -9,13 +10,14 @@ from typing import Final
 
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
-# No clock that is only disciplined, not set, runs faster or slower than another by more than one part in this many.
+# No clock that is disciplined but not set runs faster or slower than another by more than one part in this many.
 DRIFT_ONE_IN: Final = 2_000
-# An older answer is not worth trusting: a machine may have slept meanwhile.
+# An older answer is not trusted: a machine may have slept since.
 KNOWN_FOR_NS: Final = 10 * SECOND_NS
-
 # A smaller jump is taken for drift.
-JUMP_LEAST_NS: Final = 5 * MILLISECOND_NS
+JUMP_LEAST_NS: Final = MILLISECOND_NS
+# Databases tell the time in whole microseconds, rounded down.
+ROUNDED_NS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +29,28 @@ class Ahead:
     answered_at_ns: int
 
     def surely_from_ns(self, theirs_ns: int) -> int:
-        """When, on our clock, the other clock has surely come to a moment."""
-        return theirs_ns - self.least_ns
+        """From when on, on our clock, the other clock has surely reached a moment."""
+        at_ns = theirs_ns - self.least_ns
+        return at_ns + max(0, at_ns - self.answered_at_ns) // DRIFT_ONE_IN
 
     def surely_until_ns(self, theirs_ns: int) -> int:
         """Until when, on our clock, the other clock has surely not passed a moment."""
-        return theirs_ns - self.most_ns
+        at_ns = theirs_ns - self.most_ns
+        return at_ns - max(0, at_ns - self.answered_at_ns) // DRIFT_ONE_IN
+
+    def unsure_ns(self, *, now_ns: int) -> int:
+        """How far apart the bounds are by now."""
+        return self.most_ns - self.least_ns + 2 * max(0, now_ns - self.answered_at_ns) // DRIFT_ONE_IN
 
 
 def look(*, asked_at_ns: int, answered_at_ns: int, theirs_ns: int) -> Ahead:
     """What one answer tells."""
     assert asked_at_ns <= answered_at_ns, "answered before it was asked"
-    return Ahead(theirs_ns - answered_at_ns, theirs_ns - asked_at_ns, answered_at_ns)
+    return Ahead(theirs_ns - answered_at_ns, theirs_ns + ROUNDED_NS - asked_at_ns, answered_at_ns)
 
 
 def narrowed(known: Ahead | None, seen: Ahead) -> Ahead:
-    """What all answers tell together; the latest one alone when they contradict each other, or are too far apart."""
+    """What all answers tell together. The latest one alone when they contradict each other, or are too far apart."""
     if known is None or not 0 <= (age_ns := seen.answered_at_ns - known.answered_at_ns) <= KNOWN_FOR_NS:
         return seen
     drift_ns = age_ns // DRIFT_ONE_IN + 1
@@ -52,7 +60,7 @@ def narrowed(known: Ahead | None, seen: Ahead) -> Ahead:
 
 
 def was_set_forward(known: Ahead | None, seen: Ahead) -> bool:
-    """Whether the other clock jumped ahead since it was last looked at, however long ago that was."""
+    """Whether the other clock jumped ahead since the last answer, however long ago that was."""
     if known is None:
         return False
     drift_ns = (seen.answered_at_ns - known.answered_at_ns) // DRIFT_ONE_IN

@@ -18,6 +18,8 @@ from remora.core.units import MILLISECOND_NS, SECOND_NS
 BURST_NS: Final = 10 * MILLISECOND_NS
 # From a turn to a ready connection takes well under a millisecond, and a coarse timer is about one late.
 TURN_LEAD_NS: Final = 3 * MILLISECOND_NS
+# From the last look at the clock to the wire. Inside a stretch of time `sent` repairs what takes longer, at its end nothing.
+SEND_NS: Final = MILLISECOND_NS // 2
 # The pace changes far more rarely than requests leave; what follows from an interval is computed once.
 REMEMBERED_INTERVALS: Final = 64
 
@@ -68,6 +70,28 @@ class Pacer(NamedTuple):
         lead_ns = self.pace_next_ns - self.last_departure_ns
         scaled_ns = min(-(-lead_ns * interval_ns // self.interval_ns), burst_allowance(interval_ns) * interval_ns)
         return self._replace(interval_ns=interval_ns, pace_next_ns=self.last_departure_ns + scaled_ns)
+
+    def moment_ns(self, *, now_ns: int, starts_ns: int) -> int:
+        """The moment, in the ceiling's schedule, of a request that leaves as soon as it may after `starts_ns`."""
+        late_ns = _tolerance_ns(self.ceiling_interval_ns)
+        return max(
+            starts_ns,
+            self.ceiling_next_ns - late_ns,
+            self.pace_next_ns - _tolerance_ns(self.interval_ns) - late_ns,
+            now_ns + SEND_NS - late_ns,
+        )
+
+    def starting_at(self, starts_ns: int) -> "Pacer":
+        """The same pacer in time that begins at `starts_ns`: nothing is carried over from before."""
+        return self._replace(
+            ceiling_next_ns=max(self.ceiling_next_ns, starts_ns + _tolerance_ns(self.ceiling_interval_ns)),
+            pace_next_ns=max(self.pace_next_ns, starts_ns + _tolerance_ns(self.interval_ns)),
+        )
+
+    def sent(self, *, now_ns: int) -> "Pacer":
+        """The pacer once the last request is on the wire: if it got there late, the next one counts from then."""
+        next_ns = now_ns + self.ceiling_interval_ns
+        return self if next_ns <= self.ceiling_next_ns else self._replace(ceiling_next_ns=next_ns)
 
     def no_earlier_than(self, other: "Pacer") -> "Pacer":
         """The later of two pacers of the same source in every respect."""

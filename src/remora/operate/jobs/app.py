@@ -77,7 +77,9 @@ async def work(settings: Settings, *, only: str | None, view: ProgressView) -> N
 async def _helper(ground: Resources, name: str, opened: AsyncExitStack) -> tuple[Worker, Callable[[], SourceFacts]]:
     configured = ground.settings.sources[name]
     runtime = await opened.enter_async_context(
-        open_numbered(name, configured, store=ground.store, clock=ground.clock, meter=ground.meter, fleet=ground.fleet)
+        open_numbered(
+            name, configured, store=ground.store, clock=ground.clock, meter=ground.meter, sharing=ground.sharing
+        )
     )
     worker = Worker(
         name, runtime.collector, ground.store, clock=ground.clock, owner=ground.owner, width=configured.in_flight
@@ -107,7 +109,7 @@ async def backfill(
     async with (
         open_resources(settings) as ground,
         open_numbered(
-            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, fleet=ground.fleet
+            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, sharing=ground.sharing
         ) as runtime,
     ):
 
@@ -142,7 +144,7 @@ async def run_listed_job(
     async with (
         open_resources(settings) as ground,
         open_listed(
-            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, fleet=ground.fleet
+            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, sharing=ground.sharing
         ) as runtime,
     ):
 
@@ -156,7 +158,9 @@ async def run_listed_job(
             )
 
         async with beating(ground, Role.RUN, facts):
-            return await (run() if ground.fleet is None else _alone(ground.fleet.alone(run_name(source)), source, run))
+            return await (
+                run() if ground.sharing is None else _alone(ground.sharing.leader_lease(run_name(source)), source, run)
+            )
 
 
 async def _alone(right: LeaderLease, source: str, work: Callable[[], Awaitable[T]]) -> T:

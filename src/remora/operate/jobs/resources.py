@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from remora import __version__
-from remora.contracts import Clock, Fleet, Store
+from remora.contracts import Clock, Sharing, Store
 from remora.core.errors import RemoraError
 from remora.core.status.snapshot import ENDED_DONE, Role, Snapshot, SourceFacts
 from remora.operate.config.settings import Settings
@@ -19,7 +19,7 @@ from remora.operate.jobs.startup_checks import naming_store
 from remora.operate.observe.heartbeat import Heart
 from remora.operate.observe.metrics import Metrics
 from remora.operate.observe.recent_meter import RecentMeter
-from remora.stores import open_fleet, open_store
+from remora.stores import open_sharing, open_store
 
 log = structlog.get_logger()
 
@@ -34,7 +34,7 @@ class Resources:
     metrics: Metrics
     meter: RecentMeter
     owner: str  # the name of this process in leases
-    fleet: Fleet | None = None  # what processes on one store share; None for a store with one process
+    sharing: Sharing | None = None  # what processes on one store share; None for a store with one process
 
 
 @asynccontextmanager
@@ -48,12 +48,12 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
     store = open_store(settings.store.url, on_batch=metrics.batch_stored)
     with naming_store(settings.store.url):
         await store.open()
-    fleet = open_fleet(settings.store.url, owner=owner, clock=clock)
+    sharing = open_sharing(settings.store.url, owner=owner, clock=clock)
     try:
-        yield Resources(settings, store, clock, metrics, RecentMeter(metrics, clock=clock), owner, fleet)
+        yield Resources(settings, store, clock, metrics, RecentMeter(metrics, clock=clock), owner, sharing)
     finally:
-        if fleet is not None:
-            await fleet.close()
+        if sharing is not None:
+            await sharing.close()
         await store.close()
 
 

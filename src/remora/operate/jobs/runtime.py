@@ -14,13 +14,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remora.collect import Collector
-from remora.contracts import Clock, Fleet, Meter, NumberedSource, Store
+from remora.contracts import Clock, GateHome, Meter, NumberedSource, Sharing, Store
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.ledger.asking import LISTED
 from remora.core.ledger.notes import NEWEST_NOTE
 from remora.core.rate.gate_types import RateFacts
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor, Limits
+from remora.gate.local import LocalHome
+from remora.gate.shared import SharedHome
 from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import SourceKind, SourceSettings
 from remora.operate.observe.recent_meter import RecentMeter
@@ -47,7 +49,7 @@ class Numbered:
 
 @asynccontextmanager
 async def open_numbered(
-    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, fleet: Fleet | None = None
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, sharing: Sharing | None = None
 ) -> AsyncIterator[Numbered]:
     """Open a numbered source; on the way out the learned pace is stored and every connection let go."""
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
@@ -61,7 +63,7 @@ async def open_numbered(
             token=read_token(name, settings, os.environ),
             reading=None if preset is None else preset.reading,
         )
-        async with open_governor(name, settings, store=store, clock=clock, meter=meter, fleet=fleet) as governor:
+        async with open_governor(name, settings, store=store, clock=clock, meter=meter, sharing=sharing) as governor:
             collector = Collector(source, store, governor, clock=clock, meter=meter)
             yield Numbered(name, settings, source, governor, collector)
 
@@ -78,7 +80,7 @@ class ListedRuntime:
 
 @asynccontextmanager
 async def open_listed(
-    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, fleet: Fleet | None = None
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, sharing: Sharing | None = None
 ) -> AsyncIterator[ListedRuntime]:
     """Open a listed source. Its collector asks within the account of a run."""
     declared = ListedSettings(
@@ -90,7 +92,7 @@ async def open_listed(
     )
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         source = Listed(transport, declared, name=name)
-        async with open_governor(name, settings, store=store, clock=clock, meter=meter, fleet=fleet) as governor:
+        async with open_governor(name, settings, store=store, clock=clock, meter=meter, sharing=sharing) as governor:
             collector = Collector(source, store, governor, clock=clock, meter=meter, policy=LISTED)
             yield ListedRuntime(name, settings, governor, collector)
 
@@ -104,18 +106,23 @@ OPENERS: Final[Mapping[SourceKind, Callable[..., AbstractAsyncContextManager[Num
 
 @asynccontextmanager
 async def open_governor(
-    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, fleet: Fleet | None = None
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, sharing: Sharing | None = None
 ) -> AsyncIterator[Governor]:
-    """A governor that takes up the stored pace and stores what it learned; in a fleet, all keep one gate together."""
-    common = None if fleet is None else fleet.common_gate(name, ceiling_interval_ns=settings.ceiling_interval_ns)
-    governor = Governor(
-        name, limits_of(settings), clock=clock, book=store, meter=meter, chance=random.random, common=common
-    )
+    """A governor that takes up the stored pace and stores what it learned; on a shared store all processes keep one."""
+    home = gate_home(name, store, sharing, ceiling_interval_ns=settings.ceiling_interval_ns, clock=clock)
+    governor = Governor(name, limits_of(settings), clock=clock, home=home, meter=meter, chance=random.random)
     await governor.open()
     try:
         yield governor
     finally:
         await governor.close()
+
+
+def gate_home(name: str, store: Store, sharing: Sharing | None, *, ceiling_interval_ns: int, clock: Clock) -> GateHome:
+    """Where the gate gets its time: all of it is ours, unless the store is shared."""
+    if sharing is None:
+        return LocalHome(name, store)
+    return SharedHome(name, sharing.gate_store, ceiling_interval_ns=ceiling_interval_ns, clock=clock)
 
 
 def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: Meter) -> HttpTransport:

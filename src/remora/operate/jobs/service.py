@@ -69,7 +69,7 @@ class Service:
         self._metrics = ground.metrics
         self._meter = ground.meter
         self._owner = ground.owner
-        self._fleet = ground.fleet
+        self._sharing = ground.sharing
         self._view = view
         self._backfill = backfill
         self._started_ns = ground.clock.monotonic_ns()
@@ -118,7 +118,7 @@ class Service:
 
     async def _open(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
         opening = OPENERS[source.kind](
-            name, source, store=self._store, clock=self._clock, meter=self._meter, fleet=self._fleet
+            name, source, store=self._store, clock=self._clock, meter=self._meter, sharing=self._sharing
         )
         match await opened.enter_async_context(opening):
             case Numbered() as numbered:
@@ -136,7 +136,7 @@ class Service:
             clock=self._clock,
             owner=self._owner,
             settings=chosen(source, backfill=self._backfill),
-            alone=None if self._fleet is None else self._fleet.alone(f"watch:{runtime.name}"),
+            alone=None if self._sharing is None else self._sharing.leader_lease(f"watch:{runtime.name}"),
         )
 
         def facts() -> SourceFacts:
@@ -177,7 +177,7 @@ class Service:
             options=RunOptions(max_wall_ns=source.max_wall_ns, max_fetches=source.max_fetches),
         )
 
-        alone = None if self._fleet is None else self._fleet.alone(run_name(runtime.name))
+        alone = None if self._sharing is None else self._sharing.leader_lease(run_name(runtime.name))
 
         def facts() -> SourceFacts:
             state = schedule.state()

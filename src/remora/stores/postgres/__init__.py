@@ -1,7 +1,7 @@
 """Where does a mirror live that many processes and hosts share? In PostgreSQL: the store, the queue, the lock and the gate."""
 
 from remora.stores.postgres.gaps import PostgresGaps
-from remora.stores.postgres.gate import SharedGate
+from remora.stores.postgres.gate import PostgresGate
 from remora.stores.postgres.lists import PostgresLists
 from remora.stores.postgres.migrations import migrate
 from remora.stores.postgres.mirror import PostgresMirror
@@ -9,7 +9,7 @@ from remora.stores.postgres.notes import PostgresNotes
 from remora.stores.postgres.segments import PostgresSegments
 from remora.stores.postgres.singleton import Singleton
 
-__all__ = ["PostgresStore", "SharedGate", "Singleton", "migrate"]
+__all__ = ["PostgresGate", "PostgresStore", "Singleton", "migrate"]
 
 
 class PostgresStore(PostgresMirror, PostgresSegments, PostgresGaps, PostgresNotes, PostgresLists):

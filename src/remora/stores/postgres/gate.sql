@@ -1,55 +1,83 @@
 -- What the shared gate asks of its one row per source. The database's clock is the only one.
 
--- name: plan
--- The next departures of a source, right behind the last plan; none while the provider's not-before or the plan is far off.
--- While a circuit is open there is one departure at its end, in a turn (late_ns), which is then waited for.
+-- name: first_gate
+-- Whether this source never had a gate: then nothing can have been granted. Kept in a table that survives a crash.
+INSERT INTO pace (source, version) VALUES (%(source)s, 0) ON CONFLICT (source) DO NOTHING RETURNING true;
+
+-- name: add_gate
+-- A gate that grants nothing before everything has left that a lost row may have granted.
+INSERT INTO gates (source, next_ns, pace_next_ns)
+SELECT %(source)s, now_ns + %(first_in_ns)s, now_ns + %(first_in_ns)s
+FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint AS now_ns) AS clock
+ON CONFLICT (source) DO NOTHING;
+
+-- name: borrow
+-- The next stretch of time behind all that was granted; nothing while a wait or a circuit breaker holds all, or too far ahead.
+-- `next_ns` is the end of everything granted, `pace_next_ns` when the learned pace allows the next departure.
 WITH held AS MATERIALIZED (
-  SELECT next_ns, shut_until_ns, cool_down_ns FROM gates WHERE source = %(source)s FOR UPDATE
+  SELECT next_ns, pace_next_ns, shut_until_ns, cool_down_ns FROM gates WHERE source = %(source)s FOR UPDATE
 ), clock AS MATERIALIZED (
+  -- Read under the row's lock: grants are made in the order of the clock.
   SELECT held.*, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint AS now_ns FROM held
 ), known AS MATERIALIZED (
   SELECT
-    clock.next_ns, clock.now_ns, clock.cool_down_ns,
-    least(clock.shut_until_ns, clock.now_ns + %(shut_most_ns)s::bigint) AS shut_until_ns,
-    pace.record, coalesce(pace.version, 0) AS version,
+    now_ns, cool_down_ns,
+    least(shut_until_ns, now_ns + %(shut_most_ns)s::bigint) AS shut_until_ns,
+    -- Later than the reach is impossible, so the clock was set back. Set forward, all of it must pass first.
+    CASE WHEN %(was_set_forward)s THEN now_ns + %(reach_ns)s::bigint
+      ELSE least(next_ns, now_ns + %(reach_ns)s::bigint) END AS next_ns,
+    clock.pace_next_ns, pace.record, coalesce(pace.version, 0) AS version,
     coalesce(pace.interval_ns, 0) AS paced_ns, coalesce(pace.not_before_ns, 0) AS not_before_ns,
     greatest(%(interval_ns)s::bigint, coalesce(pace.interval_ns, 0)) AS interval_ns
   FROM clock LEFT JOIN pace ON pace.source = %(source)s
+), paced AS MATERIALIZED (
+  -- A pace that rose brings the next departure closer.
+  SELECT known.*, least(pace_next_ns, greatest(next_ns, now_ns) + interval_ns) AS paced_next_ns FROM known
 ), placed AS MATERIALIZED (
   SELECT
-    known.*, greatest(now_ns, least(next_ns, now_ns + %(horizon_ns)s + 2 * interval_ns)) AS start_ns,
-    shut_until_ns > 0 AND (shut_until_ns > now_ns OR %(late_ns)s::bigint IS NULL) AS is_shut
-  FROM known
+    paced.*,
+    next_ns = %(mine_ns)s::bigint AND next_ns > now_ns AND paced_next_ns <= next_ns AND shut_until_ns = 0 AS continues,
+    greatest(next_ns, paced_next_ns) AS behind_ns
+  FROM paced
 ), fitting AS MATERIALIZED (
-  SELECT placed.*, CASE
-    WHEN not_before_ns > now_ns OR start_ns > now_ns + %(ahead_ns)s OR is_shut THEN 0
-    ELSE least(%(want)s::bigint, greatest(1, %(window_ns)s / interval_ns))
-  END AS granted
+  SELECT
+    placed.*,
+    CASE WHEN continues THEN next_ns ELSE greatest(behind_ns, now_ns + %(lead_ns)s::bigint) END AS start_ns,
+    behind_ns > now_ns + %(lead_ns)s::bigint AS binds,
+    not_before_ns > now_ns OR behind_ns > now_ns + %(ahead_ns)s::bigint OR shut_until_ns > now_ns AS waits,
+    CASE WHEN shut_until_ns > 0 THEN 1
+      ELSE least(%(want)s::bigint, greatest(1, %(block_ns)s::bigint / interval_ns)) END AS fits
   FROM placed
 ), terms AS MATERIALIZED (
   SELECT
-    fitting.*, granted > 0 AND shut_until_ns > 0 AS is_probe,
-    CASE
-      WHEN granted = 0 THEN least(next_ns, start_ns)
-      ELSE start_ns + coalesce(%(late_ns)s::bigint + interval_ns, granted * interval_ns)
-    END AS planned_ns
+    fitting.*, NOT waits AND shut_until_ns > 0 AS is_probe,
+    -- One departure at a slow pace is granted a little longer than the ceiling asks for: it may be late.
+    start_ns + CASE WHEN fits * interval_ns <= %(block_ns)s::bigint THEN fits * interval_ns
+      ELSE %(ceiling_interval_ns)s::bigint
+        + least((interval_ns - %(ceiling_interval_ns)s::bigint) / 16, %(block_ns)s::bigint / 2) END
+      + CASE WHEN continues THEN 0 ELSE %(spare_ns)s::bigint END AS end_ns
   FROM fitting
 )
 UPDATE gates SET
-  next_ns = planned_ns,
-  shut_until_ns = CASE WHEN is_probe THEN start_ns + %(probe_ns)s ELSE terms.shut_until_ns END
+  next_ns = CASE WHEN waits THEN terms.next_ns ELSE end_ns END,
+  pace_next_ns = CASE WHEN waits THEN terms.paced_next_ns ELSE start_ns + fits * interval_ns END,
+  shut_until_ns = CASE WHEN is_probe THEN start_ns + %(probe_ns)s::bigint ELSE terms.shut_until_ns END
 FROM terms WHERE gates.source = %(source)s
 RETURNING
-  granted::int, now_ns,
-  CASE WHEN granted > 0 THEN start_ns
-    ELSE greatest(not_before_ns, start_ns - %(ahead_ns)s / 2, terms.shut_until_ns) END,
-  start_ns + coalesce(%(late_ns)s::bigint, least(granted * interval_ns, %(open_ns)s)),
-  planned_ns, interval_ns, record, version, paced_ns, not_before_ns,
-  is_probe, CASE WHEN is_probe THEN NULL WHEN terms.shut_until_ns > 0 THEN greatest(1, terms.shut_until_ns - now_ns) ELSE 0 END,
+  CASE WHEN waits THEN 0 ELSE fits END, now_ns,
+  CASE WHEN waits THEN greatest(not_before_ns, behind_ns - %(ahead_ns)s::bigint, terms.shut_until_ns) ELSE start_ns END,
+  end_ns, interval_ns, binds OR continues, is_probe,
+  CASE WHEN version > %(seen_version)s THEN record END, version, paced_ns, greatest(0, not_before_ns - now_ns),
+  CASE WHEN is_probe THEN NULL WHEN terms.shut_until_ns > 0 THEN greatest(1, terms.shut_until_ns - now_ns) ELSE 0 END,
   terms.cool_down_ns;
 
+-- name: return_probe
+-- A probe that did not leave is anybody's, at once.
+UPDATE gates SET shut_until_ns = least(shut_until_ns, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint)
+WHERE source = %(source)s AND shut_until_ns > 0;
+
 -- name: shut
--- The circuit of one process is open, for all; only the prober's word makes the wait shorter.
+-- The circuit breaker of one process is open, for all; only the prober's word makes the wait shorter.
 UPDATE gates SET
   shut_until_ns = CASE
     WHEN %(was_prober)s THEN (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(for_ns)s::bigint
@@ -62,20 +90,8 @@ WHERE source = %(source)s;
 -- The probe was answered well.
 UPDATE gates SET shut_until_ns = 0, cool_down_ns = 0 WHERE source = %(source)s;
 
--- name: give_back
--- A turn's plan becomes what really happened, unless somebody has planned on top of it. A probe that did not leave is
--- anybody's.
-UPDATE gates SET
-  next_ns = coalesce(
-    (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint - %(left_ago_ns)s::bigint + %(interval_ns)s::bigint,
-    %(planned_ns)s::bigint - %(interval_ns)s::bigint - %(late_ns)s::bigint
-  ),
-  shut_until_ns = CASE
-    WHEN %(unused_probe)s THEN (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint ELSE shut_until_ns END
-WHERE source = %(source)s AND next_ns = %(planned_ns)s;
-
 -- name: look
--- What all processes know, and how long ago the last plan ended.
+-- What all processes know, and how long ago the last grant ended.
 WITH clock AS MATERIALIZED (
   SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint AS now_ns
 )
@@ -86,14 +102,8 @@ FROM clock
 LEFT JOIN pace ON pace.source = %(source)s
 LEFT JOIN gates ON gates.source = %(source)s;
 
--- name: hurry
--- A faster pace: what was planned at a slower one comes earlier, but stays behind everything that may still leave.
-UPDATE gates SET next_ns = (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(lead_ns)s::bigint
-WHERE source = %(source)s
-  AND next_ns > (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(lead_ns)s::bigint;
-
 -- name: share
--- What one process learned, for all; an outdated version only ever makes it slower. Taken when it stands afterwards.
+-- What one process learned, for all; an outdated version only ever makes it slower. Taken when it is kept afterwards.
 INSERT INTO pace AS kept (source, record, interval_ns, not_before_ns)
 VALUES (
   %(source)s, %(record)s, %(interval_ns)s,
@@ -112,3 +122,11 @@ RETURNING
   record, version, interval_ns,
   greatest(0, not_before_ns - (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint),
   record = %(record)s;
+
+-- name: announce
+-- Something changed that also ends what other processes hold.
+SELECT pg_notify('remora_gate', %(news)s);
+
+-- name: listen
+-- Hear what other processes announce, on this session.
+LISTEN remora_gate;

@@ -453,24 +453,6 @@ SELECT key, fingerprint, updated_at, body, fetched_at FROM documents
 WHERE source = %(source)s AND (%(after)s::text IS NULL OR key > %(after)s) AND body IS NOT NULL
 ORDER BY key LIMIT %(limit)s;
 
--- ── the shared gate ────────────────────────────────────────────────────────────────────────────────────────────────
-
--- name: add_gate
--- A gate for a source that starts as if a whole burst had just left.
-INSERT INTO gates (source, next_ns)
-VALUES (%(source)s, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(first_in_ns)s)
-ON CONFLICT (source) DO NOTHING;
-
--- name: peek_gate
--- How long until the next departure could be planned.
-SELECT greatest(0, least(
-  next_ns - (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint, %(horizon_ns)s::bigint
-)) FROM gates WHERE source = %(source)s;
-
--- name: still_there
--- Nothing; it fails when the session has been ended.
-SELECT 1;
-
 -- ── singletons ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: lock_singleton

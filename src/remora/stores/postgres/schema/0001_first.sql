@@ -216,10 +216,12 @@ CREATE TABLE pace (
   version bigint NOT NULL DEFAULT 1
 ) WITH (fillfactor = 20);
 
--- Rewritten hundreds of times a second: the free space keeps every version on the same page.
-CREATE TABLE gates (
+-- The time that was granted to processes that share a source. Not logged on purpose: a grant costs no flush to disk, and
+-- after a crash the row is gone rather than old; a new one begins behind all that the lost one may have granted.
+CREATE UNLOGGED TABLE gates (
   source text COLLATE "C" PRIMARY KEY,
   next_ns bigint NOT NULL,
+  pace_next_ns bigint NOT NULL,
   shut_until_ns bigint NOT NULL DEFAULT 0,
   cool_down_ns bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 10);
