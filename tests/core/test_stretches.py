@@ -116,7 +116,7 @@ class Process:
             world.at(world.clock.now_ns + world.chance.randrange(SECOND_NS), self.step)
             return
         is_short = self.held.is_short(self.pacer, ready=1 << 20, now_ns=now_ns)
-        if not self.is_asking and is_short and now_ns >= self.held.ask_at_ns():
+        if not self.is_asking and is_short and now_ns >= self.held.ask_at_ns:
             self.is_asking = True
             asked = self.held.question(interval_ns=0, ready=1 << 20, now_ns=now_ns)
             world.at(world.clock.now_ns + world.delay_ns(), partial(self.arrive, self.life, now_ns, asked))
@@ -153,7 +153,7 @@ class Process:
         if self.held.find(self.pacer, now_ns=now_ns) is not None:
             wakes_ns.append(self.pacer.earliest_ns())
         if not self.is_asking:
-            wakes_ns.append(self.held.ask_at_ns())
+            wakes_ns.append(self.held.ask_at_ns)
         wait_ns = max(0, min(wakes_ns) - now_ns)
         self.world.at(self.world.clock.now_ns + wait_ns + self.world.delay_ns(), self.step)
 
@@ -212,10 +212,11 @@ def test_a_stretch_that_ends_by_the_wrong_bound_of_the_clock_is_found() -> None:
 
 
 def test_a_last_moment_without_a_gap_before_the_end_is_found() -> None:
+    kept = Stretch.end_at
     with planted(
         Stretch,
-        "has_room",
-        lambda self, pacer, now_ns: pacer.moment_ns(now_ns=now_ns, starts_ns=self.starts_ns) < self.ends_ns,
+        "end_at",
+        lambda self, ends_ns, gap_ns, late_ns: kept(self, ends_ns, gap_ns=0 * gap_ns, late_ns=late_ns),
     ):
         assert worst(20) > 0
 

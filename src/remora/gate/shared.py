@@ -69,7 +69,7 @@ class SharedHome:
     def departed(self, stretch: Stretch, pacer: Pacer, *, now_ns: int) -> None:
         """A request left: ask for more before the time runs out."""
         self._stretches.departed(stretch, pacer, now_ns=now_ns)
-        if now_ns >= self._stretches.ask_at_ns():
+        if now_ns >= self._stretches.ask_at_ns:
             self._ask_soon()
 
     async def share(
@@ -130,7 +130,7 @@ class SharedHome:
         """Ask until what is held is enough for all that are ready. What can never succeed is raised by `stretch`."""
         try:
             while self._is_short(gate):
-                at_ns = self._stretches.ask_at_ns()
+                at_ns = self._stretches.ask_at_ns
                 if at_ns > self._clock.monotonic_ns():
                     await self._nap_until(at_ns)
                 else:

@@ -71,15 +71,9 @@ class Pacer(NamedTuple):
         scaled_ns = min(-(-lead_ns * interval_ns // self.interval_ns), burst_allowance(interval_ns) * interval_ns)
         return self._replace(interval_ns=interval_ns, pace_next_ns=self.last_departure_ns + scaled_ns)
 
-    def moment_ns(self, *, now_ns: int, starts_ns: int) -> int:
-        """The moment, in the ceiling's schedule, of a request that leaves as soon as it may after `starts_ns`."""
-        late_ns = _tolerance_ns(self.ceiling_interval_ns)
-        return max(
-            starts_ns,
-            self.ceiling_next_ns - late_ns,
-            self.pace_next_ns - _tolerance_ns(self.interval_ns) - late_ns,
-            now_ns + SEND_NS - late_ns,
-        )
+    def pace_earliest_ns(self) -> int:
+        """The first moment at which the pace alone would let the next request leave."""
+        return self.pace_next_ns - _tolerance_ns(self.interval_ns)
 
     def starting_at(self, starts_ns: int) -> "Pacer":
         """The same pacer in time that begins at `starts_ns`: nothing is carried over from before."""

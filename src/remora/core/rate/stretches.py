@@ -42,14 +42,23 @@ class Stretch:
 
     starts_ns: int  # on the late side
     ends_ns: int  # on the early side
-    gap_ns: int = 0  # the last moment lies this much before the end
+    last_ns: int = NEVER_NS  # the latest time at which a request may leave, with all the lateness it is allowed
     binds: bool = True  # it had to be placed behind other departures
     is_probe: bool = False  # for one request, while the circuit breaker holds all others back
     is_used: bool = False
 
     def has_room(self, pacer: Pacer, *, now_ns: int) -> bool:
-        """Whether one more moment fits."""
-        return pacer.moment_ns(now_ns=now_ns, starts_ns=self.starts_ns) + self.gap_ns <= self.ends_ns
+        """Whether the pacer's next request may leave before it is too late. Runs for every request."""
+        last_ns = self.last_ns
+        if pacer.ceiling_next_ns > last_ns or now_ns + SEND_NS > last_ns:
+            return False
+        return pacer.pace_next_ns <= last_ns or pacer.pace_earliest_ns() <= last_ns
+
+    def end_at(self, ends_ns: int, *, gap_ns: int, late_ns: int) -> None:
+        """End then, with the last moment `gap_ns` before; a request may leave `late_ns` after its moment."""
+        self.ends_ns = ends_ns
+        fits = self.starts_ns + gap_ns <= ends_ns
+        self.last_ns = ends_ns - gap_ns + late_ns if fits else -NEVER_NS
 
 
 ALL_OF_TIME: Final = Stretch(starts_ns=-NEVER_NS, ends_ns=NEVER_NS)
@@ -97,9 +106,10 @@ class Stretches:
         self._held: deque[Stretch] = deque()
         self._tail: Stretch | None = None  # the last grant
         self._mine_ns = 0  # its end on the database's clock
-        self._ask_again_ns = 0
+        self.ask_at_ns = 0  # when the next question is due
         self._round_trip_ns = FIRST_ROUND_TRIP_NS  # a high estimate: up at once, down slowly
         self._moved_ns = 0  # by how much a departure moves the moments behind it, on average
+        self._wanted = 0  # departures, in the last question
         self._used = 0  # departures since the last question
         self._was_set_forward = False
         self.ahead: Ahead | None = None
@@ -113,7 +123,7 @@ class Stretches:
 
     def departed(self, stretch: Stretch, pacer: Pacer, *, now_ns: int) -> None:
         """A request left in this stretch; `pacer` is the schedule from before it left."""
-        moved_ns = max(0, now_ns - self._late_ns - pacer.earliest_ns())
+        moved_ns = max(0, now_ns - max(pacer.ceiling_next_ns, pacer.pace_next_ns))
         self._moved_ns += (moved_ns - self._moved_ns) // AVERAGE_OVER
         self._used += 1
         stretch.is_used = True
@@ -121,24 +131,17 @@ class Stretches:
             self.forget()
 
     def is_short(self, pacer: Pacer, *, ready: int, now_ns: int) -> bool:
-        """Whether more requests are ready than what is held has room for."""
+        """Whether more requests are ready, or will be as far as can be told, than what is held has room for."""
         self._drop(pacer, now_ns=now_ns)
-        return self._was_set_forward or ready > self._room(pacer, now_ns=now_ns)
-
-    def ask_at_ns(self) -> int:
-        """Two slow round trips before what is held runs out, but not while all that could be granted is too far ahead."""
-        if self._tail is None:
-            return self._ask_again_ns
-        until_ns = self._tail.ends_ns
-        soon_ns = until_ns - self._tail.gap_ns - 2 * self._round_trip_ns - 2 * MILLISECOND_NS
-        return max(soon_ns, until_ns - AHEAD_NS * 3 // 4, self._ask_again_ns)
+        usable = max(ready, self._usable()) if ready else 0
+        return self._was_set_forward or usable > self._room(pacer, now_ns=now_ns)
 
     def question(self, *, interval_ns: int, ready: int, now_ns: int) -> Question:
         """What to ask for when `ready` requests wait; `interval_ns` is the pace this process would keep by itself."""
         interval_ns = max(interval_ns, self._ceiling_interval_ns)
         reach_ns = min(max(self._block_ns, 4 * self._round_trip_ns), BLOCKS_MOST * self._block_ns)
-        want = max(1, min(max(ready, self._used), reach_ns // interval_ns))
-        self._used = 0
+        want = max(1, min(max(ready, self._usable()), reach_ns // interval_ns))
+        self._wanted, self._used = want, 0
         unsure_ns = self._unsure_ns(now_ns) + 2 * AHEAD_NS // DRIFT_ONE_IN
         late_ns = 0 if self._late_ns else self._lateness_ns(want, interval_ns)
         return Question(
@@ -154,7 +157,7 @@ class Stretches:
         )
 
     def granted(self, grant: Grant, *, asked_at_ns: int, answered_at_ns: int) -> Stretch | None:
-        """The store answered. Returns what is held because of it; None: nothing, ask again at `ask_at_ns`."""
+        """The store answered. Returns what is held because of it. None: nothing; ask again at `ask_at_ns`."""
         took_ns = answered_at_ns - asked_at_ns
         self._round_trip_ns = max(took_ns, self._round_trip_ns - (self._round_trip_ns - took_ns) // AVERAGE_OVER)
         seen = look(asked_at_ns=asked_at_ns, answered_at_ns=answered_at_ns, theirs_ns=grant.now_ns)
@@ -162,39 +165,50 @@ class Stretches:
         self.ahead = narrowed(self.ahead, seen)
         if self._was_set_forward:
             # Others hold stretches by the old time, and this one may cross them, so it is not used.
-            self._ask_again_ns = answered_at_ns
+            self.ask_at_ns = answered_at_ns
             return None
         if grant.departures == 0:
-            self._ask_again_ns = min(self.ahead.surely_from_ns(grant.starts_ns), answered_at_ns + AHEAD_NS)
+            self.ask_at_ns = min(self.ahead.surely_from_ns(grant.starts_ns), answered_at_ns + AHEAD_NS)
             return None
-        self._ask_again_ns = 0
         self._interval_ns = grant.interval_ns
         tail = self._continued(grant, self.ahead)
+        ends_ns = self.ahead.surely_until_ns(grant.ends_ns)
         # Where one departure has less room than its own pace asks for, the ceiling alone is kept at the end.
-        has_whole_gap = tail.ends_ns - tail.starts_ns >= grant.interval_ns
-        tail.gap_ns = grant.interval_ns if has_whole_gap else self._ceiling_interval_ns
+        has_whole_gap = ends_ns - tail.starts_ns >= grant.interval_ns
+        gap_ns = grant.interval_ns if has_whole_gap else self._ceiling_interval_ns
+        tail.end_at(ends_ns, gap_ns=gap_ns, late_ns=self._late_ns)
         if not self._held or self._held[-1] is not tail:
             self._held.append(tail)  # new, or it was used up and comes back to life
         self._tail, self._mine_ns = tail, grant.ends_ns
+        self._plan_next(gap_ns)
         return tail
 
     def forget(self) -> None:
         """Give up what is held: something changed for all processes, or the only request of a probe left."""
         self._held.clear()
-        self._tail, self._mine_ns, self._ask_again_ns = None, 0, 0
+        self._tail, self._mine_ns, self.ask_at_ns = None, 0, 0
+
+    def _plan_next(self, gap_ns: int) -> None:
+        """Ask two slow round trips before the time runs out, but not while all that could be granted is too far ahead."""
+        assert self._tail is not None, "nothing is held"
+        soon_ns = self._tail.ends_ns - gap_ns - 2 * self._round_trip_ns - 2 * MILLISECOND_NS
+        self.ask_at_ns = max(soon_ns, self._tail.ends_ns - AHEAD_NS * 3 // 4)
 
     def _continued(self, grant: Grant, ahead: Ahead) -> Stretch:
-        ends_ns = ahead.surely_until_ns(grant.ends_ns)
         if self._tail is not None and grant.starts_ns == self._mine_ns and not grant.is_probe:
-            self._tail.ends_ns = ends_ns
             return self._tail
-        return Stretch(ahead.surely_from_ns(grant.starts_ns), ends_ns, binds=grant.binds, is_probe=grant.is_probe)
+        starts_ns = ahead.surely_from_ns(grant.starts_ns)
+        return Stretch(starts_ns, starts_ns, binds=grant.binds, is_probe=grant.is_probe)
+
+    def _usable(self) -> int:
+        """What this process can use until the next answer: more than last time while it uses nearly all it gets."""
+        return self._wanted * 3 // 2 + 1 if 4 * self._used >= 3 * self._wanted else self._used
 
     def _room(self, pacer: Pacer, *, now_ns: int) -> int:
         room = 0
         for held in self._held:
-            first_ns = max(held.starts_ns, pacer.earliest_ns(), now_ns - self._late_ns)
-            room += max(0, (held.ends_ns - held.gap_ns - first_ns) // self._interval_ns + 1)
+            first_ns = max(held.starts_ns + self._late_ns, pacer.ceiling_next_ns, pacer.pace_earliest_ns(), now_ns)
+            room += max(0, (held.last_ns - first_ns) // self._interval_ns + 1)
         return room
 
     def _drop(self, pacer: Pacer, *, now_ns: int) -> None:
