@@ -10,8 +10,8 @@ from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Deferred
 from remora.gate.governor import Governor, Limits
-from remora.loops.listed.allowance import RunAllowance
 from remora.gate.shared import SharedHome
+from remora.loops.listed.allowance import RunAllowance
 from remora.sim.clock import SimClock
 from remora.sim.meter import CountingMeter
 from remora.sim.sharing import SimGate

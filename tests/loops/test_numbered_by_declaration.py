@@ -12,8 +12,8 @@ from remora.contracts import Store
 from remora.core.errors import ConfigurationError
 from remora.core.ledger.gap import GapState
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.gate.local import LocalHome
 from remora.gate.governor import Governor, Limits
+from remora.gate.local import LocalHome
 from remora.loops.numbered.service import NumberedService
 from remora.operate.config.reader import load
 from remora.operate.config.settings import Flags, SourceSettings
