@@ -36,7 +36,7 @@ class Worlds:
 
     def config(self) -> str:
         parts = [
-            f'[sources.{name}]\nkind = "hackernews"\nurl = "{provider.url}"\nceiling = "{NUMBERED_PER_S}/s"\ntimeout = "2s"\n'
+            f'[sources.{name}]\npreset = "hackernews"\nurl = "{provider.url}"\nceiling = "{NUMBERED_PER_S}/s"\ntimeout = "2s"\n'
             for name, provider in self.numbered.items()
         ]
         parts += [
