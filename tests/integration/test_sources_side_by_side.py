@@ -21,8 +21,8 @@ from tests.warm_start import learned_pace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("processes")]
 
-ITEMS = 1_500
-ENTRIES = 60
+ITEMS = 300
+ENTRIES = 40
 NUMBERED_PER_S = 400
 LISTED_PER_S = 40
 
@@ -106,8 +106,8 @@ async def know_the_paces(url: str, worlds: Worlds) -> None:
 
 
 def kill_in_the_middle(remora: Remora, words: tuple[str, ...], requests: Callable[[], int]) -> int:
-    """Start a command, kill it once its world has seen a few dozen requests more, and say whose leases to end."""
-    goal = requests() + 25
+    """Start a command, kill it once its world has seen ten requests more, and say whose leases to end."""
+    goal = requests() + 10
     process = remora.start(*words)
     until = time.monotonic() + 60
     while requests() < goal and process.poll() is None:
