@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from bench.controllers.providers import Latency, Provider, Reply, TokenBucket, Told
-from remora.core.rate.law import Answer
+from bench.controllers.providers import Latency, Provider, Reply, TokenBucket
+from remora.core.rate.law import Answer, Quota
 from remora.core.units import SECOND_NS
 
 
 @dataclass(slots=True)
-class Quota:
+class QuotaWindow:
     """At most `count` requests in each window; the windows start at `phase_ns`. It may tell what is left in headers."""
 
     count: int
@@ -37,7 +37,7 @@ class Quota:
         answer = Answer.GOOD if self.used < self.count else Answer.REFUSED
         self.used += answer is Answer.GOOD
         reset_s = math.ceil((self.window_ns - into_ns) / SECOND_NS)
-        told = Told(self.count - self.used, self.count, reset_s * SECOND_NS) if self.tells else None
+        told = Quota(self.count - self.used, self.count, reset_s * SECOND_NS) if self.tells else None
         return Reply(answer, self.latency.draw(), quota=told)
 
 

@@ -41,7 +41,8 @@ class Remora:
         if reply.retry_after_ns is not None:
             self.not_before_ns = max(self.not_before_ns, now_ns + reply.retry_after_ns)
         asked_ns = reply.retry_after_ns or 0
-        self._take(after(self.pace, Answered(reply.answer, departed_at_ns, now_ns, pace_bound, asked_ns)))
+        event = Answered(reply.answer, departed_at_ns, now_ns, pace_bound, asked_ns, reply.quota)
+        self._take(after(self.pace, event))
 
     def _take(self, pace: Pace) -> None:
         self.pace = pace

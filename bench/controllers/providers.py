@@ -10,17 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from remora.core.rate.law import Answer
+from remora.core.rate.law import Answer, Quota
 from remora.core.units import SECOND_NS
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What headers say about a quota: how many requests are left of how many, and when it is full again."""
-
-    remaining: int
-    limit: int
-    reset_in_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +21,7 @@ class Reply:
     answer: Answer
     latency_ns: int
     retry_after_ns: int | None = None
-    quota: Told | None = None
+    quota: Quota | None = None
 
 
 class Provider(Protocol):

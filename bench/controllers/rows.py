@@ -13,7 +13,7 @@ from bench.controllers.hard_providers import (
     Deploying,
     LoadedQueue,
     Misleading,
-    Quota,
+    QuotaWindow,
     Shared,
     SlowWhenNearlyEmpty,
     TwoLimits,
@@ -69,10 +69,10 @@ def bucket(burst: int, *, retry_after: bool = False) -> Callable[[Row, Latency, 
     return build
 
 
-def fixed(window_ns: int, *, tells: bool = False) -> Callable[[Row, Latency, Random], Quota]:
-    def build(row: Row, latency: Latency, chance: Random) -> Quota:
+def fixed(window_ns: int, *, tells: bool = False) -> Callable[[Row, Latency, Random], QuotaWindow]:
+    def build(row: Row, latency: Latency, chance: Random) -> QuotaWindow:
         count = round(row.limit_per_s * window_ns / SECOND_NS)
-        return Quota(count, window_ns, latency, phase_ns=chance.randrange(window_ns), tells=tells)
+        return QuotaWindow(count, window_ns, latency, phase_ns=chance.randrange(window_ns), tells=tells)
 
     return build
 

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from bench.controllers.hard_providers import BanOnRefusals, Quota, TwoLimits
+from bench.controllers.hard_providers import BanOnRefusals, QuotaWindow, TwoLimits
 from bench.controllers.ours import Remora
 from bench.controllers.providers import Latency, TokenBucket
 from bench.controllers.rows import ROWS
@@ -54,7 +54,7 @@ def test_five_refusals_within_a_minute_are_a_ban_for_an_hour_and_four_are_none()
 
 
 def test_a_quota_says_what_is_left_and_when_it_is_full_again() -> None:
-    provider = Quota(2, MINUTE_NS, latency(), phase_ns=10 * SECOND_NS, tells=True)
+    provider = QuotaWindow(2, MINUTE_NS, latency(), phase_ns=10 * SECOND_NS, tells=True)
     told = [provider.reply(0).quota, provider.reply(0).quota, provider.reply(0).quota]
     assert [quota and quota.remaining for quota in told] == [1, 0, 0]
     assert all(quota and quota.reset_in_ns == 50 * SECOND_NS for quota in told)
@@ -63,7 +63,7 @@ def test_a_quota_says_what_is_left_and_when_it_is_full_again() -> None:
 
 def test_what_the_second_limit_refuses_costs_nothing_of_the_first() -> None:
     first = TokenBucket(1.0, 5, latency())
-    provider = TwoLimits(first, Quota(1, MINUTE_NS, latency()))
+    provider = TwoLimits(first, QuotaWindow(1, MINUTE_NS, latency()))
     assert [provider.reply(0).answer for _ in range(3)] == [Answer.GOOD, Answer.REFUSED, Answer.REFUSED]
     assert first.tokens >= 4
 

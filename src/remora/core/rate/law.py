@@ -55,6 +55,7 @@ from remora.core.rate.pace import (
     ChangeKind,
     Pace,
     PaceChange,
+    Quota,
     changed,
     cold_start,
     cut,
@@ -62,13 +63,18 @@ from remora.core.rate.pace import (
     remember,
 )
 from remora.core.rate.probing import charged, filled, is_probing, may_be_a_burst, moved, price
+from remora.core.rate.quota import is_spread, is_used_up, told
 from remora.core.units import SECOND_NS
 
-__all__ = ["Answer", "Answered", "ChangeKind", "Pace", "PaceChange", "after", "cold_start", "describe"]
+__all__ = ["Answer", "Answered", "ChangeKind", "Pace", "PaceChange", "Quota", "after", "cold_start", "describe"]
 
 
 def after(pace: Pace, event: Answered) -> Pace:
     """The pace once this answer is known."""
+    if event.quota is not None or pace.quota_until_ns:
+        pace = told(pace, event)
+        if is_used_up(event):
+            return pace
     match event.answer:
         case Answer.GOOD:
             return _good(pace, event)
@@ -107,7 +113,7 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
     baseline += (latency - baseline) / (LATENCY_MEMORY if latency < baseline else BASELINE_MEMORY)
     slow = pace.baseline_ns > 0 and _is_slow(pace, latency)
     queueing = _is_queueing(pace)
-    climbs = event.pace_bound and not queueing
+    climbs = event.pace_bound and not queueing and not is_spread(pace)
     rate, edges = _raised(pace) if climbs else (pace.rate_per_s, edges)
     # One copy for all of it: this is the way of nearly every answer.
     return changed(

@@ -23,6 +23,7 @@ __all__ = [
     "ChangeKind",
     "Pace",
     "PaceChange",
+    "Quota",
     "changed",
     "cold_start",
     "cut",
@@ -41,6 +42,15 @@ class Answer(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Quota:
+    """What an answer tells about a quota: so many requests are left, of so many, until it is full again."""
+
+    remaining: int
+    limit: int
+    reset_in_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answered:
     """One request was answered; times are monotonic."""
 
@@ -49,6 +59,7 @@ class Answered:
     answered_at_ns: int
     pace_bound: bool  # the pace, not idleness, latency or the in-flight bound, held departures back
     asked_to_wait_ns: int = 0  # a refusal's Retry-After, which whoever sends keeps; 0 = it did not say
+    quota: Quota | None = None  # what the answer tells about a quota; none = nothing
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,8 @@ class Pace:
     octave_per_s: float  # the rate at which the present octave of discovery began
     quiet_until_ns: int = 0  # nothing leaves before this; 0 = no such wait
     last_cut_at_ns: int = -1
+    quota_interval_ns: int = 0  # spreads what is left of a quota that was told over its time; 0 = none was told
+    quota_until_ns: int = 0  # when that quota is full again
 
     # The edge, and what probing it may still cost.
     edges_per_s: tuple[float, ...] = ()  # rates that were refused: the present edge, then the next higher one
@@ -107,7 +120,12 @@ class Pace:
 
     @property
     def interval_ns(self) -> int:
-        """Time between departures, never shorter than the ceiling's."""
+        """Time between departures, never shorter than the ceiling's or than a quota allows."""
+        return max(self.learned_interval_ns, self.quota_interval_ns)
+
+    @property
+    def learned_interval_ns(self) -> int:
+        """The same without a quota."""
         return max(self.ceiling_interval_ns, ceil(SECOND_NS / self.rate_per_s))
 
     @property

@@ -58,6 +58,8 @@ class PaceRecord:
     lasted: int = 0  # how long it had held then
     left_per_s: float = 0.0  # the edge that had held so long; 0 = none
     bursts: bool = False  # a burst is known to carry probes above the edge
+    quota_interval_ns: int = 0  # spreads what is left of a quota that was told; 0 = none was told
+    quota_until_wall_ns: int = 0  # when that quota is full again; 0 = none was told
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ def to_record(pace: Pace, *, now_ns: int, now_wall_ns: int) -> PaceRecord:
         lasted=pace.lasted,
         left_per_s=pace.left_per_s,
         bursts=pace.bursts,
+        quota_interval_ns=pace.quota_interval_ns if pace.quota_until_ns > now_ns else 0,
+        quota_until_wall_ns=now_wall_ns + pace.quota_until_ns - now_ns if pace.quota_until_ns > now_ns else 0,
     )
 
 
@@ -148,6 +152,8 @@ def record_from_json(data: object) -> PaceRecord | Damaged | None:
         lasted=int(known["lasted"]),
         left_per_s=float(known["left_per_s"]),
         bursts=bursts,
+        quota_interval_ns=int(known["quota_interval_ns"]),
+        quota_until_wall_ns=int(known["quota_until_wall_ns"]),
     )
     reason = damage(record)
     return record if reason is None else Damaged(reason)
@@ -168,7 +174,9 @@ def damage(record: PaceRecord) -> str | None:
         return "a wait is not a possible wait"
     if record.held < 0 or record.lasted < 0 or not 0 <= record.left_per_s <= FASTEST_PER_S:
         return "what was learned of the edge is not possible"
-    if record.learned_at_wall_ns < 0 or record.quiet_until_wall_ns < 0:
+    if record.quota_interval_ns < 0:
+        return "a quota is not a possible quota"
+    if min(record.learned_at_wall_ns, record.quiet_until_wall_ns, record.quota_until_wall_ns) < 0:
         return "a time before 1970"
     return None
 
@@ -193,8 +201,22 @@ def restore(
         slower = min(cold.rate_per_s, record.rate_per_s)
         return Restored(replace(cold, rate_per_s=slower, octave_per_s=slower), Restore.COLD_FUTURE)
     if age_ns > max(stale_after_ns, LEAST_STALE_AFTER_NS):
-        return Restored(cold, Restore.COLD_STALE)
+        return Restored(_under_quota(record, cold, now_ns=now_ns, now_wall_ns=now_wall_ns), Restore.COLD_STALE)
     return Restored(_warm(record, cold, now_ns=now_ns, now_wall_ns=now_wall_ns), Restore.WARM)
+
+
+def _under_quota(record: PaceRecord, pace: Pace, *, now_ns: int, now_wall_ns: int) -> Pace:
+    """The pace with the quota that was told: it is true until its end, however old the rest has become."""
+    left_ns = min(RETRY_AFTER_MAX_NS, record.quota_until_wall_ns - now_wall_ns)
+    if left_ns <= 0:
+        return pace
+    is_empty = not record.quota_interval_ns
+    return replace(
+        pace,
+        quota_interval_ns=min(record.quota_interval_ns, RETRY_AFTER_MAX_NS),
+        quota_until_ns=now_ns + left_ns,
+        quiet_until_ns=max(pace.quiet_until_ns, now_ns + left_ns) if is_empty else pace.quiet_until_ns,
+    )
 
 
 def _warm(record: PaceRecord, cold: Pace, *, now_ns: int, now_wall_ns: int) -> Pace:
@@ -222,7 +244,7 @@ def _warm(record: PaceRecord, cold: Pace, *, now_ns: int, now_wall_ns: int) -> P
         wait_ns=record.wait_ns,
         quiet_until_ns=now_ns + quiet_left_ns if quiet_left_ns > 0 else 0,
     )
-    return in_bounds(pace)
+    return in_bounds(_under_quota(record, pace, now_ns=now_ns, now_wall_ns=now_wall_ns))
 
 
 def in_bounds(pace: Pace) -> Pace:

@@ -19,6 +19,7 @@ UNSHARED_MAX: Final = 4_096
 OWN: Final = frozenset(
     {
         "ceiling_interval_ns",
+        "quota_until_ns",
         "latency_ns",
         "baseline_ns",
         "slow",
@@ -33,7 +34,7 @@ OWN: Final = frozenset(
 MOMENTS: Final = frozenset({"learned_at_ns", "streak_began_at_ns", "last_refused_at_ns", "last_cut_at_ns"})
 WAITS: Final = frozenset({"quiet_until_ns"})
 NEVER_NEGATIVE: Final = (
-    *("below_per_s", "suspect_per_s", "asked_ns"),
+    *("below_per_s", "suspect_per_s", "asked_ns", "quota_interval_ns"),
     *("clean", "clean_before", "chain_good", "evidence", "trouble_evidence"),
 )
 # No moment that still matters lies further back.
