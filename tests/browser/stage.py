@@ -63,7 +63,7 @@ class Stage:
             self._replay,
             address=("127.0.0.1", self._port),
             clock=self.clock,
-            arrivals=NewestItems(self.store, clock=self.clock),
+            newest_items=NewestItems(self.store, clock=self.clock),
             access=self.access,
         )
         await self._server.open()

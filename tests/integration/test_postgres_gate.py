@@ -15,8 +15,8 @@ from remora.gate.shared import SharedHome
 from remora.operate.jobs.clock import SystemClock
 from remora.stores.postgres import PostgresGate, migrate
 from tests.integration.gate_sender import Sender
-from tests.integration.postgres_fleet import Fleet, earliest_by_ns
-from tests.integration.test_fleet_gate import SOURCE, borrow, question
+from tests.integration.postgres_processes import Fleet, earliest_by_ns
+from tests.integration.test_shared_gate import SOURCE, borrow, question
 
 pytestmark = pytest.mark.postgres
 

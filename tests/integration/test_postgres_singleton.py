@@ -11,7 +11,7 @@ from remora.core.units import SECOND_NS
 from remora.operate.jobs.clock import SystemClock
 from remora.stores.postgres import Singleton, migrate
 from remora.stores.postgres.singleton import Superseded
-from tests.integration.postgres_fleet import Event, Fleet
+from tests.integration.postgres_processes import Event, Fleet
 
 pytestmark = pytest.mark.postgres
 

@@ -14,8 +14,8 @@ import pytest
 
 from remora.stores import open_store
 from tests.integration.listed_server import TOKEN, LoopbackArchive, loopback_archive
-from tests.integration.test_fleet_processes import let_its_leases_end
 from tests.integration.test_listed_postgres import let_the_right_end
+from tests.integration.test_shared_processes import let_its_leases_end
 from tests.processes import SimulatedProvider, kill, simulated_provider
 from tests.warm_start import learned_pace
 

@@ -54,7 +54,7 @@ class Console:
             self._replay,
             address=settings.console.address,
             clock=self.clock,
-            arrivals=NewestItems(self.store, clock=self.clock),
+            newest_items=NewestItems(self.store, clock=self.clock),
             access=access,
             bounds=bounds,
         )

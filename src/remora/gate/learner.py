@@ -98,7 +98,7 @@ class Learner:
         self._departed_at_ns: int | None = None
         self._shared_at_ns = now_ns
         self.last_back_off: BackOff | None = None
-        self._teller = PaceEvents(source, self, ceiling_interval_ns=ceiling_interval_ns, clock=clock)
+        self._pace_events = PaceEvents(source, self, ceiling_interval_ns=ceiling_interval_ns, clock=clock)
         self._unsaved = asyncio.Event()
         self._urgent = asyncio.Event()
         self._cuts = 0
@@ -183,7 +183,7 @@ class Learner:
             self._urgent.set()
         self._unsaved.set()
         self._meter.pace_changed(self._source, interval_ns=interval_ns, backed_off_because=reason)
-        self._teller.tell(change)
+        self._pace_events.tell(change)
         self._on_change()
 
     def is_ahead_of_all(self, by: float = AHEAD_OF_ALL) -> bool:
@@ -220,7 +220,7 @@ class Learner:
             if change.kind is not ChangeKind.SPED_UP and (was_cut or self.pace.streak or self.last_back_off is None):
                 self.last_back_off = BackOff(self._clock.wall_ns(), TOLD, change.from_per_s, change.to_per_s)
             self._meter.pace_changed(self._source, interval_ns=self.pace.interval_ns, backed_off_because=None)
-            self._teller.tell(change)
+            self._pace_events.tell(change)
         self._on_change()
 
     async def open(self) -> None:
@@ -288,7 +288,7 @@ class Learner:
             await asyncio.gather(keeper, return_exceptions=True)
             if not keeper.cancelled() and (error := keeper.exception()) is not None:
                 raise error  # our own mistake ended it
-        self._teller.tell_now()
+        self._pace_events.tell_now()
         if self._unshared or not self.circuit.is_told or not self._home.sees_departures:
             await self._save()
 
@@ -299,7 +299,7 @@ class Learner:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SAVE_EVERY_S):
                     await self._urgent.wait()
-            self._teller.tell_if_due()
+            self._pace_events.tell_if_due()
 
     async def _save(self) -> None:
         self._unsaved.clear()

@@ -116,14 +116,14 @@ async def _copy(source_url: str, target_url: str) -> "CopyReport":
         with naming_store(target_url), if_busy("copy into a new file, or stop what writes this one"):
             await target.open()
         try:
-            return await copy_store(source, target, progress=_teller())
+            return await copy_store(source, target, progress=_progress_line())
         finally:
             await target.close()
     finally:
         await source.close()
 
 
-def _teller() -> "Progress":
+def _progress_line() -> "Progress":
     told: dict[str, int] = {}
 
     def tell(table: str, rows: int) -> None:

@@ -90,14 +90,14 @@ class ConsoleServer:
         *,
         address: tuple[str, int],
         clock: Clock,
-        arrivals: NewestItems | None = None,
+        newest_items: NewestItems | None = None,
         access: Access | None = None,
         bounds: Bounds | None = None,
     ) -> None:
-        self._feed = feed
+        self._cache = feed
         self._metrics = metrics
         self._replay = replay
-        self._arrivals = arrivals
+        self._newest_items = newest_items
         self._host, self._port = address
         self._clock = clock
         self._access = access or Access(self._host)
@@ -254,7 +254,7 @@ class ConsoleServer:
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         try:
-            reasons = reasons_against_health(await self._feed.latest())
+            reasons = reasons_against_health(await self._cache.latest())
         except StoreError as error:
             reasons = (error.message,)
         told = {"healthy": not reasons, "reasons": reasons} if self._knows(request) else {"healthy": not reasons}
@@ -262,7 +262,7 @@ class ConsoleServer:
 
     async def _scrape(self, request: web.Request) -> web.StreamResponse:
         try:
-            await self._feed.latest()
+            await self._cache.latest()
         except StoreError as error:
             # What the counters know is worth scraping while the store is down.
             log.warning("metrics_without_store", why=error.message)
@@ -270,10 +270,10 @@ class ConsoleServer:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _status(self, request: web.Request) -> web.StreamResponse:
-        return _json(await self._feed.latest())
+        return _json(await self._cache.latest())
 
     async def _history(self, request: web.Request) -> web.StreamResponse:
-        return _json({"schema": 1, "sources": self._feed.history.all()})
+        return _json({"schema": 1, "sources": self._cache.history.all()})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """The status once a second and new items as they come, until the viewer or the service goes."""
@@ -286,8 +286,8 @@ class ConsoleServer:
             await self._send(response, b"retry: 1000\n\n")
             told: Mapping[str, tuple[Arrival, ...]] | None = None
             while not self._closing.is_set() and self._knows(request):
-                await self._send(response, b"event: status\ndata: " + await self._feed.as_json() + b"\n\n")
-                newest = await self._newest_items()
+                await self._send(response, b"event: status\ndata: " + await self._cache.as_json() + b"\n\n")
+                newest = await self._latest_items()
                 if newest is not None and newest != told:
                     told = newest
                     await self._send(response, b"event: items\ndata: " + msgspec.json.encode(newest) + b"\n\n")
@@ -303,11 +303,11 @@ class ConsoleServer:
         async with asyncio.timeout(VIEWER_TAKES_WITHIN_S):
             await response.write(event)
 
-    async def _newest_items(self) -> Mapping[str, tuple[Arrival, ...]] | None:
-        if self._arrivals is None:
+    async def _latest_items(self) -> Mapping[str, tuple[Arrival, ...]] | None:
+        if self._newest_items is None:
             return None
         try:
-            return await self._arrivals.latest(await self._feed.latest())
+            return await self._newest_items.latest(await self._cache.latest())
         except StoreError:
             return None  # the status that was just sent says so
 
@@ -335,7 +335,7 @@ class ConsoleServer:
             )
         count = await self._replay(wanted.source, wanted.reason, wanted.id)
         log.info("gaps_replayed", count=count, reason=wanted.reason, source=wanted.source)
-        self._feed.forget()
+        self._cache.forget()
         return _json({"replayed": count})
 
 

@@ -107,7 +107,7 @@ class Service:
             self._replay,
             address=settings.address,
             clock=self._clock,
-            arrivals=NewestItems(self._store, clock=self._clock),
+            newest_items=NewestItems(self._store, clock=self._clock),
             access=Access(host, frozenset(settings.hosts), None if token is None else token.secret),
             bounds=bounds_for(descriptors, in_flight=in_flight, sources=len(sources)),
         )

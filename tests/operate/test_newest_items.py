@@ -85,10 +85,10 @@ async def test_the_newest_come_first_and_only_so_many() -> None:
 async def test_many_viewers_share_one_reading() -> None:
     store = MemoryStore()
     await arrive(store, 1)
-    arrivals = NewestItems(store, clock=SystemClock())
-    first = await arrivals.latest(status(1))
+    newest_items = NewestItems(store, clock=SystemClock())
+    first = await newest_items.latest(status(1))
     await arrive(store, 2)
-    assert await arrivals.latest(status(2)) is first
+    assert await newest_items.latest(status(2)) is first
 
 
 async def test_nothing_of_a_listed_source_is_ever_told() -> None:
@@ -105,9 +105,9 @@ async def test_of_large_items_nothing_but_a_line_is_ever_held(tmp_path: Path) ->
         body = b'{"id":%d,"text":"%b"}' % (item_id, text)
         seen = Observation(Discovery.item(item_id, via=Lane.LIVE), Found(Item(item_id, body)), NOW_NS, NOW_NS)
         await store.record("one", seen)
-    arrivals = NewestItems(store, clock=SystemClock())
+    newest_items = NewestItems(store, clock=SystemClock())
     tracemalloc.start()
-    found = (await arrivals.latest(status(45)))["one"]
+    found = (await newest_items.latest(status(45)))["one"]
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     await store.close()

@@ -13,7 +13,7 @@ from remora.sim.clock import SimClock, run
 from remora.sim.faults import FaultKind, Faults
 from remora.sim.limits import Limit
 from remora.sim.sharing import SimGate
-from tests.world.fleet_rig import NAME, FleetRig
+from tests.world.shared_rig import NAME, FleetRig
 
 pytestmark = pytest.mark.slow
 

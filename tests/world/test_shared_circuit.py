@@ -10,7 +10,7 @@ from remora.core.rate.pacing import interval_for
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.sim.clock import SimClock, run
 from remora.sim.faults import NO_FAULTS, FaultKind, Faults
-from tests.world.fleet_rig import FleetRig
+from tests.world.shared_rig import FleetRig
 
 BROKEN = Faults(rates={FaultKind.SERVER_ERROR: 1.0})
 
