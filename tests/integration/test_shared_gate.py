@@ -320,6 +320,6 @@ async def test_while_postgresql_is_away_nothing_leaves_and_all_goes_on_when_it_i
         postgres_server.start()
     await asyncio.wait_for(asking, 240)
     assert one.state().departures == 2
-    assert one.state().limited_by is LimitedBy.NO_WORK
+    assert one.state().limited_by is not LimitedBy.STORE
     await one.close()
     await sharing.close()
