@@ -1,10 +1,11 @@
 # What can be done here? `make help` says it in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench format clean
+.PHONY: help setup demo test check soak bench format clean
 
 PYTHON ?= python3
 WORKERS ?= 2
+SECONDS ?= 600
 BIN := .venv/bin
 CODE := $(wildcard src tests tools bench)
 
@@ -34,6 +35,9 @@ check: setup ## format, lint, types, layers and the quick tests; under 90 second
 	@$(BIN)/lint-imports --no-logo --no-cache
 	@echo "check: quick tests"
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not postgres"
+
+soak: setup ## random worlds from fresh seeds for SECONDS (600 unless told), and what they met
+	@nice $(BIN)/python -m remora.sim.fuzz --seed $$(date +%s)000 --seconds $(SECONDS)
 
 bench: setup ## measure speed and politeness on this machine
 	@$(BIN)/python -m bench

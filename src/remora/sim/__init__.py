@@ -7,6 +7,7 @@ limits, faults, weather hidden limits and everything that goes wrong
 provider, archive       the answers: a numbered source, and a listed one
 transport               the way to them in virtual time
 server, wire            the way to them over a real socket
+fuzz                    random worlds, each from one seed, judged after every step
 checks, meter           was it too fast, is anything missing or different, what was counted
 
 Only `remora simulate` and the demo reach into this package; nothing that collects does.

@@ -61,6 +61,10 @@ class SimClock:
         """The machine's wall clock jumps, forward or (negative) back."""
         self._machine.steps_ns += by_ns
 
+    def stall(self, for_ns: int) -> None:
+        """The machine is suspended for so long."""
+        self._machine.loop.stall(for_ns)
+
     def restarted(self) -> "SimClock":
         """The clock of the next process on the same machine."""
         successor = SimClock(self._machine.loop)

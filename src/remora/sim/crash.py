@@ -43,6 +43,12 @@ class Generation:
         if self._died is not None:
             self._died.set()
 
+    def die_in(self, calls: int, *, after_effect: bool) -> None:
+        """Die at the n-th guarded call from now; zero dies at once."""
+        if calls <= 0:
+            self.crash()
+        self._die_at_call, self._after_effect = self.calls + calls, after_effect
+
     def check(self) -> None:
         """Raise if the process is dead."""
         if self.dead:

@@ -76,6 +76,10 @@ class JumpingLoop(asyncio.BaseEventLoop):
         """Nanoseconds since the loop was made."""
         return self._now_ns
 
+    def stall(self, for_ns: int) -> None:
+        """The machine is suspended: so much time passes, and nothing runs meanwhile."""
+        self._now_ns += for_ns
+
     def time(self) -> float:
         return self._now_ns / SECOND_NS
 

@@ -1,0 +1,117 @@
+"""How is a world replayed, and how are many tried? `python -m remora.sim.fuzz --seed 7`, or `--seconds 600`."""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from remora.core.units import DAY_NS
+from remora.sim.fuzz.scenario import Scenario, draw
+from remora.sim.fuzz.shrink import shrink
+from remora.sim.fuzz.world import Verdict, judge_world
+
+COMMAND = "python -m remora.sim.fuzz"
+
+
+def main() -> int:
+    """Exit code 0: no violation; 1: at least one."""
+    options = _parser().parse_args()
+    if options.scenario is not None:
+        scenario = msgspec.json.decode(Path(options.scenario).read_bytes(), type=Scenario)
+        return _one(scenario, options)
+    if options.seconds is None and options.worlds is None:
+        return _one(draw(options.seed), options)
+    return _many(options)
+
+
+def _one(scenario: Scenario, options: argparse.Namespace) -> int:
+    verdict = judge_world(scenario)
+    _tell(verdict)
+    if verdict.violations and options.shrink:
+        first = _shape(verdict.violations[0])
+        short = shrink(scenario, lambda one: any(_shape(told) == first for told in judge_world(one).violations))
+        _say(msgspec.json.format(msgspec.json.encode(short)).decode())
+        path = Path(f"fuzz-{scenario.seed}.json")
+        path.write_bytes(msgspec.json.encode(short))
+        _say(
+            f"{len(short.incidents)} of {len(scenario.incidents)} incidents are left; replay: {COMMAND} --scenario {path}"
+        )
+    return 1 if verdict.violations else 0
+
+
+def _many(options: argparse.Namespace) -> int:
+    started = time.monotonic()
+    total = Verdict(draw(options.seed))
+    worlds = failed = 0
+    for seed in _seeds(options):
+        if options.seconds is not None and time.monotonic() - started >= options.seconds:
+            break
+        verdict = judge_world(draw(seed))
+        worlds += 1
+        total.simulated_ns += verdict.simulated_ns
+        total.requests += verdict.requests
+        total.faults += verdict.faults
+        total.crashes += verdict.crashes
+        total.looks += verdict.looks
+        if options.verbose:
+            _tell(verdict)
+        if verdict.violations:
+            failed += 1
+            if not options.verbose:
+                _tell(verdict)
+            if options.first:
+                break
+    took_s = time.monotonic() - started
+    _say(
+        f"{worlds} worlds, {total.simulated_ns / DAY_NS:.1f} simulated days, {total.requests} requests, "
+        f"{total.faults} faults, {total.crashes} crashes, {total.looks} looks, {failed} worlds with violations, "
+        f"{worlds / max(took_s, 0.001):.2f} seeds per second, {took_s:.0f} s"
+    )
+    return 1 if failed else 0
+
+
+def _seeds(options: argparse.Namespace) -> Iterator[int]:
+    return iter(range(options.seed, options.seed + options.worlds)) if options.worlds else count(options.seed)
+
+
+def _tell(verdict: Verdict) -> None:
+    scenario = verdict.scenario
+    _say(
+        f"seed {scenario.seed}: {scenario.shape}, {scenario.store}, {scenario.processes} process(es), "
+        f"{len(scenario.incidents)} incidents, {verdict.simulated_ns / DAY_NS:.2f} days, {verdict.requests} requests, "
+        f"{verdict.faults} faults, {verdict.crashes} crashes, trace {verdict.trace}: "
+        f"{'violated' if verdict.violations else 'well'}"
+    )
+    for violation in verdict.violations:
+        _say(f"  {violation}")
+    if verdict.violations:
+        _say(f"  replay: {COMMAND} --seed {scenario.seed}    shorten: {COMMAND} --seed {scenario.seed} --shrink")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _shape(violation: str) -> str:
+    """The violation without its numbers: what a shorter world must still show."""
+    return "".join(letter for letter in violation if not letter.isdigit())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=COMMAND, description="Random worlds in virtual time, each from one seed.")
+    parser.add_argument("--seed", type=int, default=1, help="the world, or the first of many (default 1)")
+    parser.add_argument("--worlds", type=int, help="how many worlds")
+    parser.add_argument("--seconds", type=float, help="try one seed after another for so long")
+    parser.add_argument("--first", action="store_true", help="stop at the first violation")
+    parser.add_argument("--verbose", action="store_true", help="tell of every world")
+    parser.add_argument("--shrink", action="store_true", help="find the shortest world that still fails")
+    parser.add_argument("--scenario", help="replay a world from a file that --shrink wrote")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""What must hold after every step? Nothing forgotten, nothing gone back, no lease held twice, no history lost, no secret told."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from remora.contracts import Observation, Outcome, Store
+from remora.core.item import Item
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import GapState
+from remora.core.ledger.segment import Segment
+from remora.core.verdict import Found
+
+NAME: Final = "fuzzed"
+CANARY: Final = "canary-7f3a9c-never-shown"
+GAPS_READ_MAX: Final = 1_000_000
+VIOLATIONS_KEPT: Final = 20
+_KEPT: Final = {Outcome.NEW, Outcome.CHANGED}
+
+
+class Judge:
+    """Collects violations. The first one ends a world; it is never raised inside production code, which might survive it."""
+
+    def __init__(self, content_of: Callable[[int, bytes], bytes]) -> None:
+        self._content_of = content_of  # decides about revisions, as the source's decoder does
+        self.violations: list[str] = []
+        self.clock_stepped = False  # leases are told by the wall clock: after a step two may overlap
+        self.looks = 0
+        self.is_reading = True  # whether checks of the whole ledger may run now
+        self._frontier = 0
+        self._segment_leases: dict[int, tuple[int, str, int]] = {}  # fence, owner, until
+        self._gap_leases: dict[tuple[Kind, str], tuple[str, int]] = {}  # owner, until
+        self._histories: dict[int, list[bytes]] = {}  # the contents that the store said it had kept, by item
+
+    def fail(self, violation: str) -> None:
+        """A promise is broken."""
+        if len(self.violations) < VIOLATIONS_KEPT:
+            self.violations.append(violation)
+
+    def told(self, text: str, *, where: str) -> None:
+        """Something was written where people read it."""
+        if CANARY in text:
+            self.fail(f"a secret is in {where}")
+
+    # -- after every call of the store ---------------------------------------------------------------------------------
+
+    def seen(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
+        """A call of the store returned this."""
+        look = getattr(self, f"_saw_{name}", None)
+        if look is not None:
+            look(args, kwargs, result)
+
+    def _saw_claim(self, _args: tuple[Any, ...], kwargs: Mapping[str, Any], segment: Segment | None) -> None:
+        if segment is None:
+            return
+        now_ns, owner = int(kwargs["now_ns"]), str(kwargs["owner"])
+        held = self._segment_leases.get(segment.segment_id)
+        if held is not None and segment.fence <= held[0]:
+            self.fail(f"segment {segment.segment_id} was claimed with fence {segment.fence} after {held[0]}")
+        if held is not None and held[2] > now_ns and not self.clock_stepped:
+            self.fail(f"two live leases: segment {segment.segment_id} of {held[1]} was given to {owner}")
+        self._segment_leases[segment.segment_id] = (segment.fence, owner, now_ns + int(kwargs["lease_ns"]))
+
+    def _saw_advance(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], was_taken: Any) -> None:
+        segment: Segment = args[1]
+        held = self._segment_leases.get(segment.segment_id)
+        if not was_taken or held is None:
+            return
+        if segment.fence < held[0]:
+            self.fail(f"segment {segment.segment_id} was advanced by an outdated fence")
+        until_ns = int(kwargs["now_ns"]) + int(kwargs["lease_ns"])
+        self._segment_leases[segment.segment_id] = (held[0], held[1], until_ns)
+
+    def _saw_release(self, args: tuple[Any, ...], _kwargs: Mapping[str, Any], was_taken: Any) -> None:
+        segment: Segment = args[1]
+        if was_taken and segment.segment_id in self._segment_leases:
+            fence, owner, _until_ns = self._segment_leases[segment.segment_id]
+            self._segment_leases[segment.segment_id] = (fence, owner, 0)
+
+    def _saw_lease_gaps(self, _args: tuple[Any, ...], kwargs: Mapping[str, Any], gaps: Any) -> None:
+        now_ns, owner = int(kwargs["now_ns"]), str(kwargs["owner"])
+        for gap in gaps:
+            held = self._gap_leases.get((gap.kind, gap.key))
+            if held is not None and held[1] > now_ns and not self.clock_stepped:
+                self.fail(f"two live leases: a gap of {held[0]} was given to {owner}")
+            self._gap_leases[gap.kind, gap.key] = (owner, now_ns + int(kwargs["lease_ns"]))
+
+    def _saw_release_gaps(self, _args: tuple[Any, ...], kwargs: Mapping[str, Any], _count: int) -> None:
+        freed = [key for key, (owner, _) in self._gap_leases.items() if owner == kwargs["owner"]]
+        for key in freed:
+            del self._gap_leases[key]
+
+    def _saw_replay_gaps(self, _args: tuple[Any, ...], _kwargs: Mapping[str, Any], _count: int) -> None:
+        self._gap_leases.clear()
+
+    def _saw_record(self, args: tuple[Any, ...], _kwargs: Mapping[str, Any], outcome: Outcome) -> None:
+        seen: Observation = args[1]
+        key = (seen.discovery.kind, seen.discovery.key)
+        self._gap_leases.pop(key, None)
+        match seen.verdict:
+            case Found(Item() as item) if outcome in _KEPT:
+                history = self._histories.setdefault(item.item_id, [])
+                if not history or history[-1] != item.content:
+                    history.append(item.content)
+            case _:
+                pass
+
+    # -- every few minutes ---------------------------------------------------------------------------------------------
+
+    async def look(self, store: Store, *, is_numbered: bool) -> None:
+        """Everything that can be read from the ledger right now."""
+        self.looks += 1
+        if is_numbered:
+            await self._look_at_ids(store)
+
+    async def _look_at_ids(self, store: Store) -> None:
+        coverage = await store.coverage(NAME)
+        frontier = coverage.frontier(first_id=1)
+        if frontier < self._frontier:
+            self.fail(f"the frontier went back from {self._frontier} to {frontier}")
+        self._frontier = max(frontier, self._frontier)
+        held = {item_id async for item_id, _ in store.bodies(NAME)}
+        gaps = {gap.key for gap in await store.gaps(NAME, limit=GAPS_READ_MAX) if gap.kind is Kind.ITEM}
+        for ids in coverage.ranges:
+            for item_id in range(ids.start, ids.end + 1):
+                if item_id not in held and str(item_id) not in gaps:
+                    self.fail(f"item {item_id} is covered, but neither held nor owed nor absent")
+
+    # -- at the end ----------------------------------------------------------------------------------------------------
+
+    async def look_at_histories(self, store: Store) -> None:
+        """Every content that the store said it had kept is still there, in the order it came."""
+        for item_id, kept in self._histories.items():
+            current = await store.item(NAME, item_id)
+            bodies = [revision.body for revision in await store.revisions(NAME, item_id)]
+            bodies += [] if current is None else [current.body]
+            have = [self._content_of(item_id, body) for body in bodies]
+            if not _holds_in_order(have, kept):
+                self.fail(f"item {item_id} had {len(kept)} contents; of those the store lost some, it has {len(have)}")
+
+    async def look_for_owed(self, store: Store) -> None:
+        """After the faults have stopped nothing is owed but what does not exist yet."""
+        for gap in await store.gaps(NAME, limit=GAPS_READ_MAX):
+            if gap.state is GapState.DEAD or (gap.state is not GapState.ABSENT and gap.reason.family != "young"):
+                self.fail(f"still {gap.state} after the faults have stopped: {gap.kind} because {gap.reason}")
+
+
+def _holds_in_order(have: list[bytes], kept: list[bytes]) -> bool:
+    """Whether all that was kept is there. A killed process may have kept one more than it could tell."""
+    rest = iter(have)
+    return all(content in rest for content in kept)

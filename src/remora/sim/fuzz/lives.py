@@ -1,0 +1,256 @@
+"""How does a simulated process live? It starts, works, is killed or asked to stop, and starts again."""
+
+import asyncio
+import shutil
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from remora.collect import Collector
+from remora.contracts import Clock, LeaderLease, NumberedSource, Store
+from remora.core.errors import StoreError
+from remora.core.ledger.asking import LISTED
+from remora.core.units import DAY_NS, SECOND_NS
+from remora.gate.governor import Governor, Limits
+from remora.loops.listed.run import RunOptions
+from remora.loops.listed.schedule import ListedSchedule
+from remora.loops.numbered.rescan import RescanSettings
+from remora.loops.numbered.service import NumberedService, ServiceSettings
+from remora.sim.clock import SimClock
+from remora.sim.crash import Crashed, Generation
+from remora.sim.fuzz.governors import Gates
+from remora.sim.fuzz.judge import CANARY, NAME, Judge
+from remora.sim.fuzz.scenario import Scenario, SourceShape
+from remora.sim.fuzz.stage import Stage
+from remora.sim.fuzz.watched import StoreTrouble, watched
+from remora.sim.meter import CountingMeter
+from remora.sim.transport import SimTransport
+from remora.sources.declaration import Declaration, ItemSettings, NewestSettings
+from remora.sources.hackernews import DECLARATION, HackerNewsReading
+from remora.sources.json_path import WHOLE_BODY
+from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings
+from remora.sources.numbered import Numbered
+from remora.sources.secret import Secret
+from remora.stores.memory import MemoryStore
+from remora.stores.sqlite import InPlace, SqliteStore
+
+WINDOW_NS = 60 * DAY_NS  # of a rescan: everything a small world holds is younger
+AGAIN_AFTER_NS = 30 * SECOND_NS
+SPARSE = Declaration(
+    item=ItemSettings(path="/item/{id}.json", id="id", time="time", type="type"),
+    newest=NewestSettings(path="/maxitem.json", at=WHOLE_BODY),
+)
+PATHS = {"offset": "/list", "page": "/pages", "cursor": "/cursor", "link": "/links"}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What every process is given."""
+
+    life: Generation
+    real: Store  # as it is
+    store: Store  # as the process meets it
+    governor: Governor
+    clock: Clock
+    owner: str
+
+
+@dataclass(slots=True)
+class Running:
+    """A process that is alive."""
+
+    given: Given
+    collector: Collector
+    work: Callable[[], Awaitable[None]]
+    started_wall_ns: int
+    service: NumberedService | None = None
+    schedule: ListedSchedule | None = None
+    lease: LeaderLease | None = None
+
+
+class Home:
+    """What outlives every process: the stage, the store and the gate."""
+
+    def __init__(self, scenario: Scenario, clock: SimClock, stage: Stage, judge: Judge, folder: Path) -> None:
+        self.scenario = scenario
+        self.clock = clock
+        self.stage = stage
+        self.judge = judge
+        self.trouble = StoreTrouble()
+        self.gates = Gates(clock, processes=scenario.processes)
+        self.meter = CountingMeter()
+        self._path = folder / "fuzzed.db"
+        self._memory = MemoryStore() if scenario.store == "memory" else None
+        self._reader: SqliteStore | None = None
+        self.ceiling_ns = round(SECOND_NS / scenario.ceiling_per_s)
+
+    async def reader(self) -> Store | None:
+        """The store as somebody sees it who only looks; None before the first process has made it."""
+        if self._memory is not None:
+            return self._memory
+        if self._reader is None and self._path.exists():
+            reader = SqliteStore(self._path, read_only=True, offload=InPlace)
+            await reader.open()
+            self._reader = reader
+        return self._reader
+
+    async def close(self) -> None:
+        """Let go of the file."""
+        if self._reader is not None:
+            await self._reader.close()
+            self._reader = None
+        shutil.rmtree(self._path.parent, ignore_errors=True)
+
+    async def start(self, life: Generation, owner: str) -> Running:
+        """One more process; its loops do not run yet."""
+        clock = self.clock.restarted()
+        real: Store = self._memory or SqliteStore(self._path, offload=InPlace)
+        await real.open()
+        store = life.guard(watched(real, self.trouble, self.judge))
+        limits = Limits(ceiling_interval_ns=self.ceiling_ns, in_flight=self.scenario.in_flight)
+        governor = self.gates.governor(NAME, limits, life=life, clock=clock, store=store, meter=self.meter)
+        wire = life.guard(SimTransport(self.stage, clock, silence_ns=55 * SECOND_NS))
+        try:
+            await governor.open()
+        except BaseException:
+            _abandon(real)
+            raise
+        if self.scenario.shape.paging is None:
+            return self._numbered(Given(life, real, store, governor, clock, owner), self._source(wire))
+        return self._listed(Given(life, real, store, governor, clock, owner), wire)
+
+    def _source(self, wire: SimTransport) -> NumberedSource:
+        token = Secret(CANARY)
+        if self.scenario.shape is SourceShape.HACKERNEWS:
+            return Numbered(wire, "http://sim/v0", DECLARATION, name=NAME, token=token, reading=HackerNewsReading())
+        return Numbered(wire, "http://sim/v0", SPARSE, name=NAME, token=token)
+
+    def _numbered(self, given: Given, source: NumberedSource) -> Running:
+        collector = Collector(source, given.store, given.governor, clock=given.clock, meter=self.meter)
+        lease = self.gates.leader_lease(f"watch:{NAME}", given.clock)
+        settings = ServiceSettings(
+            rescan=RescanSettings(window_ns=WINDOW_NS) if self.scenario.backstop else None,
+            walk_width=self.scenario.in_flight,
+        )
+        service = NumberedService(
+            source,
+            given.store,
+            collector,
+            given.governor,
+            clock=given.clock,
+            owner=given.owner,
+            settings=settings,
+            alone=lease,
+        )
+        return Running(given, collector, service.run, given.clock.wall_ns(), service=service, lease=lease)
+
+    def _listed(self, given: Given, wire: SimTransport) -> Running:
+        scenario = self.scenario
+        assert scenario.shape.paging is not None
+        declared = ListedSettings(
+            "http://sim/archive",
+            ListSettings(path=PATHS[scenario.shape], paging=scenario.shape.paging, page_size=10),
+            DetailSettings(key="id", updated="update_time"),
+            token=Secret(CANARY),
+        )
+        source = Listed(wire, declared, name=NAME)
+        collector = Collector(source, given.store, given.governor, clock=given.clock, meter=self.meter, policy=LISTED)
+        lease = self.gates.leader_lease(f"run:{NAME}", given.clock)
+        schedule = ListedSchedule(
+            NAME,
+            collector,
+            given.store,
+            given.governor,
+            clock=given.clock,
+            owner=given.owner,
+            every_ns=round(scenario.every_s * SECOND_NS),
+            options=RunOptions(max_fetches=scenario.max_fetches),
+        )
+
+        async def work() -> None:
+            await (schedule.run() if lease is None else lease.run(schedule.run))
+
+        return Running(given, collector, work, given.clock.wall_ns(), schedule=schedule, lease=lease)
+
+
+class Process:
+    """One process of the world, through all its lives."""
+
+    def __init__(self, home: Home, number: int) -> None:
+        self._home = home
+        self._number = number
+        self._lives = 0
+        self._stop = asyncio.Event()
+        self.down_for_ns = 0
+        self.crashes = 0
+        self.restarts = 0
+        self.running: Running | None = None
+        self.life = Generation()
+
+    async def live_on(self) -> None:
+        """Life after life, until cancelled."""
+        while True:
+            self._lives += 1
+            self._stop.clear()
+            self.life = Generation()
+            try:
+                await self.life.live(self._one_life())
+            except Crashed:
+                self.crashes += 1
+                if self.running is not None:
+                    _abandon(self.running.given.real)
+            finally:
+                self.running = None
+            await self._home.clock.sleep_until(self._home.clock.monotonic_ns() + self.down_for_ns)
+            self.down_for_ns = 0
+
+    def crash(self, *, calls: int, after_effect: bool, down_for_ns: int) -> None:
+        """Die so many calls from now, and stay down for a while."""
+        self.down_for_ns = down_for_ns
+        self.life.die_in(calls, after_effect=after_effect)
+
+    def stop(self, *, down_for_ns: int) -> None:
+        """Be asked to stop."""
+        self.down_for_ns = down_for_ns
+        self._stop.set()
+
+    async def _one_life(self) -> None:
+        home, life = self._home, self.life
+        try:
+            running = await home.start(life, f"process-{self._number}-{self._lives}")
+        except StoreError as error:
+            self._ended_by(error)
+            return
+        self.running = running
+        asked = asyncio.ensure_future(self._stop.wait())
+        working = asyncio.ensure_future(running.work())
+        try:
+            await asyncio.wait({asked, working}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                self._ended_by(working.exception())
+            else:
+                self.restarts += 1
+        finally:
+            asked.cancel()
+            working.cancel()
+            await asyncio.gather(asked, working, return_exceptions=True)
+            if not life.dead:
+                with suppress(StoreError):
+                    await running.given.governor.close()
+                await running.given.real.close()
+
+    def _ended_by(self, error: BaseException | None) -> None:
+        """Only a store that is away may end a process."""
+        home = self._home
+        if isinstance(error, Crashed):
+            return
+        if not (isinstance(error, StoreError) and home.trouble.failures):
+            home.judge.fail(f"a process ended by itself: {type(error).__name__}: {error}")
+        self.down_for_ns = max(self.down_for_ns, AGAIN_AFTER_NS)
+
+
+def _abandon(store: Store) -> None:
+    """What a killed process leaves: an open transaction is rolled back, an open file is let go."""
+    if isinstance(store, SqliteStore):
+        store.abandon()

@@ -1,0 +1,173 @@
+"""Which world belongs to a seed? Its source, store, limits and incidents, as one value that can be cut shorter."""
+
+from enum import StrEnum
+from random import Random
+from typing import Final, Literal
+
+import msgspec
+
+from remora.sim.limits import Limit
+from remora.sources.paging import Paging
+
+HOUR_S: Final = 3_600.0
+_INCIDENTS_MAX: Final = 14
+_Kind = Literal["none", "token_bucket", "sliding_window", "fixed_window", "heat"]
+_KINDS: Final[tuple[_Kind, ...]] = ("none", "token_bucket", "sliding_window", "fixed_window", "heat")
+
+
+class SourceShape(StrEnum):
+    """What kind of source the world has."""
+
+    HACKERNEWS = "hackernews"  # the preset: streams, users, dense ids
+    NUMBERED = "numbered"  # declared: sparse ids, no stream
+    OFFSET = "offset"
+    CURSOR = "cursor"
+    PAGE = "page"
+    LINK = "link"
+
+    @property
+    def paging(self) -> Paging | None:
+        """How its list is cut into pages; None: it is numbered."""
+        return Paging(self.value) if self.value in set(Paging) else None
+
+
+class IncidentKind(StrEnum):
+    """One thing that goes wrong for a while, or once."""
+
+    WEATHER = "weather"  # some kinds of bad answers, and stream faults
+    OUTAGE = "outage"
+    FLOOD = "flood"
+    BAD_ITEMS = "bad_items"  # a run of neighbours that always fail in the same way
+    BAN = "ban"  # everything is refused
+    WRONG_HINT = "wrong_hint"  # refusals with a Retry-After that is wrong
+    LIE = "lie"  # the newest id is told too low or too high
+    CRASH = "crash"
+    RESTART = "restart"
+    STALL = "stall"  # the machine is suspended: time passes and nothing runs
+    STEP = "step"  # the wall clock jumps
+    STORE_DOWN = "store_down"
+
+
+class Incident(msgspec.Struct, frozen=True):
+    """One incident. What `amount` and `detail` mean depends on the kind."""
+
+    kind: IncidentKind
+    at_s: float
+    for_s: float = 0.0
+    amount: float = 0.0
+    detail: str = ""
+    seed: int = 0
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about one world. The same value gives the same run."""
+
+    seed: int
+    shape: SourceShape
+    store: str  # "memory" or "sqlite"
+    processes: int
+    hours: float
+    items: int  # that exist at the beginning
+    new_per_day: float
+    ceiling_per_s: float
+    in_flight: int
+    limit: Limit
+    backstop: bool  # False: no rescan helps, so every announced change must arrive by itself
+    every_s: float  # between two runs over a list
+    max_fetches: int | None  # of one run
+    incidents: tuple[Incident, ...]
+
+    def without(self, index: int) -> "Scenario":
+        """The same world without one incident."""
+        return msgspec.structs.replace(self, incidents=self.incidents[:index] + self.incidents[index + 1 :])
+
+
+def draw(seed: int) -> Scenario:
+    """The world of a seed."""
+    chance = Random(f"world/{seed}")
+    shape = chance.choices(list(SourceShape), weights=(5, 3, 2, 2, 2, 2))[0]
+    is_listed = shape.paging is not None
+    processes = 1 if chance.random() < 0.7 else chance.choice([2, 3])
+    backstop = is_listed or shape is SourceShape.NUMBERED or chance.random() < 0.6
+    hours = chance.uniform(12, 120) if is_listed else chance.uniform(0.4, 3)
+    ceiling = chance.choice([0.5, 1.0, 5.0]) if is_listed else chance.choice([2.0, 10.0, 50.0, 250.0])
+    kinds = _kinds(backstop=backstop, is_listed=is_listed, has_stream=shape is SourceShape.HACKERNEWS)
+    incidents = [
+        _incident(chance, chance.choice(kinds), hours, backstop=backstop)
+        for _ in range(chance.randint(1, _INCIDENTS_MAX))
+    ]
+    return Scenario(
+        seed=seed,
+        shape=shape,
+        store="memory" if processes > 1 or chance.random() < 0.6 else "sqlite",
+        processes=processes,
+        hours=round(hours, 3),
+        items=chance.randint(20, 250),
+        new_per_day=chance.choice([24.0, 100.0, 400.0, 1_000.0]) / (4 if is_listed else 1),
+        ceiling_per_s=ceiling,
+        in_flight=chance.choice([1, 4, 16, 32]),
+        limit=_limit(chance, ceiling),
+        backstop=backstop,
+        every_s=chance.choice([0.5, 1, 3, 6]) * HOUR_S,
+        max_fetches=chance.choice([None, None, 7, 60]),
+        incidents=tuple(sorted(incidents, key=lambda incident: incident.at_s)),
+    )
+
+
+def _kinds(*, backstop: bool, is_listed: bool, has_stream: bool) -> list[IncidentKind]:
+    """Without a backstop only what loses no announcement."""
+    if not backstop:
+        return [IncidentKind.WEATHER, IncidentKind.CRASH, IncidentKind.RESTART, IncidentKind.BAD_ITEMS]
+    kinds = list(IncidentKind)
+    if is_listed:
+        kinds.remove(IncidentKind.LIE)
+    if not has_stream:
+        kinds.remove(IncidentKind.FLOOD)
+    return kinds
+
+
+def _incident(chance: Random, kind: IncidentKind, hours: float, *, backstop: bool) -> Incident:
+    at_s = round(chance.uniform(0, hours * HOUR_S), 3)
+    seed = chance.randrange(1 << 30)
+    lasts_s = round(min(chance.expovariate(1 / 900), 6 * HOUR_S), 3)
+    match kind:
+        case IncidentKind.CRASH:
+            down_s = chance.choice([0.0, 20.0]) if not backstop else chance.choice([0.0, 30.0, 600.0, 7_200.0])
+            detail = chance.choice(["before", "after", "at once"])
+            return Incident(kind, at_s, down_s, amount=chance.randint(1, 30), detail=detail, seed=seed)
+        case IncidentKind.RESTART:
+            down_s = chance.choice([0.0, 30.0, 1_800.0]) if backstop else 5.0
+            return Incident(kind, at_s, down_s, seed=seed)
+        case IncidentKind.STEP:
+            step_s = chance.choice([1, -1]) * chance.choice([1.5, 90.0, 3_700.0, 90_000.0])
+            return Incident(kind, at_s, amount=step_s)
+        case IncidentKind.OUTAGE:
+            return Incident(kind, at_s, lasts_s, detail=chance.choice(["all", "stream", "requests"]))
+        case IncidentKind.LIE:
+            return Incident(kind, at_s, lasts_s, amount=chance.choice([-1_000, -5, 3, 40]))
+        case IncidentKind.BAN:
+            return Incident(kind, at_s, lasts_s, detail=chance.choice(["429", "403", "401", "503", "500"]))
+        case IncidentKind.STORE_DOWN:
+            return Incident(kind, at_s, min(lasts_s, 1_800.0), amount=chance.random(), seed=seed)
+        case IncidentKind.STALL:
+            return Incident(kind, at_s, chance.choice([2.0, 75.0, 4_000.0]))
+        case _:
+            return Incident(kind, at_s, lasts_s, amount=chance.random(), seed=seed)
+
+
+def _limit(chance: Random, ceiling_per_s: float) -> Limit:
+    """A hidden limit somewhere around the ceiling, or none."""
+    kind: _Kind = chance.choice(_KINDS)
+    per_s = ceiling_per_s * chance.uniform(0.2, 2.0)
+    window_s = chance.choice([1.0, 10.0, 60.0])
+    cools_s = chance.choice([60.0, 240.0])
+    count = cools_s * per_s if kind == "heat" else window_s * per_s
+    return Limit(
+        kind=kind,
+        per_second=per_s,
+        burst=chance.choice([1, 5, 20]),
+        window_s=window_s,
+        count=max(2, round(count)),
+        cools_in_s=cools_s,
+        retry_after=chance.random() < 0.5,
+    )

@@ -1,0 +1,133 @@
+"""What must be true once the faults have stopped? After one rescan or full walk the store equals the world."""
+
+import asyncio
+from typing import Final
+
+from remora.core.ledger.gap import GapState
+from remora.core.ledger.notes import FULL_WALK_NOTE
+from remora.core.ledger.run import StoppedBy
+from remora.core.units import HOUR_NS, MINUTE_NS
+from remora.loops.listed.run import ListedRun, RunOptions
+from remora.loops.numbered.rescan import Rescan, RescanSettings
+from remora.loops.recover import Recover, Recovery
+from remora.sim.checks import compare
+from remora.sim.crash import Generation
+from remora.sim.fuzz.judge import NAME
+from remora.sim.fuzz.lives import WINDOW_NS, Home, Running
+
+ROUNDS_MAX: Final = 60
+RUNS_MAX: Final = 40
+CALM_NS: Final = 15 * MINUTE_NS
+
+
+async def settle(home: Home) -> None:
+    """The provider is well again. One more process does what is left to do, and then mirror and world are compared."""
+    home.stage.calm()
+    home.trouble.end()
+    # What a provider asked for, a cool-down or a learned pace may take a while to end.
+    running = await home.start(Generation(), "last")
+    try:
+        if running.service is not None:
+            await _settle_numbered(home, running)
+        else:
+            await _settle_listed(home, running)
+    finally:
+        await running.given.governor.close()
+        await running.given.real.close()
+
+
+async def _settle_numbered(home: Home, running: Running) -> None:
+    clock, store = home.clock, running.given.store
+    working = asyncio.ensure_future(running.work())
+    await clock.sleep_until(clock.monotonic_ns() + CALM_NS)
+    while (await store.open_segments(NAME)) and not working.done():
+        await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+    since_ns = clock.true_ns()
+    await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    if home.scenario.backstop:
+        await _rescan(running)
+    await _recover_all(home, running)
+    await home.judge.look(store, is_numbered=True)
+    await home.judge.look_for_owed(store)
+    await home.judge.look_at_histories(store)
+    await _compare_items(home, running, since_ns)
+
+
+async def _rescan(running: Running) -> None:
+    service = running.service
+    assert service is not None
+    again = Rescan(
+        NAME,
+        running.collector,
+        running.given.store,
+        clock=running.given.clock,
+        settings=RescanSettings(window_ns=WINDOW_NS),
+        ages=lambda: service.state().update_ages,
+        owner="last",
+        width=8,
+    )
+    await again.want()
+    await again.run_once()
+
+
+async def _recover_all(home: Home, running: Running) -> None:
+    store, clock = running.given.store, running.given.clock
+    recover = Recover(NAME, running.collector, store, clock=clock, owner="last", policy=Recovery(8))
+    for _ in range(ROUNDS_MAX):
+        await store.replay_gaps(NAME, now_ns=clock.wall_ns())
+        while await recover.run_once():
+            pass
+        gaps = await store.gaps(NAME, limit=100_000)
+        if all(gap.state is GapState.ABSENT or gap.reason.family == "young" for gap in gaps):
+            return
+        await home.clock.sleep_until(home.clock.monotonic_ns() + MINUTE_NS)
+
+
+async def _compare_items(home: Home, running: Running, since_ns: int) -> None:
+    world, now_ns = home.stage.provider.world, home.clock.true_ns()
+    frontier = (await running.given.store.coverage(NAME)).frontier(first_id=1)
+    if frontier < world.max_id(since_ns):
+        home.judge.fail(f"the frontier ends at {frontier}, the newest id is {world.max_id(since_ns)}")
+    mirror = [pair async for pair in running.given.store.bodies(NAME)]
+    for difference in compare(mirror, world.dump(now_ns)):
+        if world.body(difference.item_id, since_ns) == world.body(difference.item_id, now_ns):
+            what = difference.key or "the whole item"
+            home.judge.fail(f"store and world differ in item {difference.item_id}: {what}")
+
+
+async def _settle_listed(home: Home, running: Running) -> None:
+    store, clock = running.given.store, home.clock
+    archive = home.stage.provider.archive
+    assert archive is not None
+    await clock.sleep_until(clock.monotonic_ns() + CALM_NS)
+    await store.keep_note(NAME, FULL_WALK_NOTE, 0)
+    completed, stopped_by = 0, StoppedBy.COOL_DOWN
+    since_ns = clock.true_ns()
+    for _ in range(RUNS_MAX):
+        since_ns = clock.true_ns() if not completed else since_ns
+        await store.replay_gaps(NAME, now_ns=running.given.clock.wall_ns())
+        run = ListedRun(
+            NAME,
+            running.collector,
+            store,
+            running.given.governor,
+            clock=running.given.clock,
+            owner="last",
+            options=RunOptions(force=True),
+        )
+        stopped_by = (await run.run_once()).stopped_by
+        completed += stopped_by is StoppedBy.COMPLETE
+        if completed >= 2:
+            break
+        await clock.sleep_until(clock.monotonic_ns() + HOUR_NS)
+    else:
+        home.judge.fail(f"no run was complete after the faults had stopped; the last stopped by {stopped_by}")
+    now_ns = clock.true_ns()
+    held = {document.key: document.body async for document in store.documents(NAME)}
+    before = archive.readable(since_ns)
+    for key, body in archive.readable(now_ns).items():
+        if before.get(key) == body and held.get(key) != body:
+            state = "missing" if key not in held else "outdated"
+            home.judge.fail(f"store and world differ: {key} is {state}")

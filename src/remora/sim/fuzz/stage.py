@@ -1,0 +1,173 @@
+"""How does a client meet the provider? Through bans, lies and wrong hints; every arrival is logged and counted."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from random import Random
+from typing import Final
+
+from remora.core.rate.pacing import burst_allowance
+from remora.core.units import SECOND_NS
+from remora.sim import replies
+from remora.sim.faults import FaultKind
+from remora.sim.fuzz.scenario import Incident, IncidentKind
+from remora.sim.provider import Provider
+from remora.sim.replies import Answer, Hang, Reset, Response
+from remora.sim.streams import EventStream
+
+# What a provider may write into Retry-After, right or wrong.
+HINTS: Final = ("0", "-5", "soon", "1", "120", "999999999999", "Wed, 21 Oct 2015 07:28:00 GMT", "")
+_WRONG_HINT_SHARE: Final = 0.05
+_BAD_PAGES: Final = (
+    replies.SERVER_ERROR,
+    replies.rate_limited(None),
+    replies.rate_limited(5 * SECOND_NS),
+    replies.unavailable(None),
+    Reset(),
+    Hang(),
+    replies.ok(b'{"items":'),
+    replies.ok(b"[1,2]"),
+    replies.ok(b"\xff\xfe"),
+    replies.ok(b"null"),
+)
+RECENT_NS: Final = 10 * SECOND_NS
+
+
+class Ceiling:
+    """Whether any window holds more arrivals than the ceiling allows, told as soon as the last one arrives.
+
+    With g(k) = k·F − t(k) the window from i to k holds too many by (g(k) − g(i)) / F − burst + 1.
+    """
+
+    def __init__(self, interval_ns: int, burst: int) -> None:
+        self._interval_ns = interval_ns
+        self._burst = burst
+        self._lowest: int | None = None
+        self.count = 0
+
+    def excess_ns(self, at_ns: int) -> int:
+        """By how much the fullest window that ends here is too full; zero or less keeps the ceiling."""
+        height = self.count * self._interval_ns - at_ns
+        self.count += 1
+        self._lowest = height if self._lowest is None else min(self._lowest, height)
+        return height - self._lowest + (1 - self._burst) * self._interval_ns
+
+
+class Stage:
+    """`sim.transport.Answering` for every process of the world."""
+
+    def __init__(
+        self, provider: Provider, *, ceiling_interval_ns: int, is_sparse: bool, too_fast: Callable[[str], None]
+    ) -> None:
+        self.provider = provider
+        self.ceiling_interval_ns = ceiling_interval_ns
+        self._ceiling = Ceiling(ceiling_interval_ns, burst_allowance(ceiling_interval_ns))
+        self._is_sparse = is_sparse
+        self._too_fast = too_fast
+        self._active: list[Incident] = []
+        self._chance = Random(0)
+        self._digest = blake2b(digest_size=8)
+        self.faults_met: Counter[str] = Counter()
+        self.hinted_until_ns = 0  # monotonic; the provider itself asked for silence until then
+        self.last_bad_ns: int | None = None  # monotonic; the last answer that was a refusal or a fault
+        self.last_good_ns: int | None = None
+        self.recent: deque[tuple[int, str]] = deque()
+        self.streams_open_ns: int | None = None
+
+    @property
+    def requests(self) -> int:
+        """How many requests arrived."""
+        return self._ceiling.count
+
+    @property
+    def trace(self) -> str:
+        """A digest of all arrivals: two equal runs have equal ones."""
+        return self._digest.hexdigest()
+
+    def begin(self, incident: Incident) -> None:
+        """From now on this is the case."""
+        self._active.append(incident)
+        self._chance = Random(incident.seed)
+
+    def end(self, incident: Incident) -> None:
+        """No longer."""
+        if incident in self._active:
+            self._active.remove(incident)
+
+    def calm(self) -> None:
+        """Nothing is the case any more."""
+        self._active.clear()
+        self.provider.heal()
+
+    def active(self, kind: IncidentKind) -> Sequence[Incident]:
+        """The incidents of a kind that are the case now."""
+        return [incident for incident in self._active if incident.kind is kind]
+
+    def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
+        at_ns = self.provider.ticks()
+        self._arrived(at_ns, target)
+        response = self._respond(target, headers)
+        self._log(at_ns, response)
+        return response
+
+    def open_stream(self, target: str) -> EventStream | None:
+        if self.active(IncidentKind.BAN):
+            return None
+        return self.provider.open_stream(target)
+
+    def _arrived(self, at_ns: int, target: str) -> None:
+        self._digest.update(f"{at_ns} {target}\n".encode())
+        excess_ns = self._ceiling.excess_ns(at_ns)
+        if excess_ns > 0:
+            self._too_fast(f"a window holds {excess_ns / self.ceiling_interval_ns:.3f} requests above the ceiling")
+
+    def _respond(self, target: str, headers: Mapping[str, str] | None) -> Response:
+        for ban in self.active(IncidentKind.BAN):
+            self.provider.arrivals.add(self.provider.ticks(), target)
+            return replace(replies.SERVER_ERROR, status=int(ban.detail))
+        if self.active(IncidentKind.WRONG_HINT) and self._chance.random() < _WRONG_HINT_SHARE:
+            hint = self._chance.choice(HINTS)
+            return Answer(self._chance.choice([429, 503]), b"{}", {"retry-after": hint})
+        if target.startswith("/archive/") and "/detail/" not in target and self._is_page_bad():
+            return self._chance.choice(_BAD_PAGES)
+        response = self.provider.respond(target, headers)
+        if not isinstance(response, Answer) or response.status != 200:
+            return response
+        if target == "/v0/maxitem.json" and (lies := self.active(IncidentKind.LIE)):
+            told = max(1, int(response.body) + int(lies[0].amount))
+            return replace(response, body=b"%d" % told)
+        if self._is_sparse and response.body == b"null":
+            return replies.NOT_FOUND
+        return response
+
+    def _is_page_bad(self) -> bool:
+        weather = self.active(IncidentKind.WEATHER)
+        return bool(weather) and self._chance.random() < 0.15 * weather[0].amount
+
+    def _log(self, at_ns: int, response: Response) -> None:
+        word = "bad"
+        match response:
+            case Answer(status=200, cut_at=None):
+                self.last_good_ns, word = at_ns, "good"
+            case Answer(status=status):
+                self.last_bad_ns = at_ns
+                word = "refused" if status in {429, 503} else "failed" if status >= 500 else "bad"
+                self.faults_met[str(status)] += 1
+                if status in {429, 503} and "retry-after" in response.headers:
+                    self._hint(at_ns, response.headers["retry-after"])
+            case _:
+                self.last_bad_ns, word = at_ns, "failed"
+                self.faults_met[type(response).__name__] += 1
+        self.recent.append((at_ns, word))
+        while self.recent and self.recent[0][0] < at_ns - RECENT_NS:
+            self.recent.popleft()
+
+    def _hint(self, at_ns: int, text: str) -> None:
+        if text.isdecimal():
+            self.hinted_until_ns = max(self.hinted_until_ns, at_ns + int(text) * SECOND_NS)
+
+
+def honest(kinds: Sequence[FaultKind]) -> list[FaultKind]:
+    """Without stale bodies: they are true, of another moment, and only a later look can tell."""
+    return [kind for kind in kinds if kind is not FaultKind.STALE]

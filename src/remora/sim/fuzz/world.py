@@ -1,0 +1,282 @@
+"""What happens in one world? A scenario runs from its beginning to its verdict, in virtual time."""
+
+import asyncio
+import logging
+import tempfile
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from remora.core.item import Item, Readable
+from remora.core.units import DAY_NS, MINUTE_NS, SECOND_NS
+from remora.loops.numbered.inbox import MEMORY_MAX
+from remora.sim.clock import Deadlock, RanTooLong, SimClock, run
+from remora.sim.faults import FaultKind, Faults, Flood, Outage, StreamFaults
+from remora.sim.fuzz.judge import CANARY, Judge
+from remora.sim.fuzz.lives import SPARSE, Home, Process
+from remora.sim.fuzz.readout import Readout
+from remora.sim.fuzz.scenario import Incident, IncidentKind, Scenario, SourceShape
+from remora.sim.fuzz.settling import settle
+from remora.sim.fuzz.stage import Stage, honest
+from remora.sim.limits import Limit
+from remora.sim.listed import Archive, ArchiveSettings
+from remora.sim.provider import Provider
+from remora.sim.world import World, WorldSettings
+from remora.sources.hackernews_item import decode_item
+from remora.sources.numbered import DeclaredReading
+
+LOOK_EVERY_NS: Final = 7 * MINUTE_NS
+LONGEST_NS: Final = 90 * DAY_NS
+TASKS_MAX: Final = 500
+_RATE_MAX: Final = 0.06
+_PER_HOUR_MAX: Final = 8.0
+
+
+@dataclass(slots=True)
+class Verdict:
+    """How a world ended, and what was in it."""
+
+    scenario: Scenario
+    violations: list[str] = field(default_factory=list)
+    simulated_ns: int = 0
+    requests: int = 0
+    faults: int = 0
+    crashes: int = 0
+    looks: int = 0
+    trace: str = ""
+
+
+class Violated(Exception):
+    """A promise is broken: the rest of the world does not matter."""
+
+
+def judge_world(scenario: Scenario) -> Verdict:
+    """Run one world to its end, or to the first violation."""
+    verdict = Verdict(scenario)
+    judge = Judge(_content_of(scenario.shape))
+    before = structlog.get_config()
+    structlog.configure(
+        processors=[_listening(judge)], wrapper_class=structlog.make_filtering_bound_logger(logging.INFO)
+    )
+
+    async def main(clock: SimClock) -> None:
+        with tempfile.TemporaryDirectory(prefix="remora-fuzz-") as folder:
+            await _live_through(scenario, clock, judge, verdict, Path(folder))
+
+    try:
+        run(main, seed=scenario.seed, limit_ns=LONGEST_NS)
+    except Violated:
+        pass
+    except (Deadlock, RanTooLong) as stuck:
+        judge.fail(f"{type(stuck).__name__}: {stuck}")
+    except Exception as error:  # noqa: BLE001  whatever escapes production code is a violation
+        judge.fail(f"{type(error).__name__}: {error}")
+    finally:
+        structlog.configure(**before)
+    verdict.violations = judge.violations
+    verdict.looks = judge.looks
+    return verdict
+
+
+def _listening(judge: Judge) -> Any:
+    def listen(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+        judge.told(repr(event), where="the log")
+        raise structlog.DropEvent
+
+    return listen
+
+
+async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdict: Verdict, folder: Path) -> None:
+    stage = _make_stage(scenario, clock, judge)
+    home = Home(scenario, clock, stage, judge, folder)
+    processes = [Process(home, number) for number in range(scenario.processes)]
+    try:
+        end_ns = round(scenario.hours * 3_600 * SECOND_NS)
+        tasks = [asyncio.ensure_future(process.live_on()) for process in processes]
+        try:
+            await _until(end_ns, home, processes, tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        _stop_if_violated(judge)
+        await settle(home)
+    finally:
+        verdict.simulated_ns, verdict.requests, verdict.trace = clock.monotonic_ns(), stage.requests, stage.trace
+        verdict.faults = stage.faults_met.total() + home.trouble.failures
+        verdict.crashes = sum(process.crashes for process in processes)
+        with suppress(Exception):
+            await home.close()
+
+
+async def _until(end_ns: int, home: Home, processes: list[Process], tasks: list["asyncio.Task[None]"]) -> None:
+    """Look at everything every few minutes, and let the incidents happen in between."""
+    readout = Readout(home, processes)
+    moments: list[tuple[int, int, Incident]] = []
+    for number, incident in enumerate(home.scenario.incidents):
+        starts_ns = round(incident.at_s * SECOND_NS)
+        moments.append((starts_ns, 2 * number, incident))
+        moments.append((starts_ns + round(incident.for_s * SECOND_NS), 2 * number + 1, incident))
+    moments = sorted((moment for moment in moments if moment[0] < end_ns), key=lambda moment: moment[:2])
+    looks_ns = LOOK_EVERY_NS if home.scenario.shape.paging is None else 8 * LOOK_EVERY_NS
+    while home.clock.monotonic_ns() < end_ns:
+        next_ns = moments[0][0] if moments else end_ns
+        await home.clock.sleep_until(min(next_ns, home.clock.monotonic_ns() + looks_ns, end_ns))
+        while moments and moments[0][0] <= home.clock.monotonic_ns():
+            _, number, incident = moments.pop(0)
+            _happen(home, processes, incident, begins=number % 2 == 0)
+        await _look(home, processes, readout)
+        for task in tasks:
+            if task.done():
+                home.judge.fail(f"a process could not start again: {task.exception()!r}")
+        _stop_if_violated(home.judge)
+
+
+def _happen(home: Home, processes: list[Process], incident: Incident, *, begins: bool) -> None:
+    process = processes[incident.seed % len(processes)]
+    match incident.kind:
+        case IncidentKind.CRASH if begins:
+            calls = 0 if incident.detail == "at once" else int(incident.amount)
+            down_ns = round(incident.for_s * SECOND_NS)
+            process.crash(calls=calls, after_effect=incident.detail == "after", down_for_ns=down_ns)
+        case IncidentKind.RESTART if begins:
+            process.stop(down_for_ns=round(incident.for_s * SECOND_NS))
+        case IncidentKind.STALL if begins:
+            home.clock.stall(round(incident.for_s * SECOND_NS))
+        case IncidentKind.STEP if begins:
+            home.judge.clock_stepped = True
+            home.clock.step_wall(round(incident.amount * SECOND_NS))
+        case IncidentKind.STORE_DOWN:
+            is_shared = home.scenario.store == "memory"
+            home.trouble.begin(
+                incident.seed, lost_answers=is_shared and incident.amount > 0.5
+            ) if begins else home.trouble.end()
+        case (
+            IncidentKind.BAN
+            | IncidentKind.WRONG_HINT
+            | IncidentKind.LIE
+            | IncidentKind.WEATHER
+            | IncidentKind.BAD_ITEMS
+        ):
+            (home.stage.begin if begins else home.stage.end)(incident)
+            home.stage.provider.set_faults(_faults(home))
+        case _:
+            pass  # outages and floods are known to the provider from the beginning
+
+
+async def _look(home: Home, processes: list[Process], readout: Readout) -> None:
+    judge = home.judge
+    if len(asyncio.all_tasks()) > TASKS_MAX * len(processes):
+        judge.fail(f"{len(asyncio.all_tasks())} tasks are alive")
+    for process in processes:
+        if process.running is not None and process.running.service is not None:
+            state = process.running.service.state()
+            if state.inbox_in_memory > MEMORY_MAX:
+                judge.fail(f"{state.inbox_in_memory} inbox entries are in memory")
+    reader = await home.reader()
+    if reader is not None:
+        await judge.look(reader, is_numbered=home.scenario.shape.paging is None)
+        await readout.look(reader)
+
+
+def _stop_if_violated(judge: Judge) -> None:
+    if judge.violations:
+        raise Violated
+
+
+# -- what the world is made of ---------------------------------------------------------------------------------------------
+
+
+def _make_stage(scenario: Scenario, clock: SimClock, judge: Judge) -> Stage:
+    is_sparse = scenario.shape is SourceShape.NUMBERED
+    world = World(
+        WorldSettings(
+            seed=scenario.seed,
+            items=scenario.items,
+            new_per_day=scenario.new_per_day,
+            absent_share=0.3 if is_sparse else 0.002,
+            odd_share=0.0 if is_sparse else 0.003,
+        )
+    )
+    listed = scenario.shape.paging is not None
+    archive = Archive(
+        ArchiveSettings(
+            seed=scenario.seed,
+            conversations=scenario.items,
+            added_per_day=scenario.new_per_day,
+            token=CANARY,
+            limit=scenario.limit,
+        )
+    )
+    provider = Provider(
+        world,
+        Faults(seed=scenario.seed, limit=scenario.limit if not listed else Limit(), **_from_the_beginning(scenario)),
+        now=clock.true_ns,
+        ticks=clock.monotonic_ns,
+        archive=archive if listed else None,
+    )
+    return Stage(
+        provider,
+        ceiling_interval_ns=round(SECOND_NS / scenario.ceiling_per_s),
+        is_sparse=is_sparse,
+        too_fast=judge.fail,
+    )
+
+
+def _from_the_beginning(scenario: Scenario) -> dict[str, Any]:
+    """Outages and floods: the provider knows when they come."""
+    outages = tuple(
+        Outage(incident.at_s, incident.at_s + incident.for_s, incident.detail)  # type: ignore[arg-type]
+        for incident in scenario.incidents
+        if incident.kind is IncidentKind.OUTAGE
+    )
+    floods = tuple(
+        Flood(incident.at_s, incident.at_s + min(incident.for_s, 120.0), ids_per_second=50 * incident.amount)
+        for incident in scenario.incidents
+        if incident.kind is IncidentKind.FLOOD
+    )
+    missed = 0.0 if not scenario.backstop else 0.03
+    return {"outages": outages, "stream": StreamFaults(missed_share=missed, floods=floods)}
+
+
+def _faults(home: Home) -> Faults:
+    """What goes wrong at the provider, of all that is the case now."""
+    scenario, stage = home.scenario, home.stage
+    faults = Faults(seed=scenario.seed, limit=stage.provider.faults.limit, **_from_the_beginning(scenario), slow_s=3.0)
+    rates: dict[FaultKind, float] = {}
+    stream = faults.stream
+    for incident in stage.active(IncidentKind.WEATHER):
+        chance = Random(incident.seed)
+        kinds = list(FaultKind) if scenario.backstop else honest(list(FaultKind))
+        for kind in chance.sample(kinds, k=chance.randint(1, 5)):
+            rates[kind] = chance.uniform(0, _RATE_MAX)
+        per_hour = [chance.uniform(0, _PER_HOUR_MAX) if chance.random() < 0.4 else 0.0 for _ in range(4)]
+        stream = msgspec.structs.replace(
+            stream,
+            drops_per_hour=per_hour[0],
+            zombies_per_hour=per_hour[1],
+            cancels_per_hour=per_hour[2],
+            revokes_per_hour=per_hour[3],
+        )
+    ids: dict[str, FaultKind] = {}
+    for incident in stage.active(IncidentKind.BAD_ITEMS):
+        chance = Random(incident.seed)
+        first, kind = chance.randint(1, scenario.items), chance.choice(honest(list(FaultKind)))
+        ids |= {str(item_id): kind for item_id in range(first, first + chance.randint(1, 25))}
+    return msgspec.structs.replace(faults, rates=rates, stream=stream, ids=ids)
+
+
+def _content_of(shape: SourceShape) -> Any:
+    reading = DeclaredReading(SPARSE)
+
+    def content(item_id: int, body: bytes) -> bytes:
+        decoded = decode_item(item_id, body) if shape is SourceShape.HACKERNEWS else reading.item(item_id, body)
+        return decoded.thing.content if isinstance(decoded, Readable) and isinstance(decoded.thing, Item) else b"?"
+
+    return content
