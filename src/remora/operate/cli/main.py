@@ -4,12 +4,12 @@ from typing import Any
 
 import click
 
-from remora import __version__
 from remora.operate.cli.collecting import catchup, run, up, worker
 from remora.operate.cli.failures import end, explain
 from remora.operate.cli.reading import export, gaps, show, status
 from remora.operate.cli.setup import check, init, simulate
 from remora.operate.cli.store import store
+from remora.version import __version__
 
 
 class RemoraGroup(click.Group):

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import structlog
 
-from remora import __version__
 from remora.contracts import Clock, Sharing, Store
 from remora.core.errors import RemoraError
 from remora.core.status.snapshot import ENDED_DONE, Role, Snapshot, SourceFacts
@@ -20,6 +19,7 @@ from remora.operate.observe.heartbeat import Heart
 from remora.operate.observe.metrics import Metrics
 from remora.operate.observe.recent_meter import RecentMeter
 from remora.stores import open_sharing, open_store
+from remora.version import __version__
 
 log = structlog.get_logger()
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from remora import __version__
 from remora.core.errors import ConfigurationError
+from remora.version import __version__
 
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 KEEP_ALIVE_S: Final = 15.0
