@@ -44,7 +44,7 @@ CLEAR_SCREEN: Final = "\x1b[2J\x1b[H"
 @click.option("--watch", is_flag=True, help="Refresh every second until Ctrl-C.")
 @as_json_option
 def status(*, name: str | None, check: bool, watch: bool, as_json: bool, **common: str | None) -> None:
-    """Show whether the copy is complete and fresh and the service polite and working; if not, why."""
+    """Show whether the copy is complete, fresh, polite and working."""
     from remora.operate.config.settings import known_source
 
     settings = load_settings(**common)
