@@ -136,3 +136,28 @@ def test_a_clock_that_steps_makes_neither_a_queue_nor_an_error() -> None:
         now_ns += SECOND_NS
         pace = after(pace, Answered(Answer.GOOD, now_ns - latency_ns, now_ns, pace_bound=True))
     assert slow_answers(pace, 200, 200 * MILLISECOND_NS).rate_per_s >= before.rate_per_s
+
+
+def test_a_slow_spell_during_a_test_does_not_keep_the_test_open() -> None:
+    cold = cold_start(ceiling_interval_ns=40 * MILLISECOND_NS, now_ns=0)
+    probing = replace(
+        cold, rate_per_s=12.0, octave_per_s=12.0, edges_per_s=(10.0,), clean=500, chain_ns=0.0, held=5_000
+    )
+    usual = replace(slow_answers(probing, 20, 100 * MILLISECOND_NS), rate_per_s=12.0)
+    left_ns = usual.answered_at_ns + SECOND_NS
+    tested = after(usual, Answered(Answer.REFUSED, left_ns, left_ns + 100 * MILLISECOND_NS, pace_bound=True))
+    assert tested.below_per_s == 10.0
+    slowed = slow_answers(tested, 60, 2 * SECOND_NS)
+    recovered = slow_answers(slowed, 1_500, 100 * MILLISECOND_NS)
+    assert recovered.below_per_s == 0.0
+    assert recovered.rate_per_s >= 12.0, "nothing was refused, so it climbs again"
+
+
+def test_spells_of_slow_answers_at_a_rate_that_has_held_leave_the_edge_where_it_is() -> None:
+    pace = replace(used_to(200 * MILLISECOND_NS), rate_per_s=9.0, edges_per_s=(10.0,), account=-3_000.0, held=5_000)
+    edge = pace.edges_per_s[0]
+    for _ in range(20):
+        pace = slow_answers(pace, 12, 900 * MILLISECOND_NS)
+        assert pace.rate_per_s < 9.0, "the queue is drained each time"
+        pace = slow_answers(pace, 100, 200 * MILLISECOND_NS)
+    assert pace.edges_per_s[0] >= 0.97 * edge

@@ -14,6 +14,7 @@ from remora.core.rate.constants import (
     BASELINE_MEMORY,
     CAREFUL,
     CAREFUL_SUCCESSES,
+    CHAIN_GAP,
     CLIMB_SUCCESSES,
     COLD_START_PER_S,
     DENSE_SHARE,
@@ -30,6 +31,7 @@ from remora.core.rate.constants import (
     QUEUE_DRAINS,
     QUEUE_JUDGED,
     QUEUE_LONG_NS,
+    REST_CHARGE,
     ROUND_TRIPS_PER_DOUBLING,
     SLOW_BELIEVED,
     SLOW_LEAST,
@@ -208,14 +210,20 @@ def _queued(pace: Pace, event: Answered) -> Pace:
         return changed(pace, baseline_ns=pace.latency_ns, account=max(0.0, pace.account), queued=0, queue_ns=0.0)
     rate, edges = pace.rate_per_s, pace.edges_per_s
     # No more than an octave at once: after a moment's standstill all answers come together, and none had queued.
-    edge = min(rate, max(rate / 2, SECOND_NS / max(1.0, pace.gap_ns)))
-    pace = charged(pace, 1.0)
-    if edges and edges[0] / FAR < edge < edges[0] * FAR:
-        edge = min(rate, sqrt(edge * edges[0]))
-    elif edges:
-        pace = moved(pace, edges[0])
-    pace = changed(pace, edges_per_s=remember(edges, edge), queued=0, queue_ns=pace.latency_ns)
-    return cut(pace, max(_least(pace), edge * QUEUE_CUT), event.answered_at_ns)
+    served = edge = min(rate, max(rate / 2, SECOND_NS / max(1.0, pace.gap_ns)))
+    if edges and not is_probing(pace) and pace.held >= CHAIN_GAP and not pace.below_per_s:
+        # At a rate that has held, a longer queue is chance or a load that is not ours. It passes, and the edge stays.
+        edge = edges[0]
+        pace = charged(pace, REST_CHARGE)
+    else:
+        pace = charged(pace, 1.0)
+        if edges and edges[0] / FAR < edge < edges[0] * FAR:
+            served = edge = min(rate, sqrt(edge * edges[0]))
+        elif edges:
+            pace = moved(pace, edges[0])
+    # A test is over: what it would tell is lost in the queue.
+    pace = changed(pace, edges_per_s=remember(edges, edge), below_per_s=0.0, queued=0, queue_ns=pace.latency_ns)
+    return cut(pace, max(_least(pace), served * QUEUE_CUT), event.answered_at_ns)
 
 
 def _least(pace: Pace) -> float:

@@ -17,10 +17,10 @@ from remora.core.rate.constants import (
     ELSEWHERE,
     EXPENSIVE,
     FAR,
-    OUTAGE_AGAIN,
     OUTAGE_BUDGET,
     OUTAGE_BUDGET_UNSETTLED,
     OUTAGE_DIPS,
+    OUTAGE_KEPT,
     OUTAGE_MEMORY,
     PRICE_LEAST,
     REST_CHARGE,
@@ -40,9 +40,7 @@ def refused_in_a_row(pace: Pace, event: Answered) -> Pace:
     outage_requests = pace.outage_ns * edge / SECOND_NS
     faded_ns = pace.outage_ns / (1 + pace.clean / max(1.0, OUTAGE_MEMORY * outage_requests))
     first_ns = WAIT_GROWTH * int(SECOND_NS / (edge * DEEPEST_CUT))
-    wait_ns = min(
-        WAIT_MOST_NS, max(first_ns, pace.interval_ns, WAIT_GROWTH * pace.wait_ns, int(OUTAGE_AGAIN * faded_ns))
-    )
+    wait_ns = min(WAIT_MOST_NS, max(first_ns, pace.interval_ns, WAIT_GROWTH * pace.wait_ns, int(faded_ns)))
     pace = changed(
         charged(pace, 1.0) if pace.probed else pace,
         edges_per_s=remember(pace.edges_per_s, edge),
@@ -75,7 +73,7 @@ def resumed(pace: Pace, event: Answered) -> Pace:
     if pace.streak == 1 and pace.asked_ns * pace.edges_per_s[0] / SECOND_NS < SHUT_OUT:
         # One refusal while discovering may be a stray: go on from the octave below, and see.
         edges = () if pace.provisional else pace.edges_per_s
-        return changed(went_on, edges_per_s=edges, outage_ns=pace.outage_ns // 2)
+        return changed(went_on, edges_per_s=edges, outage_ns=int(pace.outage_ns * OUTAGE_KEPT))
     back = _after_an_outage(pace, event)
     edge = back.edges_per_s[0]
     known = pace.below_per_s or pace.edges_per_s[0]
@@ -97,8 +95,10 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         wait_ns=0,
         quiet_until_ns=0,
         outage_ns=back.outage_ns,
-        chain_ns=chain_ns + back.silent_ns,
-        filled=filled(went_on, for_ns=back.silent_ns, taken=0),
+        # Only what the provider's silence is believed to have lasted: what we waited longer is no evidence.
+        chain_ns=chain_ns + back.outage_ns,
+        # A guessed edge says nothing about bursts.
+        filled=0.0 if pace.provisional else filled(went_on, for_ns=back.silent_ns, taken=0),
         # What left since the wait, before this answer came, left at another rate: it must not judge this one.
         last_cut_at_ns=event.answered_at_ns,
         learned_at_ns=event.answered_at_ns,
@@ -130,9 +130,11 @@ def _after_an_outage(pace: Pace, event: Answered) -> _Return:
     wait_over_ns = max(pace.quiet_until_ns, pace.last_cut_at_ns + pace.asked_ns)
     end_ns = min(event.departed_at_ns, wait_over_ns)
     silent_ns = max(0, end_ns - pace.streak_began_at_ns)
-    # Told how long: that long. Otherwise the end lies between the last refusal and the end of the wait: the middle.
+    # Told how long, and let in then: that long. Otherwise we chose the wait. The end lies somewhere between the last
+    # refusal and the end of the wait: the middle.
     middle_ns = (pace.last_refused_at_ns + end_ns) // 2
-    outage_ns = silent_ns if pace.asked_ns else max(0, middle_ns - pace.streak_began_at_ns)
+    kept_its_word = pace.asked_ns > 0 and pace.streak == 1
+    outage_ns = silent_ns if kept_its_word else max(0, middle_ns - pace.streak_began_at_ns)
     before = pace.edges_per_s[0]
     accepted = before if pace.provisional or pace.chain_ns < 0 else accepted_per_s(pace)
     edge = _edge_after(pace, outage_ns, accepted)
@@ -140,7 +142,11 @@ def _after_an_outage(pace: Pace, event: Answered) -> _Return:
     lost = outage_ns * (rate if pace.provisional else min(before, accepted)) / SECOND_NS
     unsettled = price(pace) <= PRICE_LEAST and lost <= EXPENSIVE
     cost = lost / (OUTAGE_BUDGET_UNSETTLED if unsettled else OUTAGE_BUDGET)
-    if pace.asked_ns and not pace.probed and not pace.provisional:
+    guessed = pace.provisional and pace.streak > 1
+    if guessed or (not pace.probed and edge < before * (1 - ELSEWHERE)):
+        # No probe caused it: the edge was unknown, or it has moved and is set lower. There is nothing to pay for.
+        cost = 0.0
+    elif pace.asked_ns and not pace.probed and not pace.provisional:
         cost *= REST_CHARGE
     return _Return(remember(pace.edges_per_s, edge), rate, outage_ns, silent_ns, cost)
 
@@ -151,7 +157,7 @@ def _edge_after(pace: Pace, outage_ns: int, accepted: float) -> float:
     known = pace.below_per_s or edge
     expensive = outage_ns * known / SECOND_NS > EXPENSIVE
     if pace.provisional:
-        return edge / 4 if expensive and not pace.asked_ns else edge
+        return edge / 4 if expensive and pace.streak > 1 else edge
     if pace.streak == 1:
         # We were told at once: what the next answers at about this rate will tell is worth the wait.
         return edge

@@ -16,6 +16,7 @@ from remora.core.rate.constants import (
     BURST_MOST,
     DIP,
     EDGES_KEPT,
+    RATE_LEAST_PER_S,
     STRAY_LEAST,
     STRAY_MOST,
     TROUBLE_LEAST,
@@ -88,7 +89,7 @@ class Restored:
 def to_record(pace: Pace, *, now_ns: int, now_wall_ns: int) -> PaceRecord:
     """The pace as it may be stored. What a probe found and is still being tested is not known yet: the edge below it."""
     rate, edges = pace.rate_per_s, pace.edges_per_s
-    if pace.below_per_s:
+    if pace.below_per_s and edges[0] >= RATE_LEAST_PER_S:
         edges = remember(edges, min(pace.below_per_s, edges[0]))
         rate = min(rate, possible(pace, edges[0] * (1 - DIP)))
     return PaceRecord(
