@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import remora
+from remora.stores import open_store
 from tests.docs_reader import ROOT, page
+from tests.read.conftest import fill
 
 PAGE = page("docs/python.md")
 assert PAGE is not None
@@ -44,6 +46,7 @@ def test_every_public_name_can_be_loaded_and_is_documented(name: str) -> None:
 def test_every_name_in_the_tables_of_the_page_is_public() -> None:
     assert PAGE is not None
     named = {cell for cell in PAGE.first_cells if re.fullmatch(r"_*[A-Za-z]\w+", cell)}
+    assert named
     assert named - set(remora.__all__) == set()
 
 
@@ -68,5 +71,18 @@ def test_every_public_class_says_what_it_is() -> None:
 async def test_the_snippets_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert PAGE is not None
     monkeypatch.chdir(tmp_path)
+    store = open_store("sqlite:///hn.db")
+    await store.open()
+    await fill(store)
+    await store.close()
     for number, snippet in enumerate(PAGE.blocks("python"), start=1):
         await asyncio.to_thread(exec, compile(snippet, f"docs/python.md snippet {number}", "exec"), {})
+
+
+def test_every_method_of_an_open_mirror_is_in_the_table_and_the_twin_has_it() -> None:
+    assert PAGE is not None
+    told = {cell.partition("(")[0] for cell in PAGE.first_cells if "(" in cell}
+    twin = {name for name in vars(remora.SyncMirrorReader) if not name.startswith("_")}
+    own = {name for name in vars(remora.MirrorReader) if not name.startswith("_")}
+    assert told == twin
+    assert twin <= own

@@ -174,8 +174,8 @@ def query_files() -> list[Path]:
 
 def query_findings(path: Path) -> Iterator[str]:
     lines = path.read_text().splitlines()
-    shared = path.parent.with_name("common.py")  # what both stores do alike names statements of both
-    modules = [*sorted(path.parent.rglob("*.py")), *([shared] if shared.exists() else [])]
+    # What both stores do alike is beside their folders and names statements of both.
+    modules = [*sorted(path.parent.rglob("*.py")), *sorted(path.parent.parent.glob("*.py"))]
     code = "".join(module.read_text() for module in modules)
     seen: set[str] = set()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):

@@ -1,4 +1,4 @@
-"""What does `import remora` offer? The contracts that a source implements, the errors, and the version.
+"""What does `import remora` offer? An open mirror to read, the contracts that a source implements, and the errors.
 
 This is the public API; `docs/python.md` documents every name. Everything else in the package is private and may change
 in any release. A name is imported from its module when it is first used, so `import remora` costs nothing.
@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from remora.contracts.announcements import NewestAnnounced as NewestAnnounced
     from remora.contracts.announcements import StreamPart as StreamPart
     from remora.contracts.announcements import Unread as Unread
+    from remora.contracts.reader import Change as Change
+    from remora.contracts.reader import MirroredDocument as MirroredDocument
+    from remora.contracts.reader import MirroredItem as MirroredItem
+    from remora.contracts.reader import MirroredSource as MirroredSource
+    from remora.contracts.reader import MirroredUser as MirroredUser
+    from remora.contracts.reader import QueryResult as QueryResult
+    from remora.contracts.reader import Revision as Revision
     from remora.contracts.source import Capabilities as Capabilities
     from remora.contracts.source import NumberedSource as NumberedSource
     from remora.contracts.source import Permit as Permit
@@ -51,49 +58,66 @@ if TYPE_CHECKING:
     from remora.core.verdict import Fault as Fault
     from remora.core.verdict import NoReply as NoReply
     from remora.core.verdict import Reply as Reply
+    from remora.read.mirror import MirrorReader as MirrorReader
+    from remora.read.mirror import open_mirror as open  # noqa: A004
+    from remora.read.sync import SyncMirrorReader as SyncMirrorReader
+    from remora.read.sync import open_mirror_sync as open_sync
+    from remora.read.thread import ThreadNode as ThreadNode
 
 _HOMES: Final = {
-    "Announced": "remora.contracts.announcements",
-    "Announcement": "remora.contracts.announcements",
-    "AuthRevoked": "remora.contracts.announcements",
-    "Cancelled": "remora.contracts.announcements",
-    "Ignored": "remora.contracts.announcements",
-    "KeepAlive": "remora.contracts.announcements",
-    "NewestAnnounced": "remora.contracts.announcements",
-    "StreamPart": "remora.contracts.announcements",
-    "Unread": "remora.contracts.announcements",
-    "Capabilities": "remora.contracts.source",
-    "NumberedSource": "remora.contracts.source",
-    "Permit": "remora.contracts.source",
-    "Source": "remora.contracts.source",
-    "StreamBroken": "remora.contracts.source",
-    "Transport": "remora.contracts.source",
-    "ConfigurationError": "remora.core.errors",
-    "RemoraError": "remora.core.errors",
-    "StoreBusy": "remora.core.errors",
-    "StoreEmpty": "remora.core.errors",
-    "StoreError": "remora.core.errors",
-    "StoreForeign": "remora.core.errors",
-    "StoreRefused": "remora.core.errors",
-    "StoreUnavailable": "remora.core.errors",
-    "Decoded": "remora.core.item",
-    "Document": "remora.core.item",
-    "Entry": "remora.core.item",
-    "Item": "remora.core.item",
-    "Newest": "remora.core.item",
-    "Nothing": "remora.core.item",
-    "Page": "remora.core.item",
-    "Readable": "remora.core.item",
-    "Thing": "remora.core.item",
-    "Unreadable": "remora.core.item",
-    "User": "remora.core.item",
-    "WrongShape": "remora.core.item",
-    "Lane": "remora.core.lanes",
-    "Discovery": "remora.core.ledger.discovery",
-    "Kind": "remora.core.ledger.discovery",
-    "Fault": "remora.core.verdict",
-    "NoReply": "remora.core.verdict",
-    "Reply": "remora.core.verdict",
+    "Change": ("remora.contracts.reader", "Change"),
+    "MirroredDocument": ("remora.contracts.reader", "MirroredDocument"),
+    "MirroredItem": ("remora.contracts.reader", "MirroredItem"),
+    "MirroredSource": ("remora.contracts.reader", "MirroredSource"),
+    "MirroredUser": ("remora.contracts.reader", "MirroredUser"),
+    "QueryResult": ("remora.contracts.reader", "QueryResult"),
+    "Revision": ("remora.contracts.reader", "Revision"),
+    "MirrorReader": ("remora.read.mirror", "MirrorReader"),
+    "open": ("remora.read.mirror", "open_mirror"),
+    "SyncMirrorReader": ("remora.read.sync", "SyncMirrorReader"),
+    "open_sync": ("remora.read.sync", "open_mirror_sync"),
+    "ThreadNode": ("remora.read.thread", "ThreadNode"),
+    "Announced": ("remora.contracts.announcements", "Announced"),
+    "Announcement": ("remora.contracts.announcements", "Announcement"),
+    "AuthRevoked": ("remora.contracts.announcements", "AuthRevoked"),
+    "Cancelled": ("remora.contracts.announcements", "Cancelled"),
+    "Ignored": ("remora.contracts.announcements", "Ignored"),
+    "KeepAlive": ("remora.contracts.announcements", "KeepAlive"),
+    "NewestAnnounced": ("remora.contracts.announcements", "NewestAnnounced"),
+    "StreamPart": ("remora.contracts.announcements", "StreamPart"),
+    "Unread": ("remora.contracts.announcements", "Unread"),
+    "Capabilities": ("remora.contracts.source", "Capabilities"),
+    "NumberedSource": ("remora.contracts.source", "NumberedSource"),
+    "Permit": ("remora.contracts.source", "Permit"),
+    "Source": ("remora.contracts.source", "Source"),
+    "StreamBroken": ("remora.contracts.source", "StreamBroken"),
+    "Transport": ("remora.contracts.source", "Transport"),
+    "ConfigurationError": ("remora.core.errors", "ConfigurationError"),
+    "RemoraError": ("remora.core.errors", "RemoraError"),
+    "StoreBusy": ("remora.core.errors", "StoreBusy"),
+    "StoreEmpty": ("remora.core.errors", "StoreEmpty"),
+    "StoreError": ("remora.core.errors", "StoreError"),
+    "StoreForeign": ("remora.core.errors", "StoreForeign"),
+    "StoreRefused": ("remora.core.errors", "StoreRefused"),
+    "StoreUnavailable": ("remora.core.errors", "StoreUnavailable"),
+    "Decoded": ("remora.core.item", "Decoded"),
+    "Document": ("remora.core.item", "Document"),
+    "Entry": ("remora.core.item", "Entry"),
+    "Item": ("remora.core.item", "Item"),
+    "Newest": ("remora.core.item", "Newest"),
+    "Nothing": ("remora.core.item", "Nothing"),
+    "Page": ("remora.core.item", "Page"),
+    "Readable": ("remora.core.item", "Readable"),
+    "Thing": ("remora.core.item", "Thing"),
+    "Unreadable": ("remora.core.item", "Unreadable"),
+    "User": ("remora.core.item", "User"),
+    "WrongShape": ("remora.core.item", "WrongShape"),
+    "Lane": ("remora.core.lanes", "Lane"),
+    "Discovery": ("remora.core.ledger.discovery", "Discovery"),
+    "Kind": ("remora.core.ledger.discovery", "Kind"),
+    "Fault": ("remora.core.verdict", "Fault"),
+    "NoReply": ("remora.core.verdict", "NoReply"),
+    "Reply": ("remora.core.verdict", "Reply"),
 }
 
 __all__ = [
@@ -102,6 +126,7 @@ __all__ = [
     "AuthRevoked",
     "Cancelled",
     "Capabilities",
+    "Change",
     "ConfigurationError",
     "Decoded",
     "Discovery",
@@ -113,6 +138,11 @@ __all__ = [
     "KeepAlive",
     "Kind",
     "Lane",
+    "MirrorReader",
+    "MirroredDocument",
+    "MirroredItem",
+    "MirroredSource",
+    "MirroredUser",
     "Newest",
     "NewestAnnounced",
     "NoReply",
@@ -120,9 +150,11 @@ __all__ = [
     "NumberedSource",
     "Page",
     "Permit",
+    "QueryResult",
     "Readable",
     "RemoraError",
     "Reply",
+    "Revision",
     "Source",
     "StoreBusy",
     "StoreEmpty",
@@ -132,23 +164,27 @@ __all__ = [
     "StoreUnavailable",
     "StreamBroken",
     "StreamPart",
+    "SyncMirrorReader",
     "Thing",
+    "ThreadNode",
     "Transport",
     "Unread",
     "Unreadable",
     "User",
     "WrongShape",
     "__version__",
+    "open",
+    "open_sync",
 ]
 
 
 if not TYPE_CHECKING:  # with a `__getattr__` in sight, a type checker would accept any name
 
     def __getattr__(name: str) -> object:
-        home = _HOMES.get(name)
-        if home is None:
+        if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(home), name)
+        home, inside = _HOMES[name]
+        found = getattr(import_module(home), inside)
         globals()[name] = found  # asked for once only
         return found
 

@@ -60,7 +60,7 @@ def test_export_into_a_missing_folder_says_so(mirror: CommandLine) -> None:
 
 
 def test_show_prints_one_item_and_json_its_history(mirror: CommandLine) -> None:
-    assert json.loads(mirror("show", "2").stdout)["id"] == 2
+    assert json.loads(mirror("show", "2", "--body").stdout)["id"] == 2
     told = json.loads(mirror("show", "2", "--json").stdout)
     assert (told["key"], told["revision"], told["body"]["title"]) == ("2", 1, "Café")
 

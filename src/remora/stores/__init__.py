@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Final
 
 from remora.contracts import Clock, Sharing, Store
+from remora.contracts.reader import Reader
 from remora.core.errors import ConfigurationError
 from remora.stores.decisions import OnBatch
 
-__all__ = ["is_shared", "open_sharing", "open_store"]
+__all__ = ["is_shared", "open_reader", "open_sharing", "open_store"]
 
 _SQLITE: Final = "sqlite:///"
 _SHARED: Final = ("postgresql://", "postgres://")
@@ -31,6 +32,22 @@ def open_store(url: str, *, read_only: bool = False, on_batch: OnBatch | None = 
             return _postgres(url, read_only=read_only, on_batch=on_batch)
         case _:
             raise ConfigurationError(f"there is no store for addresses like {scheme}://{rest and '…'}", hint=_HINT)
+
+
+def open_reader(url: str) -> Reader:
+    """The mirror at this address for those who only read it, not yet opened. Works while another process writes."""
+    store = open_store(url, read_only=True)  # refuses what is no address
+    match url.partition("://")[0]:
+        case "sqlite":
+            from remora.stores.sqlite.reading import SqliteReader  # noqa: PLC0415
+
+            return SqliteReader(Path(url.removeprefix(_SQLITE)))
+        case "postgresql" | "postgres":
+            from remora.stores.postgres.reading import PostgresReader  # noqa: PLC0415
+
+            return PostgresReader(url)
+        case _:
+            raise ConfigurationError(f"a {type(store).__name__} ends with its process and cannot be opened", hint=_HINT)
 
 
 def is_shared(url: str) -> bool:

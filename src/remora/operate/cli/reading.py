@@ -1,4 +1,4 @@
-"""Which commands read the mirror? They send nothing to the source and work while a service writes."""
+"""Which commands tell how the mirror is doing? `status` and `gaps`: they send nothing and work while a service writes."""
 
 # ruff: noqa: PLC0415
 
@@ -187,40 +187,3 @@ def _sources(settings: "Settings", source: str | None) -> list[str]:
     from remora.operate.config.settings import known_source
 
     return sorted(settings.sources) if source is None else [known_source(settings, source)]
-
-
-@click.command()
-@click.argument("key", metavar="ID")
-@store_options
-@as_json_option
-def show(*, key: str, as_json: bool, **common: str | None) -> None:
-    """Show one item as the provider sent it. With --json also its history."""
-    from remora.operate.jobs.reading import read_one
-
-    settings = load_settings(**common)
-    found = run(read_one(settings, key, source=common.get("source")))
-    if found is None:
-        hint = "remora gaps lists what is owed; remora status counts what was not fetched yet"
-        click.echo(f"remora: {key} is not in the mirror\n  {hint}", err=True)
-        sys.exit(1)
-    if as_json:
-        print_json(found)
-    else:
-        click.echo(found.pretty())
-
-
-@click.command()
-@store_options
-@click.option("--format", "file_format", type=click.Choice(["ndjson"]), default="ndjson", show_default=True)
-@click.option("--out", metavar="FILE", help="The file to write. Default: stdout. Replaced only when complete.")
-@click.option("--start-id", type=int, default=0, metavar="N", help="The first id.")
-@click.option("--end-id", type=int, metavar="N", help="The last id.")
-def export(*, file_format: str, out: str | None, start_id: int, end_id: int | None, **common: str | None) -> None:
-    """Write the raw bodies, one per line, as the provider sent them."""
-    from remora.operate.cli.collecting import check_range
-    from remora.operate.jobs.reading import export_ndjson
-
-    check_range(start_id or None, end_id, None)
-    settings = load_settings(**common)
-    count = run(export_ndjson(settings, source=common.get("source"), out=out, ids=(start_id, end_id)))
-    click.echo(f"{count:,} written", err=True)

@@ -1,0 +1,269 @@
+"""Which commands show what is in the mirror? They read the store only and work while a service writes it."""
+
+# ruff: noqa: PLC0415
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remora.core.errors import ConfigurationError
+from remora.operate.cli.common import as_json_option, load_settings, print_json, run, store_options
+
+if TYPE_CHECKING:
+    from remora.contracts.reader import Change, MirroredItem, QueryResult, Revision
+    from remora.operate.config.settings import Settings
+    from remora.read.mirror import MirrorReader
+    from remora.read.thread import ThreadNode
+
+
+@asynccontextmanager
+async def opened_mirror(settings: "Settings") -> "AsyncIterator[MirrorReader]":
+    """The mirror of these settings, open for reading."""
+    from remora.operate.jobs.startup_checks import naming_store
+    from remora.read.mirror import MirrorReader
+
+    mirror = MirrorReader(settings.store.url)
+    with naming_store(settings.store.url):
+        await mirror.__aenter__()
+    try:
+        yield mirror
+    finally:
+        await mirror.__aexit__(None, None, None)
+
+
+async def source_of(mirror: "MirrorReader", settings: "Settings", named: str | None) -> tuple[str, bool]:
+    """The source that a command means, and whether it is listed: the named one, or the only one."""
+    held = {source.name: source.is_listed for source in await mirror.sources()}
+    configured = {name: not source.capabilities.newest_id for name, source in settings.sources.items()}
+    known = {**configured, **held}
+    if named is None:
+        names = sorted(configured) if len(configured) == 1 else sorted(known)
+        if len(names) != 1:
+            raise ConfigurationError(
+                "there is more than one source", hint=f"name one with --source: {', '.join(names)}"
+            )
+        named = names[0]
+    if named not in known:
+        from remora.operate.config.settings import known_source
+
+        known_source(settings, named)
+    return named, known[named]
+
+
+@click.command()
+@click.argument("key", metavar="ID|KEY")
+@store_options
+@click.option("--history", "with_history", is_flag=True, help="Show every revision and what changed in it.")
+@click.option("--body", "only_body", is_flag=True, help="Show only the body, as the provider sent it.")
+@as_json_option
+def show(*, key: str, with_history: bool, only_body: bool, as_json: bool, **common: str | None) -> None:
+    """Show one item with its thread, or one document."""
+    settings = load_settings(**common)
+    text = run(_shown(settings, common.get("source"), key, with_history, only_body, as_json))
+    if text is None:
+        hint = "remora gaps lists what is owed; remora status counts what was not fetched yet"
+        click.echo(f"remora: {key} is not in the mirror\n  {hint}", err=True)
+        sys.exit(1)
+    click.echo(text)
+
+
+async def _shown(
+    settings: "Settings",
+    named: str | None,
+    key: str,
+    with_history: bool,  # noqa: FBT001
+    only_body: bool,  # noqa: FBT001
+    as_json: bool,  # noqa: FBT001
+) -> str | bytes | None:
+    from remora.read.as_text import history_text, pretty, thread_text
+
+    async with opened_mirror(settings) as mirror:
+        source, is_listed = await source_of(mirror, settings, named)
+        if is_listed:
+            return await _shown_document(mirror, source, key, as_json=as_json)
+        item_id = _item_id(key)
+        item = await mirror.item(item_id, source=source)
+        if item is None:
+            return None
+        if only_body and not as_json:
+            return pretty(item.body)
+        if with_history and not as_json:
+            return history_text(await mirror.history(item_id, source=source))
+        thread = await mirror.thread(item_id, source=source)
+        assert thread is not None, "nothing is ever removed from a mirror"
+        if not as_json:
+            return thread_text(thread)
+        return _item_json(item, await mirror.history(item_id, source=source), thread)
+
+
+async def _shown_document(mirror: "MirrorReader", source: str, key: str, *, as_json: bool) -> str | bytes | None:
+    from remora.read.as_text import pretty
+
+    document = await mirror.document(key, source=source)
+    if document is None or document.body is None:
+        return None
+    if not as_json:
+        return pretty(document.body)
+    fetched_at = None if document.fetched_ns is None else _iso(document.fetched_ns)
+    return _json({"source": source, "key": key, "body": _body(document.body), "fetched_at": fetched_at})
+
+
+def _item_json(item: "MirroredItem", history: "tuple[Revision, ...] | Any", thread: "ThreadNode") -> bytes:
+    return _json(
+        {
+            "source": item.source,
+            "key": str(item.id),
+            "body": _body(item.body),
+            "fetched_at": _iso(item.last_fetched_ns),
+            "first_seen_at": _iso(item.first_seen_ns),
+            "changed_at": _iso(item.changed_ns),
+            "revision": item.revision,
+            "earlier": [
+                {"revision": past.number, "changed_at": _iso(past.changed_ns), "body": _body(past.body)}
+                for past in history[:-1]
+            ],
+            "thread": [
+                {
+                    "depth": depth,
+                    "id": node.item.id,
+                    "body": _body(node.item.body),
+                    "missing": node.missing,
+                    "elsewhere": node.elsewhere,
+                    "cycles": node.cycles,
+                    "is_cut": node.is_cut,
+                }
+                for depth, node in thread.walk()
+            ],
+        }
+    )
+
+
+@click.command()
+@click.argument("statement", metavar="SQL")
+@store_options
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header line.")
+@click.option("--limit", type=click.IntRange(1), default=10_000, show_default=True, help="The most rows to print.")
+@click.option(
+    "--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, help="The most seconds to take."
+)
+@as_json_option
+def query(*, statement: str, as_csv: bool, limit: int, timeout: float, as_json: bool, **common: str | None) -> None:
+    """Run one SQL query that only reads, and print a table, CSV or JSON."""
+    from remora.read.tables import as_csv_text, as_rows, as_table
+
+    if as_csv and as_json:
+        raise ConfigurationError("both --csv and --json are given", hint="write one of them")
+    settings = load_settings(**common)
+    found = run(_query(settings, statement, limit, timeout))
+    if as_json:
+        print_json(as_rows(found))
+    else:
+        click.echo(as_csv_text(found) if as_csv else as_table(found), nl=not as_csv)
+    if found.is_cut:
+        click.echo(f"only the first {limit:,} rows are shown; --limit allows more", err=True)
+
+
+async def _query(settings: "Settings", statement: str, limit: int, timeout_s: float) -> "QueryResult":
+    async with opened_mirror(settings) as mirror:
+        return await mirror.query(statement, rows_max=limit, seconds_max=timeout_s)
+
+
+@click.command()
+@store_options
+@click.option(
+    "--since", metavar="POSITION", help="Begin after this position. Default: the oldest change; with --follow now."
+)
+@click.option("--follow", is_flag=True, help="Wait for more until Ctrl-C.")
+@as_json_option
+def changes(*, since: str | None, follow: bool, as_json: bool, **common: str | None) -> None:
+    """List what is new or changed, in order. Each line begins with its position."""
+    settings = load_settings(**common)
+    with suppress(KeyboardInterrupt):
+        run(_changes(settings, since, follow=follow, as_json=as_json, only=common.get("source")))
+
+
+async def _changes(settings: "Settings", since: str | None, *, follow: bool, as_json: bool, only: str | None) -> None:
+    async with opened_mirror(settings) as mirror:
+        if only is not None:
+            await source_of(mirror, settings, only)
+        begin = since if since is not None else await mirror.newest_position() if follow else "0"
+        async for change in mirror.changes(since=begin, follow=follow):
+            if only is None or change.source == only:
+                click.echo(_change_line(change, as_json=as_json))
+
+
+def _change_line(change: "Change", *, as_json: bool) -> str | bytes:
+    from remora.read.plain_text import one_line
+
+    if as_json:
+        return _json(
+            {
+                "position": change.position,
+                "source": change.source,
+                "kind": change.kind,
+                "key": change.key,
+                "change": change.change,
+                "changed_at": _iso(change.changed_ns),
+            }
+        )
+    key = one_line(change.key)
+    return f"{change.position}  {_iso(change.changed_ns)}  {change.source}  {change.kind} {key}  {change.change}"
+
+
+@click.command()
+@store_options
+@click.option("--format", "file_format", type=click.Choice(["ndjson"]), default="ndjson", show_default=True)
+@click.option("--out", metavar="FILE", help="The file to write. Default: stdout. Replaced only when complete.")
+@click.option("--start-id", type=int, default=0, metavar="N", help="The first id.")
+@click.option("--end-id", type=int, metavar="N", help="The last id.")
+def export(*, file_format: str, out: str | None, start_id: int, end_id: int | None, **common: str | None) -> None:
+    """Write the raw bodies, one per line, as the provider sent them."""
+    from remora.operate.cli.collecting import check_range
+
+    check_range(start_id or None, end_id, None)
+    settings = load_settings(**common)
+    count = run(_export(settings, common.get("source"), out, (start_id, end_id)))
+    click.echo(f"{count:,} written", err=True)
+
+
+async def _export(settings: "Settings", named: str | None, out: str | None, ids: tuple[int, int | None]) -> int:
+    from remora.read.export import Wanted, export_ndjson, output
+
+    with output(out) as file:
+        async with opened_mirror(settings) as mirror:
+            source, is_listed = await source_of(mirror, settings, named)
+            return await export_ndjson(mirror, Wanted(source, is_listed, first_id=ids[0], last_id=ids[1]), file)
+
+
+def _item_id(key: str) -> int:
+    if key.isascii() and key.isdigit() and len(key) < 19:
+        return int(key)
+    raise ConfigurationError(f'"{key}" is not an item id', hint="write the number of an item, as remora show 8863")
+
+
+def _iso(moment_ns: int) -> str:
+    from remora.core.status.answers import iso
+
+    return iso(moment_ns)
+
+
+def _json(value: object) -> bytes:
+    import msgspec
+
+    return msgspec.json.encode(value)
+
+
+def _body(body: bytes) -> object:
+    """The body as it came; what is no valid JSON is shown as text rather than hidden."""
+    import json
+
+    import msgspec
+
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return body.decode("utf-8", "replace")
+    return msgspec.Raw(body)

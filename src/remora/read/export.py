@@ -1,0 +1,90 @@
+"""How does the whole mirror leave the store? As files that other programs read; each file appears when it is complete."""
+
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from remora.core.errors import ConfigurationError
+from remora.read.mirror import MirrorReader
+
+WRITE_BUFFER_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to export."""
+
+    source: str
+    is_listed: bool
+    first_id: int = 0
+    last_id: int | None = None
+    since_ns: int = 0  # only what changed (items) or was fetched (documents) at or after this moment
+
+
+async def export_ndjson(mirror: MirrorReader, wanted: Wanted, file: BinaryIO) -> int:
+    """Write every raw body as one line; returns how many."""
+    return await _write_lines(bodies(mirror, wanted), file)
+
+
+@contextmanager
+def output(out: str | None) -> Iterator[BinaryIO]:
+    """Where an export goes: a file of this name once it is complete, or stdout."""
+    if out is None:
+        yield sys.stdout.buffer
+        return
+    with complete_file(Path(out)) as file:
+        yield file
+
+
+async def bodies(mirror: MirrorReader, wanted: Wanted) -> AsyncIterator[bytes]:
+    """The raw bodies, by id or key."""
+    if wanted.is_listed:
+        async for document in mirror.documents(source=wanted.source, fetched_since_ns=wanted.since_ns):
+            assert document.body is not None, "documents() gives only those with a body"
+            yield document.body
+        return
+    pages = mirror.item_pages(
+        source=wanted.source, first_id=wanted.first_id, last_id=wanted.last_id, changed_since_ns=wanted.since_ns
+    )
+    async for page in pages:
+        for item in page:
+            yield item.body
+
+
+@contextmanager
+def complete_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that gets its name only when it is complete and on the disk. Only its owner may read it."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with _open_private(part) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{path} cannot be written ({error.strerror})", hint="write a path in an existing folder with free space"
+        ) from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _open_private(path: Path) -> BinaryIO:
+    """An export may hold private documents."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", WRITE_BUFFER_BYTES)
+
+
+async def _write_lines(lines: AsyncIterator[bytes], file: BinaryIO) -> int:
+    count = 0
+    async for body in lines:
+        # A line break inside a JSON text is always escaped, so any that is left is only layout.
+        file.write(body.strip().replace(b"\r", b" ").replace(b"\n", b" "))
+        file.write(b"\n")
+        count += 1
+    file.flush()
+    return count

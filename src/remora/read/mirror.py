@@ -1,0 +1,183 @@
+"""How does a program read a mirror? `async with remora.open(…) as mirror`: items, threads, users, documents, changes."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from remora.contracts.reader import (
+    Change,
+    MirroredDocument,
+    MirroredItem,
+    MirroredSource,
+    MirroredUser,
+    QueryResult,
+    Reader,
+    Revision,
+)
+from remora.core.errors import ConfigurationError
+from remora.read.thread import THREAD_ITEMS_MAX, ThreadNode, read_thread
+from remora.stores import open_reader
+
+# A page is one short read, so a slow caller never holds up the writer.
+PAGE_ROWS: Final = 500
+FOLLOW_EVERY_S: Final = 1.0
+QUERY_ROWS_MAX: Final = 10_000
+QUERY_SECONDS_MAX: Final = 60.0
+INTEGER_MAX: Final = 2**63 - 1
+
+
+class MirrorReader:
+    """An open mirror. It reads the store only: the source is never asked, and the writer is never disturbed."""
+
+    def __init__(self, url: str) -> None:
+        self._reader: Reader = open_reader(url)
+
+    async def __aenter__(self) -> Self:
+        await self._reader.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._reader.close()
+
+    async def sources(self) -> Sequence[MirroredSource]:
+        """Every source that the mirror holds something of, by name."""
+        return await self._reader.sources()
+
+    async def item(self, item_id: int, *, source: str | None = None) -> MirroredItem | None:
+        """One item by its id; None if the mirror does not hold it."""
+        found = await self._reader.items(await self._numbered(source), [item_id])
+        return found[0] if found else None
+
+    async def items(
+        self, *, source: str | None = None, first_id: int = 0, last_id: int | None = None, changed_since_ns: int = 0
+    ) -> AsyncIterator[MirroredItem]:
+        """All items by id. Pages are read one after the other, so memory stays small."""
+        pages = self.item_pages(source=source, first_id=first_id, last_id=last_id, changed_since_ns=changed_since_ns)
+        async for page in pages:
+            for item in page:
+                yield item
+
+    async def item_pages(
+        self, *, source: str | None = None, first_id: int = 0, last_id: int | None = None, changed_since_ns: int = 0
+    ) -> AsyncIterator[Sequence[MirroredItem]]:
+        """All items by id, in pages of at most 500."""
+        name = await self._numbered(source)
+        end = INTEGER_MAX if last_id is None else last_id
+        while True:
+            page = await self._reader.item_page(
+                name, first_id=first_id, last_id=end, changed_since_ns=changed_since_ns, limit=PAGE_ROWS
+            )
+            if page:
+                yield page
+            if len(page) < PAGE_ROWS:
+                return
+            first_id = page[-1].id + 1
+
+    async def history(self, item_id: int, *, source: str | None = None) -> Sequence[Revision]:
+        """Every content that was seen of an item, oldest first; the last one is the current one. Empty if not held."""
+        name = await self._numbered(source)
+        now = await self._reader.items(name, [item_id])
+        if not now:
+            return ()
+        current = Revision(now[0].revision, now[0].body, now[0].changed_ns, now[0].last_fetched_ns)
+        return (*await self._reader.revisions(name, item_id), current)
+
+    async def thread(
+        self, item_id: int, *, source: str | None = None, items_max: int = THREAD_ITEMS_MAX
+    ) -> ThreadNode | None:
+        """An item with all replies below it, as a tree; None if the mirror does not hold the item."""
+        root = await self.item(item_id, source=source)
+        return None if root is None else await read_thread(self._reader, root, items_max=items_max)
+
+    async def user(self, name: str, *, source: str | None = None) -> MirroredUser | None:
+        """One profile by its name; None if the mirror does not hold it."""
+        return await self._reader.user(await self._numbered(source), name)
+
+    async def document(self, key: str, *, source: str | None = None) -> MirroredDocument | None:
+        """One document by its key; None if the mirror does not hold it."""
+        return await self._reader.document(await self._listed(source), key)
+
+    async def documents(
+        self, *, source: str | None = None, fetched_since_ns: int = 0
+    ) -> AsyncIterator[MirroredDocument]:
+        """All documents that have a body, by key."""
+        async for page in self.document_pages(source=source, fetched_since_ns=fetched_since_ns):
+            for document in page:
+                yield document
+
+    async def document_pages(
+        self, *, source: str | None = None, fetched_since_ns: int = 0
+    ) -> AsyncIterator[Sequence[MirroredDocument]]:
+        """All documents that have a body, by key, in pages of at most 500."""
+        name, after = await self._listed(source), ""
+        while True:
+            page = await self._reader.document_page(
+                name, after=after, fetched_since_ns=fetched_since_ns, limit=PAGE_ROWS
+            )
+            if page:
+                yield page
+            if len(page) < PAGE_ROWS:
+                return
+            after = page[-1].key
+
+    async def changes(self, *, since: str = "0", follow: bool = False) -> AsyncIterator[Change]:
+        """What is new or changed, in order, after a position; "0" begins at the oldest.
+
+        Keep the `position` of the last change that you have worked on and pass it next time: nothing is left out.
+        With `follow` it waits for more and never ends.
+        """
+        async for page in self.change_pages(since=since, follow=follow):
+            for change in page:
+                yield change
+
+    async def change_pages(self, *, since: str = "0", follow: bool = False) -> AsyncIterator[Sequence[Change]]:
+        """The same in pages of at most 500."""
+        while True:
+            page = await self._reader.changes(since, limit=PAGE_ROWS)
+            if page:
+                since = page[-1].position
+                yield page
+            if len(page) == PAGE_ROWS:
+                continue
+            if not follow:
+                return
+            await asyncio.sleep(FOLLOW_EVERY_S)
+
+    async def newest_position(self) -> str:
+        """The position of the newest change: follow from here to see only what comes."""
+        return await self._reader.newest_position()
+
+    async def query(
+        self, statement: str, *, rows_max: int = QUERY_ROWS_MAX, seconds_max: float = QUERY_SECONDS_MAX
+    ) -> QueryResult:
+        """The rows of one SQL query. Anything that writes is refused."""
+        return await self._reader.query(statement, limit=rows_max, seconds_max=seconds_max)
+
+    async def _numbered(self, source: str | None) -> str:
+        return await self._named(source, lambda held: not held.is_listed, "numbered items")
+
+    async def _listed(self, source: str | None) -> str:
+        return await self._named(source, lambda held: held.is_listed, "documents")
+
+    async def _named(self, source: str | None, fits: Callable[[MirroredSource], bool], what: str) -> str:
+        """The source that is meant: the named one, or the only one that fits."""
+        if source is not None:
+            return source
+        names = [held.name for held in await self._reader.sources() if fits(held)]
+        if len(names) == 1:
+            return names[0]
+        if not names:
+            raise ConfigurationError(
+                f"the mirror holds no source with {what} yet", hint="let `remora up` or `remora run` fetch something"
+            )
+        raise ConfigurationError(
+            f"the mirror holds more than one source with {what}", hint=f"name one of: {', '.join(names)}"
+        )
+
+
+def open_mirror(url: str) -> MirrorReader:
+    """The mirror in a store, as `sqlite:///hn.db` or `postgresql://user@host/database`. Use it with `async with`."""
+    return MirrorReader(url)

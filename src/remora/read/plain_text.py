@@ -1,0 +1,42 @@
+"""How is a provider's text shown on a terminal, or indexed? As plain text: without HTML and without control characters."""
+
+import html
+import re
+import unicodedata
+from typing import Final
+
+_PARAGRAPH: Final = re.compile(r"<(?:p|br|/p|pre|/pre|li|/li|div|/div)\b[^>]*>", re.IGNORECASE)
+_LINK: Final = re.compile(r"""<a\b[^>]*?\bhref=["']?([^"'\s>]*)[^>]*>(.*?)</a>""", re.IGNORECASE | re.DOTALL)
+_TAG: Final = re.compile(r"</?[a-zA-Z][^<>]*>")
+# Control characters can move the cursor or recolour a terminal; invisible direction marks can reorder a line.
+_HIDDEN: Final = frozenset({"Cc", "Cs", "Co", "Cn"})
+_DIRECTION: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def plain(text: str) -> str:
+    """HTML as plain text, with the addresses of its links. Blank lines separate paragraphs."""
+    linked = _LINK.sub(_link, text)
+    bare = html.unescape(_TAG.sub("", _PARAGRAPH.sub("\n\n", linked)))
+    return re.sub(r"\n{3,}", "\n\n", printable(bare)).strip()
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal would act on. Line breaks and tabs stay."""
+    if text.isprintable() and text.isascii():
+        return text
+    return "".join(character for character in text if character in "\n\t" or not _is_hidden(character))
+
+
+def one_line(text: str) -> str:
+    """The text in one line, without what a terminal would act on."""
+    return " ".join(printable(text).split())
+
+
+def _is_hidden(character: str) -> bool:
+    return unicodedata.category(character) in _HIDDEN or character in _DIRECTION
+
+
+def _link(found: re.Match[str]) -> str:
+    address, words = found[1], found[2]
+    shown = html.unescape(words).rstrip(".")  # Hacker News shortens what it shows
+    return words if not address else address if html.unescape(address).startswith(shown) else f"{words} ({address})"

@@ -1,0 +1,52 @@
+"""How are the rows of a query printed? As a table for people, as CSV or as JSON objects."""
+
+import csv
+import io
+from typing import Any, Final
+
+from remora.contracts.reader import QueryResult
+from remora.read.plain_text import one_line
+
+CELL_MAX: Final = 60
+
+
+def as_table(found: QueryResult) -> str:
+    """Columns side by side; long cells are cut, numbers are on the right."""
+    cells = [[_cell(value) for value in row] for row in found.rows]
+    widths = [max(map(len, column)) for column in zip(found.columns, *cells, strict=True)]
+    numeric = [
+        any(row[place] is not None for row in found.rows)
+        and all(isinstance(row[place], int | float | None) for row in found.rows)
+        for place in range(len(found.columns))
+    ]
+    lines = [list(found.columns), ["─" * width for width in widths], *cells]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in lines
+    )
+
+
+def as_csv_text(found: QueryResult) -> str:
+    """CSV with a header line; NULL is an empty cell."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(found.columns)
+    writer.writerows([_plain(value) for value in row] for row in found.rows)
+    return out.getvalue()
+
+
+def as_rows(found: QueryResult) -> list[dict[str, Any]]:
+    """One object per row. Of columns with the same name the last one is kept."""
+    return [dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows]
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else one_line(str(_plain(value)))
+    return text if len(text) <= CELL_MAX else f"{text[: CELL_MAX - 1]}…"
+
+
+def _plain(value: object) -> object:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -1,0 +1,79 @@
+"""How is a PostgreSQL mirror read? In read-only sessions, in short reads, and queries cannot write."""
+
+import re
+from importlib.resources import files
+from typing import Final
+
+import psycopg
+from psycopg import sql
+
+from remora.contracts.reader import QueryResult
+from remora.core.errors import ConfigurationError
+from remora.stores.common import Values
+from remora.stores.postgres.connections import Connection, Row
+from remora.stores.postgres.session import PostgresPart
+from remora.stores.postgres.statements import parse
+from remora.stores.reading import CommonReader, failed_query, no_position, refused_query, slow_query
+
+_SQL: Final = parse(files(__package__).joinpath("reading.sql").read_text("utf-8"))
+_POSITION: Final = re.compile(r"(\d{1,19}):(\d{1,18})")
+READER_CONNECTIONS: Final = 2
+
+
+class PostgresReader(PostgresPart, CommonReader):
+    """The database for those who only read it."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, read_only=True, pool_size=READER_CONNECTIONS)
+
+    async def query(self, statement: str, *, limit: int, seconds_max: float) -> QueryResult:
+        """The rows of one query."""
+
+        async def work(connection: Connection) -> QueryResult:
+            return await _query(connection, statement, limit, seconds_max)
+
+        return await self._connections().run(work)
+
+    async def _rows(self, name: str, values: Values) -> list[Row]:
+        async def work(connection: Connection) -> list[Row]:
+            return await (await connection.execute(_SQL[name], values, binary=True)).fetchall()
+
+        return await self._connections().run(work)
+
+    def _position(self, text: str) -> dict[str, object]:
+        if text == "0":
+            return {"xid": "0", "seq": 0}
+        found = _POSITION.fullmatch(text)
+        if found is None:
+            raise no_position(text)
+        return {"xid": found[1], "seq": int(found[2])}
+
+
+async def _query(connection: Connection, statement: str, limit: int, seconds_max: float) -> QueryResult:
+    """As the query of a cursor, prepared: so it is one statement, and one that reads."""
+    try:
+        async with connection.transaction():
+            await connection.execute(_SQL["set_query_timeout"], {"milliseconds": str(int(seconds_max * 1_000))})
+            await connection.execute(
+                _SQL["declare_query"] + b"\n" + statement.rstrip().rstrip(";").encode(), prepare=True
+            )
+            fetch = sql.SQL(_SQL["fetch_query"].decode()).format(count=sql.Literal(limit + 1))
+            cursor = await connection.execute(fetch)
+            rows = tuple(await cursor.fetchall())
+            columns = tuple(column.name for column in cursor.description or ())
+    except psycopg.errors.QueryCanceled:
+        raise slow_query(seconds_max) from None
+    except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError, psycopg.InternalError) as error:
+        raise _explained(error) from None
+    return QueryResult(columns, rows[:limit], len(rows) > limit)
+
+
+def _explained(error: psycopg.Error) -> ConfigurationError:
+    words = error.diag.message_primary or str(error)
+    if isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or "data-modifying" in words:
+        return refused_query("this statement writes")
+    if "multiple commands" in words:
+        return refused_query("there is more than one statement")
+    if isinstance(error, psycopg.errors.SyntaxError) and not words.startswith("syntax error at end"):
+        return failed_query(f"{words}; a statement that writes is refused")
+    return failed_query(words)

@@ -1,0 +1,90 @@
+-- What those ask who only read the PostgreSQL mirror. Each statement is short and runs in a read-only session.
+
+-- name: read_sources
+-- Every source with something in the mirror; a listed one has a walk over its list.
+SELECT name, max(is_listed) FROM (
+  SELECT name, 0 AS is_listed FROM sources UNION ALL SELECT source, 1 FROM cursors
+) AS held GROUP BY name ORDER BY name;
+
+-- name: read_items
+-- Items by id.
+SELECT
+  i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
+  greatest(i.last_fetched_at, (
+    SELECT r.read_at FROM reads AS r
+    WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
+  )),
+  i.changed_at, i.revision, i.body
+FROM stored_items AS i
+WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s)
+AND i.id = ANY(%(ids)s::bigint[]) ORDER BY i.id;
+
+-- name: read_item_page
+-- The next items by id, without those that did not change since a moment.
+SELECT
+  i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
+  greatest(i.last_fetched_at, (
+    SELECT r.read_at FROM reads AS r
+    WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
+  )),
+  i.changed_at, i.revision, i.body
+FROM stored_items AS i
+WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s)
+AND i.id BETWEEN %(first)s AND %(last)s AND i.changed_at >= %(since)s ORDER BY i.id LIMIT %(limit)s;
+
+-- name: read_replies
+-- Items below others.
+SELECT
+  i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
+  greatest(i.last_fetched_at, (
+    SELECT r.read_at FROM reads AS r
+    WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
+  )),
+  i.changed_at, i.revision, i.body
+FROM stored_items AS i
+WHERE i.parent = ANY(%(ids)s::bigint[])
+AND i.source = (SELECT number FROM sources WHERE name = %(source)s) ORDER BY i.parent, i.id LIMIT %(limit)s;
+
+-- name: read_revisions
+-- Earlier contents of an item, oldest first.
+SELECT revision, body, changed_at, last_fetched_at FROM stored_revisions
+WHERE source = (SELECT number FROM sources WHERE name = %(source)s) AND item_id = %(id)s ORDER BY revision;
+
+-- name: read_user
+-- One profile.
+SELECT body, last_fetched_at, changed_at FROM users WHERE source = %(source)s AND name = %(name)s;
+
+-- name: read_document
+-- One document.
+SELECT key, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, body, fetched_at
+FROM documents WHERE source = %(source)s AND key = %(key)s;
+
+-- name: read_document_page
+-- The next documents with a body, without those that were not fetched since a moment.
+SELECT key, updated_at, body, fetched_at FROM documents
+WHERE source = %(source)s AND key > %(after)s AND body IS NOT NULL AND coalesce(fetched_at, 0) >= %(since)s
+ORDER BY key LIMIT %(limit)s;
+
+-- name: read_changes
+-- The next lines of the change feed, up to the oldest transaction that still runs.
+SELECT xid::text || ':' || seq::text, source, kind, key, change, changed_at FROM changes
+WHERE (xid, seq) > (%(xid)s::text::xid8, %(seq)s) AND xid < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY xid, seq LIMIT %(limit)s;
+
+-- name: read_newest_position
+-- The last line of the change feed that can be read now.
+SELECT xid::text || ':' || seq::text FROM changes
+WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xid DESC, seq DESC LIMIT 1;
+
+-- name: set_query_timeout
+-- How long one query of a person may take.
+SELECT set_config('statement_timeout', %(milliseconds)s, true);
+
+-- name: declare_query
+-- A cursor takes a query only, and refuses everything that writes.
+DECLARE remora_query NO SCROLL CURSOR FOR
+;
+
+-- name: fetch_query
+-- The first rows.
+FETCH FORWARD {count} FROM remora_query;

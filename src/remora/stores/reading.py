@@ -1,0 +1,148 @@
+"""How do both databases serve those who only read? Methods that name a statement of `reading.sql` and read its rows."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Final
+
+from remora.contracts.reader import (
+    Change,
+    MirroredDocument,
+    MirroredItem,
+    MirroredSource,
+    MirroredUser,
+    Revision,
+)
+from remora.core.errors import ConfigurationError
+from remora.core.units import MILLISECOND_NS
+from remora.stores.common import Part
+from remora.stores.rows import Row, milliseconds, nanoseconds
+
+FIRST_POSITION: Final = "0"
+
+
+class CommonReader(Part):
+    """The reads that differ only in their statements."""
+
+    async def sources(self) -> Sequence[MirroredSource]:
+        """Every source that the mirror holds something of."""
+        return tuple(MirroredSource(name, bool(is_listed)) for name, is_listed in await self._rows("read_sources", {}))
+
+    async def items(self, source: str, ids: Sequence[int]) -> Sequence[MirroredItem]:
+        """Those of the ids that are held."""
+        rows = await self._rows("read_items", {"source": source, "ids": self._dump_ids(ids)})
+        return tuple(_item(source, row) for row in rows)
+
+    async def item_page(
+        self, source: str, *, first_id: int, last_id: int, changed_since_ns: int, limit: int
+    ) -> Sequence[MirroredItem]:
+        """The next items by id."""
+        wanted = {"source": source, "first": first_id, "last": last_id, "limit": limit}
+        rows = await self._rows("read_item_page", {**wanted, "since": milliseconds(changed_since_ns)})
+        return tuple(_item(source, row) for row in rows)
+
+    async def replies(self, source: str, parents: Sequence[int], *, limit: int) -> Sequence[MirroredItem]:
+        """The items below these."""
+        wanted = {"source": source, "ids": self._dump_ids(parents), "limit": limit}
+        return tuple(_item(source, row) for row in await self._rows("read_replies", wanted))
+
+    async def revisions(self, source: str, item_id: int) -> Sequence[Revision]:
+        """Earlier contents, oldest first."""
+        rows = await self._rows("read_revisions", {"source": source, "id": item_id})
+        return tuple(
+            Revision(number, body, changed * MILLISECOND_NS, fetched * MILLISECOND_NS)
+            for number, body, changed, fetched in rows
+        )
+
+    async def user(self, source: str, name: str) -> MirroredUser | None:
+        """One profile."""
+        row = await self._row("read_user", {"source": source, "name": self._dump_key(name)})
+        if row is None:
+            return None
+        body, fetched, changed = row
+        return MirroredUser(source, name, body, fetched * MILLISECOND_NS, changed * MILLISECOND_NS)
+
+    async def document(self, source: str, key: str) -> MirroredDocument | None:
+        """One document."""
+        row = await self._row("read_document", {"source": source, "key": self._dump_key(key)})
+        return self._document(source, row) if row else None
+
+    async def document_page(
+        self, source: str, *, after: str, fetched_since_ns: int, limit: int
+    ) -> Sequence[MirroredDocument]:
+        """The next documents by key."""
+        wanted = {"source": source, "after": self._dump_key(after), "limit": limit}
+        rows = await self._rows("read_document_page", {**wanted, "since": milliseconds(fetched_since_ns)})
+        return tuple(self._document(source, row) for row in rows)
+
+    async def changes(self, after: str, *, limit: int) -> Sequence[Change]:
+        """The next lines of the change feed."""
+        rows = await self._rows("read_changes", {**self._position(after), "limit": limit})
+        return tuple(
+            Change(position, source, kind, self._load_key(key), change, changed * MILLISECOND_NS)
+            for position, source, kind, key, change, changed in rows
+        )
+
+    async def newest_position(self) -> str:
+        """The last position that can be read now."""
+        row = await self._row("read_newest_position", {})
+        return FIRST_POSITION if row is None else row[0]
+
+    @abstractmethod
+    def _position(self, text: str) -> dict[str, object]:
+        """A position as parameters; refuses what is none."""
+
+    def _document(self, source: str, row: Row) -> MirroredDocument:
+        key, updated_at, body, fetched_at = row
+        mark = None if updated_at is None else self._load_key(updated_at)
+        return MirroredDocument(source, self._load_key(key), body, mark, nanoseconds(fetched_at))
+
+
+def no_position(text: str) -> ConfigurationError:
+    """The text is no position in this store's change feed."""
+    return ConfigurationError(
+        f'"{text}" is not a position in the change feed',
+        hint="write the position of the last change you have read, or 0 to begin",
+    )
+
+
+def refused_query(why: str) -> ConfigurationError:
+    """A query may only read."""
+    return ConfigurationError(
+        f"only a query that reads is allowed ({why})", hint="write one SELECT; nothing in the mirror was changed"
+    )
+
+
+def failed_query(why: str) -> ConfigurationError:
+    """The database does not understand the query."""
+    return ConfigurationError(
+        f"the query failed: {' '.join(why.split())}", hint="docs/tables.md lists the tables, views and columns"
+    )
+
+
+def slow_query(seconds_max: float) -> ConfigurationError:
+    """A long read holds up the housekeeping of the database."""
+    return ConfigurationError(
+        f"the query took longer than {seconds_max:g} seconds and was stopped",
+        hint="ask for less, use an index (docs/tables.md), or allow more time",
+    )
+
+
+def _item(source: str, row: Row) -> MirroredItem:
+    """Columns: see `read_items`."""
+    return MirroredItem(
+        source=source,
+        id=row[0],
+        type=row[1],
+        by=row[2],
+        time=row[3],
+        parent=row[4],
+        score=row[5],
+        descendants=row[6],
+        dead=bool(row[7]),
+        deleted=bool(row[8]),
+        first_seen_ns=row[9] * MILLISECOND_NS,
+        last_fetched_ns=row[10] * MILLISECOND_NS,
+        changed_ns=row[11] * MILLISECOND_NS,
+        revision=row[12],
+        body=row[13],
+    )

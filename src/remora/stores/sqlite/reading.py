@@ -1,0 +1,99 @@
+"""How is a SQLite file read while another process writes it? Read-only, in short reads, and queries cannot write."""
+
+import sqlite3
+import time
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from remora.contracts.reader import QueryResult
+from remora.core.errors import ConfigurationError
+from remora.stores.reading import CommonReader, failed_query, no_position, refused_query, slow_query
+from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.session import SqlitePart
+from remora.stores.statements import with_common
+
+# How often a query looks at the time, in steps of SQLite's own machine.
+_STEPS: Final = 10_000
+_READING_ACTIONS: Final = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+)
+# These describe the schema and change nothing.
+_READING_PRAGMAS: Final = frozenset(
+    {
+        "table_info",
+        "table_xinfo",
+        "table_list",
+        "index_list",
+        "index_info",
+        "index_xinfo",
+        "user_version",
+        "data_version",
+    }
+)
+# With `EXPLAIN` in front of it any statement is harmless, but its parts are asked about one by one.
+
+
+@cache
+def _statements() -> dict[str, str]:
+    return dict(with_common((files(__package__) / "reading.sql").read_text("utf-8")))
+
+
+class SqliteReader(SqlitePart, CommonReader):
+    """The file for those who only read it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, read_only=True)
+        self._sql = _statements()
+
+    async def query(self, statement: str, *, limit: int, seconds_max: float) -> QueryResult:
+        """The rows of one query."""
+        return await self._read(lambda connection: _query(connection, statement, limit, seconds_max))
+
+    def _position(self, text: str) -> dict[str, object]:
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise no_position(text)
+        return {"seq": int(text)}
+
+
+def _query(connection: Connection, statement: str, limit: int, seconds_max: float) -> QueryResult:
+    refused: list[int] = []
+    ends_s = time.monotonic() + seconds_max
+
+    def authorize(action: int, name: str | None, argument: str | None, *_: str | None) -> int:
+        allowed = action in _READING_ACTIONS or (
+            action == sqlite3.SQLITE_PRAGMA
+            and name in _READING_PRAGMAS
+            and (argument is None or name != "user_version")
+        )
+        if not allowed:
+            refused.append(action)
+        return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(authorize)
+    connection.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS)
+    try:
+        cursor = connection.execute(statement)
+        rows = tuple(cursor.fetchmany(limit + 1))
+        columns = tuple(column[0] for column in cursor.description or ())
+        cursor.close()
+    except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+        raise _explained(error, bool(refused), seconds_max) from None
+    finally:
+        connection.set_progress_handler(None, 0)
+        connection.set_authorizer(None)
+    if not columns:
+        raise refused_query("this statement gives no rows")
+    return QueryResult(columns, rows[:limit], len(rows) > limit)
+
+
+def _explained(error: Exception, was_refused: bool, seconds_max: float) -> ConfigurationError:  # noqa: FBT001
+    words = str(error)
+    if was_refused or "readonly" in words:
+        return refused_query("this statement writes or opens something")
+    if "one statement at a time" in words:
+        return refused_query("there is more than one statement")
+    if words == "interrupted":
+        return slow_query(seconds_max)
+    return failed_query(words)

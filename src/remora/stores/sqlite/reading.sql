@@ -1,0 +1,75 @@
+-- What those ask who only read the SQLite file. Each statement is short: an open read holds up the writer's checkpoints.
+
+-- name: read_sources
+-- Every source with something in the mirror; a listed one has a walk over its list.
+SELECT name, max(is_listed) FROM (
+  SELECT name, 0 AS is_listed FROM sources UNION ALL SELECT source, 1 FROM cursors
+) GROUP BY name ORDER BY name;
+
+-- name: read_items
+-- Items by id.
+SELECT
+  i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
+  max(i.last_fetched_at, coalesce((
+    SELECT r.read_at FROM reads AS r
+    WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
+  ), 0)),
+  i.changed_at, i.revision, CAST(i.body AS BLOB)
+FROM stored_items AS i
+WHERE i.source = (SELECT number FROM sources WHERE name = :source)
+AND i.id IN (SELECT value FROM json_each(:ids)) ORDER BY i.id;
+
+-- name: read_item_page
+-- The next items by id, without those that did not change since a moment.
+SELECT
+  i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
+  max(i.last_fetched_at, coalesce((
+    SELECT r.read_at FROM reads AS r
+    WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
+  ), 0)),
+  i.changed_at, i.revision, CAST(i.body AS BLOB)
+FROM stored_items AS i
+WHERE i.source = (SELECT number FROM sources WHERE name = :source)
+AND i.id BETWEEN :first AND :last AND i.changed_at >= :since ORDER BY i.id LIMIT :limit;
+
+-- name: read_replies
+-- Items below others. The index by parent is named because one by source would read the whole table.
+SELECT
+  i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
+  max(i.last_fetched_at, coalesce((
+    SELECT r.read_at FROM reads AS r
+    WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
+  ), 0)),
+  i.changed_at, i.revision, CAST(i.body AS BLOB)
+FROM stored_items AS i INDEXED BY items_by_parent
+WHERE i.parent IN (SELECT value FROM json_each(:ids))
+AND +i.source = (SELECT number FROM sources WHERE name = :source) ORDER BY i.parent, i.id LIMIT :limit;
+
+-- name: read_revisions
+-- Earlier contents of an item, oldest first.
+SELECT revision, CAST(body AS BLOB), changed_at, last_fetched_at FROM stored_revisions
+WHERE source = (SELECT number FROM sources WHERE name = :source) AND item_id = :id ORDER BY revision;
+
+-- name: read_user
+-- One profile.
+SELECT CAST(body AS BLOB), last_fetched_at, changed_at FROM users WHERE source = :source AND name = :name;
+
+-- name: read_document
+-- One document.
+SELECT key, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, CAST(body AS BLOB), fetched_at
+FROM documents WHERE source = :source AND key = :key;
+
+-- name: read_document_page
+-- The next documents with a body, without those that were not fetched since a moment.
+SELECT key, updated_at, CAST(body AS BLOB), fetched_at FROM documents
+WHERE source = :source AND key > :after AND body IS NOT NULL AND coalesce(fetched_at, 0) >= :since
+ORDER BY key LIMIT :limit;
+
+-- name: read_changes
+-- The next lines of the change feed.
+SELECT CAST(seq AS TEXT), source, kind, key, change, changed_at FROM changes
+WHERE seq > :seq ORDER BY seq LIMIT :limit;
+
+-- name: read_newest_position
+-- The last line of the change feed.
+SELECT CAST(seq AS TEXT) FROM changes ORDER BY seq DESC LIMIT 1;

@@ -1,0 +1,129 @@
+"""Do `show`, `query` and `changes` print what the mirror holds, for people and for machines?"""
+
+import asyncio
+import csv
+import io
+import json
+
+import pytest
+
+from remora.stores import open_store
+from tests.operate.command_line import CommandLine
+from tests.read.conftest import fill, item, keep
+
+CHATS = '[sources.hackernews]\n[sources.chats]\nkind = "listed"\nurl = "http://127.0.0.1:9"\nceiling = "1/s"\n'
+
+
+async def make(folder: str) -> None:
+    store = open_store(f"sqlite:///{folder}/remora.db")
+    await store.open()
+    await fill(store)
+    await store.close()
+
+
+@pytest.fixture
+def mirror(remora: CommandLine) -> CommandLine:
+    asyncio.run(make(str(remora.folder)))
+    return remora
+
+
+def test_show_prints_the_thread_as_a_tree_of_plain_text(mirror: CommandLine) -> None:
+    lines = mirror("show", "1").stdout.splitlines()
+    assert lines[:3] == [
+        "hackernews 1  story  120 points  by ada  2026-09-21 14:13",
+        "Show HN: Remora & friends",
+        "https://www.example.com/a?b=1",
+    ]
+    assert "    First reply about rate limits" in lines
+    assert "      It's a reply to the reply" in lines
+    assert "! 9 is a reply to 1, but is not in the mirror" in lines
+    assert "! 7 is named as a reply to 1, but has another parent" in lines
+
+
+def test_show_body_prints_what_the_provider_sent(mirror: CommandLine) -> None:
+    assert json.loads(mirror("show", "1", "--body").stdout)["score"] == 120
+
+
+def test_show_history_prints_what_changed(mirror: CommandLine) -> None:
+    lines = mirror("show", "5", "--history").stdout.splitlines()
+    assert lines[0].startswith("revision 1  ")
+    assert "  - title: Before" in lines
+    assert "  + title: After" in lines
+    assert not [line for line in lines if line.startswith("  - by")]
+
+
+def test_show_json_has_the_history_and_the_thread(mirror: CommandLine) -> None:
+    told = json.loads(mirror("show", "1", "--json").stdout)
+    assert [(node["depth"], node["id"]) for node in told["thread"]] == [(0, 1), (1, 4), (1, 2), (2, 3)]
+    assert (told["thread"][0]["missing"], told["earlier"]) == ([9], [])
+    edited = json.loads(mirror("show", "5", "--json").stdout)
+    assert [past["body"]["title"] for past in edited["earlier"]] == ["Before"]
+
+
+def test_show_prints_a_document_of_a_listed_source(mirror: CommandLine) -> None:
+    (mirror.folder / "remora.toml").write_text(CHATS)
+    assert json.loads(mirror("show", "chat-1", "--source", "chats").stdout)["title"] == "About chat-1"
+    assert mirror("show", "chat-3", "--source", "chats").exit_code == 1
+    unclear = mirror("show", "1")
+    assert unclear.exit_code == 2
+    assert "name one with --source" in unclear.stderr
+
+
+def test_text_of_others_cannot_move_the_cursor(remora: CommandLine) -> None:
+    asyncio.run(make_hostile(str(remora.folder)))
+    for words in (["show", "1"], ["show", "1", "--body"], ["query", "SELECT body FROM items"]):
+        shown = remora(*words).stdout
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+
+
+async def make_hostile(folder: str) -> None:
+    store = open_store(f"sqlite:///{folder}/remora.db")
+    await store.open()
+    await keep(store, item(1, title="a\x1b[2Jb\u202e", text="<p>&#27;[31mred"))
+    await store.close()
+
+
+def test_query_prints_a_table_csv_or_json(mirror: CommandLine) -> None:
+    statement = "SELECT id, \"by\" FROM items WHERE type = 'story' ORDER BY id"
+    assert mirror("query", statement).stdout.splitlines() == ["id  by", "──  ───", " 1  ada", " 5  ada", "30  eve"]
+    rows = list(csv.reader(io.StringIO(mirror("query", statement, "--csv").stdout)))
+    assert rows == [["id", "by"], ["1", "ada"], ["5", "ada"], ["30", "eve"]]
+    assert json.loads(mirror("query", statement, "--json").stdout)[2] == {"id": 30, "by": "eve"}
+    assert json.loads(mirror("query", "SELECT body FROM items WHERE id = 30", "--json").stdout)[0]["body"].startswith(
+        "{"
+    )
+
+
+def test_a_query_that_was_cut_says_so(mirror: CommandLine) -> None:
+    result = mirror("query", "SELECT id FROM items", "--limit", "2")
+    assert len(result.stdout.splitlines()) == 4
+    assert "only the first 2 rows" in result.stderr
+
+
+def test_a_query_that_writes_is_refused_in_one_sentence(mirror: CommandLine) -> None:
+    refused = mirror("query", "DELETE FROM stored_items")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.splitlines() == [
+        "remora: only a query that reads is allowed (this statement writes or opens something)",
+        "  write one SELECT; nothing in the mirror was changed",
+    ]
+    assert "write one of them" in mirror.refused("query", "SELECT 1", "--csv", "--json")
+
+
+def test_changes_resume_after_the_position_that_was_read_last(mirror: CommandLine) -> None:
+    lines = mirror("changes").stdout.splitlines()
+    assert len(lines) == 13
+    assert lines[0].startswith("1  2026-")
+    assert lines[0].endswith("  hackernews  item 1  new")
+    rest = [
+        json.loads(line) for line in mirror("changes", "--since", lines[9].split()[0], "--json").stdout.splitlines()
+    ]
+    assert [(change["kind"], change["key"]) for change in rest] == [
+        ("user", "ada"),
+        ("document", "chat-1"),
+        ("document", "chat-2"),
+    ]
+    refused = mirror("changes", "--since", "monday")
+    assert refused.exit_code == 2
+    assert "not a position" in refused.stderr
