@@ -304,6 +304,7 @@ def test_a_list_that_nobody_has_walked_is_never_called_complete() -> None:
         ((("max_fetches", 5), ("list_trouble", 9)), YesNo.UNKNOWN, "no run has walked the whole list yet"),
         ((("list_refused", 5), ("complete", 40)), YesNo.YES, "last walked 40 s ago"),
         ((("complete", 400),), YesNo.NO, "last walked 6 min ago"),
+        ((("list_contradicts", 5), ("complete", 40)), YesNo.NO, "contradicts its declaration, and the last one failed"),
     ],
 )
 def test_a_list_is_as_fresh_as_the_last_walk_that_saw_all_of_it(
@@ -313,9 +314,10 @@ def test_a_list_is_as_fresh_as_the_last_walk_that_saw_all_of_it(
         RunFacts(run_id=number, started_at_ns=1, ended_at_ns=NOW_NS - ago_s * SECOND_NS, stopped_by=by)
         for number, (by, ago_s) in enumerate(runs)
     )
-    fresh = seen(of=LedgerFacts(kind="listed", owed_details=0, runs=told, every_ns=100 * SECOND_NS)).answers.fresh
-    assert fresh.answer is answer
-    assert reason in fresh.reason
+    answers = seen(of=LedgerFacts(kind="listed", owed_details=0, runs=told, every_ns=100 * SECOND_NS)).answers
+    assert answers.fresh.answer is answer
+    assert reason in answers.fresh.reason
+    assert answers.complete.answer is not YesNo.YES or runs[0][0] != "list_contradicts"
 
 
 # -- health --------------------------------------------------------------------------------------------------------------

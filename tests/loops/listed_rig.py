@@ -101,10 +101,10 @@ class SmallArchive:
         size, listing = int(query.get("limit", "10")), self.listing()
         match path:
             case "/list":
-                start = int(query["offset"])
+                start = int(query.get("offset", "0"))
                 return ok(self._lines(listing[start : start + size]))
             case "/pages":
-                start = (int(query["page"]) - 1) * size
+                start = (int(query.get("page", "1")) - 1) * size
                 return ok(self._lines(listing[start : start + size]))
             case "/cursor":
                 below = int(query.get("cursor", self._clock + 1))

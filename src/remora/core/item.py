@@ -1,6 +1,7 @@
 """What does a source give back? The things a reply can hold, each with its raw body kept as it came."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +49,46 @@ class Newest:
     item_id: int
 
 
+class Order(StrEnum):
+    """How a list is sorted."""
+
+    UPDATED = "updated"  # the newest change first: an entry that changes moves to the top
+    CREATED = "created"  # the newest entry first: an entry that changes stays where it is
+    OLDEST = "oldest"  # the oldest mark first: what is new comes last
+
+    @property
+    def is_ascending(self) -> bool:
+        """Whether marks grow from page to page."""
+        return self is Order.OLDEST
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One line of a list page."""
 
     key: str
     updated_at: str | None
+    created_at: str | None = None  # given where the list is sorted by it
+
+    @property
+    def mark(self) -> str | None:
+        """The mark that decides about its place in the list."""
+        return self.updated_at if self.created_at is None else self.created_at
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list, newest first, and where the next one is."""
+    """One page of a list, and where the next one is."""
 
     entries: tuple[Entry, ...]
     next_position: str | None  # None: this was the last page
     unreadable: int = 0  # entries without a usable key; such a page never moves the cursor past itself
     shared: int = 0  # how many entries the page before showed already, unless the list moved meanwhile
     resume_at: str | None = None  # where an interrupted walk may go on; None: it must read this page once more
+    order: Order | None = None  # how its marks should be sorted; None: the list has no marks
+    mark_at: str = ""  # where the marks were looked for
+    contradicts: str | None = None  # what the page says that its declaration rules out, and what to write
+    missing_is_end: bool = False  # a next page that does not exist is the end of the list
 
 
 Thing = Item | User | Document | Newest | Page

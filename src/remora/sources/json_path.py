@@ -15,6 +15,8 @@ MARK_MAX_CHARACTERS: Final = 200
 _DIGITS_MAX: Final = 200
 # Texts are skipped as a whole; every other value but the first follows one of these.
 _SEPARATORS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[,\[{]', re.DOTALL)
+# What a body may say of itself although it holds nothing.
+_SAYS_NOTHING: Final = frozenset({"kind", "etag"})
 # Seconds up to the year 5138; whatever is larger counts milliseconds.
 _SECONDS_MAX: Final = 100_000_000_000
 
@@ -69,6 +71,16 @@ def find(value: object, path: str) -> object:
             case _:
                 return NOT_THERE
     return value
+
+
+def is_plainly_empty(value: object) -> bool:
+    """Whether a body can only mean that there is nothing: an object of zeros, nulls and empty things, if anything.
+
+    Some providers leave the key of a list out when the list is empty. An error that comes as a success says something.
+    """
+    if not isinstance(value, dict):
+        return False
+    return all(name in _SAYS_NOTHING or (not isinstance(inner, bool) and not inner) for name, inner in value.items())
 
 
 def as_key(value: object) -> str | None:

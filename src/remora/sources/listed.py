@@ -8,15 +8,16 @@ import msgspec
 import structlog
 
 from remora.contracts import Capabilities, Permit, Transport
-from remora.core.item import Decoded, Document, Entry, Nothing, Page, Readable, Unreadable, WrongShape
+from remora.core.item import Decoded, Document, Entry, Nothing, Order, Page, Readable, Unreadable, WrongShape
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply, Reply
 from remora.sources.address import check_path, quoted
-from remora.sources.json_path import as_key, as_mark, find, holds_more_than, load
+from remora.sources.json_path import NOT_THERE, as_key, as_mark, find, holds_more_than, is_plainly_empty, load
 from remora.sources.paging import (
     ListSettings,
     NoNextPage,
     Paging,
+    missing_is_end,
     next_position,
     page_url,
     resume_position,
@@ -24,7 +25,7 @@ from remora.sources.paging import (
 )
 from remora.sources.secret import Secret
 
-__all__ = ["DetailSettings", "ListSettings", "Listed", "ListedSettings", "Paging", "Secret"]
+__all__ = ["DetailSettings", "ListSettings", "Listed", "ListedSettings", "Order", "Paging", "Secret"]
 
 CAPABILITIES: Final = Capabilities(list=True)
 _KEY: Final = "{key}"
@@ -59,7 +60,7 @@ class ListedSettings:
 
 
 class Listed:
-    """`contracts.Source` for a list of entries, newest first, and one detail request per entry."""
+    """`contracts.Source` for a list of entries and one detail request per entry."""
 
     def __init__(self, transport: Transport, settings: ListedSettings, *, name: str) -> None:
         self._transport = transport
@@ -118,6 +119,8 @@ class Listed:
 
     def _page(self, position: str, value: object, link: str) -> Decoded:
         lines = find(value, self._list.entries)
+        if lines is NOT_THERE and is_plainly_empty(value):
+            lines = []
         if not isinstance(lines, list):
             # Not an empty page: an error that comes as a success must not look like the end of the list.
             return WrongShape("no entries")
@@ -126,10 +129,11 @@ class Listed:
         read = [self._entry(line) for line in lines]
         entries = tuple(entry for entry in read if entry is not None)
         url = page_url(self._list, self._url, position)
+        following, contradicts = None, None
         try:
             following = next_position(self._list, position, value, listed=len(lines), link=link, url=url)
         except NoNextPage as odd:
-            return WrongShape(str(odd))
+            contradicts = str(odd)
         return Readable(
             Page(
                 entries,
@@ -137,6 +141,10 @@ class Listed:
                 unreadable=len(lines) - len(entries),
                 shared=shared_with_last(self._list, position),
                 resume_at=resume_position(self._list, position, following),
+                order=self._list.order if self._list.mark_at else None,
+                mark_at=self._list.mark_at,
+                contradicts=contradicts,
+                missing_is_end=missing_is_end(self._list, following),
             )
         )
 
@@ -147,7 +155,11 @@ class Listed:
 
     def _entry(self, line: object) -> Entry | None:
         key = as_key(find(line, self._list.key))
-        return None if key is None else Entry(key, as_mark(find(line, self._list.updated)))
+        if key is None:
+            return None
+        updated_at = as_mark(find(line, self._list.updated)) if self._list.updated else None
+        created_at = as_mark(find(line, self._list.created)) if self._list.created else None
+        return Entry(key, updated_at, created_at)
 
     def _document(self, key: str, value: object, body: bytes) -> Decoded:
         if not isinstance(value, dict | list):

@@ -14,6 +14,8 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
 
+from remora.core.errors import ConfigurationError
+from remora.core.item import Order
 from remora.sources.address import RELATIVE, check_path
 from remora.sources.json_path import NOT_THERE, as_key, find
 
@@ -23,6 +25,7 @@ POSITION_MAX: Final = 10**12
 OVERLAP_EVERY: Final = 20
 _OVERLAPPED: Final = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")  # entries to skip, less the ones to see again
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
+_FIELD: Final = re.compile(r"[A-Za-z_@][\w.@-]{0,39}", re.ASCII)
 _NEXT: Final = re.compile(r';\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next\b)', re.IGNORECASE)
 
 
@@ -43,7 +46,7 @@ class ListSettings(msgspec.Struct, frozen=True):
     page_size: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
     entries: str = "items"
     key: str = "id"
-    updated: str = "update_time"
+    updated: str = "update_time"  # empty: the list has no marks
     size_param: str = "limit"
     offset_param: str = "offset"
     page_param: str = "page"
@@ -52,13 +55,25 @@ class ListSettings(msgspec.Struct, frozen=True):
     next_cursor: str = "next_cursor"
     total: str | None = None  # where the body says how many entries there are in all (offset)
     more: str | None = None  # where the body says whether there is a next page (offset, page, cursor)
+    order: Order = Order.UPDATED
+    created: str | None = None  # the mark that the list is sorted by, where that is not the update mark
 
     def __post_init__(self) -> None:
         check_path(self.path, "list.path")
+        if self.created is not None and self.order is Order.UPDATED:
+            raise ConfigurationError(
+                'list.created is given, but list.order is "updated"',
+                hint='write order = "created" if the list is sorted by it, or leave created out',
+            )
+
+    @property
+    def mark_at(self) -> str:
+        """Where the mark is that the list is sorted by; empty where the list has none."""
+        return self.updated if self.created is None else self.created
 
 
 class NoNextPage(Exception):
-    """The page does not say, in a way that can be trusted, where the list goes on."""
+    """The page does not say, in a way that can be trusted, where the list goes on. One sentence, and what to write."""
 
 
 def page_url(settings: ListSettings, base_url: str, position: str) -> str:
@@ -106,17 +121,76 @@ def next_position(
     settings: ListSettings, position: str, page: object, *, listed: int, link: str, url: str
 ) -> str | None:
     """Where the list goes on after this page of `listed` entries; None at its end. Raises `NoNextPage`."""
-    if settings.more is not None and find(page, settings.more) is False:
+    more = find(page, settings.more) if settings.more is not None else None
+    if more is False:
         return None
+    following = _following(settings, position, page, listed=listed, link=link, url=url)
+    if following is None and more is True:
+        raise NoNextPage(
+            f'"{settings.more}" is true, but the page names no next page; check list.more and {_next_setting(settings)}'
+        )
+    if following is None and position == FIRST and settings.more is None:
+        _refuse_early_end(settings, page, listed)
+    return following
+
+
+def missing_is_end(settings: ListSettings, following: str | None) -> bool:
+    """Whether a next page that does not exist is the end of the list: pages are counted, and nothing is shown twice."""
+    if following is None:
+        return False
+    return settings.paging is Paging.PAGE or (settings.paging is Paging.OFFSET and not _offset(following)[1])
+
+
+def _following(settings: ListSettings, position: str, page: object, *, listed: int, link: str, url: str) -> str | None:
     match settings.paging:
         case Paging.OFFSET:
             return _next_offset(settings, position, page, listed)
         case Paging.PAGE:
             return str(_number(position, settings.first_page) + 1) if listed else None
         case Paging.CURSOR:
-            return _next_cursor(settings, position, page)
+            return _next_cursor(settings, position, page, listed)
         case Paging.LINK:
             return _next_link(link, url)
+
+
+def _next_setting(settings: ListSettings) -> str:
+    return "list.next_cursor" if settings.paging is Paging.CURSOR else "list.paging"
+
+
+def _refuse_early_end(settings: ListSettings, page: object, listed: int) -> None:
+    """A first page without a next one is a short list, or a declaration that looks in the wrong place."""
+    if settings.paging not in {Paging.CURSOR, Paging.LINK}:
+        return
+    is_cursor = settings.paging is Paging.CURSOR
+    if is_cursor and find(page, settings.next_cursor) is not NOT_THERE:
+        return  # a null in the right place
+    where = f'at "{settings.next_cursor}"' if is_cursor else "in a Link header"
+    if (other := _other_next(page)) is not None:
+        write = f'next_cursor = "{other}"' if is_cursor else f'paging = "cursor" and next_cursor = "{other}"'
+        raise NoNextPage(f'the first page names no next page {where}, but has "{other}"; write {write} if that is it')
+    if listed >= settings.page_size:
+        raise NoNextPage(
+            f"the first page is full ({listed} entries) and names no next page {where}; check {_next_setting(settings)}, "
+            f"or write page_size = {max(1, listed - 1)} if the list has exactly {listed} entries"
+        )
+
+
+def _other_next(page: object) -> str | None:
+    """A field beside the entries whose name says that it leads to the next page."""
+    if not isinstance(page, dict):
+        return None
+    fields = list(page.items())
+    fields += [
+        (f"{name}.{key}", value)
+        for name, inner in page.items()
+        if isinstance(inner, dict)
+        for key, value in inner.items()
+    ]
+    for name, value in fields:
+        is_named = _FIELD.fullmatch(str(name)) and re.search("next|cursor|continu", str(name), re.IGNORECASE)
+        if is_named and as_key(value) is not None:
+            return str(name)
+    return None
 
 
 def _next_offset(settings: ListSettings, position: str, page: object, listed: int) -> str | None:
@@ -131,15 +205,19 @@ def _next_offset(settings: ListSettings, position: str, page: object, listed: in
     return f"{offset}-{overlap}" if overlap else str(offset)
 
 
-def _next_cursor(settings: ListSettings, position: str, page: object) -> str | None:
+def _next_cursor(settings: ListSettings, position: str, page: object, listed: int) -> str | None:
     value = find(page, settings.next_cursor)
     if value is NOT_THERE or value is None or value is False or value == "":
         return None
     cursor = as_key(value)
     if cursor is None:
-        raise NoNextPage("a cursor that is no text")
+        raise NoNextPage(f'"{settings.next_cursor}" is no text and no number; check list.next_cursor')
+    if cursor == position and not listed:
+        return None  # some cursors are never null: they stay where they are once nothing follows
     if cursor == position:
-        raise NoNextPage("the next page is this page")
+        raise NoNextPage(
+            f'the cursor at "{settings.next_cursor}" leads to this page again; check list.next_cursor and list.cursor_param'
+        )
     return cursor
 
 
@@ -149,11 +227,13 @@ def _next_link(link: str, url: str) -> str | None:
         return None
     absolute = urljoin(url, target.strip())
     if absolute == url:
-        raise NoNextPage("the next page is this page")
+        raise NoNextPage("the Link header leads to this page again; check list.path")
     origin = _origin(url)
     # Compared as whole text up to the path: a foreign host, port, scheme or user would receive our token.
     if not absolute.startswith(f"{origin}/") or not RELATIVE.fullmatch(absolute.removeprefix(origin)):
-        raise NoNextPage("the next page is elsewhere")
+        raise NoNextPage(
+            "the Link header leads to another host, port or scheme, where your token must not go; write the url of that host"
+        )
     return absolute.removeprefix(origin).partition("#")[0]
 
 

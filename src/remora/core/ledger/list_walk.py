@@ -1,6 +1,6 @@
 """How far has the walk over a list come, and may it stop? Content decides, never offsets.
 
-A list is walked newest first. The watermark is the newest mark of the last walk that saw everything; entries with the
+A list is mostly walked newest first. The watermark is the newest mark of the last walk that saw everything; entries with the
 same mark are looked at again, because a tie may hide an entry that was not there before. Now and then a walk goes to the
 end of the list all the same: an entry that slipped below the watermark unseen is found then.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from remora.core.item import Entry, Page
+from remora.core.ledger.list_promises import is_in_order
 from remora.core.ledger.marks import is_newer, newest
 from remora.core.units import DAY_NS, MINUTE_NS
 
@@ -55,7 +56,9 @@ def fits_on(state: WalkState, page: Page) -> bool:
     """
     if state.seen_down_to is None or (page.resume_at is not None and not page.shared):
         return True
-    return any(entry.updated_at is None or not is_newer(state.seen_down_to, entry.updated_at) for entry in page.entries)
+    if page.order is not None and page.order.is_ascending:
+        return any(entry.mark is None or not is_newer(entry.mark, state.walking_from) for entry in page.entries)
+    return any(entry.mark is None or not is_newer(state.seen_down_to, entry.mark) for entry in page.entries)
 
 
 def joins(page: Page, recent_keys: Collection[str]) -> bool:
@@ -71,7 +74,7 @@ def joins(page: Page, recent_keys: Collection[str]) -> bool:
 
 def after_page(state: WalkState, page: Page, position: str) -> WalkState:
     """The walk after this page was recorded."""
-    marks = [entry.updated_at for entry in page.entries if entry.updated_at is not None]
+    marks = [entry.mark for entry in page.entries if entry.mark is not None]
     oldest = state.seen_down_to
     for mark in marks:
         oldest = mark if oldest is None or is_newer(oldest, mark) else oldest
@@ -84,8 +87,14 @@ def after_page(state: WalkState, page: Page, position: str) -> WalkState:
 
 
 def is_at_end(state: WalkState, page: Page) -> bool:
-    """Whether nothing new can follow: the list ended, or everything on this page is older than the watermark."""
-    return page.next_position is None or _is_all_older(page.entries, state.watermark)
+    """Whether nothing new can follow: the list ended, or everything on this page is older than the watermark.
+
+    Marks end a walk only where they are in order without exception, and only in a list that begins with the newest.
+    """
+    if page.next_position is None:
+        return True
+    is_ascending = page.order is not None and page.order.is_ascending
+    return not is_ascending and _is_all_older(page.entries, state.watermark) and is_in_order(page)
 
 
 def finished(state: WalkState) -> WalkState:
@@ -101,4 +110,4 @@ def restarted(state: WalkState) -> WalkState:
 def _is_all_older(entries: Sequence[Entry], watermark: str | None) -> bool:
     if watermark is None or not entries:
         return False
-    return all(entry.updated_at is not None and is_newer(watermark, entry.updated_at) for entry in entries)
+    return all(entry.mark is not None and is_newer(watermark, entry.mark) for entry in entries)

@@ -40,6 +40,7 @@ class StoppedBy(StrEnum):
     LIST_REFUSED = "list_refused"
     LIST_UNREADABLE = "list_unreadable"
     LIST_TROUBLE = "list_trouble"
+    LIST_CONTRADICTS = "list_contradicts"  # the list shows what its declaration rules out
 
     @property
     def exit_code(self) -> Exit:
@@ -51,7 +52,13 @@ class StoppedBy(StrEnum):
                 StoppedBy.MAX_WALL_CLOCK | StoppedBy.MAX_FETCHES | StoppedBy.RETRY_BUDGET | StoppedBy.UPSTREAM_PRESSURE
             ):
                 return Exit.BUDGET_USED
-            case StoppedBy.REFUSED | StoppedBy.LIST_REFUSED | StoppedBy.LIST_UNREADABLE | StoppedBy.LIST_TROUBLE:
+            case (
+                StoppedBy.REFUSED
+                | StoppedBy.LIST_REFUSED
+                | StoppedBy.LIST_UNREADABLE
+                | StoppedBy.LIST_TROUBLE
+                | StoppedBy.LIST_CONTRADICTS
+            ):
                 return Exit.FAILED
 
 
@@ -63,6 +70,7 @@ class Stop:
     reason: GapReason | None = None  # why the rest is owed; None when nobody refused anything
     wait_ns: int = 0  # how long nothing will be sent, as far as is known now
     held_ns: int = 0  # how long the provider itself asked us to wait
+    why: str = ""  # a sentence about what was read, where the list says more than the reason does
 
     @property
     def is_ours(self) -> bool:
@@ -153,6 +161,8 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
             return f"a part of the list cannot be read ({stop.reason}); the walk did not move past it"
         case StoppedBy.LIST_TROUBLE:
             return f"the list does not answer ({stop.reason})"
+        case StoppedBy.LIST_CONTRADICTS:
+            return stop.why
 
 
 def _ask_about(reason: GapReason | None) -> str:

@@ -315,6 +315,10 @@ def _is_between_runs(last: Beat) -> bool:
 
 def _fresh_list(ledger: LedgerFacts) -> FreshList | Unknown:
     """A list is as fresh as the last walk over it that saw everything; the ledger knows, whoever runs."""
+    last = max((run for run in ledger.runs if run.stopped_by), key=lambda run: run.ended_at_ns or 0, default=None)
+    if last is not None and last.stopped_by == StoppedBy.LIST_CONTRADICTS:
+        # What earlier runs made of a wrong declaration proves nothing either.
+        return Unknown("the list contradicts its declaration")
     ends_ns = [run.ended_at_ns for run in ledger.runs if run.stopped_by == StoppedBy.COMPLETE and run.ended_at_ns]
     if not ends_ns:
         return Unknown("no run has walked the whole list yet")

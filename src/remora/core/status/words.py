@@ -67,4 +67,5 @@ STOPPED: Final[dict[StoppedBy, str]] = {
     StoppedBy.LIST_REFUSED: "the provider refuses the list",
     StoppedBy.LIST_UNREADABLE: "a part of the list cannot be read",
     StoppedBy.LIST_TROUBLE: "the list does not answer",
+    StoppedBy.LIST_CONTRADICTS: "the list contradicts its declaration",
 }

@@ -6,6 +6,7 @@ as owed, but moves neither watermark nor position.
 """
 
 from collections import deque
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
@@ -13,10 +14,11 @@ import structlog
 
 from remora.collect import Collector
 from remora.contracts import Clock, Store
-from remora.core.item import Page
+from remora.core.item import Entry, Page
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind, fingerprint
 from remora.core.ledger.gap import GapState
+from remora.core.ledger.list_promises import REPEATS_MAX, contradiction, repeated
 from remora.core.ledger.list_walk import (
     WalkState,
     after_page,
@@ -41,6 +43,8 @@ FIRST: Final = ""  # the position of the first page
 # No list is longer; a source that pages in a circle must not keep a run walking for ever.
 PAGES_PER_WALK_MAX: Final = 1_000_000
 PAGES_WITHOUT_NEWS_MAX: Final = 20
+# A provider that filters its pages may show a few empty ones before the next entry.
+EMPTY_PAGES_MAX: Final = 10
 PAGES_REMEMBERED: Final = 8
 DEAD_WATCHED: Final = 10_000
 # A list that moves faster than it can be read is read on as it is; the next run walks it again.
@@ -77,6 +81,10 @@ class ListWalk:
         self._was_refused = False
         self._turns_back = 0
         self._without_news = 0
+        self._empty_pages = 0  # in a row
+        self._repeats = 0  # pages in a row that show what the page before showed
+        self._before: tuple[Entry, ...] = ()  # the page before the next one, where the two can be compared
+        self._missing_is_end = False
         self._dead: frozenset[str] = frozenset()
         self._recent: deque[tuple[str, frozenset[str]]] = deque(maxlen=PAGES_REMEMBERED)
 
@@ -89,6 +97,8 @@ class ListWalk:
                 if self._may_start_over(page):
                     continue
                 return page
+            if (stop := self._contradiction(page)) is not None:
+                return stop
             if not self._joins(page) and self._turn_back():
                 continue
             if await self._record(page):
@@ -98,7 +108,7 @@ class ListWalk:
             if self._without_news >= PAGES_WITHOUT_NEWS_MAX:
                 break
         log.warning("walk_in_a_circle", source=self._source, pages=self._counts.pages)
-        return Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
+        return Stop(StoppedBy.LIST_CONTRADICTS, GapReason.MALFORMED, why=repeated(PAGES_WITHOUT_NEWS_MAX))
 
     async def _begin(self) -> None:
         kept = await self._store.note(self._source, FULL_WALK_NOTE)
@@ -117,11 +127,32 @@ class ListWalk:
             match asked.verdict:
                 case Found(Page() as page):
                     self._counts.pages += 1
-                    return page
+                    return self._ended_by_silence(page)
                 case Pressure() if self._waits:
                     pass  # the gate waits; there is no other page to ask for
+                case Missing(GapReason.NOT_FOUND) if self._missing_is_end:
+                    self._counts.pages += 1
+                    return Page(entries=(), next_position=None)
                 case verdict:
                     return _list_stop(verdict)
+
+    def _ended_by_silence(self, page: Page) -> Page:
+        """Some cursors are never null: a list that shows nothing for so many pages in a row has ended."""
+        self._empty_pages = 0 if page.entries or page.unreadable else self._empty_pages + 1
+        return replace(page, next_position=None) if self._empty_pages >= EMPTY_PAGES_MAX else page
+
+    def _contradiction(self, page: Page) -> Stop | None:
+        """What the page shows and the declaration rules out. Nothing of such a page is recorded."""
+        keys = frozenset(entry.key for entry in page.entries)
+        is_repeat = bool(keys and self._before) and keys == frozenset(entry.key for entry in self._before)
+        self._repeats = self._repeats + 1 if is_repeat else 0
+        why = contradiction(page, self._before)
+        if why is None and self._repeats >= REPEATS_MAX:
+            why = repeated(self._repeats + 1)
+        if why is None:
+            return None
+        log.warning("list_contradicts", source=self._source, why=why)
+        return Stop(StoppedBy.LIST_CONTRADICTS, GapReason.MALFORMED, why=why)
 
     def _may_start_over(self, stop: Stop) -> bool:
         """A position may be refused because it is too old, as cursors are after a while. The first page never is."""
@@ -142,6 +173,7 @@ class ListWalk:
     def _turn_back(self) -> bool:
         """Go back to where pages may join again. False when that was tried often enough."""
         self._turns_back += 1
+        self._before, self._repeats = (), 0
         if self._turns_back > TURNS_BACK_MAX:
             self._is_whole = False
             log.warning("walk_not_joined", source=self._source, turns_back=TURNS_BACK_MAX)
@@ -158,6 +190,7 @@ class ListWalk:
     def _start_over(self) -> None:
         self._state, self._position, self._is_resuming = restarted(self._state), FIRST, False
         self._recent.clear()
+        self._before, self._repeats, self._missing_is_end = (), 0, False
         log.info("walk_restarted", source=self._source)
 
     async def _record(self, page: Page) -> bool:
@@ -198,6 +231,7 @@ class ListWalk:
         has_news = not all(any(key in known for _, known in self._recent) for key in keys)
         self._without_news = 0 if has_news else self._without_news + 1
         self._recent.append((self._position, keys))
+        self._before, self._missing_is_end = page.entries, page.missing_is_end
 
 
 def _next_state(state: WalkState, page: Page, position: str, *, is_whole: bool, is_last: bool) -> WalkState:

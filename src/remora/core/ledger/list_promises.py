@@ -1,0 +1,121 @@
+"""Does a page keep what the declaration promises? Order, marks, and pages that differ from each other.
+
+A declaration may be wrong, and a wrong one gives a wrong mirror. So every page is compared with it. A sentence about a
+page holds marks and counts, never a key or a content.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+from remora.core.item import Entry, Order, Page
+from remora.core.ledger.marks import compare, newest
+
+# A few entries may be odd: a pinned entry comes first, and one may change while its page is written.
+ODD_ONE_IN: Final = 10
+# Entries that arrive during the walk can shift a page onto the one before it; they do not do so twice in a row.
+REPEATS_MAX: Final = 2
+MARK_SHOWN_MAX: Final = 40
+
+_WRITE_ORDER: Final = {
+    Order.OLDEST: 'write order = "oldest" if the list shows the oldest entries first',
+    Order.UPDATED: 'write order = "updated" if the list shows the newest change first',
+    Order.CREATED: 'write order = "created" if the list shows the newest entries first',
+}
+
+
+def contradiction(page: Page, before: Sequence[Entry]) -> str | None:
+    """What this page shows that the declaration rules out, and what to write; None when they agree.
+
+    `before` holds the entries of the page before it in the list; it is empty where there is none.
+    """
+    if page.contradicts is not None:
+        return page.contradicts
+    if page.order is None:
+        return None
+    return _without_marks(page) or _out_of_order(page, page.order, before)
+
+
+def is_in_order(page: Page) -> bool:
+    """Whether the marks of a page are in order without exception, so that they may end a walk."""
+    return page.order is None or _wrong_pairs(page.entries, page.order)[0] == 0
+
+
+def repeated(pages: int) -> str:
+    """The sentence for a list that shows one page again and again."""
+    return (
+        f"{pages} pages in a row show the same entries, so the list does not go on where it is asked to; "
+        "check paging and the name of its parameter (offset_param, page_param or cursor_param)"
+    )
+
+
+def marks_in_words(entries: Sequence[Entry]) -> str:
+    """The first and the last mark of a page, as they were read."""
+    marks = [entry.mark for entry in entries if entry.mark is not None]
+    if not marks:
+        return "no marks"
+    return f"marks from {_shown(marks[0])} to {_shown(marks[-1])}"
+
+
+def _without_marks(page: Page) -> str | None:
+    bare = sum(entry.mark is None for entry in page.entries)
+    if not _is_too_odd(bare, len(page.entries)):
+        return None
+    return (
+        f'{bare} of {len(page.entries)} entries have no mark at "{page.mark_at}"; '
+        'check list.updated, or write updated = "" if the list has no marks'
+    )
+
+
+def _out_of_order(page: Page, order: Order, before: Sequence[Entry]) -> str | None:
+    wrong, pairs = _wrong_pairs(page.entries, order)
+    read = f"the list is declared as {_declared(order)}, but a page has {marks_in_words(page.entries)}"
+    if _is_too_odd(wrong, pairs):
+        return f"{read}, {wrong} of {pairs} neighbours in the wrong order; {_write(page.entries, order)}"
+    if _is_all_on_the_wrong_side(page.entries, before, order):
+        return f"{read} after a page with {marks_in_words(before)}; {_write((*before, *page.entries), order)}"
+    return None
+
+
+def _wrong_pairs(entries: Sequence[Entry], order: Order) -> tuple[int, int]:
+    """How many neighbours are in the wrong order, of those whose marks differ."""
+    marks = [entry.mark for entry in entries if entry.mark is not None]
+    signs = [compare(right, left) for left, right in pairwise(marks)]
+    differ = [sign for sign in signs if sign]
+    return sum((sign > 0) is not order.is_ascending for sign in differ), len(differ)
+
+
+def _is_all_on_the_wrong_side(entries: Sequence[Entry], before: Sequence[Entry], order: Order) -> bool:
+    """Whether every mark lies beyond every mark of the page before, against the order."""
+    first, second = (entries, before) if order.is_ascending else (before, entries)
+    lower, upper = newest(*(entry.mark for entry in first)), _oldest(second)
+    return lower is not None and upper is not None and compare(lower, upper) < 0
+
+
+def _oldest(entries: Sequence[Entry]) -> str | None:
+    oldest: str | None = None
+    for entry in entries:
+        if entry.mark is not None and (oldest is None or compare(entry.mark, oldest) < 0):
+            oldest = entry.mark
+    return oldest
+
+
+def _is_too_odd(odd: int, of: int) -> bool:
+    return odd > 0 and (odd == of or odd > max(1, of // ODD_ONE_IN))
+
+
+def _write(entries: Sequence[Entry], order: Order) -> str:
+    """What would fit what was read: the other direction, or another mark."""
+    other = Order.UPDATED if order.is_ascending else Order.OLDEST
+    wrong, pairs = _wrong_pairs(entries, other)
+    if wrong * ODD_ONE_IN <= pairs:
+        return _WRITE_ORDER[other]
+    return "check list.updated: it should name the mark that the list is sorted by, or ask the provider to sort by it"
+
+
+def _declared(order: Order) -> str:
+    return "oldest first" if order.is_ascending else "newest first"
+
+
+def _shown(mark: str) -> str:
+    return mark if len(mark) <= MARK_SHOWN_MAX else f"{mark[:MARK_SHOWN_MAX]}…"

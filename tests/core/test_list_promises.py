@@ -1,0 +1,68 @@
+"""Is a page that contradicts its declaration noticed, and an honest list never suspected?"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remora.core.item import Entry, Order, Page
+from remora.core.ledger.list_promises import contradiction, is_in_order
+
+
+def page(*marks: str | int | None, order: Order | None = Order.UPDATED) -> Page:
+    entries = tuple(Entry(f"k{at}", None if mark is None else str(mark)) for at, mark in enumerate(marks))
+    return Page(entries, "next", order=order, mark_at="updated")
+
+
+def told(shown: Page, before: Page | None = None) -> str:
+    return contradiction(shown, before.entries if before is not None else ()) or ""
+
+
+@given(st.lists(st.integers(0, 30), max_size=40), st.sampled_from(Order))
+def test_a_page_in_the_declared_order_is_never_suspected_whatever_its_ties(marks: list[int], order: Order) -> None:
+    ordered = sorted(marks, reverse=not order.is_ascending)
+    half = len(ordered) // 2
+    before, after = page(*ordered[:half], order=order), page(*ordered[half:], order=order)
+    assert told(before) == ""
+    assert told(after, before) == ""
+    assert is_in_order(after)
+
+
+def test_an_oldest_first_list_is_told_with_its_marks_and_what_to_write() -> None:
+    sentence = told(page(1, 2, 3))
+    assert "declared as newest first, but a page has marks from 1 to 3" in sentence
+    assert 'write order = "oldest"' in sentence
+
+
+def test_a_newest_first_list_that_is_declared_oldest_first_is_told_too() -> None:
+    assert 'write order = "updated"' in told(page(3, 2, 1, order=Order.OLDEST))
+
+
+def test_marks_in_no_order_point_to_the_path_of_the_mark() -> None:
+    assert "check list.updated" in told(page(3, 9, 1, 7, 2, 8))
+
+
+def test_pages_of_one_entry_are_compared_with_each_other() -> None:
+    assert told(page(5), page(6)) == ""
+    assert "after a page with marks from 5 to 5" in told(page(6), page(5))
+
+
+@pytest.mark.parametrize("marks", [(None, None), (None, 9, 8, None, 7, None), (None,)])
+def test_entries_without_marks_are_told_where_marks_were_promised(marks: tuple[int | None, ...]) -> None:
+    assert 'entries have no mark at "updated"' in told(page(*marks))
+
+
+def test_a_list_without_marks_promises_none() -> None:
+    assert told(page(None, None, order=None)) == ""
+
+
+def test_one_odd_entry_such_as_a_pinned_one_is_no_contradiction_but_ends_no_walk() -> None:
+    pinned = page(1, 9, 8, 7)
+    assert told(pinned) == ""
+    assert not is_in_order(pinned)
+    assert told(page(9, None, 8, 7)) == ""
+
+
+def test_a_sentence_holds_no_key() -> None:
+    secret = Page((Entry("secret-a", "1"), Entry("secret-b", "2")), "n", order=Order.UPDATED, mark_at="updated")
+    assert "secret" not in told(secret)
+    assert len(told(page("9" * 190, "8" * 195))) < 400

@@ -1,0 +1,143 @@
+"""Does a run stop when the list contradicts its declaration, and never report a wrong mirror as complete?"""
+
+import json
+
+import pytest
+
+from remora.core.item import Order
+from remora.core.ledger.run import RunSummary, StoppedBy
+from remora.loops.listed.run import RunOptions
+from remora.sim.clock import SimClock, run
+from remora.sim.replies import NOT_FOUND, Response, ok
+from remora.sources.paging import ListSettings, Paging
+from tests.loops.listed_rig import NAME, PAGINGS, ListedRig, SmallArchive
+
+
+class OldestFirst(SmallArchive):
+    """A list that shows the oldest mark first: what is added or updated comes last."""
+
+    def listing(self) -> list[tuple[str, int]]:
+        return super().listing()[::-1]
+
+
+async def stops_without_a_watermark(rig: ListedRig) -> RunSummary:
+    summary = await rig.run()
+    assert summary.stopped_by is StoppedBy.LIST_CONTRADICTS
+    assert (await rig.store.walk_state(NAME)).watermark is None
+    assert not any(key in summary.because for key in rig.archive.truth())
+    return summary
+
+
+WRONG = {
+    "oldest first": (OldestFirst(57), ListSettings(page_size=10), 'write order = "oldest"'),
+    "mistyped updated": (SmallArchive(57), ListSettings(page_size=10, updated="updated_tme"), "check list.updated"),
+    "mistyped cursor": (
+        SmallArchive(57),
+        ListSettings(path="/cursor", paging=Paging.CURSOR, page_size=10, next_cursor="nextcursor"),
+        'write next_cursor = "next_cursor"',
+    ),
+    "mistyped offset": (SmallArchive(57), ListSettings(page_size=10, offset_param="ofset"), "offset_param"),
+    "mistyped page": (
+        SmallArchive(57),
+        ListSettings(path="/pages", paging=Paging.PAGE, page_size=10, page_param="pge"),
+        "page_param",
+    ),
+    "wrong order": (SmallArchive(57), ListSettings(page_size=10, order=Order.OLDEST), 'write order = "updated"'),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_declaration_stops_the_run_and_says_what_to_write(case: str) -> None:
+    async def main(clock: SimClock) -> None:
+        archive, settings, told = WRONG[case]
+        rig = ListedRig(clock, archive, settings=settings)
+        assert told in (await stops_without_a_watermark(rig)).because
+
+    run(main)
+
+
+def test_more_without_a_next_page_stops_the_run() -> None:
+    async def main(clock: SimClock) -> None:
+        settings = ListSettings(path="/cursor", paging=Paging.CURSOR, page_size=10, more="more")
+        rig = ListedRig(clock, SmallArchive(57), settings=settings)
+        body = json.dumps({"items": [{"id": "a", "update_time": 1}], "next_cursor": None, "more": True})
+        rig.archive.hook = lambda asked: ok(body.encode()) if asked.startswith("page") else None
+        assert '"more" is true, but the page names no next page' in (await stops_without_a_watermark(rig)).because
+
+    run(main)
+
+
+def test_a_contradiction_on_a_later_page_keeps_what_was_listed_before_and_owes_the_rest() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(57))
+        shuffled = [{"id": f"x{number}", "update_time": number * 7 % 10} for number in range(10)]
+
+        def hook(asked: str) -> Response | None:
+            return ok(json.dumps({"items": shuffled}).encode()) if asked == "page 16" else None
+
+        rig.archive.hook = hook
+        await stops_without_a_watermark(rig)
+        assert len(await rig.mirror()) == 18
+        rig.archive.hook = lambda _asked: None
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+
+    run(main)
+
+
+def test_an_oldest_first_list_that_is_declared_so_is_collected_and_followed() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, OldestFirst(57), settings=ListSettings(page_size=10, order=Order.OLDEST))
+        await rig.run(RunOptions(max_fetches=4))
+        rig.archive.remove("c3")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        rig.archive.add("new", "c5")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        mirror = await rig.mirror()
+        assert {key: mirror[key] for key in rig.archive.truth()} == rig.archive.truth()
+
+    run(main)
+
+
+def test_a_list_without_marks_is_walked_to_its_end_and_each_entry_is_fetched_once() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(25), settings=ListSettings(page_size=10, updated=""))
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        rig.archive.add("new")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+
+    run(main)
+
+
+@pytest.mark.parametrize("paging", [Paging.OFFSET, Paging.PAGE])
+@pytest.mark.parametrize("entries", [20, 27])
+def test_a_list_that_ends_with_a_404_has_ended(paging: Paging, entries: int) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(entries), settings=PAGINGS[paging])
+        beyond = str(entries) if paging is Paging.OFFSET else str(-(-entries // 10) + 1)
+        rig.archive.hook = lambda asked: NOT_FOUND if asked == f"page {beyond}" else None
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert rig.archive.requests("page")[beyond] == 1
+        assert await rig.is_complete()
+
+    run(main)
+
+
+def test_a_cursor_that_is_never_null_ends_with_empty_pages() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(25), settings=PAGINGS[Paging.CURSOR])
+
+        def hook(asked: str) -> Response | None:
+            where = asked.partition(" ")[2]
+            if asked.startswith("detail") or (where.isdigit() and int(where) > 6) or not where:
+                return None
+            empty = {"items": [], "next_cursor": f"after {where}"}
+            lines = [{"id": f"c{at}", "update_time": at + 1} for at in range(4, -1, -1)]
+            return ok(json.dumps({**empty, "items": lines} if where == "6" else empty).encode())
+
+        rig.archive.hook = hook
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+
+    run(main)

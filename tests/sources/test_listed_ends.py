@@ -1,0 +1,63 @@
+"""Is the end of a list told from a page that only looks like one?"""
+
+import json
+
+import pytest
+
+from remora.sources.listed import ListSettings, Paging
+from tests.sources.replies import replied
+from tests.sources.test_listed import ENTRIES, page_at, page_of, source
+
+
+@pytest.mark.parametrize(
+    "body, told",
+    [
+        ({"items": ENTRIES, "next_cursor": "abc"}, "leads to this page again"),
+        ({"items": [], "next_cursor": {}}, "is no text and no number"),
+        (
+            {"items": ENTRIES, "next_cursor": None, "has_more": True},
+            '"has_more" is true, but the page names no next page',
+        ),
+        ({"items": ENTRIES, "has_more": True}, '"has_more" is true, but the page names no next page'),
+    ],
+)
+def test_a_page_that_does_not_say_where_the_list_goes_on_is_told_as_a_contradiction(body: object, told: str) -> None:
+    listed = source(ListSettings(paging=Paging.CURSOR, more="has_more"))
+    page = page_of(listed.decode(page_at("abc"), replied(json.dumps(body).encode())))
+    assert page.next_position is None
+    assert told in (page.contradicts or "")
+
+
+@pytest.mark.parametrize(
+    "body, told",
+    [
+        ({"items": ENTRIES, "nextPageToken": "t"}, 'write next_cursor = "nextPageToken" if that is it'),
+        ({"items": ENTRIES, "meta": {"next_cursor": "t"}}, 'write next_cursor = "meta.next_cursor" if that is it'),
+        ({"items": ENTRIES * 4}, 'the first page is full (100 entries) and names no next page at "next_cursor"'),
+    ],
+)
+def test_a_cursor_path_that_matches_nothing_is_noticed_on_the_first_page(body: object, told: str) -> None:
+    page = page_of(source(ListSettings(paging=Paging.CURSOR)).decode(page_at(""), replied(json.dumps(body).encode())))
+    assert told in (page.contradicts or "")
+
+
+@pytest.mark.parametrize(
+    "position, body",
+    [
+        ("", {"items": ENTRIES}),
+        ("", {"items": ENTRIES * 4, "next_cursor": None}),
+        ("abc", {"items": ENTRIES * 4}),
+        ("abc", {"items": [], "next_cursor": "abc"}),
+    ],
+    ids=["short", "null", "later", "never null"],
+)
+def test_a_list_may_end_without_a_cursor_or_with_one_that_is_never_null(position: str, body: object) -> None:
+    listed = source(ListSettings(paging=Paging.CURSOR))
+    page = page_of(listed.decode(page_at(position), replied(json.dumps(body).encode())))
+    assert (page.next_position, page.contradicts) == (None, None)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"resultSizeEstimate":0}', b'{"kind":"list","total":0,"next":null}'])
+def test_an_empty_list_without_its_key_is_the_end(body: bytes) -> None:
+    page = page_of(source().decode(page_at(""), replied(body)))
+    assert (page.entries, page.next_position, page.contradicts) == ((), None, None)
