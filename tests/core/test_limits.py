@@ -8,8 +8,8 @@ import pytest
 
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.rate.circuit_breaker import CircuitState
-from remora.core.rate.gate_types import LimitedBy, ProviderDown, RateFacts, Recent
-from remora.core.status.limits import gate_limit, sentence, wait_in_words
+from remora.core.rate.gate_types import LimitedBy, ProviderDown, QuotaFacts, RateFacts, Recent
+from remora.core.status.limits import gate_limit, quota_in_words, sentence, wait_in_words
 from remora.core.status.model import SourceStatus, YesNo
 from remora.core.status.readout import read_out
 from remora.core.status.snapshot import (
@@ -146,6 +146,13 @@ def test_a_long_wait_is_told_with_its_end_and_its_reason() -> None:
     assert wait_in_words(waiting) == told
     assert wait_in_words(rate(LimitedBy.CEILING, next_in_ns=SECOND_NS, next_held_by=LimitedBy.CEILING)) is None
     assert wait_in_words(rate(LimitedBy.NO_WORK)) is None
+
+
+def test_a_quota_is_told_in_one_line() -> None:
+    today = QuotaFacts(2_114, 5_000, NOW_NS + 300 * SECOND_NS)
+    assert quota_in_words(today, now_ns=NOW_NS) == "2,114 of 5,000 left until 08:05"
+    tomorrow = QuotaFacts(3, None, NOW_NS + 86_400 * SECOND_NS)
+    assert quota_in_words(tomorrow, now_ns=NOW_NS) == "3 left until 2027-01-16 08:00"
 
 
 DOWN = rate(

@@ -63,6 +63,7 @@ class Answer:
     retry_after: str | None = None
     latency_ns: int = LATENCY_NS
     fault: Fault | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 GOOD = Answer()
@@ -123,7 +124,9 @@ class Gate:
         now_ns = self.clock.monotonic_ns()
         if answer.fault is not None:
             return NoReply(answer.fault, departed_at_ns, now_ns)
-        headers = {} if answer.retry_after is None else {"retry-after": answer.retry_after}
+        headers = {**answer.headers}
+        if answer.retry_after is not None:
+            headers["retry-after"] = answer.retry_after
         return Reply(answer.status, b"", departed_at_ns, now_ns, headers)
 
     async def send_many(self, count: int, lane: Lane = Lane.LIVE, *, workers: int = 1) -> None:

@@ -88,6 +88,17 @@ async def fault_of(behaviour: Behaviour) -> Fault:
     return reply.fault
 
 
+async def test_what_a_provider_tells_about_its_quota_arrives() -> None:
+    told = 'X-RateLimit-Remaining: 5\r\nX-RateLimit-Reset: 60\r\nRateLimit: "a";r=1;t=9\r\nRateLimit: "b";r=2;t=9\r\n'
+    reply = await reply_to(answering(b"{}", headers=told))
+    assert isinstance(reply, Reply)
+    assert dict(reply.headers) == {
+        "x-ratelimit-remaining": "5",
+        "x-ratelimit-reset": "60",
+        "ratelimit": '"a";r=1;t=9, "b";r=2;t=9',
+    }
+
+
 async def test_a_reply_carries_its_status_body_times_and_the_headers_that_are_read() -> None:
     reply = await reply_to(answering(b"{}", status="429 Slow", headers="RETRY-AFTER: 7\r\nX-Other: 1\r\n"))
     assert isinstance(reply, Reply)

@@ -2,13 +2,14 @@
 
 import math
 
+import msgspec
 import pytest
 
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
 from remora.core.rate.circuit_breaker import CircuitState
-from remora.core.rate.gate_types import LimitedBy, RateFacts
+from remora.core.rate.gate_types import LimitedBy, QuotaFacts, RateFacts
 from remora.core.reasons import GapReason
 from remora.core.status.health import Severity, severity
 from remora.core.status.limits import sentence
@@ -72,6 +73,15 @@ def test_while_nobody_runs_nothing_is_due_now(listed: bool, when: str) -> None:
 def test_a_pace_that_met_no_refusal_yet_is_being_learned() -> None:
     assert "Learning the pace" in sentence(LimitedBy.PACE, edge_is_known=False)
     assert "has refused" in sentence(LimitedBy.PACE)
+
+
+def test_what_the_provider_still_allows_has_a_line_of_its_own() -> None:
+    quota = QuotaFacts(2_114, 5_000, NOW_NS + 5 * MINUTE_NS)
+    facts = SourceFacts(rate=msgspec.structs.replace(RATE, quota=quota))
+    beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS - MINUTE_NS, sources={"one": facts}))
+    ledger = LedgerFacts(kind="listed", owed_details=0)
+    text = render(read_out([beat], {"one": ledger}, now_ns=NOW_NS))
+    assert "  quota      2,114 of 5,000 left until 08:05\n" in text
 
 
 RATE = RateFacts(

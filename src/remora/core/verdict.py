@@ -1,17 +1,15 @@
 """What does a reply mean? The only place that reads a status code."""
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
-from math import ceil
 from typing import Final
 
 from remora.core.item import Decoded, Nothing, Readable, Thing, Unreadable, WrongShape
+from remora.core.quota_headers import RETRY_AFTER_MAX_NS as RETRY_AFTER_MAX_NS
+from remora.core.quota_headers import parse_retry_after as parse_retry_after
+from remora.core.quota_headers import read_quota
 from remora.core.reasons import GapReason
-from remora.core.units import DAY_NS, SECOND_NS
 
 # A null this close to the newest id may still become an item: ids are handed out before their items can be read.
 NEAR_NEWEST_IDS: Final = 50
@@ -19,10 +17,6 @@ NEAR_NEWEST_IDS: Final = 50
 FAR_ABOVE_NEWEST_IDS: Final = 1_000
 # How a provider usually says that it has no such item, beside a body of `null`.
 ABSENT_STATUSES: Final = frozenset({404, 410})
-# A provider that asks for more than this is broken rather than busy; the wait stays bounded and visible.
-RETRY_AFTER_MAX_NS: Final = 30 * DAY_NS
-# Python reads more as a number than any provider means by one: "inf", "nan", "1_000".
-_SECONDS: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
 
 
 class Fault(StrEnum):
@@ -179,11 +173,11 @@ def _absence(reason: GapReason, behind_newest: int | None) -> Verdict:
 
 
 def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int, absent: Collection[int]) -> Verdict:
-    retry_after_ns = parse_retry_after(reply.headers, now_wall_ns=now_wall_ns)
+    retry_after_ns = asked_wait_ns(reply, now_wall_ns=now_wall_ns)
     match reply.status:
         case 429:
             return Pressure(GapReason.RATE_LIMITED, retry_after_ns)
-        case 403 if retry_after_ns is not None:  # some providers say "too many" this way; the header tells
+        case 403 if retry_after_ns is not None:  # some providers say "too many" this way; the headers tell
             return Pressure(GapReason.RATE_LIMITED, retry_after_ns)
         case status if status >= 500 and retry_after_ns is not None:
             return Pressure(GapReason.UPSTREAM_PRESSURE, retry_after_ns)
@@ -203,40 +197,10 @@ def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int, absent
             return Trouble(GapReason.SERVER_ERROR)
 
 
-def parse_retry_after(headers: Mapping[str, str], *, now_wall_ns: int) -> int | None:
-    """How long the provider asks to wait: seconds, a fraction, or a date (measured on the provider's own clock).
-
-    Zero and past dates give 0: there was a hint, but the pace alone decides. What cannot be read gives None.
-    """
-    text = headers.get("retry-after", "").strip()
-    if not text:
-        return None
-    wait_ns = _seconds_ns(text)
-    if wait_ns is None:
-        wait_ns = _until_date_ns(text, headers.get("date"), now_wall_ns)
-    return None if wait_ns is None else min(max(wait_ns, 0), RETRY_AFTER_MAX_NS)
-
-
-def _seconds_ns(text: str) -> int | None:
-    if not _SECONDS.fullmatch(text):
-        return None
-    # Rounded up: a wait is never a nanosecond shorter than it was asked for.
-    return ceil(min(max(float(text), 0.0), RETRY_AFTER_MAX_NS / SECOND_NS) * SECOND_NS)
-
-
-def _until_date_ns(text: str, provider_date: str | None, now_wall_ns: int) -> int | None:
-    until_ns = _date_ns(text)
-    if until_ns is None:
-        return None
-    provider_now_ns = _date_ns(provider_date) if provider_date else None
-    return until_ns - (now_wall_ns if provider_now_ns is None else provider_now_ns)
-
-
-def _date_ns(text: str) -> int | None:
-    try:
-        moment = parsedate_to_datetime(text)
-        # A date without a zone is GMT, as HTTP dates are.
-        aware: datetime = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return int(aware.timestamp()) * SECOND_NS
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return None
+def asked_wait_ns(reply: Reply, *, now_wall_ns: int) -> int | None:
+    """How long a refusal asks to wait: `Retry-After`, or until a quota that is used up is full again."""
+    retry_after_ns = parse_retry_after(reply.headers, now_wall_ns=now_wall_ns)
+    if retry_after_ns is not None:
+        return retry_after_ns
+    quota = read_quota(reply.headers, now_wall_ns=now_wall_ns)
+    return quota.reset_in_ns if quota is not None and quota.remaining == 0 else None

@@ -15,9 +15,10 @@ from remora.contracts import Clock, GateHome, Meter, SharedPace
 from remora.core.lanes import Lane
 from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
 from remora.core.rate.gate_types import PACING, STOPS, Hold, LimitedBy, RateFacts, Sent
-from remora.core.rate.held_time import HeldTime, limiting
+from remora.core.rate.held_time import HeldTime, limiting, pacing_limit
 from remora.core.rate.limits import JITTER_NS as JITTER_NS
 from remora.core.rate.limits import Limits as Limits
+from remora.core.rate.pace import Quota
 from remora.core.rate.pacing import SEND_NS, Pacer, burst_allowance, new_pacer
 from remora.core.rate.stretches import Stretch
 from remora.core.units import SECOND_NS
@@ -148,16 +149,22 @@ class Governor:
             self._departing.leave(place)
 
     def learn(
-        self, permit: GovernedPermit, reply: Reply | NoReply, verdict: Verdict, *, already_counted: bool = False
+        self,
+        permit: GovernedPermit,
+        reply: Reply | NoReply,
+        verdict: Verdict,
+        *,
+        already_counted: bool = False,
+        quota: Quota | None = None,
     ) -> None:
-        """Hear what an answer says about the rate and about the provider as a whole.
+        """Hear what an answer says about the rate and about the provider as a whole; `quota` is what its body tells.
 
         `already_counted` marks what an earlier attempt met, or what made the item owed: it slows nothing down a second
         time.
         """
         permit.was_heard = True
         sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe)
-        self._learner.hear(sent, reply, verdict, already_counted=already_counted)
+        self._learner.hear(sent, reply, verdict, already_counted=already_counted, quota=quota)
 
     def wait_ahead_ns(self) -> int:
         """How long a request that asked now would wait, as far as can be known. Changes nothing."""
@@ -180,6 +187,7 @@ class Governor:
             circuit_wait_ns=circuit.wait_ns(now_ns=now_ns),
             provider_down=circuit.down,
             not_before_in_ns=max(0, self._learner.not_before_ns - now_ns),
+            quota=self._learner.quota.facts(),
             next_in_ns=0 if hold is None or hold.until_ns is None else max(0, hold.until_ns - now_ns),
             next_held_by=None if hold is None else hold.limited_by,
             in_flight=self._in_flight,
@@ -342,8 +350,7 @@ class Governor:
         return self._learner.hold(now_ns=now_ns, is_probe=is_probe) or Hold(self._pacing_limit(), None)
 
     def _pacing_limit(self) -> LimitedBy:
-        at_ceiling = self._learner.pace.interval_ns <= self._limits.ceiling_interval_ns
-        return LimitedBy.CEILING if at_ceiling else LimitedBy.PACE
+        return pacing_limit(self._learner.pace)
 
     def _note_hold(self) -> None:
         """Record what holds requests back from this moment on."""

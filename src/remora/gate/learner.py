@@ -19,7 +19,7 @@ from remora.core.rate.gate_types import BackOff as BackOff
 from remora.core.rate.gate_types import Hold as Hold
 from remora.core.rate.gate_types import LimitedBy
 from remora.core.rate.gate_types import Sent as Sent
-from remora.core.rate.law import Answer, Answered, ChangeKind, Pace, PaceChange, after, cold_start, describe
+from remora.core.rate.law import Answer, Answered, ChangeKind, Pace, PaceChange, Quota, after, cold_start, describe
 from remora.core.rate.pace_record import (
     LEAST_STALE_AFTER_NS,
     Restore,
@@ -30,6 +30,7 @@ from remora.core.rate.pace_record import (
     to_record,
     wait_ns_of,
 )
+from remora.core.rate.quota import told as after_quota
 from remora.core.rate.shared_pace import COMMON, UNSHARED_MAX, Common, from_common, heard_on_top, to_common
 from remora.core.rate.signal import WellAnswered, answer_of, in_words, is_unanswered
 from remora.core.units import MILLISECOND_NS, SECOND_NS
@@ -42,6 +43,7 @@ from remora.core.verdict import (
 )
 from remora.gate.circuit_breaker import SourceBreaker
 from remora.gate.pace_events import PaceEvents
+from remora.gate.told_quota import ToldQuota, is_empty_until_ns
 
 log = structlog.get_logger()
 
@@ -92,6 +94,7 @@ class Learner:
         self.restored = Restore.COLD_NONE
         self.circuit = SourceBreaker(source, clock=clock, meter=meter, on_change=on_change, on_news=self._tell_soon)
         self._well_answered = WellAnswered()
+        self.quota = ToldQuota(clock)
         self.not_before_ns = 0
         self.idle_ns = 0  # at the start: how long ago, as far as is known, the last process sent something
         self._started_at_ns = now_ns
@@ -121,14 +124,23 @@ class Learner:
             (store_until_ns, LimitedBy.STORE),
             (self.not_before_ns, LimitedBy.RETRY_AFTER),
             (self.pace.quiet_until_ns, LimitedBy.PACE),
+            (is_empty_until_ns(self.pace), LimitedBy.QUOTA),
             (now_ns + (circuit_wait_ns or 0), LimitedBy.CIRCUIT),
         )
         if until_ns > now_ns:
             return Hold(limited_by, until_ns)
         return Hold(LimitedBy.CIRCUIT, None) if circuit_wait_ns is None else None
 
-    def hear(self, sent: Sent, reply: Reply | NoReply, verdict: Verdict, *, already_counted: bool) -> None:
-        """Hear what an answer says about the rate and about the provider as a whole.
+    def hear(
+        self,
+        sent: Sent,
+        reply: Reply | NoReply,
+        verdict: Verdict,
+        *,
+        already_counted: bool,
+        quota: Quota | None = None,
+    ) -> None:
+        """Hear what an answer says about the rate and about the provider as a whole; `quota` is what its body tells.
 
         `already_counted` marks what was met before, by an earlier attempt or when the item became owed: it slows nothing down a
         second time. Nor does an item that hangs while the source answers others.
@@ -142,17 +154,35 @@ class Learner:
             self._wait_until(reply.answered_at_ns + verdict.retry_after_ns)
         told = "" if answer is Answer.GOOD else in_words(reply, verdict)
         self.circuit.hear(sent, answer, already_counted=already_counted, told=told)
-        if answer is None or departed_at_ns is None or (already_counted and answer is not Answer.GOOD):
+        quota = self.quota.hear(reply, quota)
+        if departed_at_ns is None:
             return
         asked_ns = verdict.retry_after_ns or 0 if isinstance(verdict, Pressure) else 0
-        event = Answered(answer, departed_at_ns, reply.answered_at_ns, sent.pace_bound, asked_to_wait_ns=asked_ns)
-        before, self.pace = self.pace, after(self.pace, event)
-        self._unshared.append(event)
-        if reply.answered_at_ns - self._shared_at_ns >= self._home.share_every_ns:
+        event = Answered(
+            answer or Answer.GOOD,
+            departed_at_ns,
+            reply.answered_at_ns,
+            sent.pace_bound,
+            asked_to_wait_ns=asked_ns,
+            quota=quota,
+        )
+        if answer is not None and (answer is Answer.GOOD or not already_counted):
+            self._learn(event, after(self.pace, event), verdict)
+            self._unshared.append(event)
+        elif quota is not None:  # it says nothing about the rate, but what is left is left for all
+            self._learn(event, after_quota(self.pace, event), verdict)
+
+    def _learn(self, event: Answered, learned: Pace, verdict: Verdict) -> None:
+        before, self.pace = self.pace, learned
+        if event.answered_at_ns - self._shared_at_ns >= self._home.share_every_ns:
             self._unsaved.set()
-        change = describe(before, self.pace)
+        change = describe(before, learned)
         if change is not None:
             self._follow(change, verdict)
+        elif learned.interval_ns != before.interval_ns:
+            self._on_change()
+        if learned.quota_until_ns and self.quota.is_worth_storing(learned):
+            self._tell_soon() if learned.interval_ns > before.interval_ns else self._unsaved.set()
 
     def departed(self, *, now_ns: int) -> None:
         """A request left. Where departures are rare, each is stored: the next process counts its wait from the last."""
@@ -175,7 +205,8 @@ class Learner:
             self._cuts += 1
             self._cut_at_ns = self._clock.monotonic_ns()
             self._urgent.set()
-            if reason is not None or self.last_back_off is None:
+            is_quota = change.kind is ChangeKind.QUIETED and is_empty_until_ns(self.pace) == self.pace.quiet_until_ns
+            if not is_quota and (reason is not None or self.last_back_off is None):
                 # A success may settle the pace a little lower, in the wake of a refusal that was told already.
                 why = reason or REMEMBERED
                 self.last_back_off = BackOff(self._clock.wall_ns(), why, change.from_per_s, change.to_per_s)
@@ -249,6 +280,7 @@ class Learner:
         age_ns = since_saved_ns(fields, wall_ns)
         self.not_before_ns = now_ns + max(0, wait_ns_of(fields, "not_before_in_ns") - age_ns)
         self.idle_ns = wait_ns_of(fields, "idle_ns") + age_ns
+        self.quota.take_up(fields)
 
     def _take_up_common(self, shared: SharedPace) -> None:
         """How old it is, the shared store knows better than any wall clock: nobody learns while nothing leaves."""
@@ -330,6 +362,7 @@ class Learner:
             "pace": cast("Json", record_to_json(replace(pace, learned_at_wall_ns=max(0, wall_ns - idle_ns)))),
             "not_before_in_ns": max(0, self.not_before_ns - now_ns),
             "idle_ns": idle_ns,
+            "quota": self.quota.record(),
             "saved_at_wall_ns": wall_ns,
         }
 

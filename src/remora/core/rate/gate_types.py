@@ -19,6 +19,7 @@ class LimitedBy(StrEnum):
 
     CEILING = "ceiling"
     PACE = "pace"
+    QUOTA = "quota"
     RETRY_AFTER = "retry_after"
     CIRCUIT = "circuit"
     IN_FLIGHT = "in_flight"
@@ -34,7 +35,7 @@ class LimitedBy(StrEnum):
     BUDGET = "budget"
 
 
-PACING = frozenset({LimitedBy.CEILING, LimitedBy.PACE})
+PACING = frozenset({LimitedBy.CEILING, LimitedBy.PACE, LimitedBy.QUOTA})
 # Nothing at all is sent while one of these holds a request: it is told at once.
 STOPS = frozenset({LimitedBy.RETRY_AFTER, LimitedBy.CIRCUIT})
 
@@ -87,6 +88,14 @@ class ProviderDown(msgspec.Struct, frozen=True):
     answers: str
 
 
+class QuotaFacts(msgspec.Struct, frozen=True):
+    """What the provider last told about its quota."""
+
+    remaining: int
+    limit: int | None  # None: it did not say
+    until_ns: int  # when it is full again
+
+
 class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
     """How fast requests may leave, and what keeps them from leaving faster."""
 
@@ -102,6 +111,7 @@ class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
     circuit_wait_ns: int | None = 0  # 0: requests pass; None: one probe's answer is awaited
     provider_down: ProviderDown | None = None
     not_before_in_ns: int = 0  # the provider asked for silence until then
+    quota: QuotaFacts | None = None  # None: it told none, or it is full again
     next_in_ns: int = 0  # how long a request that asks now waits at least
     next_held_by: LimitedBy | None = None  # and for what
     in_flight: int = 0

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.pace import Pace
+from remora.core.rate.quota import is_spread
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 WINDOW_NS: Final = 10 * SECOND_NS
@@ -71,3 +73,10 @@ class HeldTime:
 def limiting(shares: Mapping[LimitedBy, float]) -> LimitedBy:
     """The cause that took most of the time; nothing recorded means that nobody asked."""
     return max(shares, key=lambda cause: shares[cause], default=LimitedBy.NO_WORK)
+
+
+def pacing_limit(pace: Pace) -> LimitedBy:
+    """What a request waits for while the pacer spaces it: the owner, the provider's word, or what was learned."""
+    if pace.interval_ns <= pace.ceiling_interval_ns:
+        return LimitedBy.CEILING
+    return LimitedBy.QUOTA if is_spread(pace) else LimitedBy.PACE

@@ -46,7 +46,7 @@ class Quota:
     """What an answer tells about a quota: so many requests are left, of so many, until it is full again."""
 
     remaining: int
-    limit: int
+    limit: int | None  # None: it does not say
     reset_in_ns: int
 
 

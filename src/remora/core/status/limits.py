@@ -1,13 +1,16 @@
 """What keeps the rate from being higher? The gate's record of the last seconds, and what only the ledger can add to it."""
 
+from datetime import UTC, datetime
+
 from remora.core.ledger.run import StoppedBy
-from remora.core.rate.gate_types import PACING, LimitedBy, RateFacts
+from remora.core.rate.gate_types import PACING, LimitedBy, QuotaFacts, RateFacts
 from remora.core.reasons import GapFamily, GapReason
 from remora.core.status.answers import iso, never_answered, span
 from remora.core.status.model import Covered, CoveredList, Unknown
 from remora.core.status.snapshot import LedgerFacts, SourceFacts
 from remora.core.status.thresholds import AT_THE_PACE, FAR_BELOW_THE_CEILING, WAIT_WORTH_TELLING_NS
 from remora.core.status.words import LEARNING, LIMITS, WAITS
+from remora.core.units import SECOND_NS
 
 
 def what_limits(
@@ -51,6 +54,14 @@ def wait_in_words(rate: RateFacts) -> str | None:
     if rate.next_held_by is LimitedBy.CIRCUIT and rate.provider_down is not None:
         why = f"{why}: {rate.provider_down.answers}"
     return f"waits {span(rate.next_in_ns)}, until {iso(rate.at_ns + rate.next_in_ns)}: {why}"
+
+
+def quota_in_words(quota: QuotaFacts, *, now_ns: int) -> str:
+    """What the provider still allows: `2,114 of 5,000 left until 14:05`, in UTC; with its date if that is not today."""
+    until, now = (datetime.fromtimestamp(at_ns // SECOND_NS, UTC) for at_ns in (quota.until_ns, now_ns))
+    of = "" if quota.limit is None else f" of {quota.limit:,}"
+    day = "" if until.date() == now.date() else f"{until:%Y-%m-%d} "
+    return f"{quota.remaining:,}{of} left until {day}{until:%H:%M}"
 
 
 def _why_idle(facts: SourceFacts, ledger: LedgerFacts, pending: int) -> LimitedBy:

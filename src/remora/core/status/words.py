@@ -16,6 +16,7 @@ QUESTIONS: Final = ("complete", "fresh", "polite", "working")
 LIMITS: Final[dict[LimitedBy, str]] = {
     LimitedBy.CEILING: "At the ceiling: as fast as the owner allows.",
     LimitedBy.PACE: "At the learned pace: above it, the provider has refused requests.",
+    LimitedBy.QUOTA: "At the provider's quota: what is left of it is spread until it is full again.",
     LimitedBy.RETRY_AFTER: "The provider asked for a pause (Retry-After). Nothing is sent until it ends.",
     LimitedBy.CIRCUIT: "The provider is in trouble: the circuit breaker lets only one probe pass after each pause.",
     LimitedBy.IN_FLIGHT: "Answers are slow: as many requests are in flight as are allowed.",
@@ -37,6 +38,7 @@ WAITS: Final[dict[LimitedBy, str]] = {
     LimitedBy.RETRY_AFTER: "the provider asked for a pause (Retry-After)",
     LimitedBy.CIRCUIT: "the provider is in trouble",
     LimitedBy.PACE: "the learned pace allows no request before that",
+    LimitedBy.QUOTA: "the provider's quota allows no request before that",
     LimitedBy.CEILING: "the ceiling allows no request before that",
     LimitedBy.STORE: "the store has to keep what was learned first",
 }

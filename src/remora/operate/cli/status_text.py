@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.answers import ago, iso
 from remora.core.status.health import answers_of
-from remora.core.status.limits import wait_in_words
+from remora.core.status.limits import quota_in_words, wait_in_words
 from remora.core.status.model import Covered, CoveredList, Fresh, NoStream, SourceStatus, Status, Unknown
 from remora.core.status.snapshot import GapTally, InboxFacts, RescanFacts, StreamFacts
 from remora.operate.config.quantities import format_rate
@@ -29,6 +29,8 @@ def _source(name: str, source: SourceStatus, now_ns: int) -> Iterator[str]:
         yield _line("limit", source.rate.limit)
         if (waits := wait_in_words(source.rate)) is not None:
             yield _line("", waits)
+        if source.rate.quota is not None:
+            yield _line("quota", quota_in_words(source.rate.quota, now_ns=now_ns))
         if (back_off := source.rate.last_back_off) is not None:
             change = f"{format_rate(back_off.from_per_s)} to {format_rate(back_off.to_per_s)}"
             yield _line("back-off", f"{iso(back_off.at_ns)}, {back_off.reason}, from {change}")

@@ -20,7 +20,7 @@ from remora.core.verdict import Fault, NoReply, Reply, parse_retry_after
 from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
 from remora.sources.transport.deadline import Deadline, Deadlines
 from remora.sources.transport.exhaustion import is_our_exhaustion
-from remora.sources.transport.settings import HEADERS_KEPT, KEEP_ALIVE_S, HttpSettings
+from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT, KEEP_ALIVE_S, HttpSettings
 
 STREAM_HOPS_MAX: Final = 3
 # Streams have their own few connections: they never take one from the requests that pass the gate.
@@ -262,8 +262,8 @@ async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
 
 
 def _header(response: aiohttp.ClientResponse, name: str) -> str:
-    """A list of links may come in several headers; of everything else the first counts."""
-    return ", ".join(response.headers.getall(name)) if name == "link" else response.headers[name]
+    """A list may come in several headers; of everything else the first counts."""
+    return ", ".join(response.headers.getall(name)) if name in HEADERS_JOINED else response.headers[name]
 
 
 # What a status means when a stream is opened; everything else breaks it. Items' statuses are read in core/verdict alone.

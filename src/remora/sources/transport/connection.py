@@ -16,7 +16,7 @@ import httptools
 from remora.contracts import Clock
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
-from remora.sources.transport.settings import HEADERS_KEPT
+from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT
 
 READ_BYTES: Final = 64 * 1024
 HEAD_MAX_BYTES: Final = 64 * 1024
@@ -283,7 +283,7 @@ class Connection:
             before = self._headers.get(kept)
             if before is None:
                 self._headers[kept] = text
-            elif kept == "link":
+            elif kept in HEADERS_JOINED:
                 self._headers[kept] = f"{before}, {text}"
         if lower == b"transfer-encoding" and b"chunked" in value.lower():
             self._ends_with_connection = False

@@ -5,12 +5,15 @@ from enum import StrEnum
 from typing import Final
 
 from remora.core.errors import ConfigurationError
+from remora.core.quota_headers import POLICY, QUOTA_HEADERS, STANDARD
 from remora.version import __version__
 
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 KEEP_ALIVE_S: Final = 15.0
 # The few headers that anybody reads.
-HEADERS_KEPT: Final = ("retry-after", "date", "link")
+HEADERS_KEPT: Final = ("retry-after", "date", "link", *sorted(QUOTA_HEADERS))
+# Of these, the ones that are lists and may come in several headers.
+HEADERS_JOINED: Final = frozenset({"link", STANDARD, POLICY})
 
 
 class Client(StrEnum):

@@ -95,6 +95,7 @@ function drawKnownRate(panel, pace, now) {
     ["held back by", heldBy(pace.held)],
     ["ceiling", rate(perSecond(pace.ceiling_interval_ns))],
     ["learned edge", pace.edge_per_s === null ? "none met" : rate(pace.edge_per_s)],
+    ...(pace.quota ? [["quota", `${number(pace.quota.remaining)}${pace.quota.limit === null ? "" : ` of ${number(pace.quota.limit)}`} left until ${when(pace.quota.until_ns, now)}`]] : []),
     ["refused", recent ? `${number(recent.refused)} of ${number(recent.answers)} answers ${lately}` : "unknown"],
     ["under way", `${number(pace.in_flight)}${pace.in_flight_bound ? ` of at most ${number(pace.in_flight_bound)}` : ""}, ${number(pace.waiting)} waiting for their turn`],
     ["circuit breaker", circuitState(pace.circuit)],

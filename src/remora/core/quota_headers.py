@@ -1,0 +1,178 @@
+"""What do the headers of a reply tell about limits? How long to wait, how many requests are left, and until when.
+
+A moment that a provider names is judged on its own clock (the `Date` header): ours may be wrong.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from math import ceil
+from typing import Final
+
+from remora.core.rate.pace import Quota
+from remora.core.units import DAY_NS, SECOND_NS
+
+# A provider that asks for more than this is broken rather than busy; the wait stays bounded and visible.
+RETRY_AFTER_MAX_NS: Final = 30 * DAY_NS
+# Larger numbers are no span of seconds but a moment: seconds since 1970, or milliseconds.
+EPOCH_FROM_S: Final = 1_000_000_000
+EPOCH_FROM_MS: Final = 1_000_000_000_000
+# Shopify's bucket is documented to drain in this time, whatever its size (40 at 2/s, 80 at 4/s, 400 at 20/s).
+SHOPIFY_DRAIN_NS: Final = 20 * SECOND_NS
+REMAINING_MAX: Final = 10**12
+
+PREFIXES: Final = ("ratelimit-", "x-ratelimit-", "x-rate-limit-")
+STANDARD: Final = "ratelimit"
+POLICY: Final = "ratelimit-policy"
+SHOPIFY: Final = "x-shopify-shop-api-call-limit"
+QUOTA_HEADERS: Final = frozenset(
+    {STANDARD, POLICY, SHOPIFY}
+    | {f"{prefix}{word}" for prefix in PREFIXES for word in ("limit", "remaining", "used", "reset", "reset-after")}
+)
+
+# Python reads more as a number than any provider means by one: "inf", "nan", "1_000".
+_SECONDS: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
+_LEADING_NUMBER: Final = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{0,20})?)\s*(?:[,;]|$)")
+_MEMBER: Final = re.compile(r'(?:"[^"]*"|[^,"])+')
+_PARAMETER: Final = re.compile(r"\s*([a-z]+)\s*=\s*([0-9]{1,20})\s*")
+_USED_OF: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*([0-9]{1,9})\s*")
+
+
+def parse_retry_after(headers: Mapping[str, str], *, now_wall_ns: int) -> int | None:
+    """How long the provider asks to wait: seconds, a fraction, or a date.
+
+    Zero and past dates give 0: there was a hint, but the pace alone decides. What cannot be read gives None.
+    """
+    return parse_wait(headers.get("retry-after", ""), headers, now_wall_ns=now_wall_ns)
+
+
+def parse_wait(text: str, headers: Mapping[str, str], *, now_wall_ns: int) -> int | None:
+    """A wait as providers write it in `Retry-After` and elsewhere; None where there is none, or it cannot be read."""
+    text = text.strip()
+    if not text:
+        return None
+    wait_ns = _seconds_ns(text)
+    if wait_ns is None:
+        wait_ns = _until_ns(_date_ns(text), headers, now_wall_ns)
+    return None if wait_ns is None else min(max(wait_ns, 0), RETRY_AFTER_MAX_NS)
+
+
+def read_quota(headers: Mapping[str, str], *, now_wall_ns: int) -> Quota | None:
+    """The tightest quota that a reply tells; None where it tells none that can be used."""
+    if QUOTA_HEADERS.isdisjoint(headers):
+        return None
+    return tightest(
+        quota
+        for quota in (*_standard(headers), *_by_name(headers, now_wall_ns), *_shopify(headers))
+        if 0 < quota.reset_in_ns <= RETRY_AFTER_MAX_NS
+    )
+
+
+def tightest(quotas: Iterator[Quota]) -> Quota | None:
+    """Of several quotas the one that allows the least: an empty one, or the one that must be spread the most."""
+    return max(quotas, key=_tightness, default=None)
+
+
+def _tightness(quota: Quota) -> tuple[bool, float]:
+    return quota.remaining == 0, quota.reset_in_ns / max(1, quota.remaining)
+
+
+# ── the IETF draft: RateLimit and RateLimit-Policy ──────────────────────────────────────────────────────────────────
+
+
+def _standard(headers: Mapping[str, str]) -> Iterator[Quota]:
+    """`"default";r=50;t=30` beside the policy `"default";q=100;w=60`, or `limit=100, remaining=50, reset=30` (older)."""
+    members = _MEMBER.findall(headers.get(STANDARD, ""))
+    policies = dict(map(_parameters, _MEMBER.findall(headers.get(POLICY, ""))))
+    for name, told in map(_parameters, members):
+        policy = policies.get(name, {})
+        reset_s = told.get("t", policy.get("w"))
+        if "r" in told and reset_s is not None:
+            yield _quota(told["r"], policy.get("q"), reset_s * SECOND_NS)
+    older: dict[str, int] = {}
+    for member in members:
+        older.update(_parameters(f";{member}")[1])
+    if "remaining" in older and "reset" in older:
+        yield _quota(older["remaining"], older.get("limit"), older["reset"] * SECOND_NS)
+
+
+def _parameters(member: str) -> tuple[str, dict[str, int]]:
+    name, *parameters = member.split(";")
+    found = [_PARAMETER.fullmatch(parameter) for parameter in parameters]
+    return name.strip(), {each[1]: int(each[2]) for each in found if each is not None}
+
+
+# ── one header per number ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _by_name(headers: Mapping[str, str], now_wall_ns: int) -> Iterator[Quota]:
+    for prefix in PREFIXES:
+        remaining = _leading_number(headers.get(f"{prefix}remaining", ""))
+        reset_in_ns = _reset_in_ns(headers, prefix, now_wall_ns)
+        if remaining is None or reset_in_ns is None:
+            continue
+        limit, used = (_leading_number(headers.get(f"{prefix}{word}", "")) for word in ("limit", "used"))
+        if limit is None and used is not None:
+            limit = used + remaining
+        yield _quota(int(remaining), None if limit is None else int(limit), reset_in_ns)
+
+
+def _reset_in_ns(headers: Mapping[str, str], prefix: str, now_wall_ns: int) -> int | None:
+    """How long until the quota is full again: told in seconds, as a moment since 1970, or as a date."""
+    after_s = _leading_number(headers.get(f"{prefix}reset-after", ""))
+    if after_s is not None:
+        return ceil(after_s * SECOND_NS)
+    text = headers.get(f"{prefix}reset", "")
+    number = _leading_number(text)
+    if number is None:
+        return _until_ns(_date_ns(text), headers, now_wall_ns)
+    if number < EPOCH_FROM_S:
+        return ceil(number * SECOND_NS)
+    seconds = number / 1_000 if number >= EPOCH_FROM_MS else number
+    return _until_ns(ceil(seconds * SECOND_NS), headers, now_wall_ns)
+
+
+def _shopify(headers: Mapping[str, str]) -> Iterator[Quota]:
+    """`32/40`: so much is in the bucket. At half full, what is left spread over the time to empty is its drain rate."""
+    found = _USED_OF.fullmatch(headers.get(SHOPIFY, ""))
+    if found is not None and (limit := int(found[2])) > 0 and (used := int(found[1])) > 0:
+        yield _quota(max(0, limit - used), limit, ceil(SHOPIFY_DRAIN_NS * min(used, limit) / limit))
+
+
+# ── numbers and moments ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _quota(remaining: int, limit: int | None, reset_in_ns: int) -> Quota:
+    return Quota(min(remaining, REMAINING_MAX), limit, reset_in_ns)
+
+
+def _leading_number(text: str) -> float | None:
+    found = _LEADING_NUMBER.match(text)
+    return None if found is None else float(found[1])
+
+
+def _seconds_ns(text: str) -> int | None:
+    if not _SECONDS.fullmatch(text):
+        return None
+    # Rounded up: a wait is never a nanosecond shorter than it was asked for.
+    return ceil(min(max(float(text), 0.0), RETRY_AFTER_MAX_NS / SECOND_NS) * SECOND_NS)
+
+
+def _until_ns(moment_ns: int | None, headers: Mapping[str, str], now_wall_ns: int) -> int | None:
+    if moment_ns is None:
+        return None
+    provider_now_ns = _date_ns(headers.get("date", ""))
+    return moment_ns - (now_wall_ns if provider_now_ns is None else provider_now_ns)
+
+
+def _date_ns(text: str) -> int | None:
+    """An HTTP date or an ISO 8601 one. Without a zone it is GMT, as HTTP dates are."""
+    for read in (parsedate_to_datetime, datetime.fromisoformat):
+        try:
+            moment = read(text.strip())
+            aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            return ceil(aware.timestamp()) * SECOND_NS
+        except (ValueError, TypeError, OverflowError, IndexError):
+            continue
+    return None
