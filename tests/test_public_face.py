@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import remora
+from remora.operate.jobs.search_index import build
 from remora.stores import open_store
 from tests.docs_reader import ROOT, page
 from tests.read.conftest import fill
@@ -75,6 +76,7 @@ async def test_the_snippets_of_the_page_run(tmp_path: Path, monkeypatch: pytest.
     await store.open()
     await fill(store)
     await store.close()
+    await build("sqlite:///hn.db", rebuild=False, tell=lambda _: None)
     for number, snippet in enumerate(PAGE.blocks("python"), start=1):
         await asyncio.to_thread(exec, compile(snippet, f"docs/python.md snippet {number}", "exec"), {})
 

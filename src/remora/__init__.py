@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from remora.core.verdict import Reply as Reply
     from remora.read.mirror import MirrorReader as MirrorReader
     from remora.read.mirror import open_mirror as open  # noqa: A004
+    from remora.read.search import SearchHit as SearchHit
     from remora.read.sync import SyncMirrorReader as SyncMirrorReader
     from remora.read.sync import open_mirror_sync as open_sync
     from remora.read.thread import ThreadNode as ThreadNode
@@ -74,6 +75,7 @@ _HOMES: Final = {
     "Revision": ("remora.contracts.reader", "Revision"),
     "MirrorReader": ("remora.read.mirror", "MirrorReader"),
     "open": ("remora.read.mirror", "open_mirror"),
+    "SearchHit": ("remora.read.search", "SearchHit"),
     "SyncMirrorReader": ("remora.read.sync", "SyncMirrorReader"),
     "open_sync": ("remora.read.sync", "open_mirror_sync"),
     "ThreadNode": ("remora.read.thread", "ThreadNode"),
@@ -155,6 +157,7 @@ __all__ = [
     "RemoraError",
     "Reply",
     "Revision",
+    "SearchHit",
     "Source",
     "StoreBusy",
     "StoreEmpty",

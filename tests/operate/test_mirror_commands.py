@@ -127,3 +127,24 @@ def test_changes_resume_after_the_position_that_was_read_last(mirror: CommandLin
     refused = mirror("changes", "--since", "monday")
     assert refused.exit_code == 2
     assert "not a position" in refused.stderr
+
+
+def test_search_builds_its_index_and_prints_hits(mirror: CommandLine) -> None:
+    missing = mirror("search", "fish")
+    assert (missing.exit_code, "remora search --build" in missing.stderr) == (2, True)
+    assert mirror("search", "--build").stdout.startswith("the search index has 11 entries, ")
+    assert mirror("search", "--stats").stdout.endswith("up to date\n")
+    found = mirror("search", "rate", "limits")
+    assert found.stdout.splitlines() == [
+        "hackernews 2  comment  by ada  2026-09-21",
+        "    First reply about «rate» «limits»",
+    ]
+    assert found.stderr.startswith("1 hit; index: 11 entries, ")
+    told = json.loads(mirror("search", "type:story score>5", "--json").stdout)
+    assert [(hit["key"], hit["title"], hit["score"]) for hit in told] == [("1", "Show HN: Remora & friends", 120)]
+    assert json.loads(mirror("search", "--stats", "--json").stdout)["entries"] == 11
+
+
+def test_search_without_words_and_with_too_much_is_refused(mirror: CommandLine) -> None:
+    assert "nothing to search for" in mirror.refused("search")
+    assert "both given" in mirror.refused("search", "fish", "--build")

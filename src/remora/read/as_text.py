@@ -20,6 +20,11 @@ def thread_text(thread: ThreadNode) -> str:
     return "\n".join(line for depth, node in thread.walk() for line in _node_lines(depth, node))
 
 
+def points(score: int) -> str:
+    """A score in words."""
+    return f"{score:,} point{'' if score == 1 else 's'}"
+
+
 def pretty(body: bytes) -> str:
     """A body as indented JSON, or as it is if it is no JSON."""
     try:
@@ -43,7 +48,7 @@ def _node_lines(depth: int, node: ThreadNode) -> Iterator[str]:
     indent = "  " * min(depth, INDENT_MAX)
     yield indent + _heading(node.item, with_source=depth == 0)
     inner = indent + ("" if depth == 0 else "  ")
-    yield from (inner + line for line in _content(node.item, WIDTH - len(inner)))
+    yield from ((inner + line).rstrip() for line in _content(node.item, WIDTH - len(inner)))
     yield ""
     for break_ in _breaks(node):
         yield f"{inner}! {break_}"
@@ -54,7 +59,7 @@ def _heading(item: MirroredItem, *, with_source: bool) -> str:
     parts = (
         f"{item.source} {item.id}" if with_source else str(item.id),
         item.type if with_source else None,
-        f"{item.score:,} points" if item.score is not None and with_source else None,
+        points(item.score) if item.score is not None and with_source else None,
         None if item.by is None else f"by {item.by}",
         None if created is None else f"{created:{MINUTE_FORMAT}}",
         f"revision {item.revision}" if item.revision > 1 else None,

@@ -15,9 +15,12 @@ from remora.contracts.reader import (
     Reader,
     Revision,
 )
+from remora.contracts.search import SearchOrder
 from remora.core.errors import ConfigurationError
+from remora.read.search import IndexReport, SearchHit, find, no_index, report
+from remora.read.search_query import parse_query
 from remora.read.thread import THREAD_ITEMS_MAX, ThreadNode, read_thread
-from remora.stores import open_reader
+from remora.stores import open_reader, open_search_index
 
 # A page is one short read, so a slow caller never holds up the writer.
 PAGE_ROWS: Final = 500
@@ -31,6 +34,7 @@ class MirrorReader:
     """An open mirror. It reads the store only: the source is never asked, and the writer is never disturbed."""
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self._reader: Reader = open_reader(url)
 
     async def __aenter__(self) -> Self:
@@ -149,6 +153,36 @@ class MirrorReader:
     async def newest_position(self) -> str:
         """The position of the newest change: follow from here to see only what comes."""
         return await self._reader.newest_position()
+
+    async def search(
+        self, query: str, *, source: str | None = None, order: str = "relevance", limit: int = 20
+    ) -> Sequence[SearchHit]:
+        """What matches a query such as `rate limit by:ada score>10`, by relevance, time or score.
+
+        Needs the search index; `remora search --build` makes it. The index may lag behind the mirror.
+        """
+        if order not in list(SearchOrder):
+            raise ConfigurationError(f"there is no order {order}", hint=f"write one of {', '.join(SearchOrder)}")
+        wanted = parse_query(query)
+        index = open_search_index(self._url)
+        if not await index.exists():
+            raise no_index()
+        await index.open(to_write=False)
+        try:
+            return await find(self._reader, index, wanted, source=source, order=SearchOrder(order), limit=limit)
+        finally:
+            await index.close()
+
+    async def search_report(self) -> IndexReport | None:
+        """How large the search index is and how far behind; None if there is none."""
+        index = open_search_index(self._url)
+        if not await index.exists():
+            return None
+        await index.open(to_write=False)
+        try:
+            return await report(self._reader, index)
+        finally:
+            await index.close()
 
     async def query(
         self, statement: str, *, rows_max: int = QUERY_ROWS_MAX, seconds_max: float = QUERY_SECONDS_MAX

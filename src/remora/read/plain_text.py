@@ -2,15 +2,14 @@
 
 import html
 import re
-import unicodedata
 from typing import Final
 
 _PARAGRAPH: Final = re.compile(r"<(?:p|br|/p|pre|/pre|li|/li|div|/div)\b[^>]*>", re.IGNORECASE)
 _LINK: Final = re.compile(r"""<a\b[^>]*?\bhref=["']?([^"'\s>]*)[^>]*>(.*?)</a>""", re.IGNORECASE | re.DOTALL)
 _TAG: Final = re.compile(r"</?[a-zA-Z][^<>]*>")
-# Control characters can move the cursor or recolour a terminal; invisible direction marks can reorder a line.
-_HIDDEN: Final = frozenset({"Cc", "Cs", "Co", "Cn"})
-_DIRECTION: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# Control characters can move the cursor or recolour a terminal, and direction marks can reorder a line. Line breaks and
+# tabs stay. Halves of surrogate pairs and private characters have no meaning.
+_HIDDEN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ue000-\uf8ff]")
 
 
 def plain(text: str) -> str:
@@ -22,18 +21,12 @@ def plain(text: str) -> str:
 
 def printable(text: str) -> str:
     """The text without what a terminal would act on. Line breaks and tabs stay."""
-    if text.isprintable() and text.isascii():
-        return text
-    return "".join(character for character in text if character in "\n\t" or not _is_hidden(character))
+    return _HIDDEN.sub("", text)
 
 
 def one_line(text: str) -> str:
     """The text in one line, without what a terminal would act on."""
     return " ".join(printable(text).split())
-
-
-def _is_hidden(character: str) -> bool:
-    return unicodedata.category(character) in _HIDDEN or character in _DIRECTION
 
 
 def _link(found: re.Match[str]) -> str:

@@ -17,6 +17,7 @@ from remora.contracts.reader import (
 )
 from remora.core.errors import ConfigurationError
 from remora.read.mirror import QUERY_ROWS_MAX, QUERY_SECONDS_MAX, MirrorReader
+from remora.read.search import SearchHit
 from remora.read.thread import THREAD_ITEMS_MAX, ThreadNode
 
 T = TypeVar("T")
@@ -88,6 +89,12 @@ class SyncMirrorReader:
     def changes(self, *, since: str = "0") -> Iterator[Change]:
         """What is new or changed, in order, after a position; ends with the newest change."""
         yield from self._each(self._mirror.change_pages(since=since))
+
+    def search(
+        self, query: str, *, source: str | None = None, order: str = "relevance", limit: int = 20
+    ) -> Sequence[SearchHit]:
+        """What matches a query such as `rate limit by:ada score>10`, by relevance, time or score."""
+        return self._wait(self._mirror.search(query, source=source, order=order, limit=limit))
 
     def query(
         self, statement: str, *, rows_max: int = QUERY_ROWS_MAX, seconds_max: float = QUERY_SECONDS_MAX

@@ -5,10 +5,11 @@ from typing import Final
 
 from remora.contracts import Clock, Sharing, Store
 from remora.contracts.reader import Reader
+from remora.contracts.search import SearchIndex
 from remora.core.errors import ConfigurationError
 from remora.stores.decisions import OnBatch
 
-__all__ = ["is_shared", "open_reader", "open_sharing", "open_store"]
+__all__ = ["is_shared", "open_reader", "open_search_index", "open_sharing", "open_store"]
 
 _SQLITE: Final = "sqlite:///"
 _SHARED: Final = ("postgresql://", "postgres://")
@@ -48,6 +49,18 @@ def open_reader(url: str) -> Reader:
             return PostgresReader(url)
         case _:
             raise ConfigurationError(f"a {type(store).__name__} ends with its process and cannot be opened", hint=_HINT)
+
+
+def open_search_index(url: str) -> SearchIndex:
+    """The search index beside the mirror at this address, not yet opened."""
+    open_reader(url)  # refuses what has no index
+    if is_shared(url):
+        from remora.stores.postgres.search import PostgresSearchIndex  # noqa: PLC0415
+
+        return PostgresSearchIndex(url)
+    from remora.stores.sqlite.search import SqliteSearchIndex  # noqa: PLC0415
+
+    return SqliteSearchIndex(Path(url.removeprefix(_SQLITE)))
 
 
 def is_shared(url: str) -> bool:

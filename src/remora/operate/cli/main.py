@@ -8,6 +8,7 @@ from remora.operate.cli.collecting import catchup, run, up, worker
 from remora.operate.cli.failures import end, explain
 from remora.operate.cli.mirror import changes, export, query, show
 from remora.operate.cli.reading import gaps, status
+from remora.operate.cli.search import search
 from remora.operate.cli.setup import check, init, simulate
 from remora.operate.cli.store import store
 from remora.version import __version__
@@ -38,5 +39,21 @@ def main() -> None:
     """
 
 
-for command in (init, check, up, worker, catchup, run, status, gaps, show, query, changes, export, store, simulate):
+for command in (
+    init,
+    check,
+    up,
+    worker,
+    catchup,
+    run,
+    status,
+    gaps,
+    show,
+    search,
+    query,
+    changes,
+    export,
+    store,
+    simulate,
+):
     main.add_command(command)

@@ -29,6 +29,7 @@ from remora.operate.console.token import Found, console_token
 from remora.operate.jobs.progress import Progress, ProgressView, with_rate
 from remora.operate.jobs.resources import Resources
 from remora.operate.jobs.runtime import OPENERS, ListedRuntime, Numbered, rate_facts
+from remora.operate.jobs.search_index import keep_fresh
 from remora.operate.observe.newest_items import NewestItems
 from remora.operate.observe.notify import Notifier
 from remora.operate.observe.read_status import read_status
@@ -91,6 +92,7 @@ class Service:
                 notifier = Notifier(self._settings.notify, self._store, clock=self._clock)
                 group.create_task(notifier.run(self._feed), name="notify")
                 group.create_task(history.run(self._store, clock=self._clock), name="rate_history")
+                group.create_task(keep_fresh(self._settings.store.url), name="search_index")
                 for run in runs:
                     group.create_task(_awaited(run))
 

@@ -1,0 +1,100 @@
+"""What must a search index offer? Entries written from the mirror, and keys found by words and filters.
+
+The index is beside the mirror and only derived from it: it may lag, be left out, or be built again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+
+class SearchOrder(StrEnum):
+    """What comes first."""
+
+    RELEVANCE = "relevance"
+    TIME = "time"  # the newest
+    SCORE = "score"  # the highest
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTerm:
+    """A word, or several words in a row. An excluded one must not be there."""
+
+    text: str
+    is_excluded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SearchQuery:
+    """What is looked for. Every part that is given must match."""
+
+    terms: tuple[SearchTerm, ...] = ()
+    by: str | None = None
+    type: str | None = None
+    domain: str | None = None
+    since_s: int | None = None
+    until_s: int | None = None
+    score_above: int | None = None
+
+    @property
+    def has_words(self) -> bool:
+        """Whether a word must be there: filters alone need no words."""
+        return any(not term.is_excluded for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One item or document as the index takes it."""
+
+    source: str
+    kind: str
+    key: str
+    title: str
+    text: str
+    type: str | None = None
+    by: str | None = None
+    domain: str | None = None
+    time_s: int | None = None
+    score: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSize:
+    """How large the index is."""
+
+    entries: int
+    bytes: int
+
+
+class SearchIndex(Protocol):
+    """The index of one mirror."""
+
+    async def exists(self) -> bool:
+        """Whether it was built, or at least begun."""
+
+    async def open(self, *, to_write: bool) -> None:
+        """Open it. To write it is created if need be, and belongs to this process alone."""
+
+    async def close(self) -> None:
+        """Let go."""
+
+    async def progress(self) -> str | None:
+        """What the last `write` said about how far it is; None for a new index."""
+
+    async def write(self, entries: Sequence[IndexEntry], *, before: str | None, after: str) -> None:
+        """Add or replace entries and keep the new progress, in one transaction.
+
+        Refused (`StoreBusy`) unless the progress is still `before`: two writers never mix.
+        """
+
+    async def find(
+        self, query: SearchQuery, *, source: str | None, order: SearchOrder, limit: int
+    ) -> Sequence[tuple[str, str, str]]:
+        """Source, kind and key of what matches, best first."""
+
+    async def size(self) -> IndexSize:
+        """How large it is."""
+
+    async def clear(self) -> None:
+        """Forget everything: the next build begins anew."""

@@ -1,0 +1,138 @@
+"""Where is the search index of a PostgreSQL mirror? In two tables of their own in the same database."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, Final
+
+from remora.contracts.search import IndexEntry, IndexSize, SearchOrder, SearchQuery
+from remora.core.errors import StoreBusy, StoreUnavailable
+from remora.stores.postgres.connections import Connection, Pool, Row
+from remora.stores.postgres.statements import parse
+from remora.stores.postgres.values import dump_key, load_key
+
+_SQL: Final = parse(files(__package__).joinpath("search.sql").read_text("utf-8"))
+
+
+class PostgresSearchIndex:
+    """A tsvector index. Words are taken as they are: no language's endings are cut off."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._pool: Pool | None = None
+
+    async def exists(self) -> bool:
+        """Whether the tables are there."""
+        pool = Pool(self._url, size=1)
+        try:
+            async with pool.connection() as connection:
+                row = await (await connection.execute(_SQL["index_exists"])).fetchone()
+                return bool(row and row[0])
+        finally:
+            await pool.close()
+
+    async def open(self, *, to_write: bool) -> None:
+        """Connect; to write, create the tables."""
+        settings = None if to_write else {"default_transaction_read_only": "on"}
+        self._pool = Pool(self._url, size=1, settings=settings)
+        if to_write:
+            await self._execute("create_index")
+
+    async def close(self) -> None:
+        """Let go."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+
+    async def progress(self) -> str | None:
+        """How far the index is."""
+        rows = await self._rows("index_progress", {})
+        return rows[0][0] if rows else None
+
+    async def write(self, entries: Sequence[IndexEntry], *, before: str | None, after: str) -> None:
+        """Add or replace entries in one transaction."""
+        # Of several entries of one thing only the last counts; one statement may not write a row twice.
+        latest = {(entry.source, entry.kind, entry.key): entry for entry in entries}
+        columns = _columns(list(latest.values()))
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                await connection.execute(_SQL["lock_index"])
+                row = await (await connection.execute(_SQL["index_progress"])).fetchone()
+                if (row[0] if row else None) != before:
+                    raise StoreBusy("another process writes the search index", hint="let it finish")
+                await connection.execute(_SQL["put_entries"], columns)
+                await connection.execute(_SQL["keep_progress"], {"value": after})
+
+        await self._open_pool().run(work)
+
+    async def find(
+        self, query: SearchQuery, *, source: str | None, order: SearchOrder, limit: int
+    ) -> Sequence[tuple[str, str, str]]:
+        """What matches, best first."""
+        values = {
+            "match": _match(query),
+            "source": source,
+            "by": query.by,
+            "type": query.type,
+            "domain": query.domain,
+            "since": query.since_s,
+            "until": query.until_s,
+            "score": query.score_above,
+            "order": order.value,
+            "limit": limit,
+        }
+        rows = await self._rows("find_words" if query.has_words else "find_filters", values)
+        return [(found, kind, load_key(key)) for found, kind, key in rows]
+
+    async def size(self) -> IndexSize:
+        """Entries, and bytes with all indexes."""
+        entries, size = (await self._rows("index_size", {}))[0]
+        return IndexSize(entries, size)
+
+    async def clear(self) -> None:
+        """An empty index."""
+        await self._execute("clear_index")
+
+    async def _rows(self, name: str, values: dict[str, Any]) -> list[Row]:
+        async def work(connection: Connection) -> list[Row]:
+            return await (await connection.execute(_SQL[name], values)).fetchall()
+
+        return await self._open_pool().run(work)
+
+    async def _execute(self, name: str) -> None:
+        async def work(connection: Connection) -> None:
+            await connection.execute(_SQL[name])
+
+        await self._open_pool().run(work)
+
+    def _open_pool(self) -> Pool:
+        if self._pool is None:
+            raise StoreUnavailable("the search index is not open", hint="open it first")
+        return self._pool
+
+
+def _columns(entries: Sequence[IndexEntry]) -> dict[str, list[Any]]:
+    return {
+        "source": [entry.source for entry in entries],
+        "kind": [entry.kind for entry in entries],
+        "key": [dump_key(entry.key) for entry in entries],
+        "type": [_clean(entry.type) for entry in entries],
+        "author": [_clean(entry.by) for entry in entries],
+        "domain": [_clean(entry.domain) for entry in entries],
+        "time": [entry.time_s for entry in entries],
+        "score": [entry.score for entry in entries],
+        "title": [_clean(entry.title) for entry in entries],
+        "text": [_clean(entry.text) for entry in entries],
+    }
+
+
+def _clean(text: str | None) -> str | None:
+    """Without NUL and halves of surrogate pairs, which PostgreSQL's text cannot hold."""
+    return None if text is None else text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+
+
+def _match(query: SearchQuery) -> str:
+    """In the words of `websearch_to_tsquery`: quoted phrases, and a minus before what must not be there."""
+    return " ".join(
+        f'{"-" if term.is_excluded else ""}"{(_clean(term.text) or "").replace(chr(34), " ")}"' for term in query.terms
+    )

@@ -1,0 +1,212 @@
+"""Where is the search index of a SQLite mirror? In a file of its own beside it: the mirror's writer never waits for it."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from remora.contracts.search import IndexEntry, IndexSize, SearchOrder, SearchQuery
+from remora.core.errors import StoreBusy, StoreUnavailable
+from remora.stores.reading import slow_query
+from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, explained, roll_back
+from remora.stores.sqlite.offload import InThread
+from remora.stores.sqlite.writer_lock import WriterLock
+from remora.stores.statements import with_common
+
+SUFFIX: Final = "-search"
+FIND_SECONDS_MAX: Final = 30.0
+_STEPS: Final = 10_000
+
+T = TypeVar("T")
+
+
+@cache
+def _statements() -> dict[str, str]:
+    return dict(with_common((files(__package__) / "search.sql").read_text("utf-8")))
+
+
+class SqliteSearchIndex:
+    """An FTS5 index in `FILE-search`."""
+
+    def __init__(self, mirror: Path) -> None:
+        self._path = mirror.with_name(mirror.name + SUFFIX)
+        self._lock = WriterLock(self._path)
+        self._thread: InThread | None = None
+        self._connection: Connection | None = None
+        self._sql = _statements()
+
+    async def exists(self) -> bool:
+        """Whether there is a file with something in it."""
+        return self._path.exists() and self._path.stat().st_size > 0
+
+    async def open(self, *, to_write: bool) -> None:
+        """Open the file; to write, create it."""
+        self._thread = InThread()
+        try:
+            await self._run(lambda: self._open(to_write=to_write))
+        except BaseException:
+            await self.close()
+            raise
+
+    def _open(self, *, to_write: bool) -> None:
+        if to_write:
+            self._lock.take()
+        mode = "rwc" if to_write else "ro"
+        uri = f"{self._path.absolute().as_uri()}?mode={mode}"
+        self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+        self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        if to_write:
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._create()
+
+    def _create(self) -> None:
+        connection = self._open_connection()
+        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
+            connection.executescript(f"BEGIN IMMEDIATE;\n{self._sql['create_index']}\nCOMMIT;")
+
+    async def close(self) -> None:
+        """Let go. Closing twice is closing once."""
+        thread, connection = self._thread, self._connection
+        self._thread = self._connection = None
+        if thread is not None:
+            if connection is not None:
+                await thread.run(connection.close)
+            thread.close()
+        self._lock.free()
+
+    async def progress(self) -> str | None:
+        """How far the index is."""
+        return await self._run(self._progress)
+
+    def _progress(self) -> str | None:
+        row = self._open_connection().execute(self._sql["index_progress"]).fetchone()
+        return row[0] if row else None
+
+    async def write(self, entries: Sequence[IndexEntry], *, before: str | None, after: str) -> None:
+        """Add or replace entries in one transaction."""
+        await self._run(lambda: self._write(entries, before, after))
+
+    def _write(self, entries: Sequence[IndexEntry], before: str | None, after: str) -> None:
+        connection = self._open_connection()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            if self._progress() != before:
+                raise StoreBusy("another process writes the search index", hint="let it finish")
+            for entry in entries:
+                self._put(connection, entry)
+            connection.execute(self._sql["forget_progress"])
+            connection.execute(self._sql["keep_progress"], {"value": after})
+            connection.execute("COMMIT")
+        finally:
+            roll_back(connection)
+
+    def _put(self, connection: Connection, entry: IndexEntry) -> None:
+        title, text = _clean(entry.title), _clean(entry.text)
+        words_hash = blake2b(f"{title}\0{text}".encode(), digest_size=8).digest()
+        columns = {
+            "source": entry.source,
+            "kind": entry.kind,
+            "key": entry.key,
+            "type": entry.type,
+            "author": entry.by,
+            "domain": entry.domain,
+            "time": entry.time_s,
+            "score": entry.score,
+            "words_hash": words_hash,
+        }
+        held = connection.execute(self._sql["held_entry"], columns).fetchone()
+        if held is not None and held[1] == words_hash:
+            connection.execute(self._sql["change_entry"], {**columns, "entry": held[0]})
+            return
+        if held is not None:
+            connection.execute(self._sql["remove_entry"], {"entry": held[0]})
+        number = connection.execute(self._sql["add_entry"], columns).lastrowid
+        connection.execute(self._sql["add_words"], {"entry": number, "title": title, "text": text})
+
+    async def find(
+        self, query: SearchQuery, *, source: str | None, order: SearchOrder, limit: int
+    ) -> Sequence[tuple[str, str, str]]:
+        """What matches, best first."""
+        values = {
+            "match": _match(query),
+            "source": source,
+            "by": query.by,
+            "type": query.type,
+            "domain": query.domain,
+            "since": query.since_s,
+            "until": query.until_s,
+            "score": query.score_above,
+            "order": order.value,
+            "limit": limit,
+        }
+        if query.has_words:
+            name = "find_words"
+        elif query.by is not None:
+            name = "find_author"
+        else:
+            name = "find_newest" if query.domain is None else "find_domain"
+        return await self._run(lambda: self._find(name, values))
+
+    def _find(self, name: str, values: dict[str, Any]) -> list[tuple[str, str, str]]:
+        connection = self._open_connection()
+        ends_s = time.monotonic() + FIND_SECONDS_MAX
+        connection.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS)
+        try:
+            return connection.execute(self._sql[name], values).fetchall()
+        except sqlite3.OperationalError as error:
+            if str(error) == "interrupted":
+                raise slow_query(FIND_SECONDS_MAX) from None
+            raise
+        finally:
+            connection.set_progress_handler(None, 0)
+
+    async def size(self) -> IndexSize:
+        """Entries, and bytes of the file with its log."""
+        entries: int = await self._run(lambda: self._open_connection().execute(self._sql["index_size"]).fetchone()[0])
+        log = self._path.with_name(f"{self._path.name}-wal")
+        return IndexSize(entries, self._path.stat().st_size + (log.stat().st_size if log.exists() else 0))
+
+    async def clear(self) -> None:
+        """An empty index."""
+
+        def work() -> None:
+            connection = self._open_connection()
+            connection.executescript(f"BEGIN IMMEDIATE;\n{self._sql['drop_index']}\nCOMMIT;")
+            connection.execute("VACUUM")
+            self._create()
+
+        await self._run(work)
+
+    def _open_connection(self) -> Connection:
+        if self._connection is None:
+            raise StoreUnavailable("the search index is not open", hint="open it first")
+        return self._connection
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        if self._thread is None:
+            raise StoreUnavailable("the search index is not open", hint="open it first")
+        try:
+            return await self._thread.run(work)
+        except sqlite3.Error as error:
+            raise explained(error, self._path) from error
+
+
+def _clean(text: str) -> str:
+    """Without halves of surrogate pairs, which SQLite's text cannot hold."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _match(query: SearchQuery) -> str:
+    """Every term as a quoted phrase of FTS5, so that nothing a person writes is an operator."""
+    wanted = [_phrase(term.text) for term in query.terms if not term.is_excluded]
+    excluded = [_phrase(term.text) for term in query.terms if term.is_excluded]
+    return " NOT ".join([" AND ".join(wanted), *excluded])
+
+
+def _phrase(text: str) -> str:
+    return '"' + _clean(text).replace('"', '""').replace("\0", "") + '"'

@@ -1,0 +1,104 @@
+-- The search index in a SQLite file of its own beside the mirror.
+-- `words` keeps no text. An entry whose words changed gets a new number; what is indexed under the old number is found by
+-- nobody, because the join needs a row in `entries`. So no old text has to be known to remove it.
+
+-- name: create_index
+-- A new, empty index.
+CREATE TABLE entries (
+  entry INTEGER PRIMARY KEY AUTOINCREMENT,
+  source TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  key TEXT NOT NULL,
+  type TEXT,
+  author TEXT,
+  domain TEXT,
+  time INTEGER,
+  score INTEGER,
+  words_hash BLOB NOT NULL,
+  UNIQUE (source, kind, key)
+) STRICT;
+CREATE INDEX entries_by_author ON entries (author, time) WHERE author IS NOT NULL;
+CREATE INDEX entries_by_domain ON entries (domain, time) WHERE domain IS NOT NULL;
+CREATE INDEX entries_by_time ON entries (time);
+CREATE TABLE progress (value TEXT NOT NULL) STRICT;
+CREATE VIRTUAL TABLE words USING fts5(title, text, content='', tokenize="unicode61 remove_diacritics 2");
+PRAGMA user_version = 1;
+
+-- name: drop_index
+-- Forget everything.
+DROP TABLE IF EXISTS words;
+DROP TABLE IF EXISTS entries;
+DROP TABLE IF EXISTS progress;
+PRAGMA user_version = 0;
+
+-- name: index_progress
+-- How far the index is.
+SELECT value FROM progress;
+
+-- name: forget_progress
+-- Before the new one is kept.
+DELETE FROM progress;
+
+-- name: keep_progress
+-- How far the index is now.
+INSERT INTO progress (value) VALUES (:value);
+
+-- name: held_entry
+-- What the index knows of one thing.
+SELECT entry, words_hash FROM entries WHERE source = :source AND kind = :kind AND key = :key;
+
+-- name: change_entry
+-- The words are the same.
+UPDATE entries SET type = :type, author = :author, domain = :domain, time = :time, score = :score WHERE entry = :entry;
+
+-- name: remove_entry
+-- The words changed: the entry gets a new number.
+DELETE FROM entries WHERE entry = :entry;
+
+-- name: add_entry
+-- A new entry.
+INSERT INTO entries (source, kind, key, type, author, domain, time, score, words_hash)
+VALUES (:source, :kind, :key, :type, :author, :domain, :time, :score, :words_hash);
+
+-- name: add_words
+-- Its words.
+INSERT INTO words (rowid, title, text) VALUES (:entry, :title, :text);
+
+-- name: find_words
+-- Entries with these words. A word in the title counts more.
+SELECT e.source, e.kind, e.key FROM words JOIN entries AS e ON e.entry = words.rowid
+WHERE words MATCH :match
+AND (:source IS NULL OR e.source = :source) AND (:by IS NULL OR e.author = :by) AND (:type IS NULL OR e.type = :type)
+AND (:domain IS NULL OR e.domain = :domain) AND (:since IS NULL OR e.time >= :since)
+AND (:until IS NULL OR e.time < :until) AND (:score IS NULL OR e.score > :score)
+ORDER BY CASE :order WHEN 'time' THEN -e.time WHEN 'score' THEN -e.score ELSE bm25(words, 4.0, 1.0) END NULLS LAST,
+  e.entry DESC
+LIMIT :limit;
+
+-- name: find_author
+-- Entries by one author, without words.
+SELECT e.source, e.kind, e.key FROM entries AS e
+WHERE e.author = :by
+AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type)
+AND (:domain IS NULL OR e.domain = :domain) AND (:since IS NULL OR e.time >= :since)
+AND (:until IS NULL OR e.time < :until) AND (:score IS NULL OR e.score > :score)
+ORDER BY CASE :order WHEN 'score' THEN -e.score ELSE -e.time END NULLS LAST, e.entry DESC LIMIT :limit;
+
+-- name: find_domain
+-- Entries of one domain, without words.
+SELECT e.source, e.kind, e.key FROM entries AS e
+WHERE e.domain = :domain
+AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type)
+AND (:since IS NULL OR e.time >= :since) AND (:until IS NULL OR e.time < :until) AND (:score IS NULL OR e.score > :score)
+ORDER BY CASE :order WHEN 'score' THEN -e.score ELSE -e.time END NULLS LAST, e.entry DESC LIMIT :limit;
+
+-- name: find_newest
+-- Entries by time, without words, author and domain.
+SELECT e.source, e.kind, e.key FROM entries AS e
+WHERE e.time >= coalesce(:since, -9223372036854775808) AND e.time < coalesce(:until, 9223372036854775807)
+AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type) AND (:score IS NULL OR e.score > :score)
+ORDER BY CASE :order WHEN 'score' THEN -e.score ELSE -e.time END NULLS LAST, e.entry DESC LIMIT :limit;
+
+-- name: index_size
+-- How many entries there are.
+SELECT count(*) FROM entries;

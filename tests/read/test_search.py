@@ -1,0 +1,240 @@
+"""Does a search find what the mirror holds, by words and filters, and does the index follow every change?"""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from remora.contracts import Store
+from remora.contracts.reader import Reader
+from remora.contracts.search import SearchIndex
+from remora.core.errors import ConfigurationError, StoreBusy
+from remora.operate.jobs.search_index import build, keep_fresh
+from remora.read.indexing import STEP_ROWS, Indexer
+from remora.read.mirror import MirrorReader
+from remora.stores import open_reader, open_search_index
+from tests.contract.answers import ARCHIVE, SOURCE
+from tests.read.conftest import item, keep
+
+
+async def built(url: str, *, rebuild: bool = False) -> int:
+    """Build the index; returns how many entries it has."""
+    return (await build(url, rebuild=rebuild, tell=lambda _: None)).size.entries
+
+
+async def keys(mirror: MirrorReader, query: str, **more: str) -> list[str]:
+    return [hit.key for hit in await mirror.search(query, **more)]  # type: ignore[arg-type]
+
+
+async def test_a_mirror_without_an_index_says_how_to_build_one(mirror: MirrorReader) -> None:
+    with pytest.raises(ConfigurationError, match="remora search --build"):
+        await mirror.search("fish")
+    assert await mirror.search_report() is None
+
+
+async def test_words_phrases_and_exclusions_are_found_in_plain_text(mirror: MirrorReader, url: str) -> None:
+    assert await built(url) == 11
+    assert await keys(mirror, "rate limits") == ["2"]
+    assert await keys(mirror, '"limits rate"') == []
+    assert set(await keys(mirror, "reply")) == {"2", "3"}
+    assert await keys(mirror, "reply -first") == ["3"]
+    assert await keys(mirror, "it's") == ["3"]
+    assert await keys(mirror, "friends") == ["1"]
+    assert await keys(mirror, "x27") == []
+    assert await keys(mirror, "penguin") == ["chat-1"]
+    assert await keys(mirror, "PENGUIN", source=SOURCE) == []
+    assert await keys(mirror, "PENGUIN", source=ARCHIVE) == ["chat-1"]
+
+
+async def test_filters_and_orders_work_with_and_without_words(mirror: MirrorReader, url: str) -> None:
+    await built(url)
+    assert set(await keys(mirror, "by:bob")) == {"3", "4"}
+    assert await keys(mirror, "domain:example.com") == ["1"]
+    assert await keys(mirror, "type:story", order="score", source=SOURCE) == ["1", "30", "5"]
+    assert await keys(mirror, "type:story", order="time") == ["30", "5", "1"]
+    assert await keys(mirror, "type:story score>5") == ["1"]
+    assert await keys(mirror, "reply by:bob") == ["3"]
+    assert await keys(mirror, "since:2026-09-21 until:2026-09-22 by:eve") == ["30"]
+    assert await keys(mirror, "since:2027 by:eve") == []
+    with pytest.raises(ConfigurationError, match="no order alphabet"):
+        await mirror.search("fish", order="alphabet")
+
+
+async def test_a_word_in_the_title_counts_more_than_one_in_the_text(
+    mirror: MirrorReader, store: Store, url: str
+) -> None:
+    await keep(store, item(70, text="walrus"), item(71, title="walrus"), item(72, text="walrus"))
+    await built(url)
+    assert (await keys(mirror, "walrus"))[0] == "71"
+
+
+async def test_a_snippet_marks_the_words_and_stays_short(mirror: MirrorReader, store: Store, url: str) -> None:
+    await keep(store, item(70, title="Sea", text="many words " * 100 + "then a walrus appears " + "and more " * 100))
+    await built(url)
+    (hit,) = await mirror.search("walrus")
+    assert "then a «walrus» appears" in hit.snippet
+    assert hit.snippet.startswith("…")
+    assert hit.snippet.endswith("…")
+    assert len(hit.snippet) < 200
+    assert (hit.title, hit.kind) == ("Sea", "item")
+
+
+async def test_a_changed_text_is_found_by_its_new_words_only(mirror: MirrorReader, store: Store, url: str) -> None:
+    await built(url)
+    assert await keys(mirror, "edited") == ["5"]
+    assert await keys(mirror, "original") == []
+    await keep(store, item(5, type="story", title="After", text="rewritten words"), at_s=9)
+    await keep(store, item(80, text="brand new"), at_s=9)
+    report = await mirror.search_report()
+    assert report is not None
+    assert report.waits_since_ns is not None
+    assert await built(url) == 12
+    assert await keys(mirror, "edited") == []
+    assert await keys(mirror, "rewritten") == ["5"]
+    assert await keys(mirror, "brand") == ["80"]
+    assert "up to date" in report_words(await mirror.search_report())
+
+
+def report_words(report: object) -> str:
+    return str(report.words(now_ns=0))  # type: ignore[attr-defined]
+
+
+async def test_a_new_score_is_filtered_by_without_new_words(mirror: MirrorReader, store: Store, url: str) -> None:
+    await built(url)
+    await keep(
+        store, item(30, type="story", title="Fish swim", url="https://fish.example/", score=900, by="eve"), at_s=9
+    )
+    assert await built(url) == 11
+    assert await keys(mirror, "fish score>100") == ["30"]
+
+
+async def test_what_changes_while_the_index_is_built_is_indexed_too(store: Store, url: str) -> None:
+    """The first step takes the position in the change feed; everything later is read again."""
+    for item_id in range(1_000, 1_000 + STEP_ROWS + 10):
+        await keep(store, item(item_id, text="before"))
+    reader, index = await opened(url)
+    indexer = Indexer(reader, index)
+    for _ in range(3):
+        await indexer.run_once()
+    await keep(store, item(1_000, text="afterwards"), at_s=9)
+    await closed(reader, index)
+    await built(url)
+    async with MirrorReader(url) as mirror:
+        assert await keys(mirror, "afterwards") == ["1000"]
+        assert len(await mirror.search("before", limit=1_000)) == STEP_ROWS + 9
+
+
+async def opened(url: str) -> tuple[Reader, SearchIndex]:
+    reader, index = open_reader(url), open_search_index(url)
+    await reader.open()
+    await index.open(to_write=True)
+    return reader, index
+
+
+async def closed(reader: Reader, index: SearchIndex) -> None:
+    await index.close()
+    await reader.close()
+
+
+async def test_a_step_that_another_writer_overtook_is_refused(store: Store, url: str) -> None:
+    reader, index = await opened(url)
+    await index.write((), before=None, after="one")
+    with pytest.raises(StoreBusy):
+        await index.write((), before=None, after="two")
+    assert await index.progress() == "one"
+    await closed(reader, index)
+
+
+async def test_an_index_can_be_built_anew(mirror: MirrorReader, url: str) -> None:
+    await built(url)
+    assert await built(url, rebuild=True) == 11
+    assert await keys(mirror, "penguin") == ["chat-1"]
+
+
+async def test_hostile_queries_find_nothing_and_break_nothing(mirror: MirrorReader, url: str) -> None:
+    await built(url)
+    for text in (
+        '"',
+        "a' OR 1=1",
+        "title: {x}",
+        "NEAR(a b)",
+        "a*",
+        "x^2 + (y",
+        "\\",
+        "nul\0byte",
+        "half \ud800",
+        "%s %(a)s",
+    ):
+        try:
+            await mirror.search(text)
+        except ConfigurationError as refused:
+            assert refused.hint  # noqa: PT017
+
+
+async def test_bodies_that_are_no_text_are_indexed_without_harm(store: Store, url: str) -> None:
+    deep = '{"id": 90, "a": ' + '["x", ' * 900 + '"treasure"' + "]" * 900 + "}"
+    found = item(90)
+    await keep(
+        store, replace(found, body=deep.encode()), replace(item(91), body=b"[1, 2]"), item(92, text="nul\0 \ud800")
+    )
+    assert await built(url) == 14
+    async with MirrorReader(url) as mirror:
+        assert await keys(mirror, "treasure") == ["90"]
+
+
+async def test_the_index_file_is_private_and_the_mirror_is_left_alone(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "hn.db"
+    if not path.exists():
+        pytest.skip("only SQLite has a file")
+    with closing(sqlite3.connect(path)) as connection:
+        before = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    await built(f"sqlite:///{path}")
+    index = tmp_path / "hn.db-search"
+    assert index.stat().st_mode & 0o777 == 0o600
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == before
+
+
+async def test_two_builders_of_one_file_are_one_too_many(store: Store, url: str) -> None:
+    if not url.startswith("sqlite"):
+        pytest.skip("PostgreSQL refuses the second writer's step")
+    reader, index = await opened(url)
+    with pytest.raises(StoreBusy):
+        await built(url)
+    await closed(reader, index)
+
+
+async def test_a_service_finishes_an_index_that_was_begun_and_frees_it_when_it_stops(store: Store, url: str) -> None:
+    reader, index = await opened(url)
+    await Indexer(reader, index).run_once()
+    await closed(reader, index)
+    service = asyncio.ensure_future(keep_fresh(url))
+    async with MirrorReader(url) as mirror, asyncio.timeout(60):
+        while await is_behind(mirror):
+            pass
+        assert await keys(mirror, "penguin") == ["chat-1"]
+    service.cancel()
+    await asyncio.gather(service, return_exceptions=True)
+    assert await built(url) == 11
+
+
+async def is_behind(mirror: MirrorReader) -> bool:
+    report = await mirror.search_report()
+    return report is None or report.is_building or report.waits_since_ns is not None
+
+
+async def test_a_service_without_an_index_makes_none(store: Store, url: str) -> None:
+    service = asyncio.ensure_future(keep_fresh(url))
+    async with MirrorReader(url) as mirror:
+        for _ in range(20):
+            assert await mirror.search_report() is None
+    service.cancel()
+    await asyncio.gather(service, return_exceptions=True)
+
+
+async def test_a_store_that_cannot_have_an_index_ends_the_step_quietly() -> None:
+    async with asyncio.timeout(10):
+        assert await keep_fresh("memory://") is None  # type: ignore[func-returns-value]
