@@ -3,8 +3,8 @@
 import argparse
 import sys
 import time
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Iterator, Mapping
+from itertools import count, islice
 from pathlib import Path
 
 import msgspec
@@ -75,7 +75,15 @@ def _many(options: argparse.Namespace) -> int:
 
 
 def _seeds(options: argparse.Namespace) -> Iterator[int]:
-    return iter(range(options.seed, options.seed + options.worlds)) if options.worlds else count(options.seed)
+    """The wanted worlds; others are drawn and left out, which costs nothing."""
+    wanted = dict(pair.split("=", 1) for pair in options.where)
+    fitting = (seed for seed in count(options.seed) if _fits(draw(seed), wanted))
+    return islice(fitting, options.worlds)
+
+
+def _fits(scenario: Scenario, wanted: Mapping[str, str]) -> bool:
+    """Whether every named field has one of the values that are allowed for it."""
+    return all(str(getattr(scenario, name)) in values.split(",") for name, values in wanted.items())
 
 
 def _tell(verdict: Verdict) -> None:
@@ -83,7 +91,7 @@ def _tell(verdict: Verdict) -> None:
     _say(
         f"seed {scenario.seed}: {scenario.shape}, {scenario.store}, {scenario.processes} process(es), "
         f"{len(scenario.incidents)} incidents, {verdict.simulated_ns / DAY_NS:.2f} days, {verdict.requests} requests, "
-        f"{verdict.faults} faults, {verdict.crashes} crashes, trace {verdict.trace}: "
+        f"{verdict.faults} faults, {verdict.crashes} crashes, {verdict.limited_most} refusals in the worst minute, trace {verdict.trace}: "
         f"{'violated' if verdict.violations else 'well'}"
     )
     for violation in verdict.violations:
@@ -106,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="the world, or the first of many (default 1)")
     parser.add_argument("--worlds", type=int, help="how many worlds")
     parser.add_argument("--seconds", type=float, help="try one seed after another for so long")
+    parser.add_argument("--where", nargs="*", default=[], help="only such worlds, as shape=offset,page store=sqlite")
     parser.add_argument("--first", action="store_true", help="stop at the first violation")
     parser.add_argument("--verbose", action="store_true", help="tell of every world")
     parser.add_argument("--shrink", action="store_true", help="find the shortest world that still fails")

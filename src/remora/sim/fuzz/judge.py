@@ -9,11 +9,13 @@ from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.segment import Segment
 from remora.core.verdict import Found
+from remora.sim.fuzz.stage import Stage
 
 NAME: Final = "fuzzed"
 CANARY: Final = "canary-7f3a9c-never-shown"
 GAPS_READ_MAX: Final = 1_000_000
 VIOLATIONS_KEPT: Final = 20
+ABSENT_AFTER_LOOKS: Final = 3
 _KEPT: Final = {Outcome.NEW, Outcome.CHANGED}
 
 
@@ -21,6 +23,8 @@ class Judge:
     """Collects violations. The first one ends a world; it is never raised inside production code, which might survive it."""
 
     def __init__(self, content_of: Callable[[int, bytes], bytes]) -> None:
+        self.stage: Stage | None = None  # what the provider really said
+        self.is_exact = True  # whether every call of the store that had an effect is seen here
         self._content_of = content_of  # decides about revisions, as the source's decoder does
         self.violations: list[str] = []
         self.clock_stepped = False  # leases are told by the wall clock: after a step two may overlap
@@ -29,6 +33,8 @@ class Judge:
         self._frontier = 0
         self._segment_leases: dict[int, tuple[int, str, int]] = {}  # fence, owner, until
         self._gap_leases: dict[tuple[Kind, str], tuple[str, int]] = {}  # owner, until
+        self._announced: dict[tuple[Kind, str], int] = {}  # when, by the wall clock
+        self._recorded: dict[tuple[Kind, str], int] = {}  # the latest departure that was recorded
         self._histories: dict[int, list[bytes]] = {}  # the contents that the store said it had kept, by item
 
     def fail(self, violation: str) -> None:
@@ -96,13 +102,24 @@ class Judge:
         seen: Observation = args[1]
         key = (seen.discovery.kind, seen.discovery.key)
         self._gap_leases.pop(key, None)
+        self._recorded[key] = max(seen.started_at_ns, self._recorded.get(key, 0))
+        if outcome is Outcome.ABSENT and seen.discovery.kind is Kind.ITEM and self.stage is not None:
+            said = self.stage.absences[seen.discovery.item_id]
+            if said < ABSENT_AFTER_LOOKS:
+                self.fail(f"an item is called absent after the provider said so {said} times")
         match seen.verdict:
             case Found(Item() as item) if outcome in _KEPT:
+                if self.stage is not None and item.body not in self.stage.honest.get(item.item_id, ()):
+                    self.fail(f"item {item.item_id} was stored with a body that the provider never had")
                 history = self._histories.setdefault(item.item_id, [])
                 if not history or history[-1] != item.content:
                     history.append(item.content)
             case _:
                 pass
+
+    def _saw_announce(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], _depth: int) -> None:
+        for key in args[1]:
+            self._announced[key] = int(kwargs["now_ns"])
 
     # -- every few minutes ---------------------------------------------------------------------------------------------
 
@@ -111,10 +128,38 @@ class Judge:
         self.looks += 1
         if is_numbered:
             await self._look_at_ids(store)
+            await self._look_at_announced(store)
+        else:
+            await self._look_at_list(store)
+        for gap in await store.gaps(NAME, state=GapState.DEAD, limit=GAPS_READ_MAX):
+            if gap.reason.family != "item":
+                self.fail(f"a gap is dead because of {gap.reason}, which is not the item's fault")
+
+    async def _look_at_announced(self, store: Store) -> None:
+        """What was announced waits, or was fetched by a request that left after that."""
+        if not self.is_exact or self.clock_stepped:
+            return
+        waiting = {(entry.kind, entry.key) for entry in await store.waiting(NAME, limit=GAPS_READ_MAX)}
+        for key, announced_ns in self._announced.items():
+            if key not in waiting and self._recorded.get(key, 0) < announced_ns:
+                self.fail(f"the announced {key[0]} {key[1]} neither waits nor was fetched since")
+        self._announced = {key: at_ns for key, at_ns in self._announced.items() if key in waiting}
+
+    async def _look_at_list(self, store: Store) -> None:
+        """The watermark is never beyond an entry that nobody has seen. Numbered pages cannot promise that."""
+        watermark = (await store.walk_state(NAME)).watermark
+        if watermark is None or self.stage is None or self.stage.archive_pages:
+            return
+        for line in self.stage.archive_lines():
+            if line.mark < watermark and await store.document(NAME, line.key) is None:
+                self.fail(f"the watermark is beyond {line.key}, which was never seen")
 
     async def _look_at_ids(self, store: Store) -> None:
         coverage = await store.coverage(NAME)
         frontier = coverage.frontier(first_id=1)
+        first = coverage.ranges[0] if coverage.ranges and coverage.ranges[0].start <= 1 else None
+        if frontier != (0 if first is None else first.end):
+            self.fail(f"the frontier is told as {frontier}, and the first covered ids are {first}")
         if frontier < self._frontier:
             self.fail(f"the frontier went back from {self._frontier} to {frontier}")
         self._frontier = max(frontier, self._frontier)

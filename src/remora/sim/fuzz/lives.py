@@ -202,6 +202,7 @@ class Process:
                     _abandon(self.running.given.real)
             finally:
                 self.running = None
+                self._home.stage.forgive()
             await self._home.clock.sleep_until(self._home.clock.monotonic_ns() + self.down_for_ns)
             self.down_for_ns = 0
 

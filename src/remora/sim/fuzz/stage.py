@@ -1,5 +1,6 @@
 """How does a client meet the provider? Through bans, lies and wrong hints; every arrival is logged and counted."""
 
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -8,16 +9,17 @@ from random import Random
 from typing import Final
 
 from remora.core.rate.pacing import burst_allowance
-from remora.core.units import SECOND_NS
+from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.sim import replies
 from remora.sim.faults import FaultKind
 from remora.sim.fuzz.scenario import Incident, IncidentKind
+from remora.sim.listed import Listed
 from remora.sim.provider import Provider
 from remora.sim.replies import Answer, Hang, Reset, Response
 from remora.sim.streams import EventStream
 
 # What a provider may write into Retry-After, right or wrong.
-HINTS: Final = ("0", "-5", "soon", "1", "120", "999999999999", "Wed, 21 Oct 2015 07:28:00 GMT", "")
+HINTS: Final = ("0", "-5", "soon", "1", "120", "5400", "Wed, 21 Oct 2015 07:28:00 GMT", "")
 _WRONG_HINT_SHARE: Final = 0.05
 _BAD_PAGES: Final = (
     replies.SERVER_ERROR,
@@ -32,6 +34,11 @@ _BAD_PAGES: Final = (
     replies.ok(b"null"),
 )
 RECENT_NS: Final = 10 * SECOND_NS
+# So soon an answer has been heard, stored, and told to all processes.
+HEARD_WITHIN_NS: Final = 10 * SECOND_NS
+HINT_MAX_S: Final = 86_400
+LEARNING_NS: Final = 10 * MINUTE_NS
+_ITEM: Final = re.compile(r"/v0/item/([0-9]+)\.json")
 
 
 class Ceiling:
@@ -58,13 +65,14 @@ class Stage:
     """`sim.transport.Answering` for every process of the world."""
 
     def __init__(
-        self, provider: Provider, *, ceiling_interval_ns: int, is_sparse: bool, too_fast: Callable[[str], None]
+        self, provider: Provider, *, ceiling_interval_ns: int, is_sparse: bool, fail: Callable[[str], None]
     ) -> None:
         self.provider = provider
         self.ceiling_interval_ns = ceiling_interval_ns
         self._ceiling = Ceiling(ceiling_interval_ns, burst_allowance(ceiling_interval_ns))
         self._is_sparse = is_sparse
-        self._too_fast = too_fast
+        self.archive_pages = False  # the list is cut into numbered pages
+        self.fail = fail
         self._active: list[Incident] = []
         self._chance = Random(0)
         self._digest = blake2b(digest_size=8)
@@ -73,7 +81,21 @@ class Stage:
         self.last_bad_ns: int | None = None  # monotonic; the last answer that was a refusal or a fault
         self.last_good_ns: int | None = None
         self.recent: deque[tuple[int, str]] = deque()
-        self.streams_open_ns: int | None = None
+        self.hints: list[tuple[int, int]] = []  # (when it was given, until when it asks for silence), both monotonic
+        self.absences: Counter[int] = Counter()  # how often the provider said that it has no such item
+        self.honest: dict[int, set[bytes]] = {}  # every true body that was sent, by item
+        self.limited: deque[int] = deque()  # when the hidden limit refused, in the last minute
+        self.limited_most = 0  # in any minute, after the first ten
+
+    def forgive(self, *, younger_than_ns: int = HEARD_WITHIN_NS) -> None:
+        """A process ended: what the provider asked for a moment ago may not have been stored."""
+        now_ns = self.provider.ticks()
+        self.hints = [hint for hint in self.hints if hint[0] < now_ns - younger_than_ns]
+
+    def archive_lines(self) -> Sequence[Listed]:
+        """What the list shows now."""
+        archive = self.provider.archive
+        return () if archive is None else archive.listing(self.provider.now())
 
     @property
     def requests(self) -> int:
@@ -109,7 +131,18 @@ class Stage:
         self._arrived(at_ns, target)
         response = self._respond(target, headers)
         self._log(at_ns, response)
+        if (item := _ITEM.fullmatch(target)) is not None and isinstance(response, Answer):
+            self._remember(int(item[1]), response)
         return response
+
+    def _remember(self, item_id: int, answer: Answer) -> None:
+        if answer.status in {404, 410} or answer.body == b"null":
+            self.absences[item_id] += 1
+        elif answer.status == 200:
+            provider = self.provider
+            stale_ns = provider.now() - round(provider.faults.stale_by_s * SECOND_NS)
+            if answer.body in {provider.body(item_id), provider.world.body(item_id, stale_ns)}:
+                self.honest.setdefault(item_id, set()).add(answer.body)
 
     def open_stream(self, target: str) -> EventStream | None:
         if self.active(IncidentKind.BAN):
@@ -120,7 +153,12 @@ class Stage:
         self._digest.update(f"{at_ns} {target}\n".encode())
         excess_ns = self._ceiling.excess_ns(at_ns)
         if excess_ns > 0:
-            self._too_fast(f"a window holds {excess_ns / self.ceiling_interval_ns:.3f} requests above the ceiling")
+            self.fail(f"a window holds {excess_ns / self.ceiling_interval_ns:.3f} requests above the ceiling")
+
+        for given_ns, until_ns in self.hints:
+            if given_ns + HEARD_WITHIN_NS < at_ns < until_ns:
+                self.fail(f"a request arrived {(until_ns - at_ns) // SECOND_NS} s before the provider wanted one")
+        self.hints = [hint for hint in self.hints if hint[1] > at_ns]
 
     def _respond(self, target: str, headers: Mapping[str, str] | None) -> Response:
         for ban in self.active(IncidentKind.BAN):
@@ -154,6 +192,8 @@ class Stage:
                 self.last_bad_ns = at_ns
                 word = "refused" if status in {429, 503} else "failed" if status >= 500 else "bad"
                 self.faults_met[str(status)] += 1
+                if status == 429:
+                    self._limited(at_ns)
                 if status in {429, 503} and "retry-after" in response.headers:
                     self._hint(at_ns, response.headers["retry-after"])
             case _:
@@ -165,7 +205,19 @@ class Stage:
 
     def _hint(self, at_ns: int, text: str) -> None:
         if text.isdecimal():
-            self.hinted_until_ns = max(self.hinted_until_ns, at_ns + int(text) * SECOND_NS)
+            until_ns = at_ns + min(int(text), HINT_MAX_S) * SECOND_NS
+            self.hinted_until_ns = max(self.hinted_until_ns, until_ns)
+            self.hints.append((at_ns, until_ns))
+
+    def _limited(self, at_ns: int) -> None:
+        """The hidden limit refused. Refusals that are drawn or declared do not count."""
+        if self._active or self.provider.faults.rates or self.provider.faults.ids:
+            return
+        self.limited.append(at_ns)
+        while self.limited[0] < at_ns - MINUTE_NS:
+            self.limited.popleft()
+        if at_ns > LEARNING_NS:
+            self.limited_most = max(self.limited_most, len(self.limited))
 
 
 def honest(kinds: Sequence[FaultKind]) -> list[FaultKind]:

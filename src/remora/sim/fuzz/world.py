@@ -49,6 +49,7 @@ class Verdict:
     faults: int = 0
     crashes: int = 0
     looks: int = 0
+    limited_most: int = 0  # refusals of the hidden limit in the worst minute
     trace: str = ""
 
 
@@ -94,6 +95,8 @@ def _listening(judge: Judge) -> Any:
 
 async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdict: Verdict, folder: Path) -> None:
     stage = _make_stage(scenario, clock, judge)
+    stage.archive_pages = scenario.shape is SourceShape.PAGE
+    judge.stage, judge.is_exact = stage, scenario.store == "memory"
     home = Home(scenario, clock, stage, judge, folder)
     processes = [Process(home, number) for number in range(scenario.processes)]
     try:
@@ -110,6 +113,7 @@ async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdi
     finally:
         verdict.simulated_ns, verdict.requests, verdict.trace = clock.monotonic_ns(), stage.requests, stage.trace
         verdict.faults = stage.faults_met.total() + home.trouble.failures
+        verdict.limited_most = stage.limited_most
         verdict.crashes = sum(process.crashes for process in processes)
         with suppress(Exception):
             await home.close()
@@ -151,8 +155,10 @@ def _happen(home: Home, processes: list[Process], incident: Incident, *, begins:
             home.clock.stall(round(incident.for_s * SECOND_NS))
         case IncidentKind.STEP if begins:
             home.judge.clock_stepped = True
+            home.stage.hints.clear()
             home.clock.step_wall(round(incident.amount * SECOND_NS))
         case IncidentKind.STORE_DOWN:
+            home.stage.hints.clear()
             is_shared = home.scenario.store == "memory"
             home.trouble.begin(
                 incident.seed, lost_answers=is_shared and incident.amount > 0.5
@@ -212,6 +218,7 @@ def _make_stage(scenario: Scenario, clock: SimClock, judge: Judge) -> Stage:
             added_per_day=scenario.new_per_day,
             token=CANARY,
             limit=scenario.limit,
+            removed_share=Random(scenario.seed).choice([0.02, 0.2, 0.6]),
         )
     )
     provider = Provider(
@@ -225,7 +232,7 @@ def _make_stage(scenario: Scenario, clock: SimClock, judge: Judge) -> Stage:
         provider,
         ceiling_interval_ns=round(SECOND_NS / scenario.ceiling_per_s),
         is_sparse=is_sparse,
-        too_fast=judge.fail,
+        fail=judge.fail,
     )
 
 
