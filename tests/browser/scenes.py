@@ -150,6 +150,7 @@ def watching(now_ns: int, **changes: object) -> SourceFacts:
 
 def ledger(now_ns: int, *gaps: GapTally, covered: Coverage | None = None) -> LedgerFacts:
     return LedgerFacts(
+        is_public=True,
         kind="numbered",
         coverage=covered or Coverage((IdRange(1, NEWEST_ID),)),
         newest_id=NEWEST_ID,
