@@ -13,23 +13,39 @@ import structlog
 from remora.contracts import Clock, Meter, Mirror, Observation, Outcome, Source
 from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.core.item import Decoded, Item, Newest, WrongShape
+from remora.core.lanes import Lane
 from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
 from remora.core.ledger.discovery import Discovery, FromGap, Kind
 from remora.core.ledger.gap import owed_reason
+from remora.core.ledger.newest_id import Doubt, doubted, needs_proof, probes
 from remora.core.ledger.run import Stop
 from remora.core.rate.signal import is_unanswered
 from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
-from remora.core.verdict import Deferred, Fault, Found, Malformed, NoReply, Reply, Verdict, classify, has_content
+from remora.core.verdict import (
+    Deferred,
+    Fault,
+    Found,
+    Malformed,
+    Missing,
+    NoReply,
+    NotYet,
+    Pressure,
+    Refused,
+    Reply,
+    Trouble,
+    Verdict,
+    classify,
+    has_content,
+)
 from remora.gate.governor import GovernedPermit, Governor
+from remora.gate.stream_connect import StreamGate
 
 log = structlog.get_logger()
 
 # This machine ran out of descriptors or memory: how long to wait before the same request, and how often to say so.
 EXHAUSTED_WAIT_NS: Final = SECOND_NS
 EXHAUSTED_TOLD_EVERY_NS: Final = MINUTE_NS
-# More new ids than a source assigns in weeks; a newest id this far above the last one is looked at twice.
-LEAP_MAX_IDS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +95,9 @@ class Collector:
         self._refusals = Refusals()
         self._asking: dict[Discovery, _Asking] = {}
         self._exhausted_told_ns: int | None = None
-        self.newest_id: int | None = None  # the highest id anybody has told us of
+        self.newest_id: int | None = None  # the highest id that is believed
+        self.proven_id = 0  # the highest id up to it whose item was read
+        self.doubt: Doubt | None = None  # the source tells a newest id that nothing proves
         self.newest_is_malformed = False  # the last answer held no newest id, although it was whole
 
     async def collect(self, discovery: Discovery) -> Outcome:
@@ -95,6 +113,8 @@ class Collector:
             outcome = await self._store.record(self._source.name, seen)
         finally:
             self._governor.storing(-1)
+        if isinstance(asked.verdict, Found) and discovery.kind is Kind.ITEM:
+            self._exists(discovery.item_id)
         self._meter.recorded(self._source.name, discovery.via, outcome, age_s=_age_s(seen))
         self._tell(discovery, asked.verdict, outcome)
         return outcome
@@ -128,6 +148,10 @@ class Collector:
             log.warning("machine_exhausted", source=self._source.name, why=why)
         await self._clock.sleep_until(now_ns + EXHAUSTED_WAIT_NS)
 
+    def stream_gate(self, lane: Lane) -> StreamGate:
+        """How the connects of one stream leave."""
+        return StreamGate(self._source.name, lane, self._governor, clock=self._clock, meter=self._meter)
+
     def give_up_if_it_hangs(self, discovery: Discovery) -> None:
         """End its request if it has been out for as long as an item may take: no answer came, so the item is owed."""
         asking = self._asking.get(discovery)
@@ -137,16 +161,40 @@ class Collector:
             asking.patience.reschedule(asyncio.get_running_loop().time())
 
     async def newest(self) -> int | None:
-        """Ask for the highest id and remember it; None when there was no answer."""
+        """Ask for the highest id and remember it; None when there was no answer, or none to be believed."""
         told = await self._ask_newest()
-        if told is not None and self.newest_id is not None and told > self.newest_id + LEAP_MAX_IDS:
-            # One wrong number would stay for ever and declare that many ids owed: two looks must agree on it.
-            again = await self._ask_newest()
-            told = None if again is None else min(told, again)
-        if told is None:
+        if told is None or (needs_proof(told, proven_id=self.proven_id) and not await self._is_proven(told)):
             return None
-        self.newest_id = max(told, self.newest_id or 0)
+        return self.believe(told)
+
+    def believe(self, newest_id: int) -> int:
+        """The source has ids up to this one, or up to a higher one that was believed before."""
+        assert not needs_proof(newest_id, proven_id=self.proven_id), "no item proves this newest id"
+        self.doubt = None
+        self.newest_id = max(newest_id, self.newest_id or 0, self.proven_id)
         return self.newest_id
+
+    async def _is_proven(self, told: int) -> bool:
+        """Whether an item near this id can be read. Few requests, and ever more rarely while the answer is no."""
+        now_ns = self._clock.monotonic_ns()
+        if self.doubt is not None and self.doubt.covers(told, now_ns=now_ns):
+            return False
+        for item_id in probes(told, attempt=self.doubt.attempts if self.doubt is not None else 0):
+            match (await self.ask(Discovery.item(item_id, via=Lane.LIVE))).verdict:
+                case Found():
+                    self.proven_id = item_id
+                    return True
+                case NotYet() | Missing() | Malformed() | Refused():
+                    continue
+                case Trouble() | Pressure() | Deferred():
+                    return False  # the provider has no time for it: nothing is proven, and nothing is refused
+        self.doubt = doubted(self.doubt, told, now_ns=now_ns, now_wall_ns=self._clock.wall_ns())
+        log.warning("newest_id_refused", source=self._source.name, told=told, believed=self.newest_id)
+        return False
+
+    def _exists(self, item_id: int) -> None:
+        if self.proven_id < item_id <= (self.newest_id or 0):
+            self.proven_id = item_id
 
     async def _ask_newest(self) -> int | None:
         verdict = (await self.ask(Discovery.newest())).verdict

@@ -4,10 +4,10 @@ import asyncio
 
 from remora.contracts import Store
 from remora.core.ledger.coverage import Coverage, IdRange
-from remora.core.ledger.segment import Segment, SegmentKind
+from remora.core.ledger.segment import SEGMENT_IDS, Segment, SegmentKind
 from remora.core.units import SECOND_NS
 from remora.stores.decisions import CLOCK_SLACK_NS
-from tests.contract.answers import SOURCE, at
+from tests.contract.answers import MISSING, SOURCE, at, record
 
 BACKFILL, RESCAN, REPLAY, BLIND = (
     SegmentKind.BACKFILL,
@@ -225,3 +225,64 @@ async def test_open_segments_count_what_is_left_by_kind(store: Store) -> None:
     await plan(store, (1, 5), kind=RESCAN)
     await advance(store, await claim(store), 4)
     assert await store.open_segments(SOURCE) == {BACKFILL: 6, RESCAN: 5}
+
+
+async def test_a_wide_segment_is_claimed_in_pieces_newest_first_and_costs_one_row(store: Store) -> None:
+    assert await plan(store, (1, 2**53)) == 1
+    first, second = await claim(store, owner="one"), await claim(store, owner="two")
+    assert len(first.ids) <= SEGMENT_IDS
+    assert (first.ids.end, second.ids.end) == (2**53, first.ids.start - 1)
+    assert await store.open_segments(SOURCE) == {BACKFILL: 2**53}
+    assert await plan(store, (1, 2**53)) == 0
+    await advance(store, first, 2**53)
+    assert await store.open_segments(SOURCE) == {BACKFILL: first.ids.start - 1}
+    assert await covered(store) == [(first.ids.start, 2**53)]
+
+
+async def test_a_wide_segment_comes_to_its_end(store: Store) -> None:
+    await plan(store, (1, 2_500))
+    seen = []
+    while (segment := await try_claim(store)) is not None:
+        seen.append((segment.ids.start, segment.ids.end))
+        await advance(store, segment, segment.ids.end)
+    assert seen == [(2_000, 2_500), (1_000, 1_999), (1, 999)]
+    assert await store.open_segments(SOURCE) == {}
+    assert await covered(store) == [(1, 2_500)]
+
+
+async def test_many_claim_from_one_wide_segment_at_once_and_each_gets_a_piece_of_its_own(store: Store) -> None:
+    await plan(store, (0, 19_999))
+    claimed = await asyncio.gather(*(try_claim(store, owner=str(number)) for number in range(20)))
+    assert sorted(segment.ids.start for segment in claimed if segment is not None) == list(range(0, 20_000, 1_000))
+
+
+async def test_what_is_above_an_id_that_never_was_is_forgotten_and_everything_below_stays(store: Store) -> None:
+    await plan(store, (1, 2**53))
+    far = await claim(store)
+    await advance(store, far, far.ids.start + 5)
+    await store.cover(SOURCE, IdRange(90, 110))
+    for item_id in (50, 2**53 - 7):
+        await record(store, item_id, MISSING, at_s=0)
+    assert await store.retract(SOURCE, above=100) > 0
+    assert not await advance(store, far, far.ids.end)
+    assert await store.open_segments(SOURCE) == {BACKFILL: 100}
+    assert await covered(store) == [(90, 100)]
+    assert [gap.key for gap in await store.gaps(SOURCE)] == ["50"]
+    assert (await claim(store)).ids == IdRange(1, 100)
+    assert await store.retract(SOURCE, above=100) == 0
+
+
+async def test_what_one_source_never_had_is_forgotten_of_that_source_alone(store: Store) -> None:
+    await store.plan("other", BACKFILL, [IdRange(1, 300)], now_ns=at(0))
+    await store.cover("other", IdRange(1, 300))
+    await store.retract(SOURCE, above=100)
+    assert await store.open_segments("other") == {BACKFILL: 300}
+    assert (await store.coverage("other")).ranges == (IdRange(1, 300),)
+
+
+async def test_whoever_walks_over_the_end_of_the_truth_loses_the_lease(store: Store) -> None:
+    await plan(store, (1, 200))
+    mine = await claim(store)
+    await store.retract(SOURCE, above=100)
+    assert not await advance(store, mine, 150)
+    assert (await claim(store, at_s=1)).ids == IdRange(1, 100)

@@ -59,6 +59,7 @@ FAULTS = {
     ),
     Alarm.NO_UPDATE_WORKERS: status(facts=SourceFacts(workers_alive=0)),
     Alarm.DEAD_LETTERS: status(DEAD),
+    Alarm.NEWEST_ID_REFUSED: status(facts=SourceFacts(newest_refused=2**53)),
     Alarm.TOO_FAST: status(
         facts=SourceFacts(
             rate=RateFacts(

@@ -11,13 +11,14 @@ from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.segment import (
     BATCH_MAX,
     LATER_ONES_ANSWERED,
+    SEGMENT_IDS,
     TRANSITIONS,
     Segment,
     SegmentEvent,
     SegmentKind,
     SegmentState,
     Walk,
-    split,
+    top_piece,
 )
 
 ranges = st.builds(
@@ -52,24 +53,25 @@ def test_every_kind_travels_in_its_lane(kind: SegmentKind, lane: Lane) -> None:
     assert kind.lane is lane
 
 
-@given(st.lists(ranges, max_size=5), st.integers(1, 2_000))
-def test_pieces_hold_every_id_once_in_order_and_none_is_too_long(wanted: list[IdRange], size: int) -> None:
-    pieces = list(split(wanted, size=size))
-    assert sum(len(piece) for piece in pieces) == sum(len(piece) for piece in wanted)
+def pieces_of(wanted: IdRange, *, size: int) -> list[IdRange]:
+    """What claims take of a range, one after the other: the newest ids first."""
+    pieces = [top_piece(wanted, size=size)]
+    while pieces[-1].start > wanted.start:
+        pieces.append(top_piece(IdRange(wanted.start, pieces[-1].start - 1), size=size))
+    return pieces
+
+
+@given(ranges, st.integers(1, 2_000))
+def test_pieces_hold_every_id_once_newest_first_and_none_is_too_long(wanted: IdRange, size: int) -> None:
+    pieces = pieces_of(wanted, size=size)
     assert all(len(piece) <= size for piece in pieces)
-    for piece in wanted:
-        mine = list(split((piece,), size=size))
-        assert mine[0].start == piece.start
-        assert mine[-1].end == piece.end
-        assert all(right.start == left.end + 1 for left, right in pairwise(mine))
-        assert all(right.start % size == 0 for _, right in pairwise(mine))
+    assert (pieces[0].end, pieces[-1].start) == (wanted.end, wanted.start)
+    assert all(lower.end == upper.start - 1 for upper, lower in pairwise(pieces))
+    assert all(piece.start % size == 0 for piece in pieces[:-1])
 
 
-@given(ranges, st.integers(1, 50), st.integers(1, 500))
-def test_a_plan_that_grew_repeats_the_pieces_of_the_smaller_plan(wanted: IdRange, extra: int, size: int) -> None:
-    small = list(split((wanted,), size=size))
-    large = list(split((IdRange(wanted.start, wanted.end + extra),), size=size))
-    assert large[: len(small) - 1] == small[:-1]
+def test_a_piece_of_all_ids_there_can_ever_be_is_as_small_as_any() -> None:
+    assert top_piece(IdRange(1, 2**53)) == IdRange(2**53 - 2**53 % SEGMENT_IDS, 2**53)
 
 
 @given(st.integers(0, 1_000), st.integers(1, 400), st.randoms(use_true_random=False), st.integers(1, 60))

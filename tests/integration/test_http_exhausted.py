@@ -62,7 +62,7 @@ async def test_a_stream_without_a_free_descriptor_is_our_own_fault() -> None:
         HttpTransport(HttpSettings(), clock=LoopClock(), wire_sent=lambda: None) as transport,
     ):
         with no_free_descriptors(), pytest.raises(StreamBroken, match="exhausted"):
-            await anext(transport.stream(server.url()))
+            await anext(transport.stream(server.url(), Gate().connect))
 
 
 async def test_a_provider_that_is_not_there_is_still_the_providers_trouble() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from remora.contracts import StreamBroken
 from remora.core.units import SECOND_NS
+from remora.core.verdict import Fault, NoReply, Reply
 from remora.sources.transport.aiohttp_client import STREAM_HOPS_MAX, _belongs_to
 from remora.sources.transport.http import HttpTransport
 from remora.sources.transport.settings import HttpSettings
@@ -36,7 +37,7 @@ def moved_to(location: str, status: str = "307 Temporary Redirect") -> Behaviour
 
 async def collected(server: CountingServer, *hosts: str) -> bytes:
     async with streaming_transport(*hosts) as transport:
-        return b"".join([chunk async for chunk in transport.stream(server.url("/updates.json"))])
+        return b"".join([chunk async for chunk in transport.stream(server.url("/updates.json"), Gate().connect)])
 
 
 async def reason(server: CountingServer, *hosts: str) -> str:
@@ -125,7 +126,7 @@ async def test_a_token_goes_to_the_address_that_its_owner_wrote_and_not_to_where
             HttpSettings(stream_hosts=(".localhost",)), clock=LoopClock(), wire_sent=gate.wire_sent
         ) as transport,
     ):
-        stream = transport.stream(first.url("/updates"), headers={"Authorization": "Bearer s3cret"})
+        stream = transport.stream(first.url("/updates"), gate.connect, headers={"Authorization": "Bearer s3cret"})
         assert [chunk async for chunk in stream]
         assert first.requests[0].headers["authorization"] == "Bearer s3cret"
         assert "authorization" not in second.requests[0].headers
@@ -179,7 +180,8 @@ async def test_closing_a_stream_lets_go_of_its_connection_at_once() -> None:
             gone.set()
 
     async with CountingServer(send_until_gone) as server, streaming_transport() as transport:
-        async with aclosing(transport.stream(server.url())) as chunks:
+        async with aclosing(transport.stream(server.url(), Gate().connect)) as chunks:
+            assert await anext(chunks) == b""
             assert await anext(chunks)
         await asyncio.wait_for(gone.wait(), timeout=120)
         assert server.connections == 1
@@ -194,3 +196,23 @@ async def test_a_stream_that_is_refused_says_how_long_the_provider_asks_to_wait(
         with pytest.raises(StreamBroken) as broken:
             await collected(server)
     assert (broken.value.reason, broken.value.wait_ns) == ("status_429", wait_s * SECOND_NS)
+
+
+async def test_every_connect_takes_a_permit_and_tells_the_gate_what_it_was_answered() -> None:
+    gate = Gate()
+    async with CountingServer(two_events_then_the_end) as last, CountingServer(moved_to(last.url("/b"))) as first:
+        settings = HttpSettings(stream_hosts=("127.0.0.1",))
+        async with HttpTransport(settings, clock=LoopClock(), wire_sent=gate.wire_sent) as transport:
+            assert [chunk async for chunk in transport.stream(first.url("/a"), gate.connect)]
+        assert gate.departures == gate.wire_sends == len(first.requests) + len(last.requests) == 2
+        assert [reply.status for reply in gate.connects if isinstance(reply, Reply)] == [307, 200]
+
+
+async def test_a_connect_that_nobody_answers_is_told_to_the_gate() -> None:
+    gate = Gate()
+    async with HttpTransport(HttpSettings(), clock=LoopClock(), wire_sent=gate.wire_sent) as transport:
+        with pytest.raises(StreamBroken, match="connection"):
+            await anext(transport.stream("http://127.0.0.1:9/", gate.connect))
+    (answer,) = gate.connects
+    assert answer == NoReply(Fault.CONNECTION, None, answer.answered_at_ns)
+    assert gate.departures == 0

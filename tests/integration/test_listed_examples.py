@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from remora.contracts import Permit
+from remora.contracts import ConnectGate, Permit
 from remora.core.item import Document, Page, Readable
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
@@ -50,7 +50,9 @@ class Recorder:
         self.urls.append(url)
         return Reply(200, b"null", await permit.depart(), 0)
 
-    def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
+    def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
         raise AssertionError("a listed source has no stream")
 
 

@@ -11,7 +11,15 @@ from remora.stores.postgres.statements import SQL
 
 pytestmark = pytest.mark.postgres
 
-SEGMENT = {"source": "s", "kind": "backfill", "owner": "o", "lease": 60_000, "slack": 60_000, "now": None}
+SEGMENT = {
+    "source": "s",
+    "kind": "backfill",
+    "owner": "o",
+    "lease": 60_000,
+    "slack": 60_000,
+    "now": None,
+    "size": 1_000,
+}
 HOT: dict[str, dict[str, Any]] = {
     "held_items": {"source": "s", "number": 1, "ids": ",".join(map(str, range(5, 500, 5)))},
     "claim": SEGMENT,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from remora.contracts import Permit, StreamBroken, Transport
+from remora.contracts import ConnectGate, Permit, StreamBroken, Transport
 from remora.core.verdict import NoReply, Reply
 from remora.sim.clock import SimClock
 from remora.sim.streams import CANCEL, KEEP_ALIVE, event
@@ -40,13 +40,21 @@ class Scripted:
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         return await self.behind.get(url, permit, headers=headers)
 
-    async def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
-        if "updates" not in url:
+    async def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
+        async with connect() as connecting:
+            departed_ns = await connecting.permit.depart()
+            connecting.permit.sent()
+            number = len(self.connected_s)
+            is_open = "updates" in url and number < len(self.connections)
+            if "updates" in url:
+                self.connected_s.append(asyncio.get_running_loop().time())
+            answer = Reply(200 if is_open else 404, b"", departed_ns, self.clock.monotonic_ns())
+            connecting.answered(answer)
+        if not is_open:
             raise StreamBroken("refused")
-        number = len(self.connected_s)
-        self.connected_s.append(asyncio.get_running_loop().time())
-        if number >= len(self.connections):
-            raise StreamBroken("refused")
+        yield b""
         for line in self.connections[number]:
             if isinstance(line, StreamBroken):
                 raise line

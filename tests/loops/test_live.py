@@ -1,13 +1,16 @@
 """Are new items in the mirror soon after they exist, and is nothing called covered that is not?"""
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from remora.contracts import Observation, Outcome
+from remora.contracts import ConnectGate, Observation, Outcome
 from remora.core.errors import StoreUnavailable
 from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.newest_id import PLAUSIBLE_IDS
+from remora.core.ledger.notes import LIVE_FROM_NOTE, NEWEST_NOTE
 from remora.core.ledger.segment import SegmentKind
-from remora.loops.numbered.live import BEHIND_MAX_IDS, LEAP_MAX_IDS, LIVE_FROM_NOTE, NEWEST_NOTE, Live
+from remora.loops.numbered.live import BEHIND_MAX_IDS, Live
 from remora.loops.numbered.service import ServiceSettings
 from remora.sim.clock import SimClock
 from remora.sim.faults import Faults, Outage
@@ -163,10 +166,13 @@ def test_an_id_without_a_durable_outcome_is_never_covered() -> None:
 
 
 def test_a_streamed_leap_is_asked_about_before_it_is_believed() -> None:
-    leap = b'event: put\ndata: {"path":"/","data":%d}\n\n' % (1_000 + LEAP_MAX_IDS * 50)
+    leap = b'event: put\ndata: {"path":"/","data":%d}\n\n' % (1_000 + PLAUSIBLE_IDS * 50)
 
     class Leaping(Scripted):
-        async def stream(self, url: str, **_: object):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        async def stream(
+            self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+        ) -> AsyncIterator[bytes]:
+            yield b""
             yield leap
             await asyncio.sleep(3_600)
 

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from remora.contracts import Store, StreamBroken
+from remora.contracts import ConnectGate, Store, StreamBroken
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.gap import GapState
 from remora.core.rate.pacing import burst_allowance
@@ -66,9 +66,11 @@ class ListedEnds(SimTransport):
 
     ends: Counter[str]
 
-    async def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
+    async def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
         try:
-            async for chunk in super().stream(url, headers=headers):
+            async for chunk in super().stream(url, connect, headers=headers):
                 yield chunk
         except StreamBroken as broken:
             self.ends[broken.reason] += 1

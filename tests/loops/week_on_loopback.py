@@ -16,6 +16,7 @@ from pathlib import Path
 from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.sim.faults import Faults
 from remora.sim.provider import Provider
+from remora.sim.replies import Answer
 from remora.sim.streams import EventStream
 from remora.sim.world import World, WorldSettings
 from remora.stores.sqlite import InPlace, SqliteStore
@@ -58,9 +59,9 @@ class Remembering(Provider):
 
     streams: list[EventStream]
 
-    def open_stream(self, target: str) -> EventStream | None:
+    def open_stream(self, target: str) -> EventStream | Answer | None:
         stream = super().open_stream(target)
-        if stream is not None:
+        if isinstance(stream, EventStream):
             self.streams.append(stream)
         return stream
 

@@ -119,6 +119,7 @@ FAULTS = (
         "RemoraTooFast",
         facts=lambda now_ns: changed(now_ns, rate=rate_facts(now_ns, per_s=400)),
     ),
+    Fault("RemoraNewestIdRefused", facts=lambda now_ns: changed(now_ns, newest_refused=2**53)),
     Fault("RemoraFallingBehind", ledger=behind, step_s=60, faulty_steps=120, recovering_steps=60),
     Fault("RemoraInboxDeep", facts=lambda now_ns: changed(now_ns, inbox=InboxFacts(2_500, 4096))),
     Fault("RemoraStreamUnstable", facts=reconnecting, step_s=60, faulty_steps=60, recovering_steps=90),

@@ -2,7 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from remora.core.verdict import NoReply, Reply
 
 
 class LoopClock:
@@ -24,11 +27,17 @@ class Gate:
     def __init__(self, *, held_s: float = 0.0, on_departure: Callable[[], None] = lambda: None) -> None:
         self.departures = 0
         self.wire_sends = 0
+        self.connects: list[Reply | NoReply] = []  # what they were answered
         self._held_s = held_s
         self._on_departure = on_departure
 
     def permit(self) -> "CountedPermit":
         return CountedPermit(self)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator["CountedConnect"]:
+        """`contracts.ConnectGate`."""
+        yield CountedConnect(self)
 
     def wire_sent(self) -> None:
         self.wire_sends += 1
@@ -55,3 +64,14 @@ class CountedPermit:
 
     def sent(self) -> None:
         assert self.used, "on the wire without a departure"
+
+
+class CountedConnect:
+    """`contracts.StreamConnect`."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self.permit = gate.permit()
+
+    def answered(self, reply: Reply | NoReply) -> None:
+        self._gate.connects.append(reply)

@@ -53,7 +53,7 @@ def change(path: object, data: object, name: str = "put") -> Announcement:
         ("/elsewhere", [1], Announced(dropped=1)),
         ("/items/1/2", 5, Announced(dropped=1)),
         ("/", {"items": [1], "surprise": [2]}, Announced((1,), dropped=1)),
-        (7, [1], Ignored("no_path")),
+        (7, [1], Unread("no_path")),
     ],
 )
 def test_a_change_announces_what_stands_at_its_path(
@@ -85,11 +85,11 @@ def test_a_flood_of_ids_loses_none_of_them() -> None:
         (Event("auth_revoked", "credential is no longer valid"), AuthRevoked()),
         (Event("message", "{}"), Ignored("unknown_event")),
         (Event("rules_debug", "{}"), Ignored("unknown_event")),
-        (Event("put", "null"), Ignored("no_path")),
-        (Event("put", '{"path":"/items"}'), Ignored("no_path")),
-        (Event("put", '{"path":"/'), Ignored("not_json")),
-        (Event("put", ""), Ignored("not_json")),
-        (Event("put", "[" * 100_000), Ignored("not_json")),
+        (Event("put", "null"), Unread("no_path")),
+        (Event("put", '{"path":"/items"}'), Unread("no_path")),
+        (Event("put", '{"path":"/'), Unread("not_json")),
+        (Event("put", ""), Unread("not_json")),
+        (Event("put", "[" * 100_000), Unread("not_json")),
     ],
 )
 def test_every_other_event_has_its_meaning(event: Event, signal: Announcement) -> None:

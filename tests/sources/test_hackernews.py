@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from remora.contracts import NumberedSource, Permit, StreamPart, Transport
+from remora.contracts import ConnectGate, NumberedSource, Permit, StreamPart, Transport
 from remora.core.item import Newest, Nothing, Readable, Unreadable, User, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
@@ -24,7 +24,9 @@ class Recorder:
         self.urls.append(url)
         return Reply(200, b"null", await permit.depart(), 0)
 
-    async def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
+    async def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
         self.urls.append(url)
         yield b":\n"
 
@@ -56,8 +58,8 @@ async def test_each_thing_has_its_address_and_odd_names_are_quoted(discovery: Di
 
 async def test_the_streams_are_those_of_changes_and_of_the_newest_id() -> None:
     transport = Recorder()
-    assert [part async for part in source(transport).changes()] == [StreamPart()]
-    assert [part async for part in source(transport).newest_ids()] == [StreamPart()]
+    assert [part async for part in source(transport).changes(Gate().connect)] == [StreamPart()]
+    assert [part async for part in source(transport).newest_ids(Gate().connect)] == [StreamPart()]
     assert transport.urls == ["http://host/v0/updates.json", "http://host/v0/maxitem.json"]
 
 

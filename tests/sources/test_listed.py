@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.contracts import Permit, Source
+from remora.contracts import ConnectGate, Permit, Source
 from remora.core.errors import ConfigurationError
 from remora.core.item import Decoded, Document, Entry, Nothing, Order, Page, Readable, Unreadable, WrongShape
 from remora.core.lanes import Lane
@@ -41,7 +41,9 @@ class Archive:
         value, answered = self._answer(url)
         return Reply(200, json.dumps(value).encode(), await permit.depart(), 0, answered)
 
-    def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
+    def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
         raise AssertionError("a listed source has no stream")
 
 

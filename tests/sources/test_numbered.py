@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.contracts import Announced, Ignored, NewestAnnounced, NumberedSource, Permit, StreamPart
+from remora.contracts import (
+    Announced,
+    Announcement,
+    ConnectGate,
+    Ignored,
+    NewestAnnounced,
+    NumberedSource,
+    Permit,
+    StreamPart,
+    Unread,
+)
 from remora.core.item import Item, Newest, Nothing, Readable, Unreadable, User, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
@@ -72,7 +82,9 @@ class Recorder:
         self.asked.append((url, headers))
         return Reply(200, b"null", await permit.depart(), 0)
 
-    async def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
+    async def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
         self.asked.append((url, headers))
         for chunk in self._chunks:
             yield chunk
@@ -199,9 +211,9 @@ def test_a_profile_is_kept_as_it_came(speaker: Speaker) -> None:
 
 
 async def test_its_streams_announce_changes_and_the_newest_id(speaker: Speaker) -> None:
-    changes = [part async for part in speaker.source(speaker.change_event([3, 1, 3], ["ann"])).changes()]
+    changes = [part async for part in speaker.source(speaker.change_event([3, 1, 3], ["ann"])).changes(Gate().connect)]
     assert changes == [StreamPart((Announced((3, 1), ("ann",)),))]
-    newest = [part async for part in speaker.source(speaker.newest_event(42)).newest_ids()]
+    newest = [part async for part in speaker.source(speaker.newest_event(42)).newest_ids(Gate().connect)]
     assert newest == [StreamPart((NewestAnnounced(42),))]
 
 
@@ -302,23 +314,24 @@ def test_which_statuses_mean_absent_is_declared() -> None:
         ([5], Ignored("nothing_there")),
     ],
 )
-async def test_an_event_announces_what_is_at_the_declared_places(said: object, announced: object) -> None:
-    assert [part async for part in BY_DECLARATION.source(data(said)).changes()] == [StreamPart((announced,))]  # type: ignore[arg-type]
+async def test_an_event_announces_what_is_at_the_declared_places(said: object, announced: Announcement) -> None:
+    source = BY_DECLARATION.source(data(said))
+    assert [part async for part in source.changes(Gate().connect)] == [StreamPart((announced,))]
 
 
-async def test_an_event_that_is_no_json_is_ignored() -> None:
+async def test_an_event_that_is_no_json_is_told_as_unread() -> None:
     noise = b"data: hello\n\n"
-    assert [part async for part in BY_DECLARATION.source(noise).changes()] == [StreamPart((Ignored("not_json"),))]
-    assert [part async for part in BY_DECLARATION.source(noise).newest_ids()] == [
-        StreamPart((Ignored("no_number_there"),))
-    ]
+    changes = BY_DECLARATION.source(noise).changes(Gate().connect)
+    assert [part async for part in changes] == [StreamPart((Unread("not_json"),))]
+    newest = BY_DECLARATION.source(noise).newest_ids(Gate().connect)
+    assert [part async for part in newest] == [StreamPart((Ignored("no_number_there"),))]
 
 
 async def test_a_token_goes_with_every_request_and_every_stream_and_into_no_repr() -> None:
     transport = Recorder()
     source = Numbered(transport, URL, DECLARED, name="notes", headers={"X-A": "b"}, token=Secret("s3cret"))
     await source.fetch(item(7), Gate().permit())
-    assert [part async for part in source.changes()] == []
+    assert [part async for part in source.changes(Gate().connect)] == []
     expected = {"X-A": "b", "Authorization": "Bearer s3cret"}
     assert [headers for _, headers in transport.asked] == [expected, expected]
     assert "s3cret" not in repr(source)

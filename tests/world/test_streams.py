@@ -13,7 +13,7 @@ from remora.core.verdict import Fault, NoReply, Reply
 from remora.sim.clock import SimClock, run
 from remora.sim.faults import FaultKind, Faults, Flood, Outage, StreamFaults
 from remora.sim.provider import Provider
-from remora.sim.transport import TIMEOUT_NS, FreePermit, SimTransport
+from remora.sim.transport import TIMEOUT_NS, FreeConnect, FreePermit, SimTransport
 from remora.sim.world import World, WorldSettings
 
 BASE = "https://provider.example/v0"
@@ -29,7 +29,7 @@ def connect(
 
 def parse(chunk: bytes) -> list[tuple[str, object]]:
     events = []
-    for block in chunk.decode().strip().split("\n\n"):
+    for block in chunk.decode().strip().split("\n\n") if chunk else ():
         name, data = block.split("\n")
         events.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
     return events
@@ -37,7 +37,7 @@ def parse(chunk: bytes) -> list[tuple[str, object]]:
 
 async def listen(transport: Transport, path: str, clock: SimClock, *, until_ns: int) -> list[tuple[str, object]]:
     heard: list[tuple[str, object]] = []
-    stream: AsyncIterator[bytes] = transport.stream(f"{BASE}/{path}")
+    stream: AsyncIterator[bytes] = transport.stream(f"{BASE}/{path}", FreeConnect(clock))
     async for chunk in stream:
         heard += parse(chunk)
         if clock.monotonic_ns() >= until_ns:
@@ -144,7 +144,7 @@ def test_a_stream_ends_in_the_way_it_is_told_to(stream: StreamFaults, last_event
         _provider, transport = connect(clock, Faults(stream=stream))
         names: list[str] = []
         with pytest.raises(StreamBroken) as broken:  # noqa: PT012
-            async for chunk in transport.stream(f"{BASE}/updates.json"):
+            async for chunk in transport.stream(f"{BASE}/updates.json", FreeConnect(clock)):
                 names += [name for name, _event in parse(chunk)]
         assert broken.value.reason == reason
         return names
@@ -158,7 +158,7 @@ def test_a_zombie_is_noticed_after_a_minute_without_a_byte() -> None:
         _provider, transport = connect(clock, Faults(stream=StreamFaults(zombies_per_hour=3_600)))
         heard_ns = 0
         with pytest.raises(StreamBroken, match="silent"):  # noqa: PT012
-            async for _chunk in transport.stream(f"{BASE}/updates.json"):
+            async for _chunk in transport.stream(f"{BASE}/updates.json", FreeConnect(clock)):
                 heard_ns = clock.monotonic_ns()
         return clock.monotonic_ns() - heard_ns
 

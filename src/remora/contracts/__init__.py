@@ -22,10 +22,12 @@ from remora.contracts.sharing import LeaderLease as LeaderLease
 from remora.contracts.sharing import SharedPace as SharedPace
 from remora.contracts.sharing import Sharing as Sharing
 from remora.contracts.source import Capabilities as Capabilities
+from remora.contracts.source import ConnectGate as ConnectGate
 from remora.contracts.source import NumberedSource as NumberedSource
 from remora.contracts.source import Permit as Permit
 from remora.contracts.source import Source as Source
 from remora.contracts.source import StreamBroken as StreamBroken
+from remora.contracts.source import StreamConnect as StreamConnect
 from remora.contracts.source import Transport as Transport
 from remora.contracts.store import GapCount as GapCount
 from remora.contracts.store import GapLedger as GapLedger

@@ -46,7 +46,9 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """An event was too long to read: it announced changes that nobody knows."""
+    """An event could not be read (too long, not JSON, no path): it announced changes that nobody knows."""
+
+    reason: str = "too_long"
 
 
 Announcement = Announced | NewestAnnounced | KeepAlive | Cancelled | AuthRevoked | Ignored | Unread

@@ -1,6 +1,7 @@
 """What must a source and its transport offer? One request for one permit, and a tolerant reading of the reply."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,14 +25,34 @@ class Permit(Protocol):
         """The request is on the wire. A request that never got there says so by giving its permit back."""
 
 
+class StreamConnect(Protocol):
+    """One connect of an event stream on its way through the gate."""
+
+    @property
+    def permit(self) -> Permit:
+        """The right to send this one request."""
+
+    def answered(self, reply: Reply | NoReply) -> None:
+        """What came back, without a body: the gate learns from it as from any reply."""
+
+
+# `async with connect() as connecting`: waits for a turn; the turn is held until the block ends.
+ConnectGate = Callable[[], AbstractAsyncContextManager[StreamConnect]]
+
+
 class Transport(Protocol):
     """One HTTP exchange."""
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
 
-    def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
-        """The raw bytes of an event stream until it ends or breaks (`StreamBroken`). Has its own back-off elsewhere."""
+    def stream(
+        self, url: str, connect: "ConnectGate", *, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
+        """The raw bytes of an event stream until it ends or breaks (`StreamBroken`). Its first chunk is empty: it is open.
+
+        Every connect passes the gate, and each hop of a redirect is a connect.
+        """
 
 
 class StreamBroken(Exception):
@@ -83,8 +104,8 @@ class Source(Protocol):
 class NumberedSource(Source, Protocol):
     """A source whose items have integer ids. Its streams are opened only where its capabilities name them."""
 
-    def changes(self) -> AsyncIterator[StreamPart]:
+    def changes(self, connect: ConnectGate) -> AsyncIterator[StreamPart]:
         """What the stream of changes announces, until it ends or breaks (`StreamBroken`)."""
 
-    def newest_ids(self) -> AsyncIterator[StreamPart]:
+    def newest_ids(self, connect: ConnectGate) -> AsyncIterator[StreamPart]:
         """What the stream of the newest id announces, until it ends or breaks (`StreamBroken`)."""

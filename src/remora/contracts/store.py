@@ -127,12 +127,15 @@ class SegmentLedger(Protocol):
     """Durable ranges and what they have covered. `advance` and `release` are refused (False) by an outdated fence."""
 
     async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
-        """Add pending segments, leaving out ids that an unfinished segment of the same kind already has."""
+        """Add pending segments of any width, leaving out ids that an unfinished segment of the same kind already has."""
 
     async def claim(
         self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int
     ) -> Segment | None:
-        """One pending (or expired) segment, in the order of `kinds`, then newest ids first; one statement, one owner."""
+        """One pending (or expired) segment, in the order of `kinds`, then newest ids first; one owner.
+
+        Of a wide one only the highest ids are claimed (`core.ledger.segment.top_piece`); the rest stays pending.
+        """
 
     async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:
         """Move the cursor, extend the lease, add the ids to the coverage; the end of the range finishes the segment."""
@@ -148,6 +151,12 @@ class SegmentLedger(Protocol):
 
     async def open_segments(self, source: str) -> Mapping[SegmentKind, int]:
         """Ids left to walk in unfinished segments, by kind."""
+
+    async def retract(self, source: str, *, above: int) -> int:
+        """Forget what is planned, covered and owed above this id: the source never had those ids. Items are kept.
+
+        Returns how many rows were dropped or cut. Whoever walks such a segment loses its lease.
+        """
 
 
 class GapLedger(Protocol):

@@ -91,7 +91,12 @@ class Page:
     missing_is_end: bool = False  # a next page that does not exist is the end of the list
 
 
-Thing = Item | User | Document | Newest | Page
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """An event stream is open, or the address where it is."""
+
+
+Thing = Item | User | Document | Newest | Page | StreamOpened
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from remora.core.item import Decoded, Nothing, Readable, Thing, Unreadable, WrongShape
+from remora.core.item import Decoded, Nothing, Readable, StreamOpened, Thing, Unreadable, WrongShape
 from remora.core.quota_headers import RETRY_AFTER_MAX_NS as RETRY_AFTER_MAX_NS
 from remora.core.quota_headers import parse_retry_after as parse_retry_after
 from remora.core.quota_headers import read_quota
@@ -128,6 +128,27 @@ def classify(
             return _with_content(decoded, behind_newest)
         case Reply():
             return _by_status(reply, behind_newest, now_wall_ns, absent_statuses)
+
+
+def classify_connect(reply: Reply | NoReply, *, now_wall_ns: int) -> Verdict:
+    """The verdict on the answer to a stream connect."""
+    match reply:
+        case NoReply(fault=fault):
+            return _without_reply(fault)
+        case Reply() if is_stream_here(reply.status) or is_stream_elsewhere(reply.status):
+            return Found(StreamOpened())
+        case Reply():
+            return _by_status(reply, None, now_wall_ns, ABSENT_STATUSES)
+
+
+def is_stream_here(status: int) -> bool:
+    """Whether an event stream follows."""
+    return status == 200
+
+
+def is_stream_elsewhere(status: int) -> bool:
+    """Whether the answer names the address where the stream is."""
+    return status == 307
 
 
 def can_mean_absent(status: int) -> bool:

@@ -77,6 +77,7 @@ class Provider:
         self.ticks = ticks
         self.arrivals = Arrivals()
         self.streams_opened = 0
+        self.claims_newest_id: int | None = None  # told instead of the truth, by request and by stream
         self._born_ns = now()
         self._started_ns = ticks()
         self._bodies: dict[int, tuple[int, bytes]] = {}
@@ -141,11 +142,19 @@ class Provider:
         for item_id in range(1, newest + 1):
             self.body(item_id)
 
-    def open_stream(self, target: str) -> EventStream | None:
-        """A stream of a path; None while streams cannot be opened or for a path that has none."""
+    def open_stream(self, target: str) -> EventStream | Answer | None:
+        """A stream of a path; None while streams cannot be opened or for a path that has none.
+
+        A connect is a request: it is in the log of arrivals and counts against the limit.
+        """
         path = target.partition("?")[0]
+        at_ns = self.ticks()
+        self.arrivals.add(at_ns, path)
         if self._is_out("stream"):
             return None
+        refused_ns = self._limiter.refuse_ns(at_ns)
+        if refused_ns is not None:
+            return replies.rate_limited(refused_ns if self.faults.limit.retry_after else None)
         self.streams_opened += 1
         chance = Random(f"{self.faults.seed}/{path}/{self.streams_opened}")
         match path:
@@ -177,7 +186,7 @@ class Provider:
             key = path[len(_USER) : -len(_SUFFIX)]
             return self._user(self._fault(path, key), key)
         if path == "/v0/maxitem.json":
-            return replies.ok(b"%d" % self.world.max_id(self.now()))
+            return replies.ok(b"%d" % self._newest_told())
         if path == "/v0/updates.json":
             return replies.ok(msgspec.json.encode(self._listed()))
         return replies.NOT_FOUND
@@ -289,17 +298,20 @@ class Provider:
         return event("put", "/", {"items": said.items, "profiles": said.profiles}), news
 
     def _newest(self) -> tuple[bytes, Callable[[], bytes]]:
-        said = self.world.max_id(self.now())
+        said = self._newest_told()
 
         def news() -> bytes:
             nonlocal said
-            newest = self.world.max_id(self.now())
+            newest = self._newest_told()
             if newest == said:
                 return b""
             said = newest
             return event("put", "/", newest)
 
         return event("put", "/", said), news
+
+    def _newest_told(self) -> int:
+        return self.world.max_id(self.now()) if self.claims_newest_id is None else self.claims_newest_id
 
     def _until_updates_ns(self) -> int:
         return UPDATES_EVERY_NS

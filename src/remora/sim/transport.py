@@ -6,10 +6,11 @@ and what the provider does comes back as a reply or as the reason there is none.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Final, Protocol
+from types import TracebackType
+from typing import Final, Protocol, Self
 from urllib.parse import urlsplit
 
-from remora.contracts import Clock, Permit, StreamBroken
+from remora.contracts import Clock, ConnectGate, Permit, StreamBroken
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.sim.clock import SimClock
@@ -28,8 +29,8 @@ class Answering(Protocol):
     def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
         """What happens to one request that arrives now."""
 
-    def open_stream(self, target: str) -> EventStream | None:
-        """A stream of a path; None where there is none."""
+    def open_stream(self, target: str) -> EventStream | Answer | None:
+        """A stream of a path, a refusal, or None where there is none."""
 
 
 class SimTransport:
@@ -58,10 +59,7 @@ class SimTransport:
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         departed_ns = await permit.depart()
-        permit.sent()
-        self.wire_sends += 1
-        if self._wire_sent is not None:
-            self._wire_sent()
+        self._sent(permit)
         # What is in the air when the client goes away has arrived all the same: the provider answers at once, and
         # only the answer takes its time.
         response = self._provider.respond(_target(url), headers)
@@ -87,11 +85,11 @@ class SimTransport:
                     headers=response.headers,
                 )
 
-    async def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncIterator[bytes]:
-        await self._sleep(self._round_trip_ns())
-        stream = self._provider.open_stream(_target(url))
-        if stream is None:
-            raise StreamBroken("refused")
+    async def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
+        stream = await self._open(url, connect)
+        yield b""
         heard_ns = self._clock.monotonic_ns()
         while True:
             chunk = stream.take()
@@ -104,6 +102,30 @@ class SimTransport:
             await self._clock.sleep_until(min(stream.wake_ns, silent_ns))
             if self._clock.monotonic_ns() >= silent_ns:
                 raise StreamBroken("silent")
+
+    async def _open(self, url: str, connect: ConnectGate) -> EventStream:
+        async with connect() as connecting:
+            departed_ns = await connecting.permit.depart()
+            self._sent(connecting.permit)
+            opened = self._provider.open_stream(_target(url))
+            await self._sleep(self._round_trip_ns())
+            now_ns = self._clock.monotonic_ns()
+            match opened:
+                case None:
+                    connecting.answered(NoReply(Fault.CONNECTION, departed_ns, now_ns))
+                    raise StreamBroken("refused")
+                case Answer():
+                    connecting.answered(Reply(opened.status, b"", departed_ns, now_ns, opened.headers))
+                    raise StreamBroken(f"status_{opened.status}")
+                case EventStream():
+                    connecting.answered(Reply(200, b"", departed_ns, now_ns))
+                    return opened
+
+    def _sent(self, permit: Permit) -> None:
+        permit.sent()
+        self.wire_sends += 1
+        if self._wire_sent is not None:
+            self._wire_sent()
 
     async def _nothing(self, fault: Fault, departed_ns: int, after_ns: int) -> NoReply:
         await self._clock.sleep_until(departed_ns + after_ns)
@@ -128,6 +150,27 @@ class FreePermit:
 
     def sent(self) -> None:
         """There is no gate that waits for it."""
+
+
+class FreeConnect:
+    """`contracts.ConnectGate` without a gate, for tests of a transport alone."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.permit: Permit = FreePermit(clock)
+
+    def __call__(self) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """There is nothing to give back."""
+
+    def answered(self, reply: Reply | NoReply) -> None:
+        """There is nobody to learn from it."""
 
 
 def _target(url: str) -> str:

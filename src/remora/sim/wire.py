@@ -164,6 +164,9 @@ class ProviderProtocol(asyncio.Protocol):
 
     def _open_stream(self, target: str) -> None:
         stream = self._provider.open_stream(target)
+        if isinstance(stream, Answer):
+            self._write(stream)
+            return
         self._busy = True
         if stream is None:
             self._reset()

@@ -17,6 +17,7 @@ from remora.contracts import (
     Ignored,
     KeepAlive,
     NewestAnnounced,
+    Unread,
 )
 from remora.sources.event_stream import Event, is_id, is_profile
 
@@ -42,12 +43,12 @@ def _change(data: str) -> Announcement:
     try:
         value = json.loads(data, parse_int=_bounded_int)
     except (ValueError, RecursionError):
-        return Ignored("not_json")
+        return Unread("not_json")
     match value:
         case {"path": str(path), "data": content}:
             return _at(_steps(path), content)
         case _:
-            return Ignored("no_path")
+            return Unread("no_path")
 
 
 def _at(steps: tuple[str, ...], content: object) -> Announcement:

@@ -12,11 +12,13 @@ from remora.contracts import (
     Announced,
     Announcement,
     Capabilities,
+    ConnectGate,
     Ignored,
     NewestAnnounced,
     Permit,
     StreamPart,
     Transport,
+    Unread,
 )
 from remora.core.item import Decoded, Item, Newest, Nothing, Readable, Unreadable, User, WrongShape
 from remora.core.ledger.discovery import Discovery, Kind
@@ -99,16 +101,16 @@ class Numbered:
             case Kind.DOCUMENT | Kind.PAGE:
                 raise _unknown(discovery.kind)
 
-    def changes(self) -> AsyncIterator[StreamPart]:
+    def changes(self, connect: ConnectGate) -> AsyncIterator[StreamPart]:
         """What the stream of changes announces."""
         assert self._declared.updates is not None, "no stream of changes is declared"
-        stream = self._transport.stream(f"{self._url}{self._declared.updates.path}", headers=self._headers)
+        stream = self._transport.stream(f"{self._url}{self._declared.updates.path}", connect, headers=self._headers)
         return announcements(stream, self._reading.change)
 
-    def newest_ids(self) -> AsyncIterator[StreamPart]:
+    def newest_ids(self, connect: ConnectGate) -> AsyncIterator[StreamPart]:
         """What the stream of the newest id announces."""
         assert self._declared.newest.stream is not None, "no stream of the newest id is declared"
-        stream = self._transport.stream(f"{self._url}{self._declared.newest.stream}", headers=self._headers)
+        stream = self._transport.stream(f"{self._url}{self._declared.newest.stream}", connect, headers=self._headers)
         return announcements(stream, self._reading.newest_event)
 
     def _path(self, discovery: Discovery) -> str:
@@ -177,7 +179,7 @@ class DeclaredReading:
         assert self._updates is not None, "no stream of changes is declared"
         value = parsed(event.data.encode("utf-8", "replace"))
         if isinstance(value, Unreadable | WrongShape):
-            return Ignored("not_json")
+            return Unread("not_json")
         ids = _each(find(value, self._updates.items))
         names = _each(find(value, self._updates.users)) if self._updates.users is not None else ()
         item_ids = [found for each in ids if (found := as_number(each)) is not None]

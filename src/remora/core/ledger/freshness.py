@@ -29,6 +29,28 @@ def back_off_ns(failures: int) -> int:
     return 0 if failures == 0 else min(BACK_OFF_MAX_NS, BACK_OFF_FIRST_NS << doublings)
 
 
+# One in so many requests may be a connect, over all streams of a source; and one in so many a poll.
+CONNECTS_ONE_IN: Final = 10
+
+
+def reconnect_every_ns(*, ceiling_interval_ns: int, streams: int) -> int:
+    """How much time lies between two connects of one stream, at the least, so that connects use a tenth of the ceiling."""
+    return CONNECTS_ONE_IN * streams * ceiling_interval_ns
+
+
+def is_stream_too_dear(*, ceiling_interval_ns: int, streams: int) -> bool:
+    """Whether polling replaces the streams: a broken one could not be opened again every 30 s without using more.
+
+    With one stream that is a ceiling below 20 requests a minute, with two streams below 40.
+    """
+    return reconnect_every_ns(ceiling_interval_ns=ceiling_interval_ns, streams=streams) > BACK_OFF_MAX_NS
+
+
+def poll_interval_ns(configured_ns: int, *, ceiling_interval_ns: int) -> int:
+    """How often the newest id is asked for: as often as the owner says, but never more than a tenth of the ceiling."""
+    return max(configured_ns, CONNECTS_ONE_IN * ceiling_interval_ns)
+
+
 @dataclass(frozen=True, slots=True)
 class LastEvent:
     """When the stream last told of a change, the newest id known at that moment, and when the stream last lived.

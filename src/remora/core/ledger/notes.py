@@ -3,6 +3,8 @@
 from typing import Final
 
 NEWEST_NOTE: Final = "newest_id"  # the highest id that the source told us
+# The highest id that an item proves. Without it a kept newest id is worth no more than the items in the store.
+PROVEN_NOTE: Final = "proven_id"
 LIVE_FROM_NOTE: Final = "live_from"  # the first id that was collected live; history ends before it
 LAST_EVENT_NOTE: Final = "last_event"  # of the stream of changes
 UPDATE_AGES_NOTE: Final = "update_ages"

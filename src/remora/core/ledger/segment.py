@@ -1,6 +1,10 @@
-"""Which ids is one worker walking, and how far is it? A segment is a durable range of ids with a cursor and a lease."""
+"""Which ids is one worker walking, and how far is it? A segment is a durable range of ids with a cursor and a lease.
 
-from collections.abc import Iterable, Iterator, Sequence
+A plan is one segment for each hole, of any width. A claim cuts the piece off that it walks. So the number of rows depends
+on how many workers there are and not on how many ids are missing.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -9,6 +13,7 @@ from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
 from remora.core.units import SECOND_NS
 
+# What one claim takes at most.
 SEGMENT_IDS: Final = 1_000
 # Ids a worker may have fetched beyond its durable cursor: what a kill -9 repeats at most.
 BATCH_MAX: Final = 100
@@ -82,15 +87,13 @@ class Segment:
         return IdRange(self.cursor + 1, self.ids.end) if self.cursor < self.ids.end else None
 
 
-def split(ranges: Iterable[IdRange], *, size: int = SEGMENT_IDS) -> Iterator[IdRange]:
-    """Cut ranges into pieces of at most `size` ids, aligned to multiples of it so that plans repeat exactly."""
+def top_piece(left: IdRange, *, size: int = SEGMENT_IDS) -> IdRange:
+    """The highest ids of a range, at most `size` of them: what one claim takes of a segment, however wide it is.
+
+    Pieces begin at multiples of `size`. A range that fits is taken whole.
+    """
     assert size > 0, f"segments of {size} ids"
-    for piece in ranges:
-        start = piece.start
-        while start <= piece.end:
-            end = min(piece.end, start - (start % size) + size - 1)
-            yield IdRange(start, end)
-            start = end + 1
+    return left if len(left) <= size else IdRange(max(left.start, left.end - left.end % size), left.end)
 
 
 class Walk:

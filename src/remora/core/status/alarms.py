@@ -26,12 +26,13 @@ class Alarm(StrEnum):
     NO_UPDATE_WORKERS = "RemoraNoUpdateWorkers"
     DEAD_LETTERS = "RemoraDeadLetters"
     TOO_FAST = "RemoraTooFast"
+    NEWEST_ID_REFUSED = "RemoraNewestIdRefused"
 
     @property
     def hold_ns(self) -> int:
         """How long it must last before anybody is told."""
         match self:
-            case Alarm.NOT_WORKING | Alarm.STREAM_DOWN | Alarm.TOO_FAST:
+            case Alarm.NOT_WORKING | Alarm.STREAM_DOWN | Alarm.TOO_FAST | Alarm.NEWEST_ID_REFUSED:
                 return MINUTE_NS
             case Alarm.STREAM_SILENT | Alarm.NO_UPDATE_WORKERS | Alarm.DEAD_LETTERS:
                 return 0
@@ -105,6 +106,11 @@ def ringing(source: SourceStatus, *, now_ns: int) -> Iterator[tuple[Alarm, str]]
         yield Alarm.DEAD_LETTERS, f"{dead:,} given up on for now"
     if rate is not None and rate.per_s > rate.ceiling_per_s * CEILING_TOLERANCE:
         yield Alarm.TOO_FAST, "the pace is faster than the ceiling"
+    if source.newest_refused is not None:
+        yield (
+            Alarm.NEWEST_ID_REFUSED,
+            f"the source tells a newest id of {source.newest_refused:,}; no item near it exists",
+        )
 
 
 def _of_stream(stream: StreamFacts, *, now_ns: int) -> Iterator[tuple[Alarm, str]]:

@@ -135,6 +135,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     next_run_at_ns: int | None
     why_not_now: str | None
     runs: tuple[RunFacts, ...]
+    newest_refused: int | None = None  # the source tells this newest id, and no item near it exists
     only_provider_is_down: bool = False  # everything of ours works
     budget: RunBudget | None = None  # listed sources only
     ceiling_interval_ns: int | None = None  # the owner's number, known whoever runs

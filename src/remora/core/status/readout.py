@@ -113,7 +113,7 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
     fresh = _fresh_list(ledger) if listed else _fresh(facts, silence, ledger, coverage)
     stream = (
         _section(told.stream, silence, "no process listens to a stream of changes")
-        if ledger.has_stream or listed
+        if (ledger.has_stream and not ledger.is_stream_too_dear) or listed
         else without_stream(ledger)
     )
     working = is_working(
@@ -144,6 +144,7 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         gaps=tuple(_gaps(tally, told.next_run_at_ns) for tally in ledger.gaps),
         loops=told.loops,
         workers_alive=told.workers_alive,
+        newest_refused=told.newest_refused,
         next_run_at_ns=told.next_run_at_ns,
         why_not_now=told.why_not_now,
         runs=ledger.runs,

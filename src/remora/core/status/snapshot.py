@@ -37,6 +37,8 @@ class StreamFacts(msgspec.Struct, frozen=True, kw_only=True):
     last_byte_at_ns: int | None = None
     last_event_at_ns: int | None = None
     reconnects: int = 0
+    unread_events: int = 0  # too long, not JSON, or without a path
+    dropped_keys: int = 0  # in events that could be read
 
 
 class InboxFacts(msgspec.Struct, frozen=True):
@@ -78,6 +80,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     newest_id: int | None = None
     newest_id_at_ns: int | None = None  # when the source last told us its newest id
     backfill: bool | None = None  # whether history is collected; False: switched off by the owner
+    newest_refused: int | None = None  # the source tells this newest id, and no item near it exists
     loops: dict[str, LoopFacts] = {}
     workers_alive: int | None = None  # update workers; None where there are none to be alive
     update_ages: tuple[int, ...] | None = None  # the counts of `core.ledger.freshness.UpdateAges`
@@ -145,5 +148,6 @@ class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     ceiling_interval_ns: int | None = None
     poll_every_ns: int | None = None  # numbered sources: how often the newest id is asked for at the least
     has_stream: bool = True  # numbered sources: whether a stream of changes is declared
+    is_stream_too_dear: bool = False  # the ceiling is so low that connects would use more than a tenth of it
     has_rescan: bool = True  # numbered sources: whether items say how old they are
     is_public: bool = False  # its items may be shown

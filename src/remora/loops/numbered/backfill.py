@@ -15,7 +15,7 @@ from remora.contracts import Clock, Outcome, Store
 from remora.core.errors import StoreError
 from remora.core.ledger.coverage import IdRange, newest_first
 from remora.core.ledger.discovery import Discovery
-from remora.core.ledger.segment import BATCH_MAX, LEASE_NS, Segment, SegmentKind, Walk, split
+from remora.core.ledger.segment import BATCH_MAX, LEASE_NS, Segment, SegmentKind, Walk
 from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
@@ -38,12 +38,12 @@ Advance = Callable[[Segment, int], Awaitable[None]]
 async def plan_missing(source: str, store: Store, wanted: IdRange, *, now_ns: int) -> int:
     """Make segments of every id in `wanted` that nothing covers yet; returns how many segments were added."""
     holes = newest_first((await store.coverage(source)).uncovered(wanted))
-    return await store.plan(source, SegmentKind.BACKFILL, tuple(split(holes)), now_ns=now_ns)
+    return await store.plan(source, SegmentKind.BACKFILL, holes, now_ns=now_ns)
 
 
 async def plan_again(source: str, store: Store, kind: SegmentKind, wanted: IdRange, *, now_ns: int) -> int:
     """Make segments of all ids in `wanted`, covered or not."""
-    return await store.plan(source, kind, tuple(split((wanted,))), now_ns=now_ns)
+    return await store.plan(source, kind, (wanted,), now_ns=now_ns)
 
 
 class LeaseLost(Exception):

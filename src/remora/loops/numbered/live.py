@@ -30,10 +30,11 @@ from remora.core.errors import ConfigurationError
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import Coverage, IdRange, newest_first
 from remora.core.ledger.discovery import Discovery
-from remora.core.ledger.notes import LIVE_FROM_NOTE as LIVE_FROM_NOTE
-from remora.core.ledger.notes import NEWEST_NOTE as NEWEST_NOTE
-from remora.core.ledger.segment import SegmentKind, split
+from remora.core.ledger.newest_id import needs_proof
+from remora.core.ledger.notes import LIVE_FROM_NOTE
+from remora.core.ledger.segment import SegmentKind
 from remora.core.units import SECOND_NS
+from remora.loops.numbered.newest import keep_newest, retract_absurd, take_up
 from remora.loops.numbered.stream import Reconnect, Stream
 
 log = structlog.get_logger()
@@ -45,8 +46,6 @@ BEHIND_MAX_IDS: Final = 300
 AT_ONCE_MAX: Final = 100
 # What a backfill left this far below the newest id is taken for recent at the first start; further away is history.
 RECENT_IDS: Final = 100_000
-# A streamed id this far above the newest known one is asked about before it is believed.
-LEAP_MAX_IDS: Final = 1_000
 
 
 class Live:
@@ -61,15 +60,20 @@ class Live:
         clock: Clock,
         behind_kind: SegmentKind = SegmentKind.BACKFILL,
         poll_every_ns: int = POLL_EVERY_NS,
+        connect_every_ns: int | None = 0,
     ) -> None:
+        """`connect_every_ns` lies between two connects of the stream; None: it is too dear, and ids are polled."""
         self._source = source.name
         self._collector = collector
         self._store = store
         self._clock = clock
         self._behind_kind = behind_kind
         self._poll_every_ns = poll_every_ns
-        self._has_stream = source.capabilities.newest_stream
-        self._stream = Stream("newest", source.newest_ids, self._hear, clock=clock)
+        self._has_stream = source.capabilities.newest_stream and connect_every_ns is not None
+        gate = collector.stream_gate(Lane.LIVE)
+        self._stream = Stream(
+            "newest", lambda: source.newest_ids(gate), self._hear, clock=clock, every_ns=connect_every_ns or 0
+        )
         self._live_from: int | None = None
         self._todo: list[IdRange] = []  # uncovered and not begun; the newest ids last
         self._known_id = 0  # everything live up to it is covered, begun, in `_todo` or in segments
@@ -115,15 +119,12 @@ class Live:
         """Make the newest id durable, if it moved."""
         newest_id = self._collector.newest_id
         if newest_id != self._kept_id:
-            await self._store.keep_note(self._source, NEWEST_NOTE, newest_id)
+            await keep_newest(self._collector, self._store, self._source)
             self._kept_id = newest_id
 
     async def _begin(self) -> None:
         """Find where live begins, and what a former process, or a former run of this loop, left uncovered."""
-        kept = await self._store.note(self._source, NEWEST_NOTE)
-        if isinstance(kept, int):
-            self._kept_id = kept
-            self._collector.newest_id = max(kept, self._collector.newest_id or 0)
+        self._kept_id = await take_up(self._collector, self._store, self._source)
         while (newest_id := await self._ask()) is None:
             if self._collector.newest_is_malformed and self._collector.newest_id is None:
                 # It answered, and nobody ever read an id from it: the declaration is wrong, and waiting mends nothing.
@@ -132,6 +133,7 @@ class Live:
                     hint=f"remora check --source {self._source} says what to write",
                 )
             await self._clock.sleep_until(self._clock.monotonic_ns() + self._poll_every_ns)
+        await retract_absurd(self._collector, self._store, self._source)
         await self.keep()
         coverage = await self._store.coverage(self._source)
         live_from = await self._store.note(self._source, LIVE_FROM_NOTE)
@@ -155,15 +157,17 @@ class Live:
                 raise Reconnect("cancelled")
             case AuthRevoked():
                 raise Reconnect("auth_revoked")
-            case Announced() | KeepAlive() | Ignored() | Unread():
+            case Unread():
+                self._look_now.set()  # it may have told a new id
+                return False
+            case Announced() | KeepAlive() | Ignored():
                 return False
 
     def _told(self, item_id: int) -> None:
-        newest_id = self._collector.newest_id
-        if newest_id is not None and item_id > newest_id + LEAP_MAX_IDS:
-            self._look_now.set()
+        if needs_proof(item_id, proven_id=self._collector.proven_id):
+            self._look_now.set()  # asking proves it
             return
-        self._collector.newest_id = max(item_id, newest_id or 0)
+        self._collector.believe(item_id)
         self.newest_at_ns = self._clock.wall_ns()
         self._news.set()
 
@@ -239,8 +243,7 @@ class Live:
         # Not in the list any more and not yet planned: if planning fails, the loop begins anew from the coverage.
         holes, self._todo = newest_first(self._todo), []
         log.info("live_is_behind", source=self._source, ids=behind, kind=str(self._behind_kind))
-        pieces = tuple(split(holes))
-        await self._store.plan(self._source, self._behind_kind, pieces, now_ns=self._clock.wall_ns())
+        await self._store.plan(self._source, self._behind_kind, holes, now_ns=self._clock.wall_ns())
 
     async def _collect(self, item_id: int) -> Outcome:
         outcome = await self._collector.collect(Discovery.item(item_id, via=Lane.LIVE))

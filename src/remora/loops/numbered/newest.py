@@ -1,27 +1,69 @@
-"""How does a process that does not ask for the newest id know it? The process that watches the source stores it.
+"""What is the newest id, as far as anybody can know? What an earlier process wrote down is believed if an item proves it.
 
-Without it any id might be a new one, and an empty answer could never be called missing.
+The process that watches the source keeps the newest id in the store. The others read it there: without it any id might be
+a young one, and an empty answer could never be called missing.
 """
 
 from typing import Final
 
+import structlog
+
 from remora.collect import Collector
-from remora.contracts import Clock, Notes
-from remora.core.ledger.notes import NEWEST_NOTE
+from remora.contracts import Clock, Notes, Store
+from remora.core.ledger.newest_id import PLAUSIBLE_IDS, needs_proof
+from remora.core.ledger.notes import LIVE_FROM_NOTE, NEWEST_NOTE, PROVEN_NOTE
 from remora.core.units import SECOND_NS
+
+log = structlog.get_logger()
 
 LOOK_EVERY_NS: Final = 5 * SECOND_NS
 
 
-async def follow_newest(collector: Collector, store: Notes, source: str, *, clock: Clock) -> None:
+async def take_up(collector: Collector, store: Store, source: str) -> int | None:
+    """Take over what the store knows; returns the newest id that was kept, if it is believable."""
+    proven = await store.note(source, PROVEN_NOTE)
+    if not isinstance(proven, int):
+        highest = await store.newest_items(source, first_id=0, limit=1, body_max_bytes=0)
+        proven = highest[0].item_id if highest else 0
+    collector.proven_id = max(collector.proven_id, proven)
+    kept = await store.note(source, NEWEST_NOTE)
+    if not isinstance(kept, int) or needs_proof(kept, proven_id=collector.proven_id):
+        return None
+    collector.newest_id = max(kept, collector.newest_id or 0)
+    return kept
+
+
+async def keep_newest(collector: Collector, store: Notes, source: str) -> None:
+    """Make the newest id durable, and first what proves it."""
+    await store.keep_note(source, PROVEN_NOTE, collector.proven_id)
+    await store.keep_note(source, NEWEST_NOTE, collector.newest_id)
+
+
+async def retract_absurd(collector: Collector, store: Store, source: str) -> int:
+    """Forget what was planned, covered and owed beyond the newest id, if an earlier process believed a higher one.
+
+    Loses nothing: once the source really has those ids, they are uncovered and asked for as new ones. Returns how many
+    rows were dropped or cut.
+    """
+    newest_id = collector.newest_id
+    assert newest_id is not None, "only the truth replaces a wrong number"
+    live_from = await store.note(source, LIVE_FROM_NOTE)
+    ends = (await store.coverage(source)).ranges[-1:]
+    believed = [await store.note(source, NEWEST_NOTE), live_from, *(piece.end for piece in ends)]
+    highest = max((each for each in believed if isinstance(each, int)), default=0)
+    if highest <= newest_id + PLAUSIBLE_IDS:
+        return 0
+    rows = await store.retract(source, above=newest_id)
+    if isinstance(live_from, int) and live_from > newest_id:
+        await store.keep_note(source, LIVE_FROM_NOTE, None)
+    # Last: after a kill in between, the next start finds the wrong number again and repeats all of it.
+    await keep_newest(collector, store, source)
+    log.warning("newest_id_corrected", source=source, believed=highest, newest_id=newest_id, rows=rows)
+    return rows
+
+
+async def follow_newest(collector: Collector, store: Store, source: str, *, clock: Clock) -> None:
     """Keep the collector's newest id at what is known, for ever."""
     while True:
-        await look_once(collector, store, source)
+        await take_up(collector, store, source)
         await clock.sleep_until(clock.monotonic_ns() + LOOK_EVERY_NS)
-
-
-async def look_once(collector: Collector, store: Notes, source: str) -> None:
-    """Read it once."""
-    kept = await store.note(source, NEWEST_NOTE)
-    if isinstance(kept, int):
-        collector.newest_id = max(kept, collector.newest_id or 0)

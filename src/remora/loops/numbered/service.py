@@ -15,7 +15,7 @@ import structlog
 from remora.collect import Collector
 from remora.contracts import Clock, LeaderLease, NumberedSource, Store
 from remora.core.ledger.coverage import IdRange
-from remora.core.ledger.freshness import UpdateAges
+from remora.core.ledger.freshness import UpdateAges, is_stream_too_dear, poll_interval_ns, reconnect_every_ns
 from remora.core.ledger.segment import SegmentKind
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.snapshot import InboxFacts, LoopFacts, RescanFacts, StreamFacts
@@ -60,7 +60,7 @@ class ServiceState:
     """What the loops of one source say of themselves, at one moment."""
 
     rate: RateFacts
-    stream: StreamFacts | None  # None: the source has no stream of changes
+    stream: StreamFacts | None  # None: the source has no stream of changes, or it is too dear
     inbox: InboxFacts | None  # None: nobody has looked yet
     inbox_in_memory: int
     workers_alive: int
@@ -69,6 +69,7 @@ class ServiceState:
     update_ages: UpdateAges
     newest_id: int | None
     newest_id_at_ns: int | None
+    newest_refused: int | None  # the source tells this newest id, and no item near it exists
     loops: Mapping[str, LoopFacts]
     stands_by: bool = False  # another process watches the source
 
@@ -99,12 +100,19 @@ class NumberedService:
         self._owner = owner
         self._settings = settings or ServiceSettings()
         self._alone = alone
+        streams = int(self._can.change_stream) + int(self._can.newest_stream)
+        interval_ns = governor.state().ceiling_interval_ns
+        self._connect_every_ns = reconnect_every_ns(ceiling_interval_ns=interval_ns, streams=streams)
+        self._is_stream_too_dear = is_stream_too_dear(ceiling_interval_ns=interval_ns, streams=streams)
         self._begin_anew()
         self._watching: Supervisor | None = None
         self._supervisor = Supervisor(self._loops(), clock=clock)
 
     async def run(self) -> None:
         """Until cancelled (leases are given back), or until a loop fails for good: then its error is raised."""
+        if self._is_stream_too_dear:
+            per_min = MINUTE_NS / self._governor.state().ceiling_interval_ns
+            log.warning("streams_too_dear", source=self._source, ceiling_per_min=per_min)
         await self._supervisor.run()
 
     def _begin_anew(self) -> None:
@@ -120,8 +128,16 @@ class NumberedService:
             on_changed=self._ages.changed,
         )
         behind_kind = SegmentKind.BACKFILL if self._settings.backfill else SegmentKind.BLIND_WINDOW
-        poll_every_ns = self._settings.poll_every_ns
-        self._live = Live(source, collector, store, clock=clock, behind_kind=behind_kind, poll_every_ns=poll_every_ns)
+        interval_ns = self._governor.state().ceiling_interval_ns
+        self._live = Live(
+            source,
+            collector,
+            store,
+            clock=clock,
+            behind_kind=behind_kind,
+            poll_every_ns=poll_interval_ns(self._settings.poll_every_ns, ceiling_interval_ns=interval_ns),
+            connect_every_ns=None if self._is_stream_too_dear else self._connect_every_ns,
+        )
         self._rescan = self._make_rescan(self._settings.rescan)
         self._updates = Updates(
             source,
@@ -131,6 +147,7 @@ class NumberedService:
             clock=clock,
             want_rescan=self._want_rescan,
             look_for_new=self._live.look_now,
+            connect_every_ns=self._connect_every_ns,
         )
 
     def state(self) -> ServiceState:
@@ -138,7 +155,7 @@ class NumberedService:
         depth = self._inbox.depth
         return ServiceState(
             rate=self._governor.state(),
-            stream=self._updates.state() if self._can.change_stream else None,
+            stream=self._updates.state() if self._has_change_stream else None,
             inbox=None if depth is None else InboxFacts(depth, MEMORY_MAX),
             inbox_in_memory=self._inbox.in_memory,
             workers_alive=self._inbox.alive,
@@ -147,9 +164,14 @@ class NumberedService:
             update_ages=self._ages.ages,
             newest_id=self._collector.newest_id,
             newest_id_at_ns=self._live.newest_at_ns,
+            newest_refused=None if self._collector.doubt is None else self._collector.doubt.told,
             loops={**self._supervisor.state(), **(self._watching.state() if self._watching else {})},
             stands_by=self._alone is not None and self._watching is None,
         )
+
+    @property
+    def _has_change_stream(self) -> bool:
+        return self._can.change_stream and not self._is_stream_too_dear
 
     def _loops(self) -> Mapping[str, Run]:
         loops: dict[str, Run] = {"recover": self._recover, "repair": self._repair}
@@ -163,7 +185,7 @@ class NumberedService:
         """What exactly one process does."""
         # The inbox is drained even without a stream: an earlier declaration may have had one.
         loops: dict[str, Run] = {"inbox": self._inbox.run, "live": self._live.run, "update_ages": self._keep_ages}
-        if self._can.change_stream:
+        if self._has_change_stream:
             loops["updates"] = self._updates.run
         if self._rescan is not None:
             loops["rescan"] = self._rescan.run

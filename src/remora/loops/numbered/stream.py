@@ -45,13 +45,17 @@ class Stream:
         clock: Clock,
         on_open: Callable[[], None] | None = None,
         on_heard: Callable[[], None] | None = None,
+        every_ns: int = 0,
     ) -> None:
+        """`every_ns` lies between two connects at the least."""
         self._name = name
         self._connect = connect
         self._hear = hear
         self._clock = clock
         self._on_open = on_open
         self._on_heard = on_heard  # called when everything that came has been dealt with
+        self._every_ns = every_ns
+        self._connects = 0
         self._failures = 0
         self._opened = 0
         self._asked_to_wait_ns = 0  # by the provider, before the next connect
@@ -68,7 +72,7 @@ class Stream:
         while True:
             # After a good connection the next one follows soon, but not at once: the stream may break after every event.
             failures = max(self._failures, min(1, self._opened))
-            wait_ns = max(back_off_ns(failures), self._asked_to_wait_ns)
+            wait_ns = max(back_off_ns(failures), self._asked_to_wait_ns, self._every_ns if self._connects else 0)
             await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
             reason = await self.run_once()
             log.info("stream_ended", stream=self._name, reason=reason, failures=self._failures)
@@ -76,6 +80,7 @@ class Stream:
     async def run_once(self) -> str:
         """One connection, until it ends; returns why it did."""
         self._asked_to_wait_ns = 0
+        self._connects += 1
         self._failures += 1  # taken back by events, so that whatever happens before them counts as a failure
         try:
             async with _closing(self._connect()) as parts:
@@ -92,12 +97,13 @@ class Stream:
             self.connected = False
 
     async def _read(self, parts: AsyncIterator[StreamPart]) -> None:
-        events = 0
+        events, silent_s = 0, None  # waiting for the gate is no silence: the transport bounds what comes after it
         while True:
-            async with asyncio.timeout(SILENT_NS / SECOND_NS):
+            async with asyncio.timeout(silent_s):
                 part = await anext(parts, None)
             if part is None:
                 return
+            silent_s = SILENT_NS / SECOND_NS
             self.last_byte_at_ns = self._clock.wall_ns()
             if not self.connected:
                 self.connected = True

@@ -25,6 +25,7 @@ from remora.contracts import (
     Store,
     Unread,
 )
+from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.freshness import (
@@ -39,7 +40,7 @@ from remora.core.ledger.freshness import (
 from remora.core.ledger.notes import LAST_EVENT_NOTE as LAST_EVENT_NOTE
 from remora.core.ledger.segment import SegmentKind
 from remora.core.status.snapshot import StreamFacts
-from remora.core.units import SECOND_NS
+from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.loops.numbered.backfill import plan_again
 from remora.loops.numbered.inbox import InboxWorkers, Key
 from remora.loops.numbered.stream import Reconnect, Stream
@@ -49,6 +50,9 @@ log = structlog.get_logger()
 KEEP_EVERY_NS: Final = 5 * SECOND_NS
 # The newest id bounds a blind window; without an answer it is asked for again after this.
 ASK_AGAIN_NS: Final = 5 * SECOND_NS
+# Events that cannot be read are told and repaired at most this often, however many there are; they are all counted.
+TELL_UNREAD_EVERY_NS: Final = MINUTE_NS
+REPAIR_UNREAD_EVERY_NS: Final = HOUR_NS
 
 
 class Updates:
@@ -64,6 +68,7 @@ class Updates:
         clock: Clock,
         want_rescan: Callable[[], Awaitable[None]],
         look_for_new: Callable[[], None],
+        connect_every_ns: int = 0,
     ) -> None:
         self._source = source.name
         self._collector = collector
@@ -72,8 +77,15 @@ class Updates:
         self._clock = clock
         self._want_rescan = want_rescan
         self._look_for_new = look_for_new
+        gate = collector.stream_gate(Lane.UPDATE)
         self._stream = Stream(
-            "updates", source.changes, self._hear, clock=clock, on_open=self._on_open, on_heard=self._on_heard
+            "updates",
+            lambda: source.changes(gate),
+            self._hear,
+            clock=clock,
+            on_open=self._on_open,
+            on_heard=self._on_heard,
+            every_ns=connect_every_ns,
         )
         self._last: LastEvent | None = None
         self._waits_for_first = False  # nothing was ever heard: `_last` is only where a first blind time would begin
@@ -81,6 +93,11 @@ class Updates:
         # The last event before the earliest window that is not repaired yet. The durable note stands still there.
         self._blind_since: LastEvent | None = None
         self._blind_for_ns = 0
+        self._unread = 0
+        self._dropped = 0
+        self._unread_told_ns: int | None = None
+        self._repaired_unread_ns: int | None = None
+        self._owes_repair = False  # an event could not be read, and its window is repaired later
         self._opened = asyncio.Event()
         self._kept: LastEvent | None = None
 
@@ -108,6 +125,8 @@ class Updates:
             last_byte_at_ns=self._stream.last_byte_at_ns,
             last_event_at_ns=self._last.at_ns if self._last and not self._waits_for_first else None,
             reconnects=self._stream.reconnects,
+            unread_events=self._unread,
+            dropped_keys=self._dropped,
         )
 
     async def open(self) -> None:
@@ -145,7 +164,8 @@ class Updates:
 
     async def _hear(self, announcement: Announcement) -> bool:
         match announcement:
-            case Announced(item_ids, profiles):
+            case Announced(item_ids, profiles, dropped):
+                self._dropped += dropped
                 return await self._announce(item_ids, profiles)
             case KeepAlive() | Ignored():
                 # A stream whose events hold nothing where it was declared is as deaf as one without events.
@@ -155,11 +175,34 @@ class Updates:
                 raise Reconnect("cancelled")
             case AuthRevoked():
                 raise Reconnect("auth_revoked")
-            case Unread():
-                await self._want_rescan()  # it announced changes that we could not read
+            case Unread(reason):
+                await self._could_not_read(reason)
+                self._check_hearing()  # noise is no news
                 return False
             case NewestAnnounced():
                 return False
+
+    async def _could_not_read(self, reason: str) -> None:
+        """An event announced changes that nobody knows: its window is repaired like a blind one, now or soon."""
+        self._unread += 1
+        now_ns = self._clock.monotonic_ns()
+        if self._unread_told_ns is None or now_ns - self._unread_told_ns >= TELL_UNREAD_EVERY_NS:
+            self._unread_told_ns = now_ns
+            log.warning("stream_event_unread", source=self._source, reason=reason, unread=self._unread)
+        if self._blind_since is None:
+            self._blind_since = self._last
+        self._owes_repair = True
+        await self._repair_unread()
+
+    async def _repair_unread(self) -> None:
+        """A provider that sends nothing but noise must not cause a rescan after the other."""
+        now_ns = self._clock.monotonic_ns()
+        last_ns = self._repaired_unread_ns
+        if not self._owes_repair or (last_ns is not None and now_ns - last_ns < REPAIR_UNREAD_EVERY_NS):
+            return
+        self._repaired_unread_ns, self._owes_repair = now_ns, False
+        self._opened.set()
+        await self._want_rescan()  # which older items changed cannot be known
 
     async def _announce(self, item_ids: Sequence[int], profiles: Sequence[str]) -> bool:
         keys: list[Key] = [(Kind.ITEM, str(item_id)) for item_id in item_ids]
@@ -200,7 +243,8 @@ class Updates:
             await self._clock.sleep_until(self._clock.monotonic_ns() + ASK_AGAIN_NS)
         now_ns = self._clock.wall_ns()
         await self._make_up(blind_window(since, newest_id=newest_id, now_ns=now_ns, blind_for_ns=blind_for_ns))
-        if not self._opened.is_set():  # else another window has begun, which reaches back to the same event
+        # Else another window has begun, or one is owed, which reaches back to the same event.
+        if not self._opened.is_set() and not self._owes_repair:
             self._blind_since, self._blind_for_ns = None, 0
             await self.keep()
 
@@ -223,6 +267,7 @@ class Updates:
         try:
             while True:
                 await self._clock.sleep_until(self._clock.monotonic_ns() + KEEP_EVERY_NS)
+                await self._repair_unread()
                 await self.keep()
         finally:
             await self.keep()

@@ -9,7 +9,7 @@ from remora.contracts import Clock, Store
 from remora.core.ledger.segment import SegmentKind
 from remora.core.status.snapshot import LoopFacts
 from remora.loops.numbered.backfill import side_by_side, walkers
-from remora.loops.numbered.newest import follow_newest, look_once
+from remora.loops.numbered.newest import follow_newest, take_up
 from remora.loops.recover import Recover, beside_walks
 from remora.loops.supervisor import Supervisor
 
@@ -42,7 +42,7 @@ class Worker:
 
     async def _walk(self) -> None:
         # Before the first answer: an empty one is judged by how far its id is behind the newest.
-        await look_once(self._collector, self._store, self._source)
+        await take_up(self._collector, self._store, self._source)
         looking = asyncio.Lock()
         await side_by_side(walker.run(looking=looking) for walker in self._walkers)
 

@@ -37,6 +37,8 @@ def _source(name: str, source: SourceStatus, now_ns: int) -> Iterator[str]:
     yield _line("coverage", _coverage(source.coverage))
     if isinstance(source.fresh, Fresh):
         yield _line("newest id", f"{_id(source.fresh.newest_id)}, told {_ago(source.fresh.newest_id_at_ns, now_ns)}")
+    if source.newest_refused is not None:
+        yield _line("refused", f"the source tells a newest id of {source.newest_refused:,}; no item near it exists")
     if isinstance(source.stream, StreamFacts):
         yield _line("stream", _stream(source.stream, now_ns))
     elif isinstance(source.stream, NoStream):

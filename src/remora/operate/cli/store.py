@@ -1,4 +1,4 @@
-"""Which commands manage the store? `migrate`, `stats` and `copy`."""
+"""Which commands manage the store? `migrate`, `stats`, `repair` and `copy`."""
 
 # ruff: noqa: PLC0415
 
@@ -13,8 +13,10 @@ from remora.operate.cli.common import (
     load_settings,
     print_json,
     run,
+    source_options,
     store_options,
 )
+from remora.operate.config.settings import pick_numbered
 
 if TYPE_CHECKING:
     from remora.operate.config.settings import Settings
@@ -77,6 +79,31 @@ def stats(*, as_json: bool, **common: str | None) -> None:
     for name, value in found.items():
         told = f"{value:,}" if isinstance(value, int) else value or "unknown"
         click.echo(f"{name:<28}{told}")
+
+
+@store.command()
+@source_options
+@as_json_option
+def repair(*, as_json: bool, **common: str | None) -> None:
+    """Ask each numbered source for its newest id, and forget what was planned beyond it. Items are kept."""
+    settings = load_settings(**common)
+    if (name := common.get("source")) is not None:
+        pick_numbered(settings, name)
+    from remora.operate.jobs.repair import repair as repair_store
+    from remora.operate.jobs.stopping import run_job
+    from remora.operate.observe.logs import set_up_logs
+
+    set_up_logs(settings, verbose=None)
+    with if_busy("stop it first, or let it: the next true answer of the source repairs the same"):
+        ended = run_job(repair_store(settings, only=name))
+    if ended.result is None:
+        click.echo("stopped on request", err=True)
+    elif as_json:
+        print_json({each.source: {"believed": each.believed, "newest_id": each.newest_id} for each in ended.result})
+    else:
+        for each in ended.result:
+            before = f"the store believed {each.believed:,}" if each.was_wrong else "nothing to repair"
+            click.echo(f"{each.source}: the newest id is {each.newest_id:,}; {before}")
 
 
 @store.command()

@@ -17,12 +17,12 @@ from remora.collect import Collector
 from remora.contracts import Clock, GateHome, Meter, NumberedSource, Sharing, Store
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.ledger.asking import LISTED
-from remora.core.ledger.notes import NEWEST_NOTE
 from remora.core.rate.gate_types import RateFacts
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
+from remora.loops.numbered.newest import keep_newest, retract_absurd, take_up
 from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import SourceKind, SourceSettings
 from remora.operate.observe.recent_meter import RecentMeter
@@ -168,14 +168,19 @@ def no_newest_hint(settings: SourceSettings) -> str:
 
 async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
     """The highest id, as the source says or, while it does not answer, as it said last."""
+    known = await take_up(runtime.collector, store, runtime.name)
     newest = await runtime.collector.newest()
     if newest is not None:
-        await store.keep_note(runtime.name, NEWEST_NOTE, newest)
+        await retract_absurd(runtime.collector, store, runtime.name)
+        await keep_newest(runtime.collector, store, runtime.name)
         return newest
-    known = await store.note(runtime.name, NEWEST_NOTE)
-    if isinstance(known, int):
-        runtime.collector.newest_id = known
+    if known is not None:
         return known
+    if (doubt := runtime.collector.doubt) is not None:
+        raise RemoraError(
+            f"{runtime.name} says that its newest id is {doubt.told:,}, but none of the ids below it can be read",
+            hint="nothing was stored; try again later, and check url and newest if it goes on",
+        )
     if runtime.collector.newest_is_malformed:
         raise ConfigurationError(
             f"{runtime.settings.url}{runtime.settings.declaration.newest.path} answers, but without a newest id",

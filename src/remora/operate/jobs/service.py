@@ -157,6 +157,7 @@ class Service:
                 newest_id=state.newest_id,
                 newest_id_at_ns=state.newest_id_at_ns,
                 backfill=self._backfill,
+                newest_refused=state.newest_refused,
                 loops=dict(state.loops),
                 workers_alive=state.workers_alive,
                 update_ages=state.update_ages.counts,

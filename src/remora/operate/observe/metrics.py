@@ -9,12 +9,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
 
 from remora.contracts import Outcome
+from remora.core.item import Item
 from remora.core.lanes import Lane
 from remora.core.ledger.gap import GapState
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.health import answers_of
-from remora.core.status.model import Covered, CoveredList, NoStream, SourceStatus, Unknown, YesNo
+from remora.core.status.model import Covered, CoveredList, Fresh, NoStream, SourceStatus, Unknown, YesNo
 from remora.core.status.snapshot import GapTally, InboxFacts, RescanFacts, StreamFacts
 from remora.core.status.words import QUESTIONS
 from remora.core.units import SECOND_NS
@@ -75,6 +76,9 @@ class Metrics:
         self.dead_letters = self._gauge("remora_dead_letters", "Gaps we gave up on for now")
         self.gaps = self._gauge("remora_gaps", "Items owed, by state and reason", "state", "reason")
         self.source_max_id = self._gauge("remora_source_max_id", "The newest id the source told us")
+        self.newest_refused = self._gauge(
+            "remora_newest_id_refused", "1 while the source tells a newest id that no item proves"
+        )
         self.frontier_id = self._gauge("remora_frontier_id", "Every id up to here is settled or owed")
         self.backfill_progress = self._gauge("remora_backfill_progress_ratio", "Share of all ids that is not pending")
         self.backfill_pending = self._gauge(
@@ -93,6 +97,9 @@ class Metrics:
 
     def _make_counters(self) -> None:
         self.stream_reconnects = self._counter("remora_stream_reconnects", "Times the stream was opened again")
+        self.stream_unread = self._counter("remora_stream_events_unread", "Stream events that could not be read")
+        self.stream_dropped = self._counter("remora_stream_keys_dropped", "Announced values that cannot be a key")
+        self.anomalies = self._counter("remora_item_anomalies", "Oddities met while items were decoded", "anomaly")
         self.items_updated = self._counter("remora_items_updated", "Changed items stored from the stream of changes")
         self.rescan_processed = self._counter("remora_rescan_items_processed", "Items read again by a rescan")
         self.rescan_changed = self._counter("remora_rescan_items_changed", "Of those, items that had changed")
@@ -120,7 +127,7 @@ class Metrics:
         """What only a numbered source has. A listed one has no such series: nothing is unknown about it."""
         return (
             self.stream_connected, self.stream_last_event, self.stream_last_byte, self.update_workers_alive,
-            self.inbox_depth, self.source_max_id, self.frontier_id, self.backfill_progress,
+            self.inbox_depth, self.source_max_id, self.newest_refused, self.frontier_id, self.backfill_progress,
             self.backfill_pending, self.rescan_last_success,
         )  # fmt: skip
 
@@ -131,7 +138,7 @@ class Metrics:
         self._sources.add(source)
         self._forget(source)
         for counter in (
-            self.stream_reconnects, self.items_updated, self.rescan_processed, self.rescan_changed, self.wire_sends,
+            self.stream_reconnects, self.stream_unread, self.stream_dropped, self.items_updated, self.rescan_processed, self.rescan_changed, self.wire_sends,
         ):  # fmt: skip
             counter.labels(source)
         self.update_age.labels(source)
@@ -166,6 +173,9 @@ class Metrics:
     def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
         """An answer was classified."""
         self.requests.labels(source, lane, verdict_name(verdict)).inc()
+        if isinstance(verdict, Found) and isinstance(verdict.thing, Item):
+            for anomaly in verdict.thing.anomalies:
+                self.anomalies.labels(source, anomaly).inc()
 
     def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None:
         """An outcome is durable."""
@@ -235,6 +245,8 @@ class Metrics:
         self._take_coverage(source, coverage)
         pending = coverage.pending if isinstance(coverage, Covered) and status.backfill is not False else None
         self.backfill_pending.labels(source).set(_number(pending))
+        known = isinstance(status.fresh, Fresh) or status.newest_refused is not None
+        self.newest_refused.labels(source).set(float(status.newest_refused is not None) if known else math.nan)
         self._take_stream(source, status.stream)
         self.update_workers_alive.labels(source).set(_number(status.workers_alive))
         depth = status.inbox.depth if isinstance(status.inbox, InboxFacts) else None
@@ -256,6 +268,8 @@ class Metrics:
         self.stream_last_byte.labels(source).set(_seconds(known.last_byte_at_ns if known else None))
         if known is not None:
             self._backfill_with(self.stream_reconnects, (source,), known.reconnects)
+            self._backfill_with(self.stream_unread, (source,), known.unread_events)
+            self._backfill_with(self.stream_dropped, (source,), known.dropped_keys)
 
     def _take_gaps(self, source: str, gaps: Iterable[GapTally]) -> None:
         counts: Tally[tuple[str, str, str]] = Tally()

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from remora.contracts import Json, Store
+from remora.core.ledger.freshness import is_stream_too_dear, poll_interval_ns
 from remora.core.ledger.notes import NEWEST_NOTE
 from remora.core.status.model import Status
 from remora.core.status.readout import read_out
@@ -39,6 +40,8 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
             max_fetches=source.max_fetches,
             ceiling_interval_ns=source.ceiling_interval_ns,
         )
+    can, interval_ns = source.capabilities, source.ceiling_interval_ns
+    streams = int(can.change_stream) + int(can.newest_stream)
     return LedgerFacts(
         kind=source.kind,
         first_id=source.first_id,
@@ -47,10 +50,11 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
         gaps=gaps,
         inbox_depth=await store.inbox_depth(name),
         ceiling_interval_ns=source.ceiling_interval_ns,
-        poll_every_ns=source.poll_every_ns,
-        has_stream=source.capabilities.change_stream,
-        has_rescan=source.capabilities.item_times,
-        is_public=source.capabilities.public,
+        poll_every_ns=poll_interval_ns(source.poll_every_ns, ceiling_interval_ns=interval_ns),
+        has_stream=can.change_stream,
+        is_stream_too_dear=is_stream_too_dear(ceiling_interval_ns=interval_ns, streams=streams),
+        has_rescan=can.item_times,
+        is_public=can.public,
     )
 
 

@@ -144,7 +144,8 @@ class Stage:
             if answer.body in {provider.body(item_id), provider.world.body(item_id, stale_ns)}:
                 self.honest.setdefault(item_id, set()).add(answer.body)
 
-    def open_stream(self, target: str) -> EventStream | None:
+    def open_stream(self, target: str) -> EventStream | Answer | None:
+        self._arrived(self.provider.ticks(), target)
         if self.active(IncidentKind.BAN):
             return None
         return self.provider.open_stream(target)

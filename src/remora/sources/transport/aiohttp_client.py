@@ -15,15 +15,15 @@ from typing import Final, Self
 import aiohttp
 from yarl import URL
 
-from remora.contracts import Clock, Permit, StreamBroken
-from remora.core.verdict import Fault, NoReply, Reply, parse_retry_after
+from remora.contracts import Clock, ConnectGate, Permit, StreamBroken
+from remora.core.verdict import Fault, NoReply, Reply, is_stream_elsewhere, is_stream_here, parse_retry_after
 from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
 from remora.sources.transport.deadline import Deadline, Deadlines
 from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT, KEEP_ALIVE_S, HttpSettings
 
 STREAM_HOPS_MAX: Final = 3
-# Streams have their own few connections: they never take one from the requests that pass the gate.
+# Streams have their own few connections: an open stream takes none from the requests.
 STREAMS_MAX: Final = 8
 EVENT_STREAM: Final = "text/event-stream"
 
@@ -161,15 +161,17 @@ class AiohttpTransport:
             headers={name: _header(response, name) for name in HEADERS_KEPT if name in response.headers},
         )
 
-    async def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncGenerator[bytes, None]:
-        """The bytes of an event stream until it ends; `StreamBroken` says why it could not be opened or went on.
+    async def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The bytes of an event stream until it ends; `StreamBroken` says why it could not be opened or broke.
 
-        Close the generator (`contextlib.aclosing`) to let go of the connection at once.
+        The first chunk is empty and says that the stream is open. Every connect, also to where a redirect leads, passes the gate. Close the generator (`contextlib.aclosing`) to let go of the connection at once.
         """
         address = URL(url, encoded=True)
         for _hop in range(STREAM_HOPS_MAX + 1):
             elsewhere = None
-            async with aclosing(self._follow(address, headers)) as chunks:
+            async with aclosing(self._follow(address, connect, headers)) as chunks:
                 async for chunk in chunks:
                     if isinstance(chunk, URL):
                         elsewhere = chunk
@@ -184,29 +186,46 @@ class AiohttpTransport:
             address = elsewhere
         raise StreamBroken("too_many_redirects")
 
-    async def _follow(self, address: URL, headers: Mapping[str, str] | None) -> AsyncGenerator[bytes | URL, None]:
+    async def _follow(
+        self, address: URL, connect: ConnectGate, headers: Mapping[str, str] | None
+    ) -> AsyncGenerator[bytes | URL, None]:
         """What one host sends: either its bytes, or the one address to ask instead."""
-        response = await self._open_stream(address, headers)
+        response = await self._open_stream(address, connect, headers)
         async with response:
             elsewhere = _opened(response, now_wall_ns=self._clock.wall_ns())
             if elsewhere is not None:
                 yield elsewhere
                 return
+            yield b""
             while chunk := await self._next_chunk(response.content):
                 yield chunk
 
-    async def _open_stream(self, address: URL, headers: Mapping[str, str] | None) -> aiohttp.ClientResponse:
-        try:
-            async with asyncio.timeout(self._settings.connect_timeout_s + self._settings.read_timeout_s):
-                return await self._stream_session().get(
-                    address, headers=headers, allow_redirects=False, middlewares=(_ended_when_dropped,)
-                )
-        except TimeoutError:
-            raise StreamBroken("timeout") from None
-        except _Exhausted:
-            raise StreamBroken("exhausted") from None
-        except (aiohttp.ClientError, OSError):
-            raise StreamBroken("connection") from None
+    async def _open_stream(
+        self, address: URL, connect: ConnectGate, headers: Mapping[str, str] | None
+    ) -> aiohttp.ClientResponse:
+        """One request through the gate; what is answered teaches it."""
+        async with connect() as connecting:
+            deadline = self._deadlines.within(self._settings.connect_timeout_s)
+            exchange = _Exchange(connecting.permit, deadline, self._settings.read_timeout_s, self._wire_sent)
+            try:
+                with deadline:
+                    response = await self._stream_session().get(
+                        address, headers=headers, allow_redirects=False, middlewares=(exchange,)
+                    )
+            except TimeoutError:
+                fault = Fault.TIMEOUT
+            except (_Exhausted, MemoryError):
+                fault = Fault.EXHAUSTED
+            except (aiohttp.ClientError, OSError) as error:
+                fault = Fault.EXHAUSTED if is_our_exhaustion(error) else Fault.CONNECTION
+            else:
+                assert exchange.departed_at_ns is not None, "a stream was opened without a permit"
+                now_ns = self._clock.monotonic_ns()
+                kept = {name: response.headers[name] for name in HEADERS_KEPT if name in response.headers}
+                connecting.answered(Reply(response.status, b"", exchange.departed_at_ns, now_ns, kept))
+                return response
+            connecting.answered(NoReply(fault, exchange.departed_at_ns, self._clock.monotonic_ns()))
+            raise StreamBroken(str(fault))
 
     async def _next_chunk(self, content: aiohttp.StreamReader) -> bytes:
         """Some bytes, or none at the end of the stream."""
@@ -266,19 +285,16 @@ def _header(response: aiohttp.ClientResponse, name: str) -> str:
     return ", ".join(response.headers.getall(name)) if name in HEADERS_JOINED else response.headers[name]
 
 
-# What a status means when a stream is opened; everything else breaks it. Items' statuses are read in core/verdict alone.
-_STREAM_IS_HERE: Final = frozenset({200})
-_STREAM_IS_ELSEWHERE: Final = frozenset({307})
 _PRINTABLE: Final = re.compile(r"[!-~]+")
 
 
 def _opened(response: aiohttp.ClientResponse, *, now_wall_ns: int) -> URL | None:
     """None when the stream is open, else the address it was moved to."""
-    if response.status in _STREAM_IS_HERE:
+    if is_stream_here(response.status):
         if response.content_type != EVENT_STREAM:
             raise StreamBroken("not_an_event_stream")
         return None
-    if response.status not in _STREAM_IS_ELSEWHERE:
+    if not is_stream_elsewhere(response.status):
         headers = {name: response.headers[name] for name in HEADERS_KEPT if name in response.headers}
         wait_ns = parse_retry_after(headers, now_wall_ns=now_wall_ns)
         raise StreamBroken(f"status_{response.status}", wait_ns=wait_ns or 0)

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from remora.contracts import Clock, Permit
+from remora.contracts import Clock, ConnectGate, Permit
 from remora.core.verdict import NoReply, Reply
 from remora.sources.transport.lean import LeanTransport
 from remora.sources.transport.settings import Client, HttpSettings
@@ -50,9 +50,11 @@ class HttpTransport:
         """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
         return await self._requests.get(url, permit, headers=headers)
 
-    def stream(self, url: str, *, headers: Mapping[str, str] | None = None) -> AsyncGenerator[bytes, None]:
-        """The bytes of an event stream until it ends; `StreamBroken` says why it could not be opened or went on."""
-        return self._library().stream(url, headers=headers)
+    def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The bytes of an event stream until it ends; `StreamBroken` says why it could not be opened or broke."""
+        return self._library().stream(url, connect, headers=headers)
 
     def _library(self) -> "AiohttpTransport":
         """Imported when first used: a source without a stream starts without it."""

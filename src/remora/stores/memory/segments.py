@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from remora.core.ledger.coverage import Coverage, IdRange
-from remora.core.ledger.segment import Segment, SegmentKind, SegmentState
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.segment import Segment, SegmentKind, SegmentState, top_piece
 from remora.stores.decisions import adds_coverage, is_lease_over, unplanned
 from remora.stores.memory.state import MemoryPart, SegmentRow
 
@@ -32,11 +33,21 @@ class MemorySegments(MemoryPart):
         for kind in kinds:
             rows = [row for row in free if row.kind is kind]
             if rows:
-                row = max(rows, key=lambda row: row.ids.start)
+                row = self._cut(source, max(rows, key=lambda row: row.ids.start))
                 row.state, row.owner, row.fence = SegmentState.CLAIMED, owner, row.fence + 1
                 row.lease_until_ns = now_ns + lease_ns
                 return Segment(row.segment_id, row.kind, row.ids, row.cursor, row.fence, owner)
         return None
+
+    def _cut(self, source: str, wide: SegmentRow) -> SegmentRow:
+        """The row to claim: the top of a wide one becomes a row of its own."""
+        piece = top_piece(IdRange(wide.cursor + 1, wide.ids.end))
+        if piece.start == wide.cursor + 1:
+            return wide
+        wide.ids = IdRange(wide.ids.start, piece.start - 1)
+        row = SegmentRow(next(self._tables.segment_ids), wide.kind, piece, piece.start - 1)
+        self._tables.segments[source].append(row)
+        return row
 
     async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:
         """Move the cursor, extend the lease, add the ids to the coverage."""
@@ -81,6 +92,29 @@ class MemorySegments(MemoryPart):
             if row.state is not SegmentState.DONE:
                 left[row.kind] += row.ids.end - row.cursor
         return dict(left)
+
+    async def retract(self, source: str, *, above: int) -> int:
+        """Forget what is planned, covered and owed above this id."""
+        tables = self._tables
+        segments = tables.segments.get(source, [])
+        beyond = [row for row in segments if row.ids.end > above]
+        tables.segments[source] = [row for row in segments if row.ids.end <= above or row.cursor < above]
+        for row in beyond:
+            if row.cursor < above:
+                row.ids, row.state, row.fence = IdRange(row.ids.start, above), SegmentState.PENDING, row.fence + 1
+        covered = tables.coverage.get(source, Coverage())
+        kept = Coverage(
+            tuple(IdRange(each.start, min(each.end, above)) for each in covered.ranges if each.start <= above)
+        )
+        tables.coverage[source] = kept
+        return len(beyond) + len(set(covered.ranges) - set(kept.ranges)) + self._drop_gaps(source, above)
+
+    def _drop_gaps(self, source: str, above: int) -> int:
+        open_gaps = self._tables.open_gaps
+        beyond = [key for key in open_gaps if key[0] == source and key[1] is Kind.ITEM and int(key[2]) > above]
+        for key in beyond:
+            del self._tables.gaps[key], open_gaps[key]
+        return len(beyond)
 
 
 def _is_free(row: SegmentRow, *, lease_ns: int, now_ns: int) -> bool:

@@ -285,17 +285,35 @@ WHERE segment_id IN (
 );
 
 -- name: claim
--- One pending segment of a kind, newest ids first, for one owner.
-UPDATE segments SET
-  state = 'claimed', owner = %(owner)s, fence = fence + 1,
-  lease_until = coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) + %(lease)s,
-  moved_at = coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
-WHERE segment_id = (
-  SELECT segment_id FROM segments
+-- One pending segment of a kind, newest ids first, for one owner; of a wide one the highest ids, and the rest stays.
+WITH free AS (
+  SELECT segment_id, last_id, created_at, greatest(cursor + 1, last_id - last_id %% %(size)s) AS top,
+    last_id - cursor > %(size)s AS is_wide,
+    coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint) AS now
+  FROM segments
   WHERE source = %(source)s AND kind = %(kind)s AND state = 'pending'
   ORDER BY first_id DESC LIMIT 1 FOR UPDATE SKIP LOCKED
+), rest AS (
+  UPDATE segments AS s SET last_id = free.top - 1 FROM free WHERE free.is_wide AND s.segment_id = free.segment_id
+), cut AS (
+  INSERT INTO segments (
+    source, kind, state, owner, fence, first_id, last_id, cursor, lease_until, created_at, moved_at
+  )
+  SELECT %(source)s, %(kind)s, 'claimed', %(owner)s, 1, top, last_id, top - 1, now + %(lease)s, created_at, now
+  FROM free WHERE is_wide
+  RETURNING segment_id, first_id, last_id, cursor, fence
+), whole AS (
+  UPDATE segments AS s SET
+    state = 'claimed', owner = %(owner)s, fence = s.fence + 1, lease_until = free.now + %(lease)s, moved_at = free.now
+  FROM free WHERE NOT free.is_wide AND s.segment_id = free.segment_id
+  RETURNING s.segment_id, s.first_id, s.last_id, s.cursor, s.fence
 )
-RETURNING segment_id, first_id, last_id, cursor, fence;
+SELECT segment_id, first_id, last_id, cursor, fence FROM cut
+UNION ALL SELECT segment_id, first_id, last_id, cursor, fence FROM whole;
+
+-- name: pending_segment
+-- Whether any segment of a kind is pending, also one that another process is claiming from.
+SELECT 1 FROM segments WHERE source = %(source)s AND kind = %(kind)s AND state = 'pending' LIMIT 1;
 
 -- name: advance
 -- The cursor moves, the lease is extended and the ids are covered; the end of the range finishes the segment.
@@ -338,6 +356,27 @@ WITH longer AS (
 INSERT INTO coverage (source, first_id, last_id)
 SELECT %(source)s, %(first_id)s, %(last_id)s WHERE NOT EXISTS (SELECT 1 FROM longer)
 ON CONFLICT (source, first_id) DO UPDATE SET last_id = greatest(coverage.last_id, excluded.last_id);
+
+-- name: retract_segments
+-- Segments with nothing left to walk at or below an id.
+DELETE FROM segments WHERE source = %(source)s AND last_id > %(above)s AND cursor >= %(above)s;
+
+-- name: shorten_segments
+-- The rest of them end at that id. A new fence: whoever walks one must not go beyond it.
+UPDATE segments SET last_id = %(above)s, state = 'pending', owner = NULL, lease_until = 0, fence = fence + 1
+WHERE source = %(source)s AND last_id > %(above)s;
+
+-- name: retract_coverage
+-- Covered ranges above an id.
+DELETE FROM coverage WHERE source = %(source)s AND first_id > %(above)s;
+
+-- name: shorten_coverage
+-- The rest of them end at that id.
+UPDATE coverage SET last_id = %(above)s WHERE source = %(source)s AND last_id > %(above)s;
+
+-- name: retract_gaps
+-- Unsettled gaps of items above an id.
+DELETE FROM gaps WHERE source = %(source)s AND kind = 'item' AND state <> 'settled' AND CAST(key AS numeric) > %(above)s;
 
 -- name: take_coverage
 -- All ranges of a source, to be put back as fewer ones in the same transaction.

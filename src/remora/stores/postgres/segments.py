@@ -4,15 +4,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from remora.core.ledger.coverage import Coverage, IdRange
-from remora.core.ledger.segment import Segment, SegmentKind
+from remora.core.ledger.segment import SEGMENT_IDS, Segment, SegmentKind
+from remora.stores.common import Values
 from remora.stores.decisions import CLOCK_SLACK_NS, adds_coverage, unplanned
-from remora.stores.postgres.connections import Connection
+from remora.stores.postgres.connections import Connection, Row
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
 from remora.stores.rows import milliseconds
 
 # When coverage stands in so many more rows than it needs, whoever reads it puts it together.
 LOOSE_RANGES_MAX: Final = 500
+# Another process holds the only pending row for about a millisecond while it claims from it.
+CLAIM_TRIES: Final = 50
+RETRACTIONS: Final = (
+    "retract_segments", "shorten_segments", "retract_coverage", "shorten_coverage", "retract_gaps",
+)  # fmt: skip
 
 
 class PostgresSegments(PostgresPart):
@@ -40,20 +46,23 @@ class PostgresSegments(PostgresPart):
     async def claim(
         self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int
     ) -> Segment | None:
-        """One pending (or expired) segment; each try is one statement that skips what others are claiming."""
+        """One pending (or expired) segment; each try is one statement that skips what others are claiming.
+
+        All processes may cut pieces off the same wide segment: who finds nothing but that one tries again.
+        """
         values = {
             "source": source,
             "owner": owner,
             "lease": milliseconds(lease_ns),
             "slack": milliseconds(CLOCK_SLACK_NS),
             "now": self._judging(now_ns),
+            "size": SEGMENT_IDS,
         }
 
         async def work(connection: Connection) -> Segment | None:
             await connection.execute(SQL["reap_segments"], values)
             for kind in kinds:
-                found = await connection.execute(SQL["claim"], {**values, "kind": kind.value})
-                row = await found.fetchone()
+                row = await _try_claim(connection, {**values, "kind": kind.value})
                 if row is not None:
                     segment_id, first_id, last_id, cursor, fence = row
                     return Segment(segment_id, kind, IdRange(first_id, last_id), cursor, fence, owner)
@@ -104,3 +113,22 @@ class PostgresSegments(PostgresPart):
                 await connection.execute(SQL["put_coverage"], {"source": source, **ends})
 
         await self._connections().run(work)
+
+    async def retract(self, source: str, *, above: int) -> int:
+        """Forget what is planned, covered and owed above this id."""
+        named = {"source": source, "above": above}
+
+        async def work(connection: Connection) -> int:
+            async with connection.transaction():
+                await lock(connection, f"coverage:{source}")
+                return sum([(await connection.execute(SQL[name], named)).rowcount for name in RETRACTIONS])
+
+        return await self._connections().run(work)
+
+
+async def _try_claim(connection: Connection, values: Values) -> Row | None:
+    for _ in range(CLAIM_TRIES):
+        row = await (await connection.execute(SQL["claim"], values)).fetchone()
+        if row is not None or await (await connection.execute(SQL["pending_segment"], values)).fetchone() is None:
+            return row
+    return None

@@ -189,6 +189,22 @@ WHERE segment_id = (
 )
 RETURNING segment_id, first_id, last_id, cursor, fence;
 
+-- name: free_segment
+-- The segment that the next claim takes.
+SELECT segment_id, cursor, last_id FROM segments
+WHERE source = :source AND kind = :kind AND state <> 'done'
+AND (state = 'pending' OR lease_until <= :now OR lease_until > :lease_until + :slack)
+ORDER BY first_id DESC LIMIT 1;
+
+-- name: cut_segment
+-- The highest ids of a wide segment become one of their own; run in the transaction that claims it.
+INSERT INTO segments (source, kind, state, first_id, last_id, cursor, created_at, moved_at)
+SELECT source, kind, 'pending', :top, last_id, :top - 1, created_at, :now FROM segments WHERE segment_id = :segment_id;
+
+-- name: shorten_segment
+-- The rest of it.
+UPDATE segments SET last_id = :top - 1 WHERE segment_id = :segment_id;
+
 -- name: claimed_segment
 -- How far a claimed segment is, if this fence is still the current one.
 SELECT kind, last_id, cursor FROM segments
@@ -213,6 +229,27 @@ UPDATE segments SET state = 'pending', owner = NULL, lease_until = 0 WHERE state
 -- name: open_segments
 -- Ids left to walk, by kind.
 SELECT kind, sum(last_id - cursor) FROM segments WHERE source = :source AND state <> 'done' GROUP BY kind;
+
+-- name: retract_segments
+-- Segments with nothing left to walk at or below an id.
+DELETE FROM segments WHERE source = :source AND last_id > :above AND cursor >= :above;
+
+-- name: shorten_segments
+-- The rest of them end at that id. A new fence: whoever walks one must not go beyond it.
+UPDATE segments SET last_id = :above, state = 'pending', owner = NULL, lease_until = 0, fence = fence + 1
+WHERE source = :source AND last_id > :above;
+
+-- name: retract_coverage
+-- Covered ranges above an id.
+DELETE FROM coverage WHERE source = :source AND first_id > :above;
+
+-- name: shorten_coverage
+-- The rest of them end at that id.
+UPDATE coverage SET last_id = :above WHERE source = :source AND last_id > :above;
+
+-- name: retract_gaps
+-- Unsettled gaps of items above an id.
+DELETE FROM gaps WHERE source = :source AND kind = 'item' AND state <> 'settled' AND CAST(key AS INTEGER) > :above;
 
 -- name: coverage_below
 -- Covered ranges from the highest one that could touch a new range downwards.

@@ -1,14 +1,20 @@
 """How does the SQLite store keep segments and what they have covered?"""
 
 from collections.abc import Sequence
+from typing import Final
 
 from remora.core.ledger.coverage import Coverage, IdRange
-from remora.core.ledger.segment import Segment, SegmentKind
+from remora.core.ledger.segment import Segment, SegmentKind, top_piece
 from remora.core.units import MILLISECOND_NS
+from remora.stores.common import Values
 from remora.stores.decisions import CLOCK_SLACK_NS, adds_coverage, unplanned
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart
+
+RETRACTIONS: Final = (
+    "retract_segments", "shorten_segments", "retract_coverage", "shorten_coverage", "retract_gaps",
+)  # fmt: skip
 
 
 class SqliteSegments(SqlitePart):
@@ -36,6 +42,7 @@ class SqliteSegments(SqlitePart):
 
         def work(connection: Connection) -> Segment | None:
             for kind in kinds:
+                self._cut(connection, {**values, "kind": kind.value})
                 row = connection.execute(self._sql["claim"], {**values, "kind": kind.value}).fetchone()
                 if row is not None:
                     segment_id, first_id, last_id, cursor, fence = row
@@ -43,6 +50,18 @@ class SqliteSegments(SqlitePart):
             return None
 
         return await self._write(work)
+
+    def _cut(self, connection: Connection, values: Values) -> None:
+        """If the segment to be claimed next is wide, make a segment of its highest ids."""
+        free = connection.execute(self._sql["free_segment"], values).fetchone()
+        if free is None:
+            return
+        segment_id, cursor, last_id = free
+        piece = top_piece(IdRange(cursor + 1, last_id))
+        if piece.start > cursor + 1:
+            cut = {"segment_id": segment_id, "top": piece.start, "now": values["now"]}
+            connection.execute(self._sql["cut_segment"], cut)
+            connection.execute(self._sql["shorten_segment"], cut)
 
     async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:
         """Move the cursor, extend the lease, add the ids to the coverage; False when the fence is outdated."""
@@ -90,6 +109,15 @@ class SqliteSegments(SqlitePart):
         connection.execute(
             self._sql["add_coverage"], {"source": source, "first_id": merged.start, "last_id": merged.end}
         )
+
+    async def retract(self, source: str, *, above: int) -> int:
+        """Forget what is planned, covered and owed above this id."""
+        named = {"source": source, "above": above}
+
+        def work(connection: Connection) -> int:
+            return sum(connection.execute(self._sql[name], named).rowcount for name in RETRACTIONS)
+
+        return await self._write(work)
 
 
 def _times(lease_ns: int, now_ns: int) -> dict[str, int]:

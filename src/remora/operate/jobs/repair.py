@@ -1,0 +1,39 @@
+"""What does `remora store repair` do? It asks each numbered source for its newest id and forgets what lies beyond it."""
+
+import msgspec
+
+from remora.contracts import Json
+from remora.core.ledger.notes import NEWEST_NOTE
+from remora.operate.config.settings import Settings
+from remora.operate.jobs.resources import Resources, open_resources
+from remora.operate.jobs.runtime import ask_newest, open_numbered
+
+
+class Repaired(msgspec.Struct, frozen=True, kw_only=True):
+    """What the store believed about one source, and what is so."""
+
+    source: str
+    believed: int | None
+    newest_id: int
+
+    @property
+    def was_wrong(self) -> bool:
+        """Whether the store believed more than the source has."""
+        return self.believed is not None and self.believed > self.newest_id
+
+
+async def repair(settings: Settings, *, only: str | None) -> list[Repaired]:
+    """Let the truth replace what the store believes. Every question passes the gate; the store needs a free writer."""
+    names = [name for name, source in settings.sources.items() if source.capabilities.newest_id]
+    async with open_resources(settings) as ground:
+        return [await _repair(ground, name) for name in names if only in {None, name}]
+
+
+async def _repair(ground: Resources, name: str) -> Repaired:
+    believed: Json = await ground.store.note(name, NEWEST_NOTE)
+    source = ground.settings.sources[name]
+    async with open_numbered(
+        name, source, store=ground.store, clock=ground.clock, meter=ground.meter, sharing=ground.sharing
+    ) as runtime:
+        newest_id = await ask_newest(runtime, ground.store, clock=ground.clock)
+    return Repaired(source=name, believed=believed if isinstance(believed, int) else None, newest_id=newest_id)
