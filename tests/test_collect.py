@@ -1,7 +1,6 @@
 """Does the life of one item end durable, whatever the provider does? Every verdict, retries, and what nobody thought of."""
 
 import asyncio
-from collections.abc import Callable
 from itertools import pairwise
 from typing import cast
 
@@ -14,9 +13,8 @@ from remora.contracts import Capabilities, Observation, Outcome
 from remora.core.errors import StoreUnavailable
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import RETRY_DELAYS_NS
-from remora.core.ledger.discovery import Discovery, FromGap, Kind
+from remora.core.ledger.discovery import Discovery, FromGap
 from remora.core.ledger.gap import GapState
-from remora.core.ledger.newest_id import PLAUSIBLE_IDS, PROBES_MAX
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.reasons import GapReason
 from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
@@ -222,97 +220,6 @@ def test_a_gap_is_told_when_it_opens_and_when_it_settles_without_saying_which_it
             assert [event["event"] for event in gaps] == ["gap_opened", "gap_settled"]
             assert gaps[0]["reason"] == GapReason.FORBIDDEN
             assert not any("7" in str(value) for event in gaps for value in event.values())
-
-    simulated(main)
-
-
-ABSURD = 2**53
-
-
-class Liar(Numbers):
-    """Tells an absurd newest id so many times. Items exist up to the truth."""
-
-    def __init__(self, clock: SimClock, *, newest: int, lies: int, exists: Callable[[int], bool] = bool) -> None:
-        super().__init__(clock, newest=newest)
-        self.lies, self.exists = lies, exists
-
-    def body(self, discovery: Discovery) -> bytes:
-        if discovery.kind is Kind.NEWEST and self.lies:
-            self.lies -= 1
-            return b"%d" % ABSURD
-        if discovery.kind is Kind.ITEM and not (discovery.item_id <= self.newest and self.exists(discovery.item_id)):
-            return b"null"
-        return super().body(discovery)
-
-
-@pytest.mark.parametrize("lies", [1, 2, 5])
-@pytest.mark.parametrize("known", [None, 500_000])
-def test_an_absurd_newest_id_is_never_believed_however_often_it_is_told(lies: int, known: int | None) -> None:
-    async def main(clock: SimClock) -> None:
-        source = Liar(clock, newest=500_001, lies=lies)
-        async with process(clock, source) as one:
-            one.collector.newest_id, one.collector.proven_id = known, known or 0
-            for _ in range(lies):
-                assert await one.collector.newest() is None
-            assert one.collector.newest_id == known
-            assert one.collector.doubt is not None
-            assert one.collector.doubt.told == ABSURD
-            assert await one.collector.newest() == 500_001
-            assert vars(one.collector)["doubt"] is None
-            assert len(source.asked) <= lies + 1 + 2 * PROBES_MAX
-
-    simulated(main)
-
-
-def test_a_claim_that_stays_absurd_costs_ever_fewer_requests() -> None:
-    async def main(clock: SimClock) -> None:
-        source = Liar(clock, newest=500, lies=10_000)
-        async with process(clock, source) as one:
-            for _ in range(240):  # an hour of polls
-                await one.collector.newest()
-                await clock.sleep_until(clock.monotonic_ns() + 15 * SECOND_NS)
-            assert len(source.asked) <= 240 + 9 * PROBES_MAX
-
-    simulated(main)
-
-
-@pytest.mark.parametrize("one_in, polls", [(1, 1), (2, 3), (10, 20)])
-def test_a_leap_is_believed_on_the_evidence_of_an_item_also_where_many_ids_are_empty(one_in: int, polls: int) -> None:
-    async def main(clock: SimClock) -> None:
-        source = Liar(clock, newest=7_000_001, lies=0, exists=lambda item_id: item_id * 2_654_435_761 % one_in == 0)
-        async with process(clock, source) as one:
-            one.collector.newest_id = one.collector.proven_id = 1_000
-            for _ in range(polls):
-                if await one.collector.newest() == 7_000_001:
-                    return
-                await clock.sleep_until(clock.monotonic_ns() + 3_600 * SECOND_NS)
-            raise AssertionError("a true number was not believed")
-
-    simulated(main)
-
-
-def test_small_steps_do_not_add_up_to_an_absurd_number() -> None:
-    async def main(clock: SimClock) -> None:
-        source = Liar(clock, newest=900, lies=0, exists=lambda _id: False)
-        async with process(clock, source) as one:
-            one.collector.newest_id = 0
-            for _ in range(100):
-                await one.collector.newest()
-                source.newest += 900
-            assert one.collector.newest_id <= PLAUSIBLE_IDS
-
-    simulated(main)
-
-
-def test_a_provider_in_trouble_neither_proves_nor_refutes_a_leap() -> None:
-    async def main(clock: SimClock) -> None:
-        source = Liar(clock, newest=7_000_001, lies=0)
-        async with process(clock, source) as one:
-            source.says = lambda item_id, _attempt: BROKEN if item_id else GOOD
-            assert await one.collector.newest() is None
-            assert one.collector.doubt is None
-            source.says = lambda _id, _attempt: GOOD
-            assert await one.collector.newest() == 7_000_001
 
     simulated(main)
 
