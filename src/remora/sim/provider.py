@@ -76,6 +76,7 @@ class Provider:
         self.now = now
         self.ticks = ticks
         self.arrivals = Arrivals()
+        self.connects: Counter[str] = Counter()  # attempts to open a stream, by path; they are arrivals, too
         self.streams_opened = 0
         self.claims_newest_id: int | None = None  # told instead of the truth, by request and by stream
         self._born_ns = now()
@@ -150,6 +151,7 @@ class Provider:
         path = target.partition("?")[0]
         at_ns = self.ticks()
         self.arrivals.add(at_ns, path)
+        self.connects[path] += 1
         if self._is_out("stream"):
             return None
         refused_ns = self._limiter.refuse_ns(at_ns)
