@@ -9,13 +9,16 @@ import argparse
 import time
 from pathlib import Path
 
+from bench.controllers.ablate import ablate
 from bench.controllers.plot import draw
 from bench.controllers.report import render
 from bench.controllers.rows import ROWS
+from bench.controllers.svg import draw_all
 from bench.controllers.table import OURS, PEERS, SEEDS, cases, render_rows, run_cases
 from bench.controllers.trials import run_all
 
 RESULTS = Path(__file__).parent.parent / "results"
+DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
 def main() -> None:
@@ -25,9 +28,17 @@ def main() -> None:
     parser.add_argument("--ours", action="store_true", help="only our law, not the peers")
     parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS, help="seeds of the table of providers")
     parser.add_argument("--in-flight", type=int, default=0, help="only this bound on requests in flight")
+    parser.add_argument("--ablate", action="store_true", help="switch off one rule after the other")
+    parser.add_argument("--drawings", action="store_true", help="draw the pictures of the docs")
     arguments = parser.parse_args()
     began_s = time.monotonic()
     RESULTS.mkdir(exist_ok=True)
+    if arguments.drawings:
+        draw_all(DOCS)
+        return
+    if arguments.ablate:
+        print(ablate(list(arguments.seeds)))
+        return
     if arguments.rows is not None:
         names = [name for name in ROWS if not arguments.rows or any(word in name for word in arguments.rows)]
         controllers = [OURS] if arguments.ours else [OURS, *PEERS]

@@ -85,7 +85,7 @@ CLOGGED: Final = 4  # refused after so few more: not the rate, but what is still
 # 2 % of the time, or 5 % while the edge is still being looked for.
 SHUT_OUT: Final = 3.0  # requests' time without an accepted request
 EXPENSIVE: Final = 64.0  # requests' time that hurts: keep well away from what caused it
-CAREFUL: Final = 8.0  # requests' time shut out the last time, above which the climb stays slow all the way
+CAREFUL: Final = 17.0  # requests' time shut out the last time, above which the climb stays slow; one wait alone is 16
 CAREFUL_SUCCESSES: Final = 32  # one dip of climb takes so many successes then
 OUTAGE_BUDGET: Final = 0.02
 OUTAGE_BUDGET_UNSETTLED: Final = 0.05

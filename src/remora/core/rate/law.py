@@ -110,13 +110,16 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
     at_rest = not is_probing(pace)
     latency = float(max(1, event.answered_at_ns - event.departed_at_ns))
     # Longer than an answer takes there was no queue, but idleness.
-    gap = min(latency + pace.interval_ns, max(0.0, event.answered_at_ns - pace.answered_at_ns))
+    interval_ns = pace.interval_ns
+    gap = min(latency + interval_ns, max(0.0, event.answered_at_ns - pace.answered_at_ns))
     baseline = pace.baseline_ns or latency
     baseline += (latency - baseline) / (LATENCY_MEMORY if latency < baseline else BASELINE_MEMORY)
     slow = pace.baseline_ns > 0 and _is_slow(pace, latency)
     queueing = _is_queueing(pace)
     climbs = event.pace_bound and not queueing and not is_spread(pace)
     rate, edges = _raised(pace) if climbs else (pace.rate_per_s, edges)
+    # The time this request was given: an interval, or more where nothing was to be sent.
+    since_ns = interval_ns if event.pace_bound else max(interval_ns, event.departed_at_ns - pace.left_at_ns)
     # One copy for all of it: this is the way of nearly every answer.
     return changed(
         pace,
@@ -126,8 +129,8 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         learned_at_ns=event.answered_at_ns if climbs else pace.learned_at_ns,
         clean=pace.clean + 1,
         chain_good=pace.chain_good + 1,
-        chain_ns=pace.chain_ns + pace.interval_ns if pace.chain_ns >= 0 else -1.0,
-        filled=filled(pace, for_ns=_since_the_last_ns(pace, event), taken=1),
+        chain_ns=pace.chain_ns + interval_ns if pace.chain_ns >= 0 else -1.0,
+        filled=filled(pace, for_ns=since_ns, taken=1),
         account=min(ACCOUNT_MOST, pace.account + 1.0),
         held=0 if edges != pace.edges_per_s or _is_left_behind(edges, rate) else pace.held + 1,
         evidence=max(0.0, pace.evidence - (DENSE_SHARE - strays)) if pace.evidence else 0.0,
@@ -145,11 +148,6 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         queued=pace.queued + 1 if queueing and _is_long(pace) and event.pace_bound else 0,
         queue_ns=pace.queue_ns if queueing else 0.0,
     )
-
-
-def _since_the_last_ns(pace: Pace, event: Answered) -> int:
-    """The time this request was given: an interval, or more where nothing was to be sent."""
-    return pace.interval_ns if event.pace_bound else max(pace.interval_ns, event.departed_at_ns - pace.left_at_ns)
 
 
 def _is_left_behind(edges_per_s: tuple[float, ...], rate_per_s: float) -> bool:
@@ -171,6 +169,10 @@ def _raised(pace: Pace) -> tuple[float, tuple[float, ...]]:
 
 def _step(pace: Pace) -> float:
     rate, edges = pace.rate_per_s, pace.edges_per_s
+    may_climb = not edges or (not pace.below_per_s and (pace.account >= 0 or pace.account >= -_may_owe(pace)))
+    rest = edges[0] * (1 - DIP) if edges else 0.0
+    if not may_climb and rest <= rate < edges[0] * (1 + DIP):
+        return 0.0  # fast path: at rest
     in_a_round_trip = rate * pace.latency_ns / SECOND_NS
     step = pace.octave_per_s / max(SUCCESSES_PER_DOUBLING, ROUND_TRIPS_PER_DOUBLING * in_a_round_trip)
     if edges:
@@ -180,13 +182,12 @@ def _step(pace: Pace) -> float:
         step = min(step, max(distance, edge * DIP / CLIMB_SUCCESSES))
     if edges and rate >= edges[0] * (1 + PROBE_HEIGHT) and may_be_a_burst(pace):
         step = 0.0
-    may_owe = STRAYS_CREDIT * price(pace) if pace.stray_share > STRAYS_USUAL else 0.0
-    if not edges or (pace.account >= -may_owe and not pace.below_per_s):
-        return step
-    rest = edges[0] * (1 - DIP)
-    if rate < rest:
-        return min(step, rest - rate)
-    return 0.0 if rate < edges[0] * (1 + DIP) else step
+    return min(step, rest - rate) if not may_climb and rate < rest else step
+
+
+def _may_owe(pace: Pace) -> float:
+    """Where strays are usual, most refusals were not the probes' doing: some may be owed."""
+    return STRAYS_CREDIT * price(pace) if pace.stray_share > STRAYS_USUAL else 0.0
 
 
 def _is_queueing(pace: Pace) -> bool:
@@ -195,8 +196,9 @@ def _is_queueing(pace: Pace) -> bool:
 
 
 def _is_slow(pace: Pace, latency_ns: float) -> bool:
-    longer_ns = latency_ns - pace.baseline_ns
-    return latency_ns > LATENCY_HIGH * pace.baseline_ns and longer_ns > max(LATENCY_NOISE_NS, pace.interval_ns)
+    if latency_ns <= LATENCY_HIGH * pace.baseline_ns:
+        return False
+    return latency_ns - pace.baseline_ns > max(LATENCY_NOISE_NS, pace.interval_ns)
 
 
 def _is_long(pace: Pace) -> bool:

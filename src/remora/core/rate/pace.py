@@ -121,7 +121,7 @@ class Pace:
     @property
     def interval_ns(self) -> int:
         """Time between departures, never shorter than the ceiling's or than a quota allows."""
-        return max(self.learned_interval_ns, self.quota_interval_ns)
+        return max(self.ceiling_interval_ns, ceil(SECOND_NS / self.rate_per_s), self.quota_interval_ns)
 
     @property
     def learned_interval_ns(self) -> int:

@@ -36,4 +36,4 @@ def is_used_up(event: Answered) -> bool:
 
 def is_spread(pace: Pace) -> bool:
     """Is it a quota that was told, not the learned rate, that holds requests back?"""
-    return pace.quota_interval_ns > pace.learned_interval_ns
+    return pace.quota_interval_ns > 0 and pace.quota_interval_ns > pace.learned_interval_ns
