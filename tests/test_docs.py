@@ -222,6 +222,8 @@ def structs(kind: msgspec.inspect.Type) -> Iterator[msgspec.inspect.StructType]:
         case msgspec.inspect.UnionType(types=inners):
             for inner in inners:
                 yield from structs(inner)
+        case msgspec.inspect.VarTupleType(item_type=inner):
+            yield from structs(inner)
         case _:
             pass
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from remora.contracts import Clock, Meter, Mirror, Observation, Outcome, Source
+from remora.contracts import Clock, Dialect, Meter, Mirror, Observation, Outcome, Source
 from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.core.item import Decoded, Item, Newest, WrongShape
 from remora.core.lanes import Lane
@@ -21,6 +21,7 @@ from remora.core.ledger.newest_id import Doubt, doubted, needs_proof, probes
 from remora.core.ledger.run import Stop
 from remora.core.rate.signal import is_unanswered
 from remora.core.reasons import GapReason
+from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import (
     Deferred,
@@ -84,6 +85,7 @@ class Collector:
         clock: Clock,
         meter: Meter,
         policy: AskPolicy = ITEM,
+        dialect: Dialect | None = None,
     ) -> None:
         self._source = source
         self._absent_statuses = source.capabilities.absent_statuses
@@ -92,6 +94,7 @@ class Collector:
         self._clock = clock
         self._meter = meter
         self._policy = policy
+        self._dialect = dialect
         self._refusals = Refusals()
         self._asking: dict[Discovery, _Asking] = {}
         self._exhausted_told_ns: int | None = None
@@ -240,17 +243,20 @@ class Collector:
             admitted_ns = self._clock.monotonic_ns()
             reply = await self._fetch(discovery, permit)
             now_wall_ns = self._clock.wall_ns()
-            decoded = self._decode(discovery, reply)
+            said = self._translate(reply, now_wall_ns)
+            decoded = self._decode(discovery, reply) if said.means is None else None
             verdict = classify(
                 reply,
                 decoded,
                 behind_newest=self._behind_newest(discovery),
                 now_wall_ns=now_wall_ns,
                 absent_statuses=self._absent_statuses,
+                said=said,
+                is_page=discovery.kind is Kind.PAGE,
             )
             if not isinstance(verdict, Deferred):  # what this machine could not send teaches nothing
                 already_counted = self._is_already_counted(discovery, verdict, met)
-                self._governor.learn(permit, reply, verdict, already_counted=already_counted)
+                self._governor.learn(permit, reply, verdict, already_counted=already_counted, said=said)
         self._meter.judged(self._source.name, discovery.via, verdict)
         # A request that was never sent was held up by its connection alone.
         took_ns = reply.answered_at_ns - (admitted_ns if reply.departed_at_ns is None else reply.departed_at_ns)
@@ -293,6 +299,11 @@ class Collector:
                 log.info("gap_settled", source=self._source.name, via=str(discovery.via))
             case _:  # stored as usual, still owed, or overtaken by a newer answer: nothing changed for an operator
                 pass
+
+    def _translate(self, reply: Reply | NoReply, now_wall_ns: int) -> Translation:
+        if self._dialect is None or not isinstance(reply, Reply):
+            return NOTHING_SAID
+        return self._dialect.translate(reply, now_wall_ns=now_wall_ns)
 
     def _decode(self, discovery: Discovery, reply: Reply | NoReply) -> Decoded | None:
         if not isinstance(reply, Reply) or not has_content(reply):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remora.core.quota import Quota
 from remora.core.quota_headers import QUOTA_HEADERS, RETRY_AFTER_MAX_NS, read_quota
-from remora.core.rate.pace import Quota
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 
 NOW_S = 1_790_000_000

@@ -24,7 +24,9 @@ from remora.sim.meter import CountingMeter
 from remora.sim.provider import Provider
 from remora.sim.replies import NOT_FOUND, Answer, Response, ok, rate_limited
 from remora.sim.transport import SimTransport
+from remora.sources.dialects import Dialects
 from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging
+from remora.sources.rules import Rule
 from remora.stores.memory import MemoryStore
 from remora.stores.sqlite import InPlace, SqliteStore
 
@@ -160,6 +162,7 @@ class ListedRig:
     provider: Provider | None = None  # another one than the small archive
     url: str = "http://sim"
     headers: Mapping[str, str] = field(default_factory=dict)
+    rules: Sequence[Rule] = ()
 
     def __post_init__(self) -> None:
         self.archive.ticks = self.clock.monotonic_ns
@@ -180,7 +183,8 @@ class ListedRig:
         chance = self.clock.random.random
         governor = Governor(NAME, limits, clock=clock, home=LocalHome(NAME, store), meter=self.meter, chance=chance)
         await governor.open()
-        collector = Collector(source, store, governor, clock=clock, meter=self.meter, policy=LISTED)
+        dialect = Dialects(self.rules)
+        collector = Collector(source, store, governor, clock=clock, meter=self.meter, policy=LISTED, dialect=dialect)
         try:
             yield Process(store, governor, collector, clock)
         finally:

@@ -8,6 +8,7 @@ from typing import Protocol
 from remora.contracts.announcements import StreamPart
 from remora.core.item import Decoded
 from remora.core.ledger.discovery import Discovery
+from remora.core.translation import Translation
 from remora.core.verdict import ABSENT_STATUSES, NoReply, Reply
 
 
@@ -99,6 +100,13 @@ class Source(Protocol):
 
         Called only for a reply whose body is what was asked for; `core.verdict` reads the status.
         """
+
+
+class Dialect(Protocol):
+    """The rules of one source: what its replies mean where their status does not say it."""
+
+    def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
+        """What a reply means in the provider's dialect. Pure, and never raises."""
 
 
 class NumberedSource(Source, Protocol):

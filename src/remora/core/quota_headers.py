@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from math import ceil
+from math import ceil, isfinite
 from typing import Final
 
-from remora.core.rate.pace import Quota
+from remora.core.quota import Quota
 from remora.core.units import DAY_NS, SECOND_NS
 
 # A provider that asks for more than this is broken rather than busy; the wait stays bounded and visible.
@@ -56,6 +56,22 @@ def parse_wait(text: str, headers: Mapping[str, str], *, now_wall_ns: int) -> in
     if wait_ns is None:
         wait_ns = _until_ns(_date_ns(text), headers, now_wall_ns)
     return None if wait_ns is None else min(max(wait_ns, 0), RETRY_AFTER_MAX_NS)
+
+
+def wait_of(value: object, headers: Mapping[str, str], *, now_wall_ns: int) -> int | None:
+    """A wait that a rule found: seconds, a moment since 1970, a date, or the same as text; None for all else."""
+    match value:
+        case bool():
+            return None
+        case int() | float() if isfinite(value):
+            return wait_of(f"{value:.9f}", headers, now_wall_ns=now_wall_ns)
+        case str() if (number := _leading_number(value)) is not None and number >= EPOCH_FROM_S:
+            wait_ns = _until_ns(_epoch_ns(number), headers, now_wall_ns)
+            return None if wait_ns is None else min(max(wait_ns, 0), RETRY_AFTER_MAX_NS)
+        case str():
+            return parse_wait(value, headers, now_wall_ns=now_wall_ns)
+        case _:
+            return None
 
 
 def read_quota(headers: Mapping[str, str], *, now_wall_ns: int) -> Quota | None:
@@ -129,8 +145,11 @@ def _reset_in_ns(headers: Mapping[str, str], prefix: str, now_wall_ns: int) -> i
         return _until_ns(_date_ns(text), headers, now_wall_ns)
     if number < EPOCH_FROM_S:
         return ceil(number * SECOND_NS)
-    seconds = number / 1_000 if number >= EPOCH_FROM_MS else number
-    return _until_ns(ceil(seconds * SECOND_NS), headers, now_wall_ns)
+    return _until_ns(_epoch_ns(number), headers, now_wall_ns)
+
+
+def _epoch_ns(number: float) -> int:
+    return ceil((number / 1_000 if number >= EPOCH_FROM_MS else number) * SECOND_NS)
 
 
 def _shopify(headers: Mapping[str, str]) -> Iterator[Quota]:

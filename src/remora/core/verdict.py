@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from remora.core.item import Decoded, Nothing, Readable, StreamOpened, Thing, Unreadable, WrongShape
+from remora.core.item import Decoded, Nothing, Page, Readable, StreamOpened, Thing, Unreadable, WrongShape
 from remora.core.quota_headers import RETRY_AFTER_MAX_NS as RETRY_AFTER_MAX_NS
 from remora.core.quota_headers import parse_retry_after as parse_retry_after
 from remora.core.quota_headers import read_quota
 from remora.core.reasons import GapReason
+from remora.core.translation import NOTHING_SAID, Means, Translation
 
 # A null this close to the newest id may still become an item: ids are handed out before their items can be read.
 NEAR_NEWEST_IDS: Final = 50
@@ -114,8 +115,10 @@ def classify(
     behind_newest: int | None,
     now_wall_ns: int,
     absent_statuses: Collection[int] = ABSENT_STATUSES,
+    said: Translation = NOTHING_SAID,
+    is_page: bool = False,
 ) -> Verdict:
-    """The verdict on one reply.
+    """The verdict on one reply. What a rule makes of it counts before its status.
 
     `decoded` is None unless the body was worth decoding (see `has_content`); `behind_newest` is how many ids the item
     is behind the newest known one, None where ids mean nothing; `absent_statuses` say that there is no such item.
@@ -123,6 +126,8 @@ def classify(
     match reply:
         case NoReply(fault=fault):
             return _without_reply(fault)
+        case Reply() if said.means is not None:
+            return _by_rule(reply, said, said.means, behind_newest, now_wall_ns, is_page=is_page)
         case Reply() if has_content(reply):
             assert decoded is not None, "a reply with content must be decoded before it is classified"
             return _with_content(decoded, behind_newest)
@@ -173,6 +178,27 @@ def _without_reply(fault: Fault) -> Verdict:
             return Malformed(GapReason.TOO_LARGE)
         case Fault.EXHAUSTED:
             return Deferred(GapReason.CONNECTION)
+
+
+def _by_rule(
+    reply: Reply, said: Translation, means: Means, behind_newest: int | None, now_wall_ns: int, *, is_page: bool
+) -> Verdict:
+    match means:
+        case Means.PRESSURE:
+            asked_ns = asked_wait_ns(reply, now_wall_ns=now_wall_ns) if said.wait_ns is None else said.wait_ns
+            return Pressure(GapReason.RATE_LIMITED, asked_ns)
+        case Means.REFUSED:
+            return Refused(GapReason.UNAUTHORIZED if reply.status == 401 else GapReason.FORBIDDEN)
+        case Means.MISSING:
+            return _absence(GapReason.NOT_FOUND, behind_newest)
+        case Means.GONE:
+            return _absence(GapReason.GONE, behind_newest)
+        case Means.TROUBLE:
+            return Trouble(GapReason.SERVER_ERROR)
+        case Means.MALFORMED:
+            return Malformed(GapReason.MALFORMED)
+        case Means.END:
+            return Found(Page((), None)) if is_page else _absence(GapReason.NOT_FOUND, behind_newest)
 
 
 def _with_content(decoded: Decoded, behind_newest: int | None) -> Verdict:

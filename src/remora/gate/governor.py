@@ -18,9 +18,9 @@ from remora.core.rate.gate_types import PACING, STOPS, Hold, LimitedBy, RateFact
 from remora.core.rate.held_time import HeldTime, limiting, pacing_limit
 from remora.core.rate.limits import JITTER_NS as JITTER_NS
 from remora.core.rate.limits import Limits as Limits
-from remora.core.rate.pace import Quota
 from remora.core.rate.pacing import SEND_NS, Pacer, burst_allowance, new_pacer
 from remora.core.rate.stretches import Stretch
+from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
 from remora.gate.admission_queue import AdmissionQueue
@@ -155,16 +155,16 @@ class Governor:
         verdict: Verdict,
         *,
         already_counted: bool = False,
-        quota: Quota | None = None,
+        said: Translation = NOTHING_SAID,
     ) -> None:
-        """Hear what an answer says about the rate and about the provider as a whole; `quota` is what its body tells.
+        """Hear what an answer says about the rate and about the provider as a whole; `said` is what its dialect tells.
 
         `already_counted` marks what an earlier attempt met, or what made the item owed: it slows nothing down a second
         time.
         """
         permit.was_heard = True
         sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe)
-        self._learner.hear(sent, reply, verdict, already_counted=already_counted, quota=quota)
+        self._learner.hear(sent, reply, verdict, already_counted=already_counted, said=said)
 
     def wait_ahead_ns(self) -> int:
         """How long a request that asked now would wait, as far as can be known. Changes nothing."""

@@ -19,7 +19,7 @@ from remora.core.rate.gate_types import BackOff as BackOff
 from remora.core.rate.gate_types import Hold as Hold
 from remora.core.rate.gate_types import LimitedBy
 from remora.core.rate.gate_types import Sent as Sent
-from remora.core.rate.law import Answer, Answered, ChangeKind, Pace, PaceChange, Quota, after, cold_start, describe
+from remora.core.rate.law import Answer, Answered, ChangeKind, Pace, PaceChange, after, cold_start, describe
 from remora.core.rate.pace_record import (
     LEAST_STALE_AFTER_NS,
     Restore,
@@ -33,6 +33,7 @@ from remora.core.rate.pace_record import (
 from remora.core.rate.quota import told as after_quota
 from remora.core.rate.shared_pace import COMMON, UNSHARED_MAX, Common, from_common, heard_on_top, to_common
 from remora.core.rate.signal import WellAnswered, answer_of, in_words, is_unanswered
+from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import (
     NoReply,
@@ -138,9 +139,9 @@ class Learner:
         verdict: Verdict,
         *,
         already_counted: bool,
-        quota: Quota | None = None,
+        said: Translation = NOTHING_SAID,
     ) -> None:
-        """Hear what an answer says about the rate and about the provider as a whole; `quota` is what its body tells.
+        """Hear what an answer says about the rate and about the provider as a whole; `said` is what its dialect tells.
 
         `already_counted` marks what was met before, by an earlier attempt or when the item became owed: it slows nothing down a
         second time. Nor does an item that hangs while the source answers others.
@@ -150,20 +151,20 @@ class Learner:
             self._well_answered.add(departed_at_ns)
         elif departed_at_ns is not None and is_unanswered(verdict):
             already_counted = already_counted or self._well_answered.have_overtaken(departed_at_ns)
-        if isinstance(verdict, Pressure) and verdict.retry_after_ns:
-            self._wait_until(reply.answered_at_ns + verdict.retry_after_ns)
+        asked_ns = (verdict.retry_after_ns if isinstance(verdict, Pressure) else said.wait_ns) or 0
+        if asked_ns:
+            self._wait_until(reply.answered_at_ns + asked_ns)
         told = "" if answer is Answer.GOOD else in_words(reply, verdict)
         self.circuit.hear(sent, answer, already_counted=already_counted, told=told)
-        quota = self.quota.hear(reply, quota)
+        quota = self.quota.hear(reply, said.quota)
         if departed_at_ns is None:
             return
-        asked_ns = verdict.retry_after_ns or 0 if isinstance(verdict, Pressure) else 0
         event = Answered(
             answer or Answer.GOOD,
             departed_at_ns,
             reply.answered_at_ns,
             sent.pace_bound,
-            asked_to_wait_ns=asked_ns,
+            asked_to_wait_ns=asked_ns if answer is Answer.REFUSED else 0,
             quota=quota,
         )
         if answer is not None and (answer is Answer.GOOD or not already_counted):

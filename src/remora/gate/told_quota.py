@@ -6,9 +6,10 @@ from typing import Final
 import msgspec
 
 from remora.contracts import Clock, Json
+from remora.core.quota import Quota
 from remora.core.quota_headers import read_quota, tightest
 from remora.core.rate.gate_types import QuotaFacts
-from remora.core.rate.pace import Pace, Quota
+from remora.core.rate.pace import Pace
 from remora.core.verdict import NoReply, Reply
 
 # A quota whose spread changed by less than this since it was stored is not worth storing again.

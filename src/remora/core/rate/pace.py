@@ -5,6 +5,7 @@ from enum import StrEnum
 from math import ceil
 from typing import TYPE_CHECKING
 
+from remora.core.quota import Quota
 from remora.core.rate.constants import (
     ACCOUNT_MOST,
     COLD_START_PER_S,
@@ -39,15 +40,6 @@ class Answer(StrEnum):
     GOOD = "good"
     REFUSED = "refused"
     TROUBLED = "troubled"
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """What an answer tells about a quota: so many requests are left, of so many, until it is full again."""
-
-    remaining: int
-    limit: int | None  # None: it does not say
-    reset_in_ns: int
 
 
 @dataclass(frozen=True, slots=True)

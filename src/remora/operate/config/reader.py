@@ -24,6 +24,7 @@ from remora.operate.config.settings import (
     SourceSettings,
 )
 from remora.operate.config.source_defaults import with_defaults
+from remora.sources.rules import check_rules
 
 ENVIRONMENT_PREFIX: Final = "REMORA_"
 # Each stands for one flag and one place in the file; SOURCE_KEYS apply to the source that the command means.
@@ -164,6 +165,8 @@ def _read(kind: inspect.Type, value: Any, where: str) -> Any:
             return _read_choice(cls, value, where)
         case inspect.IntType():
             return _read_integer(kind, value, where)
+        case inspect.VarTupleType(item_type=inspect.StructType() as inner) if isinstance(value, list):
+            return tuple(_read(inner, each, f"{where}[{position}]") for position, each in enumerate(value, start=1))
         case inspect.VarTupleType(item_type=inner) if isinstance(value, list):
             return tuple(_read(inner, each, where) for each in value)
         case inspect.VarTupleType():
@@ -226,6 +229,7 @@ def _checked(name: str, source: SourceSettings) -> SourceSettings:
     where = f"sources.{name}"
     _check_url(source.url, where)
     _check_headers(source.headers, where)
+    check_rules(source.rules, where)
     if source.token_env is not None and source.token_file is not None:
         raise ConfigurationError(f"{where} has both token_env and token_file", hint="write one of them")
     if source.timeout_ns <= 0 or source.poll_every_ns <= 0 or source.every_ns <= 0 or source.rescan.every_ns <= 0:

@@ -27,6 +27,7 @@ from remora.sources.declaration import (
 from remora.sources.listed import CAPABILITIES as OF_A_LIST
 from remora.sources.listed import DetailSettings
 from remora.sources.paging import ListSettings
+from remora.sources.rules import Rule
 from remora.sources.transport.settings import Client
 
 FILE_NAME: Final = "remora.toml"
@@ -165,6 +166,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     list: ListSettings = ListSettings()
     detail: DetailSettings = DetailSettings()
+    rules: tuple[Rule, ...] = ()
     every_ns: Duration = msgspec.field(default=15 * 60 * SECOND_NS, name="every")
     max_wall_ns: Seconds | None = msgspec.field(default=None, name="max_seconds")
     max_fetches: Count | None = None

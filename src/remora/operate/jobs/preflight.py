@@ -32,6 +32,7 @@ from remora.operate.config.settings import (
 from remora.operate.jobs.resources import opened_store
 from remora.operate.observe.notify import PATH
 from remora.operate.observe.read_status import decode_beats, read_status
+from remora.sources.dialects import Dialects
 from remora.stores.sqlite.database import find_damage
 
 FREE_BYTES_LEAST: Final = 1 << 30
@@ -221,7 +222,10 @@ async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Findi
             if wait_ns > WAIT_TO_ASK_NS:
                 told = f"not asked: the next request may leave in {format_duration(wait_ns)}"
                 return Finding("warning", what, told, "ask again then; see remora status")
-            once = Collector(numbered.source, store, numbered.governor, clock=clock, meter=meter, policy=ONCE)
+            dialect = Dialects(source.rules)
+            once = Collector(
+                numbered.source, store, numbered.governor, clock=clock, meter=meter, policy=ONCE, dialect=dialect
+            )
             verdict = (await once.ask(Discovery.newest())).verdict
     finally:
         await store.close()

@@ -26,10 +26,12 @@ from remora.loops.numbered.newest import keep_newest, retract_absurd, take_up
 from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import SourceKind, SourceSettings
 from remora.operate.observe.recent_meter import RecentMeter
+from remora.sources.dialects import Dialects
 from remora.sources.json_path import WHOLE_BODY
 from remora.sources.listed import Listed, ListedSettings
 from remora.sources.numbered import Numbered as NumberedByDeclaration
 from remora.sources.presets import PRESETS
+from remora.sources.rules import headers_named
 from remora.sources.transport.http import HttpTransport
 from remora.sources.transport.settings import HttpSettings
 
@@ -64,7 +66,7 @@ async def open_numbered(
             reading=None if preset is None else preset.reading,
         )
         async with open_governor(name, settings, store=store, clock=clock, meter=meter, sharing=sharing) as governor:
-            collector = Collector(source, store, governor, clock=clock, meter=meter)
+            collector = Collector(source, store, governor, clock=clock, meter=meter, dialect=Dialects(settings.rules))
             yield Numbered(name, settings, source, governor, collector)
 
 
@@ -93,7 +95,9 @@ async def open_listed(
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         source = Listed(transport, declared, name=name)
         async with open_governor(name, settings, store=store, clock=clock, meter=meter, sharing=sharing) as governor:
-            collector = Collector(source, store, governor, clock=clock, meter=meter, policy=LISTED)
+            collector = Collector(
+                source, store, governor, clock=clock, meter=meter, policy=LISTED, dialect=Dialects(settings.rules)
+            )
             yield ListedRuntime(name, settings, governor, collector)
 
 
@@ -136,6 +140,7 @@ def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: 
         read_timeout_s=timeout_s,
         total_timeout_s=2 * timeout_s,
         body_max_bytes=settings.body_max,
+        further_headers=headers_named(settings.rules),
         stream_hosts=(own_host, *_further_hosts(settings, own_host)),
     )
     return HttpTransport(http, clock=clock, wire_sent=lambda: meter.wire_sent(name), client=settings.client)

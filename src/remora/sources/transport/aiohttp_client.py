@@ -158,7 +158,7 @@ class AiohttpTransport:
             body=decompress(wire_body, response.headers.get("Content-Encoding"), self._settings.body_max_bytes),
             departed_at_ns=exchange.departed_at_ns,
             answered_at_ns=self._clock.monotonic_ns(),
-            headers={name: _header(response, name) for name in HEADERS_KEPT if name in response.headers},
+            headers={name: _header(response, name) for name in self._settings.headers_kept if name in response.headers},
         )
 
     async def stream(

@@ -8,7 +8,7 @@ import asyncio
 import select
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 import httptools
@@ -20,11 +20,19 @@ from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT
 
 READ_BYTES: Final = 64 * 1024
 HEAD_MAX_BYTES: Final = 64 * 1024
-# The few headers that anybody reads; a header that may come several times is joined.
-_NAMES_KEPT: Final = {name.encode(): name for name in (*HEADERS_KEPT, "content-encoding", "content-length")}
+# Of the head, what the connection itself needs.
+_NAMES_NEEDED: Final = ("content-encoding", "content-length")
 _WOULD_BLOCK: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 Answer = Reply | NoReply
+
+
+def names_kept(headers: Iterable[str]) -> Mapping[bytes, str]:
+    """The headers to keep, by their name on the wire."""
+    return {name.encode(): name for name in (*headers, *_NAMES_NEEDED)}
+
+
+NAMES_KEPT: Final = names_kept(HEADERS_KEPT)
 
 
 class Poller(Protocol):
@@ -110,6 +118,7 @@ class Connection:
         "_headers",
         "_is_tls",
         "_loop",
+        "_names_kept",
         "_parser",
         "_poller",
         "_size",
@@ -129,6 +138,7 @@ class Connection:
         *,
         clock: Clock,
         body_max_bytes: int,
+        names_kept: Mapping[bytes, str] = NAMES_KEPT,
     ) -> None:
         """`buffer` is shared by all connections of one event loop: it is read out before anything else runs."""
         self._socket = link
@@ -137,6 +147,7 @@ class Connection:
         self._buffer = buffer
         self._clock = clock
         self._body_max_bytes = body_max_bytes
+        self._names_kept = names_kept
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[Answer] | None = None
         self._unsent = b""
@@ -277,7 +288,7 @@ class Connection:
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header of the answer."""
         lower = name.lower()
-        kept = _NAMES_KEPT.get(lower)
+        kept = self._names_kept.get(lower)
         if kept is not None:
             text = value.decode("latin-1")
             before = self._headers.get(kept)

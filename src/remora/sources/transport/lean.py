@@ -19,7 +19,7 @@ import aiohappyeyeballs
 from remora.contracts import Clock, Permit
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
-from remora.sources.transport.connection import READ_BYTES, Connection, Poller, poller_for
+from remora.sources.transport.connection import READ_BYTES, Connection, Poller, names_kept, poller_for
 from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.settings import KEEP_ALIVE_S, HttpSettings
 
@@ -63,6 +63,7 @@ class LeanTransport:
     ) -> None:
         """`tls` replaces the machine's own trust store."""
         self._settings = settings
+        self._names_kept = names_kept(settings.headers_kept)
         self._clock = clock
         self._wire_sent = wire_sent
         self._tls = tls
@@ -171,7 +172,14 @@ class LeanTransport:
         if self._poller is not poller:  # closed meanwhile
             link.close()
             return Fault.CONNECTION
-        return Connection(link, poller, self._buffer, clock=self._clock, body_max_bytes=self._settings.body_max_bytes)
+        return Connection(
+            link,
+            poller,
+            self._buffer,
+            clock=self._clock,
+            body_max_bytes=self._settings.body_max_bytes,
+            names_kept=self._names_kept,
+        )
 
     async def _connect(self, origin: Origin) -> socket.socket:
         """A connected socket; of several addresses the first that answers."""

@@ -34,6 +34,7 @@ class HttpSettings:
     total_timeout_s: float = 60.0  # from departure to the last byte; waiting in the gate does not count
     body_max_bytes: int = BODY_MAX_BYTES
     stream_idle_timeout_s: float = 60.0
+    further_headers: tuple[str, ...] = ()  # of a reply: what rules look at, in small letters
     stream_hosts: tuple[str, ...] = ()  # the provider's host names; names below them belong to it too
 
     def __post_init__(self) -> None:
@@ -42,6 +43,11 @@ class HttpSettings:
                 "contact holds characters that no header can carry",
                 hint="write a mail address or a web address in plain ASCII",
             )
+
+    @property
+    def headers_kept(self) -> tuple[str, ...]:
+        """The headers of a reply that anybody reads."""
+        return tuple(dict.fromkeys((*HEADERS_KEPT, *self.further_headers)))
 
     @property
     def user_agent(self) -> str:

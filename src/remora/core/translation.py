@@ -1,0 +1,31 @@
+"""What did a provider say in its own dialect? Small rules translate status, headers and body before the verdict."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from remora.core.quota import Quota
+
+
+class Means(StrEnum):
+    """What a rule may say that a reply means."""
+
+    PRESSURE = "pressure"
+    REFUSED = "refused"
+    MISSING = "missing"
+    GONE = "gone"
+    TROUBLE = "trouble"
+    MALFORMED = "malformed"
+    END = "end"  # the list ends here
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """What the rules made of one reply. An answer may be good and still ask for a pause or tell a quota."""
+
+    means: Means | None = None  # None: no rule matched; the status decides
+    wait_ns: int | None = None
+    quota: Quota | None = None
+
+
+NOTHING_SAID: Final = Translation()

@@ -1,0 +1,74 @@
+"""How do common providers say "too many" where a status does not? Rules that every source has behind its own."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from remora.core.quota import Quota
+from remora.core.quota_headers import wait_of
+from remora.core.translation import Means, Translation
+from remora.core.units import DAY_NS
+from remora.core.verdict import Reply
+from remora.sources.rules import CompiledRule, Rule, Rules
+
+_RETRY_AFTER: Final = 'headers."retry-after"'
+_MESSAGE: Final = "not_null(body.message, body.error.message, body.error_description, body.detail, body.error, body)"
+_IN_SO_MANY_WORDS: Final = ("rate limit", "Rate limit", "too many requests", "Too many requests", "Too Many Requests")
+_GOOGLE: Final = ("userRateLimitExceeded", "rateLimitExceeded", "quotaExceeded", "dailyLimitExceeded")
+
+
+def _pressure(when: str, trace: str, wait: str | None = _RETRY_AFTER) -> CompiledRule:
+    return CompiledRule(Rule(when, Means.PRESSURE, wait), trace=trace.encode())
+
+
+COMMON: Final = (
+    # Slack, inside a 200
+    _pressure("body.ok == `false` && body.error == 'ratelimited'", "ratelimited"),
+    # Wikipedia and every other MediaWiki, inside a 200
+    _pressure("contains(['maxlag', 'ratelimited'], body.error.code)", "maxlag"),
+    _pressure("body.error.code == 'ratelimited'", "ratelimited"),
+    # Gmail and other APIs of Google, as a 403
+    *(_pressure(f"body.error.errors[?reason == '{reason}']", reason) for reason in _GOOGLE),
+    _pressure("body.error.status == 'RESOURCE_EXHAUSTED'", "RESOURCE_EXHAUSTED"),
+    # Stack Exchange, as a 400
+    _pressure("body.error_name == 'throttle_violation'", "throttle_violation"),
+    # GitHub's secondary limit, and whoever says it in words
+    *(
+        _pressure(f"(status == `400` || status == `403`) && contains({_MESSAGE}, '{words}')", words)
+        for words in _IN_SO_MANY_WORDS
+    ),
+)
+
+
+class _Wrapper(msgspec.Struct):
+    """What Stack Exchange puts around every answer."""
+
+    quota_max: int
+    quota_remaining: int
+    backoff: float | None = None
+
+
+_wrapper: Final = msgspec.json.Decoder(_Wrapper)
+
+
+class Dialects:
+    """An owner's rules, then the common ones; beside them what a good answer tells in its body."""
+
+    def __init__(self, own: Sequence[Rule] = ()) -> None:
+        self._rules = Rules((*(CompiledRule(rule) for rule in own), *COMMON))
+
+    def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
+        """What a reply means in the provider's dialect."""
+        said = self._rules.translate(reply, now_wall_ns=now_wall_ns)
+        if b'"quota_remaining"' not in reply.body:
+            return said
+        try:
+            wrapper = _wrapper.decode(reply.body)
+        except (ValueError, RecursionError):
+            return said
+        # It counts per day in UTC, and tells no reset.
+        until_midnight_ns = DAY_NS - now_wall_ns % DAY_NS
+        quota = Quota(max(0, wrapper.quota_remaining), wrapper.quota_max, until_midnight_ns)
+        pause_ns = wait_of(wrapper.backoff, reply.headers, now_wall_ns=now_wall_ns)
+        return Translation(said.means, said.wait_ns if pause_ns is None else pause_ns, quota)
