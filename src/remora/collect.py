@@ -295,6 +295,8 @@ class Collector:
                 log.warning("gap_dead", source=self._source.name, via=str(discovery.via), reason=reason)
             case Outcome.ABSENT:
                 log.info("gap_absent", source=self._source.name, via=str(discovery.via), reason=reason)
+            case Outcome.GONE:
+                log.info("gap_gone", source=self._source.name, via=str(discovery.via), reason=reason)
             case Outcome.NEW | Outcome.CHANGED | Outcome.UNCHANGED if was_owed and reason is None:
                 log.info("gap_settled", source=self._source.name, via=str(discovery.via))
             case _:  # stored as usual, still owed, or overtaken by a newer answer: nothing changed for an operator

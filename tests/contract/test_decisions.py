@@ -65,12 +65,12 @@ def test_a_revision_is_kept_exactly_when_the_content_changes(answers: list[Obser
 
 
 @given(st.composite(arrivals)())
-def test_an_item_that_was_never_found_is_owed_absent_or_dead_and_nothing_else(answers: list[Observation]) -> None:
+def test_an_item_that_was_never_found_is_owed_absent_gone_or_dead_and_nothing_else(answers: list[Observation]) -> None:
     outcomes, history, gap = recorded(answers)
     if history[-1] is None:
         assert gap is not None
-        assert gap.state in {GapState.OWED, GapState.ABSENT, GapState.DEAD}
-        assert set(outcomes) <= {Outcome.OWED, Outcome.ABSENT, Outcome.DEAD}
+        assert gap.state in {GapState.OWED, GapState.ABSENT, GapState.GONE, GapState.DEAD}
+        assert set(outcomes) <= {Outcome.OWED, Outcome.ABSENT, Outcome.GONE, Outcome.DEAD}
     elif isinstance(answers[-1].verdict, Found) and outcomes[-1] is not Outcome.STALE:
         assert gap is None or gap.state is GapState.SETTLED
 

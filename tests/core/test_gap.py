@@ -13,6 +13,7 @@ from remora.core.ledger.gap import (
     ATTEMPTS_BEFORE_DEAD,
     CLOCK_SLACK_NS,
     DEAD_LETTER_RETRY_NS,
+    DOUBTED_FOR_NS,
     LOOKS_AT_A_NEW_ID,
     LOOKS_AT_AN_OLD_ID,
     NOT_BEFORE_MAX_NS,
@@ -22,6 +23,7 @@ from remora.core.ledger.gap import (
     Gap,
     GapEvent,
     GapState,
+    Listing,
     after,
     is_due,
     moved,
@@ -36,6 +38,7 @@ T0 = 1_767_700_800 * SECOND_NS
 FOUND = Found(Item(item_id=7, body=b"{}"))
 PLACEHOLDER = Found(Item(item_id=7, body=b"{}", delayed=True))
 NULL = Missing(GapReason.NOT_FOUND)
+GONE = Missing(GapReason.GONE)
 
 verdicts: st.SearchStrategy[Verdict] = st.sampled_from(
     [
@@ -95,17 +98,17 @@ def test_a_find_settles_from_every_state_and_a_failure_never_hides_an_item() -> 
     assert all(TRANSITIONS[state, GapEvent.FAILED] is GapState.OWED for state in GapState)
 
 
-@given(kinds, st.lists(st.tuples(verdicts, steps, st.booleans()), max_size=40))
-def test_whatever_is_answered_the_item_is_settled_owed_absent_or_dead_and_comes_due(
-    kind: Kind, life: list[tuple[Verdict, int, bool]]
+@given(kinds, st.lists(st.tuples(verdicts, steps, st.booleans(), st.sampled_from(Listing)), max_size=40))
+def test_whatever_is_answered_the_item_is_settled_owed_absent_gone_or_dead_and_comes_due(
+    kind: Kind, life: list[tuple[Verdict, int, bool, Listing]]
 ) -> None:
     gap: Gap | None = None
     now_ns = T0
-    for answer, step_s, is_served in life:
+    for answer, step_s, is_served, listing in life:
         now_ns += step_s * SECOND_NS
         if is_served and gap is not None and gap.state in {GapState.OWED, GapState.DEAD}:
             gap = moved(gap, GapEvent.LEASE)
-        gap = after(gap, answer, kind=kind, key="7", now_ns=now_ns)
+        gap = after(gap, answer, kind=kind, key="7", now_ns=now_ns, listing=listing)
         if gap is None:
             assert owed_reason(answer) is None
             continue
@@ -219,9 +222,54 @@ def test_a_dead_item_that_meets_pressure_is_owed_and_asked_for_again_soon() -> N
         assert pressed.not_before_ns <= now_ns + MINUTE_NS
 
 
-def test_a_missing_document_is_not_absent_but_dead_because_its_list_still_names_it() -> None:
-    gap, _ = served(None, *[NULL] * ATTEMPTS_BEFORE_DEAD, kind=Kind.DOCUMENT)
+def test_a_missing_document_that_its_list_still_shows_is_dead_only_after_a_full_walk_had_time_to_tell() -> None:
+    gap, now_ns = served(None, NULL, kind=Kind.DOCUMENT)
+    while gap.state is GapState.OWED:
+        gap, now_ns = served(gap, NULL, kind=Kind.DOCUMENT, now_ns=now_ns)
     assert gap.state is GapState.DEAD
+    assert gap.attempts >= ATTEMPTS_BEFORE_DEAD
+    assert now_ns - T0 >= DOUBTED_FOR_NS
+
+
+def test_a_missing_document_that_its_list_no_longer_shows_is_gone_at_once() -> None:
+    assert _state(document_after(None, NULL, Listing.VANISHED)) is GapState.GONE
+    assert _state(document_after(None, NULL, Listing.UNKNOWN)) is GapState.OWED
+    assert _state(document_after(None, NULL, Listing.SHOWN_SINCE)) is GapState.OWED
+
+
+def test_a_document_that_the_provider_calls_gone_is_gone_at_once() -> None:
+    assert _state(document_after(None, GONE, Listing.UNKNOWN)) is GapState.GONE
+    refused = [Refused(GapReason.FORBIDDEN)] * ATTEMPTS_BEFORE_DEAD
+    assert _state(heard(None, *refused, GONE, kind=Kind.DOCUMENT)) is GapState.GONE
+
+
+@pytest.mark.parametrize("kind", [Kind.ITEM, Kind.USER])
+def test_a_numbered_item_that_the_provider_calls_gone_is_gone_after_three_looks(kind: Kind) -> None:
+    assert _state(heard(None, *[GONE] * (LOOKS_AT_AN_OLD_ID - 1), kind=kind)) is GapState.OWED
+    assert _state(heard(None, *[GONE] * LOOKS_AT_AN_OLD_ID, kind=kind)) is GapState.GONE
+    assert _state(heard(None, *[NULL] * LOOKS_AT_AN_OLD_ID, GONE, kind=kind)) is GapState.GONE
+
+
+def test_an_answer_that_is_older_than_what_the_list_showed_never_makes_a_document_gone() -> None:
+    assert _state(document_after(None, GONE, Listing.SHOWN_SINCE)) is GapState.OWED
+
+
+def test_what_is_gone_stays_gone_while_it_is_missing_and_is_owed_or_settled_by_anything_else() -> None:
+    gone = heard(None, *[GONE] * LOOKS_AT_AN_OLD_ID)
+    assert _state(heard(gone, *[NULL] * 5)) is GapState.GONE
+    assert _state(heard(gone, FOUND)) is GapState.SETTLED
+    assert _state(heard(gone, Trouble(GapReason.TIMEOUT))) is GapState.OWED
+    assert _state(heard(gone, *[Refused(GapReason.FORBIDDEN)] * ATTEMPTS_BEFORE_DEAD)) is GapState.DEAD
+
+
+@given(st.sampled_from([NULL, GONE]), st.sampled_from(Listing), st.sampled_from(GapState), st.integers(0, 40))
+def test_a_document_is_gone_only_by_word_of_its_provider_or_its_list(
+    answer: Missing, listing: Listing, state: GapState, attempts: int
+) -> None:
+    gap = Gap(Kind.DOCUMENT, "7", state, GapReason.NOT_FOUND, attempts, 0, False, T0, T0, T0)
+    ended = after(gap, answer, kind=Kind.DOCUMENT, key="7", now_ns=T0, listing=listing)
+    told = answer == GONE or listing is Listing.VANISHED or state is GapState.GONE
+    assert (_state(ended) is GapState.GONE) == (told and listing is not Listing.SHOWN_SINCE)
 
 
 def test_a_lease_is_not_an_attempt() -> None:
@@ -269,6 +317,10 @@ def test_a_clock_that_steps_back_parks_nothing_in_the_future(answer: Verdict, ba
     if back_s * SECOND_NS > CLOCK_SLACK_NS:
         assert is_due(gap, now_ns=now_ns)
     assert is_due(gap, now_ns=gap.not_before_ns)
+
+
+def document_after(gap: Gap | None, answer: Verdict, listing: Listing) -> Gap | None:
+    return after(gap, answer, kind=Kind.DOCUMENT, key="7", now_ns=T0, listing=listing)
 
 
 def _state(gap: Gap | None) -> GapState | None:

@@ -4,8 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.core.item import Entry, Page
+from remora.core.ledger.gap import DOUBTED_FOR_NS
 from remora.core.ledger.list_walk import (
     FULL_WALK_EVERY_NS,
+    FULL_WALK_IN_DOUBT_NS,
     WalkState,
     after_page,
     begun,
@@ -54,7 +56,7 @@ def test_an_empty_page_in_the_middle_does_not_end_a_walk() -> None:
 
 def test_a_finished_walk_leaves_the_newest_mark_it_met_as_watermark() -> None:
     state = after_page(after_page(WalkState(watermark="3"), page("12", "8"), ""), page("7", "2"), "next")
-    assert finished(state) == WalkState(watermark="12")
+    assert finished(state, is_end=False) == WalkState(watermark="12")
 
 
 def test_an_interrupted_walk_does_not_move_the_watermark() -> None:
@@ -81,7 +83,7 @@ def test_the_watermark_never_goes_down_and_moves_only_at_the_end(walked: list[Pa
     for number, one in enumerate(walked):
         state = after_page(state, one, str(number))
         assert state.watermark == watermark
-    ended = finished(state).watermark
+    ended = finished(state, is_end=False).watermark
     assert watermark is None or (ended is not None and int(ended) >= int(watermark))
 
 
@@ -135,8 +137,24 @@ def test_a_full_walk_is_due_at_first_after_a_week_and_when_the_clock_stepped_bac
     assert full_walk_is_due(2 * HOUR_NS, now_ns=HOUR_NS)
 
 
+def test_a_full_walk_is_due_after_a_day_if_a_detail_has_been_missing_since_the_last_one() -> None:
+    due_ns = FULL_WALK_IN_DOUBT_NS + 5
+    assert full_walk_is_due(5, now_ns=due_ns, doubted_at_ns=6)
+    assert not full_walk_is_due(5, now_ns=due_ns - 1, doubted_at_ns=6)
+    assert not full_walk_is_due(5, now_ns=due_ns, doubted_at_ns=4), "the last full walk has told already"
+    assert FULL_WALK_IN_DOUBT_NS < DOUBTED_FOR_NS, "nobody gives up on a missing detail before a full walk has told"
+
+
 def test_a_full_walk_forgets_the_watermark_but_not_a_walk_that_is_under_way() -> None:
-    assert begun(WalkState(watermark="9"), is_full=True) == WalkState()
-    assert begun(WalkState(watermark="9"), is_full=False) == WalkState(watermark="9")
-    under_way = WalkState(watermark="9", walking_from="12", seen_down_to="10", position="0")
+    assert begun(WalkState(watermark="9"), is_full=True) == WalkState(walk=1)
+    assert begun(WalkState(watermark="9"), is_full=False) == WalkState(watermark="9", walk=1)
+    under_way = WalkState(watermark="9", walking_from="12", seen_down_to="10", position="0", walk=4)
     assert begun(under_way, is_full=True) == under_way
+
+
+def test_every_walk_has_a_number_and_one_that_saw_the_whole_list_is_remembered_until_it_is_judged() -> None:
+    walk = begun(WalkState(watermark="9", walk=4, full_walk=3), is_full=False)
+    assert (walk.walk, walk.full_walk) == (5, 3)
+    assert restarted(walk) == walk
+    assert finished(walk, is_end=False) == walk
+    assert finished(walk, is_end=True) == WalkState(watermark="9", walk=5, full_walk=5)

@@ -17,6 +17,7 @@ from remora.core.status.model import Covered, CoveredList, Fresh, SourceStatus, 
 from remora.core.status.readout import (
     BEAT_NS,
     BEATS_BEFORE_UNKNOWN,
+    Tallies,
     cover,
     iso,
     read_out,
@@ -100,14 +101,14 @@ def a_gap(state: GapState, reason: GapReason, count: int) -> GapTally:
 
 
 @given(covered=ranges, first_id=ids, newest_id=ids, gaps=tallies)
-def test_the_five_places_always_add_up_to_the_id_range(
+def test_the_six_places_always_add_up_to_the_id_range(
     covered: list[IdRange], first_id: int, newest_id: int, gaps: list[GapTally]
 ) -> None:
     of = ledger(coverage=Coverage.of(covered), first_id=first_id, newest_id=newest_id, gaps=tuple(gaps))
     status = seen(of=of).coverage
     match status:
         case Covered():
-            parts = (status.settled, status.pending, status.owed, status.absent, status.dead)
+            parts = (status.settled, status.pending, status.owed, status.absent, status.gone, status.dead)
             assert sum(parts) == status.max_id - status.first_id + 1
             assert min(parts) >= 0
             assert status.settled <= len(Coverage.of(covered))
@@ -121,7 +122,7 @@ def test_the_five_places_always_add_up_to_the_id_range(
 
 
 def test_a_gap_in_a_walk_in_progress_is_never_called_settled() -> None:
-    status = cover(Coverage((IdRange(1, 50),)), first_id=1, newest_id=100, tallies=(10, 0, 0, 0))
+    status = cover(Coverage((IdRange(1, 50),)), first_id=1, newest_id=100, count=Tallies(owed=10))
     assert isinstance(status, Covered)
     assert (status.settled, status.pending, status.owed) == (40, 50, 10)
 
@@ -199,14 +200,15 @@ def test_every_moment_in_a_readout_is_a_utc_text() -> None:
     "gaps, answer, reason",
     [
         ((), YesNo.YES, "every id from 1 to 100"),
-        ((a_gap(GapState.ABSENT, GapReason.NOT_FOUND, 3),), YesNo.YES, "settled or absent"),
+        ((a_gap(GapState.ABSENT, GapReason.NOT_FOUND, 3),), YesNo.YES, "settled, absent or gone"),
+        ((a_gap(GapState.GONE, GapReason.GONE, 3),), YesNo.YES, "settled, absent or gone"),
         ((a_gap(GapState.OWED, GapReason.NOT_YET, 3),), YesNo.YES, "3 of the newest are awaited"),
         ((a_gap(GapState.OWED, GapReason.TIMEOUT, 3),), YesNo.NO, "3 owed"),
         ((a_gap(GapState.LEASED, GapReason.TIMEOUT, 3),), YesNo.NO, "3 owed"),
         ((a_gap(GapState.DEAD, GapReason.MALFORMED, 1),), YesNo.NO, "1 dead"),
     ],
 )
-def test_complete_means_that_only_absent_and_awaited_items_are_not_here(
+def test_complete_means_that_only_absent_gone_and_awaited_items_are_not_here(
     gaps: tuple[GapTally, ...], answer: YesNo, reason: str
 ) -> None:
     complete = seen(beat(), of=ledger(gaps=gaps)).answers.complete

@@ -123,7 +123,11 @@ def test_one_items_own_refusal_stays_its_own_even_with_a_hint(status: int) -> No
 
 def test_a_missing_page_near_the_newest_id_is_not_yet() -> None:
     assert verdict(404, behind=3) == NotYet()
-    assert verdict(410, behind=NEAR_NEWEST_IDS) == Missing(GapReason.GONE)
+    assert verdict(404, behind=NEAR_NEWEST_IDS) == Missing(GapReason.NOT_FOUND)
+
+
+def test_what_the_provider_calls_gone_is_gone_however_new_its_id_is() -> None:
+    assert verdict(410, behind=3) == verdict(410, behind=NEAR_NEWEST_IDS) == Missing(GapReason.GONE)
 
 
 @given(st.integers(100, 999), st.text(max_size=30), st.text(max_size=30))

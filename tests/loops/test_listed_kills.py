@@ -20,7 +20,7 @@ from remora.sim.crash import Crashed, Generation
 from remora.sim.limits import Limit
 from remora.sim.listed import Archive, ArchiveSettings
 from remora.sim.provider import Provider
-from remora.sim.replies import GONE
+from remora.sim.replies import Answer
 from remora.sim.world import World, WorldSettings
 from remora.sources.paging import ListSettings
 from remora.stores.memory import MemoryStore
@@ -180,7 +180,7 @@ def test_a_living_archive_is_complete_once_it_rests_however_often_its_runs_were_
 def test_a_kill_at_any_call_does_not_make_a_dead_entry_that_is_listed_anew_wait_for_a_week(after_effect: bool) -> None:
     async def attempt(clock: SimClock, die_at: int) -> bool:
         rig = ListedRig(clock, SmallArchive(3))
-        rig.archive.spoiled = {"c1": GONE}
+        rig.archive.spoiled = {"c1": Answer(403, b"{}")}
         for _ in range(ATTEMPTS_BEFORE_DEAD):
             await rig.run()
             await rig.wait(13 * HOUR_NS)

@@ -28,6 +28,7 @@ class Outcome(StrEnum):
     STALE = "stale"  # a newer fetch was recorded first; nothing was overwritten
     OWED = "owed"
     ABSENT = "absent"
+    GONE = "gone"  # deleted upstream; the last content is kept
     DEAD = "dead"
 
 
@@ -167,7 +168,8 @@ class GapLedger(Protocol):
     ) -> Sequence[Gap]:
         """Due gaps (see `core.gap.is_due`) in fair order: longest not served first. Leases, not attempts.
 
-        Expired leases count as owed; dead gaps are leased too once their slow schedule is due; absent ones never.
+        Expired leases count as owed; dead gaps are leased too once their slow schedule is due; absent and
+        gone ones never.
         """
 
     async def release_gaps(self, source: str, *, owner: str) -> int:
@@ -184,7 +186,7 @@ class GapLedger(Protocol):
     async def replay_gaps(
         self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int
     ) -> int:
-        """Make dead and absent gaps owed again and every owed one due now; returns how many.
+        """Make dead, absent and gone gaps owed again and every owed one due now; returns how many.
 
         The rest of a list (`Kind.PAGE`) is left alone: replaying items must not end a cool-down.
         """
@@ -250,6 +252,11 @@ class StoredDocument:
     updated_at: str | None
     body: bytes | None
     fetched_ns: int | None
+    revision: int  # 0 while there is no body
+    first_seen_ns: int
+    changed_ns: int | None
+    vanished_ns: int | None  # since when the list has not shown it; None: it shows it, as far as is known
+    owed: bool  # its detail is to be asked for, the first time or again
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +274,20 @@ class ListLedger(Protocol):
     """The ledger of listed sources."""
 
     async def record_page(self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int) -> int:
-        """Entries that are new or newer become owed details, and the walk moves, in one transaction. Returns how many."""
+        """Entries that are new or newer become owed details, and the walk moves, in one transaction. Returns how many.
+
+        An entry that had vanished has not vanished any more. If it was gone, or has no mark, its detail is owed again.
+        """
+
+    async def count_unlisted(self, source: str, *, walk: int) -> int:
+        """How many listed documents no page has shown since this walk began, without those known to have vanished."""
+
+    async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
+        """The list no longer shows what no page has shown since this walk began; returns how many vanished now.
+
+        `newer_than`: only missing details (`not_found`) whose entries have a newer mark, because the walk went no further.
+        What of them is owed as a gap is due at once.
+        """
 
     async def walk_state(self, source: str) -> WalkState:
         """Where the walk stands."""
@@ -280,6 +300,9 @@ class ListLedger(Protocol):
 
     async def document(self, source: str, key: str) -> StoredDocument | None:
         """One document of the mirror."""
+
+    async def document_revisions(self, source: str, key: str) -> Sequence[StoredDocument]:
+        """Earlier contents of a document, oldest first."""
 
     def documents(self, source: str) -> AsyncIterator[StoredDocument]:
         """All documents that have a body, by key."""

@@ -228,8 +228,8 @@ def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int, absent
             return Pressure(GapReason.RATE_LIMITED, retry_after_ns)
         case status if status >= 500 and retry_after_ns is not None:
             return Pressure(GapReason.UPSTREAM_PRESSURE, retry_after_ns)
-        case 410 if 410 in absent:
-            return _absence(GapReason.GONE, behind_newest)
+        case 410:  # the provider says that it was there and is deleted, whatever its id
+            return Missing(GapReason.GONE)
         case status if status in absent:
             return _absence(GapReason.NOT_FOUND, behind_newest)
         case 401:

@@ -40,9 +40,9 @@ SELECT kind, state, reason, count(*), min(first_seen_at), min(not_before_at) FRO
 WHERE source = :source AND state <> 'settled' GROUP BY kind, state, reason ORDER BY kind, state, reason;
 
 -- name: replay_gaps
--- Dead and absent gaps are owed again, and owed ones are due now. The rest of a list is no item: its cool-down stays.
+-- Dead, absent and gone gaps are owed again, and owed ones are due now. The rest of a list is no item: its cool-down stays.
 UPDATE gaps SET state = 'owed', not_before_at = :now
-WHERE source = :source AND kind <> 'page' AND state IN ('owed', 'dead', 'absent') AND state <> 'settled'
+WHERE source = :source AND kind <> 'page' AND state IN ('owed', 'dead', 'absent', 'gone') AND state <> 'settled'
 AND reason = coalesce(:reason, reason) AND key = coalesce(:key, key);
 
 -- name: waiting
@@ -91,15 +91,52 @@ SELECT runtime, beat_at, snapshot FROM heartbeat ORDER BY beat_at DESC, runtime;
 
 -- name: walk_state
 -- Where the walk over a list stands.
-SELECT watermark, walking_from, seen_down_to, position FROM cursors WHERE source = :source;
+SELECT watermark, walking_from, seen_down_to, position, walk, full_walk FROM cursors WHERE source = :source;
 
 -- name: move_walk
 -- The walk moves.
-INSERT INTO cursors (source, watermark, walking_from, seen_down_to, position, moved_at)
-VALUES (:source, :watermark, :walking_from, :seen_down_to, :position, :now)
+INSERT INTO cursors (source, watermark, walking_from, seen_down_to, position, walk, full_walk, moved_at)
+VALUES (:source, :watermark, :walking_from, :seen_down_to, :position, :walk, :full_walk, :now)
 ON CONFLICT (source) DO UPDATE SET
   watermark = excluded.watermark, walking_from = excluded.walking_from, seen_down_to = excluded.seen_down_to,
-  position = excluded.position, moved_at = excluded.moved_at;
+  position = excluded.position, walk = excluded.walk, full_walk = excluded.full_walk, moved_at = excluded.moved_at;
+
+-- name: count_unlisted
+-- How many documents no page has shown since a walk began.
+SELECT count(*) FROM documents
+WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL;
+
+-- name: mark_vanished
+-- The list no longer shows what no page has shown since a walk began.
+UPDATE documents SET vanished_at = :now
+WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL;
+
+-- name: mark_vanished_in_range
+-- The same for missing details whose entries belong into the part of the list that was walked.
+UPDATE documents SET vanished_at = :now
+WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL
+AND listed_rank > :rank AND fingerprint IN (
+  SELECT key FROM gaps
+  WHERE source = :source AND kind = 'document' AND state IN ('owed', 'leased', 'dead') AND reason = 'not_found'
+);
+
+-- name: ask_vanished
+-- What is owed of documents that have vanished just now is due at once: the answer tells whether they are gone.
+UPDATE gaps SET state = 'owed', not_before_at = :now
+WHERE source = :source AND kind = 'document' AND state IN ('owed', 'dead') AND key IN (
+  SELECT fingerprint FROM documents WHERE source = :source AND vanished_at = :now
+);
+
+-- name: keep_document_revision
+-- What is stored now becomes an earlier revision; run before the document is overwritten.
+INSERT INTO document_revisions (source, key, revision, updated_at, fetched_at, changed_at, body)
+SELECT source, key, revision, updated_at, fetched_at, changed_at, body FROM documents
+WHERE source = :source AND key = :key
+ON CONFLICT (source, key, revision) DO NOTHING;
+
+-- name: settle_gone_document
+-- A document that is gone is not owed any more.
+UPDATE documents SET owed = false WHERE source = :source AND key = :key;
 
 -- name: key_of
 -- The locator behind a fingerprint.
@@ -161,7 +198,7 @@ WHERE (source, name) > (:k0, :k1) AND source <> '' ORDER BY source, name LIMIT :
 
 -- name: export_cursors
 -- How far lists are walked, beyond one source.
-SELECT source, watermark, walking_from, seen_down_to, position, moved_at FROM cursors
+SELECT source, watermark, walking_from, seen_down_to, position, walk, full_walk, moved_at FROM cursors
 WHERE source > :k0 ORDER BY source LIMIT :limit;
 
 -- name: export_runs

@@ -10,7 +10,7 @@ from remora.core.ledger import gap as gaps
 from remora.core.ledger import marks
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Discovery, FromGap, Kind, fingerprint
-from remora.core.ledger.gap import Gap, GapEvent, GapState
+from remora.core.ledger.gap import Gap, GapEvent, GapState, Listing
 from remora.core.ledger.segment import SegmentKind
 from remora.core.units import MINUTE_NS
 from remora.core.verdict import Found
@@ -30,9 +30,10 @@ INTEGER_MAX: Final = 2**63 - 1
 # Told how many seconds it took, after each batch that became durable.
 OnBatch = Callable[[float], None]
 
-_OUTCOME_OF_GAP: Final = {
+OUTCOME_OF_GAP: Final = {
     GapState.OWED: Outcome.OWED,
     GapState.ABSENT: Outcome.ABSENT,
+    GapState.GONE: Outcome.GONE,
     GapState.DEAD: Outcome.DEAD,
 }
 
@@ -66,21 +67,28 @@ def gap_key(source: str, discovery: Discovery) -> str:
 
 
 def decide(
-    observation: Observation, *, gap_key: str, held: Held | None, gap: Gap | None, clocks_differ_ns: int = 0
+    observation: Observation,
+    *,
+    gap_key: str,
+    held: Held | None,
+    gap: Gap | None,
+    listing: Listing = Listing.UNKNOWN,
+    clocks_differ_ns: int = 0,
 ) -> Decision:
     """The one decision behind `record`: outcome, revision and gap, from what is held and what was observed.
 
-    `clocks_differ_ns` is by how much the clocks of those who share the store may differ.
+    `listing` is what its list says about a document, `clocks_differ_ns` by how much the clocks of those who share the
+    store may differ.
     """
     if held is not None and is_stale(observation, held.fetched_ns, clocks_differ_ns=clocks_differ_ns):
         return Decision(Outcome.STALE, held, gap=_given_back(gap, observation.discovery))
     kind, verdict = observation.discovery.kind, observation.verdict
     moved = None
     if gap is not None or gaps.owed_reason(verdict) is not None:
-        moved = gaps.after(gap, verdict, kind=kind, key=gap_key, now_ns=observation.now_ns)
+        moved = gaps.after(gap, verdict, kind=kind, key=gap_key, now_ns=observation.now_ns, listing=listing)
     if not isinstance(verdict, Found):
         assert moved is not None, "a failure always leaves a gap"
-        return Decision(_OUTCOME_OF_GAP[moved.state], held, gap=moved)
+        return Decision(OUTCOME_OF_GAP[moved.state], held, gap=moved)
     if gap is not None and gap.state is GapState.SETTLED and moved is not None and moved.state is GapState.SETTLED:
         moved = None  # settled stays settled: no row changes
     if kind is Kind.PAGE:
@@ -99,12 +107,23 @@ def _found(thing: Item | User | Document, started_at_ns: int, held: Held | None,
         # In step with a clock that stepped back, too: the newest fetch is the one recorded last.
         confirmed = Held(body_hash, held.content_hash, held.revision, started_at_ns)
         return Decision(Outcome.UNCHANGED, confirmed, False, gap)
-    content_hash = digest(thing.content) if isinstance(thing, Item) else b""
+    content_hash = _content_hash(thing, body_hash)
     if held is None:
         return Decision(Outcome.NEW, Held(body_hash, content_hash, 1, started_at_ns), False, gap)
     keeps = held.content_hash != content_hash
     after = Held(body_hash, content_hash, held.revision + int(keeps), started_at_ns)
     return Decision(Outcome.CHANGED, after, keeps, gap)
+
+
+def _content_hash(thing: Item | User | Document, body_hash: bytes) -> bytes:
+    """What decides about revisions: a document is all content, and profiles have no revisions."""
+    match thing:
+        case Item(content=content):
+            return digest(content)
+        case Document():
+            return body_hash
+        case User():
+            return b""
 
 
 def _checked(thing: Thing, kind: Kind) -> Item | User | Document:
@@ -198,6 +217,33 @@ def newest_of_each(entries: Sequence[Entry]) -> list[Entry]:
         if known is None or marks.is_newer(entry.updated_at, known.updated_at):
             newest[entry.key] = entry
     return list(newest.values())
+
+
+def is_newly_gone(decision: Decision, gap: Gap | None) -> bool:
+    """Whether this answer tells for the first time that a thing was deleted upstream."""
+    return decision.outcome is Outcome.GONE and (gap is None or gap.state is not GapState.GONE)
+
+
+class Known(NamedTuple):
+    """What a store knows of a listed entry when a page shows it again."""
+
+    mark: str | None
+    has_vanished: bool
+    is_gone: bool
+
+
+def is_owed_anew(entry: Entry, known: Known | None) -> bool:
+    """Whether a page owes this entry's detail: it is new, newer, or back after it was gone or without a mark to compare."""
+    if known is None or marks.is_newer(entry.updated_at, known.mark):
+        return True
+    return known.has_vanished and (known.is_gone or entry.updated_at is None)
+
+
+def listing_of(*, listed_ns: int | None, vanished_ns: int | None, started_at_ns: int) -> Listing:
+    """What a document's list says about it when an answer to a request that left at `started_at_ns` is recorded."""
+    if vanished_ns is not None:
+        return Listing.VANISHED
+    return Listing.SHOWN_SINCE if listed_ns is not None and listed_ns > started_at_ns else Listing.UNKNOWN
 
 
 def is_still_owed(*, listed_mark: str | None, listed_ns: int | None, document: Document, started_at_ns: int) -> bool:

@@ -1,10 +1,10 @@
 """How does a row become a value, and a value a row, in every database? Nanoseconds in values, milliseconds in tables."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from remora.contracts import GapCount, Json, RunRecord, StoredItem
+from remora.contracts import GapCount, Json, RunRecord, StoredDocument, StoredItem, WalkState
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import Gap, GapState
 from remora.core.reasons import GapReason
@@ -94,6 +94,30 @@ def item_from_row(row: Row) -> StoredItem:
         last_fetched_ns=row[4] * MILLISECOND_NS,
         changed_ns=row[5] * MILLISECOND_NS,
     )
+
+
+def document_from_row(row: Row, load: Callable[[str], str] = str) -> StoredDocument:
+    """Columns: key, fingerprint, updated_at, body, fetched_at, revision, first_seen_at, changed_at, vanished_at, owed."""
+    key, fingerprint, updated_at, body, fetched_at, revision, first_seen_at, changed_at, vanished_at, owed = row
+    return StoredDocument(
+        key=load(key),
+        fingerprint=fingerprint,
+        updated_at=None if updated_at is None else load(updated_at),
+        body=body,
+        fetched_ns=nanoseconds(fetched_at),
+        revision=revision,
+        first_seen_ns=first_seen_at * MILLISECOND_NS,
+        changed_ns=nanoseconds(changed_at),
+        vanished_ns=nanoseconds(vanished_at),
+        owed=bool(owed),
+    )
+
+
+def walk_from_row(row: Row, load: Callable[[str], str] = str) -> WalkState:
+    """Columns: watermark, walking_from, seen_down_to, position, walk, full_walk."""
+    *texts, walk, full_walk = row
+    watermark, walking_from, seen_down_to, position = (None if text is None else load(text) for text in texts)
+    return WalkState(watermark, walking_from, seen_down_to, position, walk, full_walk)
 
 
 def run_from_row(row: Row) -> RunRecord:

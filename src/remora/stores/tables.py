@@ -59,9 +59,15 @@ TABLES: Final[tuple[Table, ...]] = (
     Table(
         "documents",
         _columns(
-            "source key fingerprint listed_mark listed_rank listed_at owed updated_at fetched_at hash body",
+            "source key fingerprint listed_mark listed_rank listed_at seen_in_walk vanished_at owed first_seen_at updated_at "
+            "fetched_at changed_at revision hash body",
         ),
         ("", ""),
+    ),
+    Table(
+        "document_revisions",
+        _columns("source key revision updated_at fetched_at changed_at body"),
+        ("", "", INTEGER_MIN),
     ),
     Table("changes", _columns("seq source kind key change changed_at"), _NUMBERED),
     Table(
@@ -80,7 +86,7 @@ TABLES: Final[tuple[Table, ...]] = (
     Table("inbox", _columns("ticket source kind key announced_at"), _NUMBERED),
     Table("pace", _columns("source record"), ("",)),
     Table("notes", _columns("source name value"), ("", "")),
-    Table("cursors", _columns("source watermark walking_from seen_down_to position moved_at"), ("",)),
+    Table("cursors", _columns("source watermark walking_from seen_down_to position walk full_walk moved_at"), ("",)),
     Table("runs", _columns("run_id source started_at ended_at stopped_by counts"), _NUMBERED),
 )
 

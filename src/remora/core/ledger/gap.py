@@ -1,4 +1,4 @@
-"""What do we owe, and when do we ask again? One gap is one owed item and its reason; it ends settled, absent or dead."""
+"""What do we owe, and when do we ask again? One gap is one owed item and its reason; it ends settled, absent, gone or dead."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,6 +18,7 @@ class GapState(StrEnum):
     LEASED = "leased"  # being served right now; a lease is not an attempt
     SETTLED = "settled"
     ABSENT = "absent"  # confirmed: the provider has no such item
+    GONE = "gone"  # deleted upstream: the last content is kept and nobody asks again
     DEAD = "dead"  # we gave up for now; replayed by command and, slowly, by itself
 
 
@@ -29,16 +30,18 @@ class GapEvent(StrEnum):
     FAILED = "failed"
     FOUND = "found"
     CONFIRMED = "confirmed"  # missing, looked at often enough
+    DELETED = "deleted"  # the provider says it was deleted, or its list no longer shows it and its detail is missing
     GAVE_UP = "gave_up"
     REPLAY = "replay"
 
 
-# Pairs that are not here cannot happen. A settled gap that fails again is owed again; an absent item may yet appear.
+# Pairs that are not here cannot happen. A settled gap that fails again is owed again; what is absent or gone may yet appear.
 TRANSITIONS: Final[dict[tuple[GapState, GapEvent], GapState]] = {
     (GapState.OWED, GapEvent.LEASE): GapState.LEASED,
     (GapState.OWED, GapEvent.FAILED): GapState.OWED,
     (GapState.OWED, GapEvent.FOUND): GapState.SETTLED,
     (GapState.OWED, GapEvent.CONFIRMED): GapState.ABSENT,
+    (GapState.OWED, GapEvent.DELETED): GapState.GONE,
     (GapState.OWED, GapEvent.GAVE_UP): GapState.DEAD,
     (GapState.OWED, GapEvent.REPLAY): GapState.OWED,
     (GapState.LEASED, GapEvent.LEASE): GapState.LEASED,  # an expired lease is taken over
@@ -46,18 +49,26 @@ TRANSITIONS: Final[dict[tuple[GapState, GapEvent], GapState]] = {
     (GapState.LEASED, GapEvent.FAILED): GapState.OWED,
     (GapState.LEASED, GapEvent.FOUND): GapState.SETTLED,
     (GapState.LEASED, GapEvent.CONFIRMED): GapState.ABSENT,
+    (GapState.LEASED, GapEvent.DELETED): GapState.GONE,
     (GapState.LEASED, GapEvent.GAVE_UP): GapState.DEAD,
     (GapState.SETTLED, GapEvent.FAILED): GapState.OWED,
     (GapState.SETTLED, GapEvent.FOUND): GapState.SETTLED,
     (GapState.SETTLED, GapEvent.CONFIRMED): GapState.ABSENT,
+    (GapState.SETTLED, GapEvent.DELETED): GapState.GONE,
     (GapState.ABSENT, GapEvent.FAILED): GapState.OWED,
     (GapState.ABSENT, GapEvent.FOUND): GapState.SETTLED,
     (GapState.ABSENT, GapEvent.CONFIRMED): GapState.ABSENT,
+    (GapState.ABSENT, GapEvent.DELETED): GapState.GONE,
     (GapState.ABSENT, GapEvent.REPLAY): GapState.OWED,
+    (GapState.GONE, GapEvent.FAILED): GapState.OWED,
+    (GapState.GONE, GapEvent.FOUND): GapState.SETTLED,
+    (GapState.GONE, GapEvent.DELETED): GapState.GONE,
+    (GapState.GONE, GapEvent.REPLAY): GapState.OWED,
     (GapState.DEAD, GapEvent.LEASE): GapState.LEASED,
     (GapState.DEAD, GapEvent.FAILED): GapState.OWED,  # pressure and faults never keep an item dead
     (GapState.DEAD, GapEvent.FOUND): GapState.SETTLED,
     (GapState.DEAD, GapEvent.CONFIRMED): GapState.ABSENT,
+    (GapState.DEAD, GapEvent.DELETED): GapState.GONE,
     (GapState.DEAD, GapEvent.GAVE_UP): GapState.DEAD,
     (GapState.DEAD, GapEvent.REPLAY): GapState.OWED,
 }
@@ -67,9 +78,14 @@ LOOKS_AT_A_NEW_ID: Final = 12
 YOUNG_FOR_NS: Final = HOUR_NS
 # A lagging replica answers null for an item it has not heard of yet.
 LOOKS_AT_AN_OLD_ID: Final = 3
+# So many answers make it final that a document is gone although its list goes on showing it.
+LOOKS_AT_A_LISTED_GONE: Final = 3
 # Single-item refusals are real and heal within hours; after these attempts only the slow schedule goes on.
 ATTEMPTS_BEFORE_DEAD: Final = 6
 DEAD_LETTER_RETRY_NS: Final = 7 * DAY_NS
+# A missing detail whose entry the list may still show: a full walk comes within a day (`list_walk`) and tells a deleted
+# entry from a broken one, so nobody gives up before.
+DOUBTED_FOR_NS: Final = 2 * DAY_NS
 
 _SECONDS: Final = tuple(seconds * SECOND_NS for seconds in (2, 3, 5, 10, 20, 40))
 _MINUTES: Final = tuple(minutes * MINUTE_NS for minutes in (1, 2, 5, 10, 15))
@@ -85,6 +101,14 @@ SCHEDULE: Final[dict[GapFamily, tuple[int, ...]]] = {
 NOT_BEFORE_MAX_NS: Final = DEAD_LETTER_RETRY_NS + HOUR_NS
 # So is one whose last attempt lies in the future; the clocks of two machines may differ by this much.
 CLOCK_SLACK_NS: Final = MINUTE_NS
+
+
+class Listing(StrEnum):
+    """What its list says about a document whose detail is missing."""
+
+    UNKNOWN = "unknown"  # the list showed it before the detail was asked for, or there is no list
+    SHOWN_SINCE = "shown_since"  # the list showed it after the request left: the answer is older than the list
+    VANISHED = "vanished"  # the list no longer shows it
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +144,21 @@ def moved(gap: Gap, event: GapEvent) -> Gap:
     return replace(gap, state=TRANSITIONS[gap.state, event])
 
 
-def after(gap: Gap | None, verdict: Verdict, *, kind: Kind, key: str, now_ns: int) -> Gap | None:
+def after(
+    gap: Gap | None,
+    verdict: Verdict,
+    *,
+    kind: Kind,
+    key: str,
+    now_ns: int,
+    listing: Listing = Listing.UNKNOWN,
+) -> Gap | None:
     """The gap after one more answer; None when there was no gap and none is needed."""
     reason = owed_reason(verdict)
     if reason is None:
         return None if gap is None else replace(moved(gap, GapEvent.FOUND), last_seen_ns=now_ns)
     tried = _one_more_attempt(gap, verdict, reason, kind=kind, key=key, now_ns=now_ns)
-    event = _event(tried, verdict, now_ns=now_ns)
+    event = _event(tried, verdict, listing, now_ns=now_ns)
     if event is GapEvent.FOUND:  # a placeholder that never went away: we hold all there is
         return moved(tried, event)
     ended = moved(tried, event)
@@ -179,17 +211,33 @@ def _one_more_attempt(
     )
 
 
-def _event(gap: Gap, verdict: Verdict, *, now_ns: int) -> GapEvent:
+def _event(gap: Gap, verdict: Verdict, listing: Listing, *, now_ns: int) -> GapEvent:
     match verdict:
+        case Missing(reason) if _is_gone(gap, reason, listing):
+            return GapEvent.DELETED
         case Missing() if gap.kind is not Kind.DOCUMENT:
             return GapEvent.CONFIRMED if _is_confirmed(gap, now_ns=now_ns) else GapEvent.FAILED
+        case Missing(GapReason.NOT_FOUND) if now_ns - gap.first_seen_ns < DOUBTED_FOR_NS:
+            return GapEvent.FAILED
         case Missing() | Refused() | Malformed():
-            gave_up = gap.attempts >= ATTEMPTS_BEFORE_DEAD and gap.state is not GapState.ABSENT
-            return GapEvent.GAVE_UP if gave_up else GapEvent.FAILED
+            may_die = gap.state not in {GapState.ABSENT, GapState.GONE}
+            return GapEvent.GAVE_UP if may_die and gap.attempts >= ATTEMPTS_BEFORE_DEAD else GapEvent.FAILED
         case Found():
             return GapEvent.FOUND if gap.attempts >= LOOKS_AT_A_NEW_ID else GapEvent.FAILED
         case NotYet() | Pressure() | Trouble() | Deferred():
             return GapEvent.FAILED
+
+
+def _is_gone(gap: Gap, reason: GapReason, listing: Listing) -> bool:
+    """Whether a missing thing was deleted: "gone" says so alone, "not found" needs a list that no longer shows it.
+
+    Nothing contradicts a stray answer about a numbered item, so it takes as many looks as an absent one.
+    """
+    if listing is Listing.SHOWN_SINCE:
+        return False
+    if gap.state is GapState.GONE or listing is Listing.VANISHED:
+        return True
+    return reason is GapReason.GONE and (gap.kind is Kind.DOCUMENT or gap.null_count >= LOOKS_AT_AN_OLD_ID)
 
 
 def _is_confirmed(gap: Gap, *, now_ns: int) -> bool:

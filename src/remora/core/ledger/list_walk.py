@@ -15,6 +15,8 @@ from remora.core.ledger.marks import is_newer, newest
 from remora.core.units import DAY_NS, MINUTE_NS
 
 FULL_WALK_EVERY_NS: Final = 7 * DAY_NS
+# At most this often because a detail is missing: in a large archive something is deleted every day.
+FULL_WALK_IN_DOUBT_NS: Final = DAY_NS
 # The clocks of two machines, or of one before and after a correction, may differ by this much.
 CLOCK_SLACK_NS: Final = MINUTE_NS
 
@@ -29,6 +31,8 @@ class WalkState:
     )
     seen_down_to: str | None = None  # the oldest mark this walk has recorded
     position: str | None = None  # the page to go on with; None: no walk is under way
+    walk: int = 0  # the number of this walk, or of the last one
+    full_walk: int | None = None  # a walk that saw the whole list; what it did not show is not recorded as vanished yet
 
     @property
     def is_under_way(self) -> bool:
@@ -36,16 +40,23 @@ class WalkState:
         return self.position is not None
 
 
-def full_walk_is_due(finished_at_ns: int | None, *, now_ns: int) -> bool:
-    """Whether the next walk ignores the watermark. A time in the future proves nothing, so it is due then too."""
+def full_walk_is_due(finished_at_ns: int | None, *, now_ns: int, doubted_at_ns: int | None = None) -> bool:
+    """Whether the next walk ignores the watermark. A time in the future proves nothing, so it is due then too.
+
+    `doubted_at_ns` is when a detail was first missing although the list had shown its entry. It is due earlier then:
+    only a full walk tells whether the list still shows it.
+    """
     if finished_at_ns is None or finished_at_ns > now_ns + CLOCK_SLACK_NS:
         return True
-    return now_ns - finished_at_ns >= FULL_WALK_EVERY_NS
+    is_doubted = doubted_at_ns is not None and doubted_at_ns >= finished_at_ns
+    return now_ns - finished_at_ns >= (FULL_WALK_IN_DOUBT_NS if is_doubted else FULL_WALK_EVERY_NS)
 
 
 def begun(state: WalkState, *, is_full: bool) -> WalkState:
     """The state a walk begins with. One that is under way goes on as it began."""
-    return WalkState() if is_full and not state.is_under_way else state
+    if state.is_under_way:
+        return state
+    return WalkState(None if is_full else state.watermark, walk=state.walk + 1, full_walk=state.full_walk)
 
 
 def fits_on(state: WalkState, page: Page) -> bool:
@@ -97,14 +108,15 @@ def is_at_end(state: WalkState, page: Page) -> bool:
     return not is_ascending and _is_all_older(page.entries, state.watermark) and is_in_order(page)
 
 
-def finished(state: WalkState) -> WalkState:
-    """The state once a walk saw everything down to the watermark or the end of the list."""
-    return WalkState(watermark=newest(state.watermark, state.walking_from))
+def finished(state: WalkState, *, is_end: bool) -> WalkState:
+    """The state once a walk saw everything down to the watermark or, if `is_end`, to the end of the list."""
+    full_walk = state.walk if is_end else state.full_walk
+    return WalkState(newest(state.watermark, state.walking_from), walk=state.walk, full_walk=full_walk)
 
 
 def restarted(state: WalkState) -> WalkState:
     """Before the walk's first page. What was owed stays owed; the watermark has not moved."""
-    return WalkState(watermark=state.watermark)
+    return WalkState(state.watermark, walk=state.walk, full_walk=state.full_walk)
 
 
 def _is_all_older(entries: Sequence[Entry], watermark: str | None) -> bool:

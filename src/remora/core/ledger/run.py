@@ -90,6 +90,7 @@ class RunCounts:
     requests: int = 0
     pages: int = 0
     listed: int = 0  # entries that became owed details
+    vanished: int = 0  # entries that the list no longer shows
     outcomes: Counter[str] = field(default_factory=Counter)
     waits: int = 0  # times the provider asked for less and was waited out
     retries: int = 0  # requests sent again after a fault
@@ -100,6 +101,7 @@ class RunCounts:
             "requests": self.requests,
             "pages": self.pages,
             "listed": self.listed,
+            "vanished": self.vanished,
             "waits": self.waits,
             "retries": self.retries,
             **dict(self.outcomes),

@@ -31,7 +31,7 @@ def without_stream(ledger: LedgerFacts) -> NoStream:
 
 
 def is_complete(coverage: Covered | CoveredList | Unknown, fresh: Fresh | FreshList | Unknown) -> Answer:
-    """Whether everything the source has is here, or known to be absent. A list nobody walked may hold anything."""
+    """Whether everything the source has is here, or known to be absent or gone. A list nobody walked may hold anything."""
     if isinstance(coverage, Unknown):
         return Answer(YesNo.UNKNOWN, coverage.reason)
     missing = {"pending": coverage.pending, "owed": coverage.owed - coverage.awaited, "dead": coverage.dead}
@@ -163,7 +163,7 @@ def _whole(coverage: Covered | CoveredList) -> str:
     match coverage:
         case Covered():
             awaited = f", {coverage.awaited:,} of the newest are awaited" if coverage.awaited else ""
-            return f"every id from {coverage.first_id:,} to {coverage.max_id:,} is settled or absent{awaited}"
+            return f"every id from {coverage.first_id:,} to {coverage.max_id:,} is settled, absent or gone{awaited}"
         case CoveredList():
             return "every entry that the list showed is here"
 

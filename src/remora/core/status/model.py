@@ -48,7 +48,7 @@ class Unknown(msgspec.Struct, frozen=True):
 
 
 class Covered(msgspec.Struct, frozen=True, kw_only=True):
-    """settled + pending + owed + absent + dead is the number of ids from first_id to max_id, always."""
+    """settled + pending + owed + absent + gone + dead is the number of ids from first_id to max_id, always."""
 
     known: bool = True
     first_id: int
@@ -59,6 +59,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
     pending: int
     owed: int
     absent: int
+    gone: int  # deleted upstream; the last content is kept
     dead: int
     awaited: int  # the part of owed that does not exist yet
 
@@ -70,6 +71,7 @@ class CoveredList(msgspec.Struct, frozen=True, kw_only=True):
     pending: int
     owed: int
     absent: int
+    gone: int
     dead: int
     awaited: int = 0
 

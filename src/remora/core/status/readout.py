@@ -5,7 +5,7 @@ rate of a runtime that ended is never called current. What the ledger knows stay
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -213,34 +213,51 @@ def _rate(
 def _coverage(ledger: LedgerFacts, facts: SourceFacts | None) -> Covered | CoveredList | Unknown:
     kind = Kind.ITEM if ledger.owed_details is None else Kind.DOCUMENT
     gaps = [tally for tally in ledger.gaps if tally.kind is kind]
-    owed, absent, dead = _count(gaps, OPEN_STATES), _count(gaps, (GapState.ABSENT,)), _count(gaps, (GapState.DEAD,))
+    count = Tallies(
+        owed=_count(gaps, OPEN_STATES),
+        absent=_count(gaps, (GapState.ABSENT,)),
+        gone=_count(gaps, (GapState.GONE,)),
+        dead=_count(gaps, (GapState.DEAD,)),
+        awaited=sum(tally.count for tally in gaps if _is_awaited(tally)),
+    )
     if ledger.owed_details is not None:
-        return CoveredList(pending=ledger.owed_details, owed=owed, absent=absent, dead=dead)
+        return CoveredList(
+            pending=ledger.owed_details, owed=count.owed, absent=count.absent, gone=count.gone, dead=count.dead
+        )
     known_ids = [known for known in (ledger.newest_id, facts.newest_id if facts else None) if known is not None]
     if ledger.coverage is None or not known_ids:
         return Unknown("the source has not told us its newest id yet")
-    awaited = sum(tally.count for tally in gaps if _is_awaited(tally))
-    return cover(
-        ledger.coverage, first_id=ledger.first_id, newest_id=max(known_ids), tallies=(owed, absent, dead, awaited)
-    )
+    return cover(ledger.coverage, first_id=ledger.first_id, newest_id=max(known_ids), count=count)
 
 
-def cover(
-    coverage: Coverage, *, first_id: int, newest_id: int, tallies: tuple[int, int, int, int]
-) -> Covered | Unknown:
-    """Every id from the first to the newest in exactly one of five places.
+class Tallies(NamedTuple):
+    """How many things are not settled, by what is known of them; `awaited` is a part of `owed`."""
+
+    owed: int = 0
+    absent: int = 0
+    gone: int = 0
+    dead: int = 0
+    awaited: int = 0
+
+    @property
+    def unsettled(self) -> int:
+        """All of them."""
+        return self.owed + self.absent + self.gone + self.dead
+
+
+def cover(coverage: Coverage, *, first_id: int, newest_id: int, count: Tallies) -> Covered | Unknown:
+    """Every id from the first to the newest in exactly one of six places.
 
     A gap may lie in a part that is not covered yet (a walk in progress): it counts as owed, and something else as
     pending, so that never more is called settled than is.
     """
-    owed, absent, dead, awaited = tallies
     max_id = max(newest_id, coverage.ranges[-1].end if coverage.ranges else newest_id)
     if max_id < first_id:
         return Unknown(f"the newest id is {max_id:,}, before the first id {first_id:,}")
     wanted = IdRange(first_id, max_id)
-    if owed + absent + dead > len(wanted):
+    if count.unsettled > len(wanted):
         return Unknown("the ledger holds more gaps than the source has ids")
-    settled = max(0, len(coverage.within(wanted)) - owed - absent - dead)
+    settled = max(0, len(coverage.within(wanted)) - count.unsettled)
     frontier = coverage.frontier(first_id=first_id)
     return Covered(
         first_id=first_id,
@@ -248,11 +265,12 @@ def cover(
         max_id=max_id,
         lag=max(0, max_id - frontier),
         settled=settled,
-        pending=len(wanted) - settled - owed - absent - dead,
-        owed=owed,
-        absent=absent,
-        dead=dead,
-        awaited=min(awaited, owed),
+        pending=len(wanted) - settled - count.unsettled,
+        owed=count.owed,
+        absent=count.absent,
+        gone=count.gone,
+        dead=count.dead,
+        awaited=min(count.awaited, count.owed),
     )
 
 
@@ -350,8 +368,9 @@ def _age_buckets(counts: Sequence[int]) -> tuple[AgeBucket, ...]:
 
 
 def _gaps(tally: GapTally, next_run_at_ns: int | None) -> GapTally:
-    """What is due between two runs is asked for by the next one; what is absent is not asked for again."""
-    next_at_ns = None if tally.state is GapState.ABSENT else max(tally.next_at_ns or 0, next_run_at_ns or 0)
+    """What is due between two runs is asked for by the next one; what is absent or gone is not asked for again."""
+    is_over = tally.state in {GapState.ABSENT, GapState.GONE}
+    next_at_ns = None if is_over else max(tally.next_at_ns or 0, next_run_at_ns or 0)
     return msgspec.structs.replace(tally, next_at_ns=next_at_ns)
 
 

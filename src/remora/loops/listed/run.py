@@ -28,7 +28,8 @@ from remora.loops.recover import Recover, Recovery
 
 log = structlog.get_logger()
 
-WALKS_PER_RUN_MAX: Final = 2
+# The rest of an interrupted walk, what has come above it since, and once more if a walk missed entries.
+WALKS_PER_RUN_MAX: Final = 3
 # One at a time: a gap that is leased and then not asked for would lose its place in the line.
 RECOVERY: Final = Recovery(width=1, at_once=1, lease_ns=30 * MINUTE_NS, asks=ONCE)
 
@@ -64,6 +65,7 @@ class ListedRun:
         self._options = options
         self.counts = RunCounts()
         self.phase = Phase.RECOVERY
+        self._shows_gone = False
         budget = Budget(clock.monotonic_ns(), options.max_wall_ns, options.max_fetches)
         self._allowance = RunAllowance(governor, clock=clock, budget=budget, counts=self.counts, policy=LISTED)
         self._gaps = Recover(
@@ -119,6 +121,9 @@ class ListedRun:
         """What is owed. What was refused before comes last, because it may be refused for good."""
         if (stop := await self._details()) is not None:
             return stop
+        # What has vanished, or is gone but still listed, is asked for once more: the answer tells whether it is gone.
+        if (self.counts.vanished or self._shows_gone) and (stop := await self._recover(without=PRESSURE)) is not None:
+            return stop
         return await self._recover(without=BUT_PRESSURE) if await self._is_refused_due() else None
 
     async def _is_refused_due(self) -> bool:
@@ -128,7 +133,10 @@ class ListedRun:
         return any(gap.kind is Kind.DOCUMENT and gap.reason in PRESSURE and gap.next_ns <= now_ns for gap in counts)
 
     async def _walk(self, *, waits: bool) -> Stop | None:
-        """The rest of an interrupted walk, if there is one, and then what has come above it since."""
+        """The rest of an interrupted walk, if there is one, and then what has come above it since.
+
+        A walk that missed entries is followed by another one: only what that one does not show either has vanished.
+        """
         self._begin(Phase.WALK)
         for _ in range(WALKS_PER_RUN_MAX):
             walk = ListWalk(
@@ -140,9 +148,11 @@ class ListedRun:
                 counts=self.counts,
                 waits=waits,
             )
-            if (stop := await walk.run()) is not None:
+            stop = await walk.run()
+            self._shows_gone = self._shows_gone or walk.shows_gone
+            if stop is not None:
                 return stop
-            if not walk.was_resumed:
+            if not walk.was_resumed and not walk.misses_entries:
                 break
         return None
 

@@ -3,9 +3,13 @@
 A list moves while it is walked. Pages that overlap prove that nothing was skipped. Where they do not overlap, the walk
 goes back one page and, if that does not help, begins again. A walk that cannot be proven whole records the entries it saw
 as owed, but moves neither watermark nor position.
+
+Entries that vanish are found by what a walk does not show. An entry that is updated during a walk moves to its front unseen,
+so what a walk to the end of the list did not show is judged after the next walk from the top.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -17,7 +21,7 @@ from remora.contracts import Clock, Store
 from remora.core.item import Entry, Page
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind, fingerprint
-from remora.core.ledger.gap import GapState
+from remora.core.ledger.gap import LOOKS_AT_A_LISTED_GONE, Gap, GapState
 from remora.core.ledger.list_promises import REPEATS_MAX, contradiction, repeated
 from remora.core.ledger.list_walk import (
     WalkState,
@@ -47,6 +51,7 @@ PAGES_WITHOUT_NEWS_MAX: Final = 20
 EMPTY_PAGES_MAX: Final = 10
 PAGES_REMEMBERED: Final = 8
 DEAD_WATCHED: Final = 10_000
+MISSING_WATCHED: Final = 1_000
 # A list that moves faster than it can be read is read on as it is; the next run walks it again.
 TURNS_BACK_MAX: Final = 8
 
@@ -74,6 +79,8 @@ class ListWalk:
         self._counts = counts
         self._waits = waits
         self.was_resumed = False  # an earlier run read the top of the list; what came since is above it
+        self.misses_entries = False  # it saw the whole list, but not every entry that was listed before
+        self.shows_gone = False  # it saw entries whose details are said to be gone: they are asked for once more
         self._state = WalkState()
         self._position = FIRST
         self._is_resuming = False
@@ -86,6 +93,7 @@ class ListWalk:
         self._before: tuple[Entry, ...] = ()  # the page before the next one, where the two can be compared
         self._missing_is_end = False
         self._dead: frozenset[str] = frozenset()
+        self._gone: frozenset[str] = frozenset()  # by word of the provider, which its list may contradict
         self._recent: deque[tuple[str, frozenset[str]]] = deque(maxlen=PAGES_REMEMBERED)
 
     async def run(self) -> Stop | None:
@@ -112,12 +120,27 @@ class ListWalk:
 
     async def _begin(self) -> None:
         kept = await self._store.note(self._source, FULL_WALK_NOTE)
-        is_full = full_walk_is_due(kept if isinstance(kept, int) else None, now_ns=self._clock.wall_ns())
-        self._state = begun(await self._store.walk_state(self._source), is_full=is_full)
         dead = await self._store.gaps(self._source, state=GapState.DEAD, limit=DEAD_WATCHED)
         self._dead = frozenset(gap.key for gap in dead)
+        told = await self._store.gaps(self._source, state=GapState.GONE, reason=GapReason.GONE, limit=DEAD_WATCHED)
+        gone = [gap for gap in told if gap.attempts < LOOKS_AT_A_LISTED_GONE]
+        self._gone = frozenset(gap.key for gap in gone)
+        is_full = full_walk_is_due(
+            kept if isinstance(kept, int) else None,
+            now_ns=self._clock.wall_ns(),
+            doubted_at_ns=await self._doubted_at_ns(dead, gone),
+        )
+        self._state = begun(await self._store.walk_state(self._source), is_full=is_full)
         self._is_resuming = self.was_resumed = self._state.is_under_way
         self._position = self._state.position or FIRST
+
+    async def _doubted_at_ns(self, dead: Sequence[Gap], gone: Sequence[Gap]) -> int | None:
+        """When a detail was missing or said to be gone, for the latest of those whose entries the list may still show."""
+        owed = await self._store.gaps(
+            self._source, state=GapState.OWED, reason=GapReason.NOT_FOUND, limit=MISSING_WATCHED
+        )
+        missing = [gap for gap in (*owed, *dead) if gap.reason is GapReason.NOT_FOUND and gap.kind is Kind.DOCUMENT]
+        return max((*(gap.first_seen_ns for gap in missing), *(gap.last_seen_ns for gap in gone)), default=None)
 
     async def _page(self) -> Page | Stop:
         while True:
@@ -199,6 +222,7 @@ class ListWalk:
         # From the first unreadable entry on the walk goes on, but nothing durable moves past it.
         self._is_whole = self._is_whole and page.unreadable == 0
         is_end, is_known = page.next_position is None, is_at_end(self._state, page)
+        began = self._state
         self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_end)
         now_ns = self._clock.wall_ns()
         if is_end and self._is_whole:
@@ -211,17 +235,36 @@ class ListWalk:
         self._counts.listed += listed
         self._remember(page)
         # A page with news is not the last one, whatever its marks say: one absurd mark makes all others look old.
-        if is_end or listed or is_repeated or not is_known:
-            return is_end
-        self._state = finished(self._state) if self._is_whole else restarted(self._state)
-        await self._store.record_page(self._source, (), self._state, now_ns=now_ns)
+        if not is_end and (listed or is_repeated or not is_known):
+            return False
+        if self._is_whole:
+            await self._judge_vanished(began, is_end=is_end)
+        if not is_end:
+            self._state = _ended(self._state, is_whole=self._is_whole)
+            await self._store.record_page(self._source, (), self._state, now_ns=now_ns)
         return True
 
+    async def _judge_vanished(self, began: WalkState, *, is_end: bool) -> None:
+        """This walk has shown what it shows. What an earlier full walk missed and this one did not show has vanished."""
+        now_ns = self._clock.wall_ns()
+        if began.full_walk is not None:
+            self._counts.vanished += await self._store.record_vanished(
+                self._source, walk=began.full_walk, now_ns=now_ns
+            )
+        if is_end:
+            self.misses_entries = await self._store.count_unlisted(self._source, walk=began.walk) > 0
+        elif self._state.seen_down_to is not None:
+            self._counts.vanished += await self._store.record_vanished(
+                self._source, walk=began.walk, newer_than=self._state.seen_down_to, now_ns=now_ns
+            )
+
     async def _revived(self, page: Page) -> list[str]:
-        """Dead gaps whose entries are newer now: they are due again at once."""
-        revived: list[str] = []
+        """Dead gaps whose entries are newer now, and gone ones that the list shows: they are due again at once."""
+        keys = {entry.key: fingerprint(self._source, entry.key) for entry in page.entries}
+        revived = [key for key in keys.values() if key in self._gone]
+        self.shows_gone = self.shows_gone or bool(revived)
         for entry in page.entries:
-            key = fingerprint(self._source, entry.key)
+            key = keys[entry.key]
             if key in self._dead and (held := await self._store.document(self._source, entry.key)) is not None:
                 revived += [key] if is_newer(entry.updated_at, held.updated_at) else []
         return revived
@@ -238,7 +281,12 @@ def _next_state(state: WalkState, page: Page, position: str, *, is_whole: bool, 
     if not is_whole:
         return restarted(state) if is_last else state
     seen = after_page(state, page, position)
-    return finished(seen) if is_last else seen
+    return finished(seen, is_end=True) if is_last else seen
+
+
+def _ended(state: WalkState, *, is_whole: bool) -> WalkState:
+    """The state of a walk that met what was known already; what a full walk missed before is judged by now."""
+    return replace(finished(state, is_end=False), full_walk=None) if is_whole else restarted(state)
 
 
 def _list_stop(verdict: Verdict) -> Stop:

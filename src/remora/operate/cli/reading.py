@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from remora.operate.config.settings import Settings
 
 # The states of `GapState`, written out: importing it would slow down every start.
-GAP_STATES: Final = ("owed", "leased", "settled", "absent", "dead")
+GAP_STATES: Final = ("owed", "leased", "settled", "absent", "gone", "dead")
 # As texts: from an enum click would take the names, which differ from the values that are shown.
 REASONS: Final = tuple(reason.value for reason in GapReason)
 WATCH_EVERY_S: Final = 1.0
@@ -148,7 +148,7 @@ def _gap_fields(name: str, gap: "Gap") -> dict[str, object]:
         "attempts": gap.attempts,
         "first_seen_at": iso(gap.first_seen_ns),
         "last_seen_at": iso(gap.last_seen_ns),
-        "next_attempt_at": None if gap.state is GapState.ABSENT else iso(gap.not_before_ns),
+        "next_attempt_at": None if gap.state in {GapState.ABSENT, GapState.GONE} else iso(gap.not_before_ns),
     }
 
 
@@ -159,7 +159,7 @@ def _gap_fields(name: str, gap: "Gap") -> dict[str, object]:
 @click.option("--id", "key", metavar="KEY", help="The gap of this one item.")
 @as_json_option
 def replay(*, everything: bool, reason: str | None, key: str | None, as_json: bool, **common: str | None) -> None:
-    """Make gaps due now, also dead and absent ones. The next backfill, run or service fetches them."""
+    """Make gaps due now, also dead, absent and gone ones. The next backfill, run or service fetches them."""
     if sum((everything, reason is not None, key is not None)) != 1:
         raise ConfigurationError(
             "it is not clear which gaps to replay", hint="write one of --all, --reason R or --id KEY"

@@ -94,10 +94,13 @@ def _coverage(coverage: Covered | CoveredList | Unknown) -> str:
             return (
                 f"ids {coverage.first_id:,} to {coverage.max_id:,}: {coverage.settled:,} settled, "
                 f"{coverage.pending:,} pending, {coverage.owed:,} owed{awaited}, {coverage.absent:,} absent, "
-                f"{coverage.dead:,} dead; frontier {coverage.frontier:,}"
+                f"{coverage.gone:,} gone, {coverage.dead:,} dead; frontier {coverage.frontier:,}"
             )
         case CoveredList():
-            return f"{coverage.pending:,} pending, {coverage.owed:,} owed, {coverage.absent:,} absent, {coverage.dead:,} dead"
+            return (
+                f"{coverage.pending:,} pending, {coverage.owed:,} owed, {coverage.absent:,} absent, {coverage.gone:,} gone, "
+                f"{coverage.dead:,} dead"
+            )
 
 
 def _stream(stream: StreamFacts, now_ns: int) -> str:

@@ -224,7 +224,7 @@ class Service:
         known = rate if isinstance(rate, RateFacts) else None
         progress = Progress(
             source=name,
-            done=covered.settled + covered.absent,
+            done=covered.settled + covered.absent + covered.gone,
             total=covered.max_id - covered.first_id + 1,
             gaps=covered.owed + covered.dead,
             eta_s=_eta_s(covered, known),

@@ -12,7 +12,7 @@ from remora.stores.decisions import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike, 
 from remora.stores.memory.state import GapRow, MemoryPart
 
 _SERVED = frozenset({GapState.OWED, GapState.DEAD})
-_REPLAYED = frozenset({GapState.OWED, GapState.DEAD, GapState.ABSENT})
+_REPLAYED = frozenset({GapState.OWED, GapState.DEAD, GapState.ABSENT, GapState.GONE})
 
 
 class MemoryGaps(MemoryPart):

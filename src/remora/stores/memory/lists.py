@@ -7,8 +7,9 @@ from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
 from remora.core.item import Entry
 from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind, fingerprint
-from remora.core.ledger.gap import GapState
-from remora.stores.decisions import newest_of_each
+from remora.core.ledger.gap import GapEvent, GapState, moved
+from remora.core.reasons import GapReason
+from remora.stores.decisions import Known, is_owed_anew, newest_of_each
 from remora.stores.memory.state import DocumentRow, MemoryPart
 
 
@@ -19,15 +20,49 @@ class MemoryLists(MemoryPart):
         """New and newer entries are owed, and the walk moves."""
         owed = 0
         for entry in newest_of_each(entries):
-            known = self._tables.documents.get((source, entry.key))
-            if known is not None and not marks.is_newer(entry.updated_at, known.listed_mark):
+            named = self._tables.documents.get((source, entry.key))
+            row = named or DocumentRow(fingerprint(source, entry.key), first_seen_ns=now_ns)
+            gap = self._tables.open_gaps.get((source, Kind.DOCUMENT, row.fingerprint))
+            is_gone = gap is not None and gap.gap.state is GapState.GONE
+            is_owed = is_owed_anew(
+                entry, Known(row.listed_mark, row.vanished_ns is not None, is_gone) if named else None
+            )
+            row.seen_in_walk, row.vanished_ns = state.walk, None
+            if not is_owed:
                 continue
-            row = known or DocumentRow(fingerprint(source, entry.key))
             row.listed_mark, row.listed_ns, row.owed = entry.updated_at, now_ns, True
             self._tables.documents[source, entry.key] = row
+            if gap is not None and is_gone:
+                gap.gap = replace(moved(gap.gap, GapEvent.FOUND), last_seen_ns=now_ns)
+                del self._tables.open_gaps[source, Kind.DOCUMENT, row.fingerprint]
             owed += 1
         self._tables.walks[source] = state
         return owed
+
+    async def count_unlisted(self, source: str, *, walk: int) -> int:
+        """How many no page has shown since this walk began."""
+        return len(self._unlisted(source, walk))
+
+    async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
+        """The list no longer shows what no page has shown since this walk began."""
+        rows = self._unlisted(source, walk)
+        if newer_than is not None:
+            rows = [row for row in rows if _is_above(row, newer_than) and self._is_missing(source, row.fingerprint)]
+        for row in rows:
+            row.vanished_ns = now_ns
+            gap = self._tables.open_gaps.get((source, Kind.DOCUMENT, row.fingerprint))
+            if gap is not None and gap.gap.state in {GapState.OWED, GapState.DEAD}:
+                gap.gap = replace(moved(gap.gap, GapEvent.REPLAY), not_before_ns=now_ns)
+        return len(rows)
+
+    def _unlisted(self, source: str, walk: int) -> list[DocumentRow]:
+        rows = (row for (named, _), row in self._tables.documents.items() if named == source)
+        shown = (row for row in rows if row.listed_ns is not None and row.vanished_ns is None)
+        return [row for row in shown if row.seen_in_walk < walk]
+
+    def _is_missing(self, source: str, key: str) -> bool:
+        row = self._tables.open_gaps.get((source, Kind.DOCUMENT, key))
+        return row is not None and row.gap.reason is GapReason.NOT_FOUND and row.gap.state is not GapState.GONE
 
     async def walk_state(self, source: str) -> WalkState:
         """Where the walk stands."""
@@ -58,14 +93,20 @@ class MemoryLists(MemoryPart):
     async def document(self, source: str, key: str) -> StoredDocument | None:
         """One document of the mirror."""
         row = self._tables.documents.get((source, key))
-        return _stored(key, row) if row else None
+        return row.stored(key) if row else None
+
+    async def document_revisions(self, source: str, key: str) -> Sequence[StoredDocument]:
+        """Earlier contents, oldest first."""
+        now = self._tables.documents.get((source, key))
+        kept = self._tables.document_revisions.get((source, key), ())
+        return tuple(replace(one, vanished_ns=now.vanished_ns, owed=now.owed) for one in kept if now is not None)
 
     async def documents(self, source: str) -> AsyncIterator[StoredDocument]:
         """All documents that have a body, by key."""
         for key in sorted(key for named, key in self._tables.documents if named == source):
             row = self._tables.documents[source, key]
             if row.body is not None:
-                yield _stored(key, row)
+                yield row.stored(key)
 
     async def key_of(self, source: str, fingerprint: str) -> str | None:
         """The locator behind a gap's key."""
@@ -96,6 +137,6 @@ def _order(mark: str | None) -> tuple[bool, float, bool, str]:
     return (rank is not None, rank or 0.0, mark is not None, mark or "")
 
 
-def _stored(key: str, row: DocumentRow) -> StoredDocument:
-    updated_at = row.updated_at if row.body is not None else row.listed_mark
-    return StoredDocument(key, row.fingerprint, updated_at, row.body, row.fetched_ns)
+def _is_above(row: DocumentRow, mark: str) -> bool:
+    rank, least = marks.rank(row.listed_mark), marks.rank(mark)
+    return rank is not None and least is not None and rank > least

@@ -8,11 +8,11 @@ from remora.contracts import NewItem, Observation, Outcome, StoredItem
 from remora.core.item import Document, Item, User
 from remora.core.ledger import reads, source_clock
 from remora.core.ledger.discovery import Discovery, FromInbox, Kind, fingerprint
-from remora.core.ledger.gap import Gap, GapState
+from remora.core.ledger.gap import Gap, GapState, Listing
 from remora.core.ledger.source_clock import BLOCK_ITEMS, Timed
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
-from remora.stores.decisions import Decision, Held, decide, gap_key, is_still_owed
+from remora.stores.decisions import Decision, Held, decide, gap_key, is_newly_gone, is_still_owed, listing_of
 from remora.stores.memory.state import DocumentRow, GapRow, ItemRow, MemoryPart, UserRow
 
 
@@ -25,16 +25,24 @@ class MemoryMirror(MemoryPart):
         key = gap_key(source, discovery)
         row = self._tables.gaps.get((source, discovery.kind, key))
         held = self._held(source, discovery)
-        decision = decide(observation, gap_key=key, held=held, gap=row.gap if row else None)
+        gap = row.gap if row else None
+        decision = decide(observation, gap_key=key, held=held, gap=gap, listing=self._listing(source, observation))
         if decision.gap is not None:
             self._write_gap(source, decision.gap)
         is_kept = decision.outcome is not Outcome.STALE and discovery.kind is not Kind.PAGE
         if isinstance(observation.verdict, Found) and is_kept:
             self._write_thing(source, observation, decision)
         elif discovery.kind is Kind.DOCUMENT:
-            self._document_row(source, discovery.key)
+            document = self._document_row(source, discovery.key, observation.now_ns)
+            document.owed = document.owed and not is_newly_gone(decision, gap)
         self._remove_from_inbox(source, discovery)
         return decision.outcome
+
+    def _listing(self, source: str, observation: Observation) -> Listing:
+        row = self._tables.documents.get((source, observation.discovery.key))
+        if row is None or observation.discovery.kind is not Kind.DOCUMENT:
+            return Listing.UNKNOWN
+        return listing_of(listed_ns=row.listed_ns, vanished_ns=row.vanished_ns, started_at_ns=observation.started_at_ns)
 
     def _held(self, source: str, discovery: Discovery) -> Held | None:
         match discovery.kind:
@@ -72,7 +80,7 @@ class MemoryMirror(MemoryPart):
             case User() as user:
                 self._tables.users[source, observation.discovery.key] = UserRow(user.body, decision.held)
             case Document() as document:
-                self._write_document(source, document, observation, decision.held)
+                self._write_document(source, document, observation, decision, decision.held)
             case thing:
                 raise AssertionError(f"a {type(thing).__name__} is never recorded")
 
@@ -98,8 +106,15 @@ class MemoryMirror(MemoryPart):
         )
         items[item.item_id] = ItemRow(stored, held, item.time)
 
-    def _write_document(self, source: str, document: Document, observation: Observation, held: Held) -> None:
-        row = self._document_row(source, observation.discovery.key)
+    def _write_document(
+        self, source: str, document: Document, observation: Observation, decision: Decision, held: Held
+    ) -> None:
+        key = observation.discovery.key
+        row = self._document_row(source, key, observation.now_ns)
+        if decision.keeps_earlier:
+            self._tables.document_revisions.setdefault((source, key), []).append(row.stored(key))
+        if decision.outcome is not Outcome.UNCHANGED:
+            row.changed_ns = observation.now_ns
         row.owed = is_still_owed(
             listed_mark=row.listed_mark,
             listed_ns=row.listed_ns,
@@ -110,9 +125,10 @@ class MemoryMirror(MemoryPart):
         row.body, row.held = document.body, held
         row.updated_at = document.updated_at if document.updated_at is not None else row.listed_mark
 
-    def _document_row(self, source: str, key: str) -> DocumentRow:
+    def _document_row(self, source: str, key: str, now_ns: int) -> DocumentRow:
         """A document that was asked for has a row, found or not: its gap must lead back to its key."""
-        return self._tables.documents.setdefault((source, key), DocumentRow(fingerprint(source, key)))
+        new = DocumentRow(fingerprint(source, key), first_seen_ns=now_ns)
+        return self._tables.documents.setdefault((source, key), new)
 
     def _remove_from_inbox(self, source: str, discovery: Discovery) -> None:
         name = (source, discovery.kind, discovery.key)

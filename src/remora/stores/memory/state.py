@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import count
 
-from remora.contracts import InboxEntry, RunRecord, StoredItem, WalkState
+from remora.contracts import InboxEntry, RunRecord, StoredDocument, StoredItem, WalkState
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import Gap
@@ -31,11 +31,30 @@ class DocumentRow:
     fingerprint: str
     listed_mark: str | None = None
     listed_ns: int | None = None
+    seen_in_walk: int = 0
+    vanished_ns: int | None = None
+    first_seen_ns: int = 0
+    changed_ns: int | None = None
     owed: bool = True
     updated_at: str | None = None
     body: bytes | None = None
     fetched_ns: int | None = None
     held: Held | None = None
+
+    def stored(self, key: str) -> StoredDocument:
+        """The document as the contract shows it."""
+        return StoredDocument(
+            key=key,
+            fingerprint=self.fingerprint,
+            updated_at=self.updated_at if self.body is not None else self.listed_mark,
+            body=self.body,
+            fetched_ns=self.fetched_ns,
+            revision=self.held.revision if self.held else 0,
+            first_seen_ns=self.first_seen_ns,
+            changed_ns=self.changed_ns,
+            vanished_ns=self.vanished_ns,
+            owed=self.owed,
+        )
 
 
 @dataclass(slots=True)
@@ -67,6 +86,7 @@ class Tables:
     revisions: dict[tuple[str, int], list[StoredItem]] = field(default_factory=dict)
     users: dict[tuple[str, str], UserRow] = field(default_factory=dict)
     documents: dict[tuple[str, str], DocumentRow] = field(default_factory=dict)
+    document_revisions: dict[tuple[str, str], list[StoredDocument]] = field(default_factory=dict)
     gaps: dict[tuple[str, Kind, str], GapRow] = field(default_factory=dict)
     open_gaps: dict[tuple[str, Kind, str], GapRow] = field(default_factory=dict)  # those of them that are not settled
     turn: int = 0

@@ -6,12 +6,12 @@ from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
 from remora.core.item import Entry
 from remora.core.ledger import marks
 from remora.core.ledger.discovery import fingerprint as fingerprint_of
-from remora.stores.decisions import newest_of_each
+from remora.stores.decisions import Known, is_owed_anew, newest_of_each
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
 from remora.stores.postgres.values import document_from_row, dump_key, dump_mark, load_key, load_mark
-from remora.stores.rows import dump_json, milliseconds, run_from_row
+from remora.stores.rows import dump_json, milliseconds, run_from_row, walk_from_row
 
 
 class PostgresLists(PostgresPart):
@@ -27,14 +27,13 @@ class PostgresLists(PostgresPart):
                 await lock(connection, f"walk:{source}")
                 asked = {"source": source, "keys": [dump_key(entry.key) for entry in page]}
                 found = await (await connection.execute(SQL["listed"], asked)).fetchall()
-                known = {load_key(key): load_mark(mark) for key, mark in found}
-                owed = [
-                    entry
-                    for entry in page
-                    if entry.key not in known or marks.is_newer(entry.updated_at, known[entry.key])
-                ]
+                known = {load_key(key): Known(load_mark(mark), *told) for key, mark, *told in found}
+                owed = [entry for entry in page if is_owed_anew(entry, known.get(entry.key))]
                 owed.sort(key=lambda entry: entry.key)
                 await connection.execute(SQL["list_entries"], _entry_values(source, owed, now))
+                await connection.execute(SQL["see_entries"], {**asked, "walk": state.walk})
+                back = [fingerprint_of(source, entry.key) for entry in owed if entry.key in known]
+                await connection.execute(SQL["relist_gone"], {"source": source, "now": now, "fingerprints": back})
                 await connection.execute(SQL["move_walk"], _walk_values(source, state, now))
                 return len(owed)
 
@@ -43,7 +42,26 @@ class PostgresLists(PostgresPart):
     async def walk_state(self, source: str) -> WalkState:
         """Where the walk stands."""
         row = await self._row("walk_state", {"source": source})
-        return WalkState(*map(load_mark, row)) if row else WalkState()
+        return walk_from_row(row, load_key) if row else WalkState()
+
+    async def count_unlisted(self, source: str, *, walk: int) -> int:
+        """How many no page has shown since this walk began."""
+        return await self._count("count_unlisted", {"source": source, "walk": walk})
+
+    async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
+        """The list no longer shows what no page has shown since this walk began."""
+        values = {"source": source, "walk": walk, "rank": marks.rank(newer_than), "now": milliseconds(now_ns)}
+        name = "mark_vanished" if newer_than is None else "mark_vanished_in_range"
+
+        async def work(connection: Connection) -> int:
+            async with connection.transaction():
+                await lock(connection, f"walk:{source}")
+                vanished = (await connection.execute(SQL[name], values)).rowcount
+                if vanished:
+                    await connection.execute(SQL["ask_vanished"], values)
+                return vanished
+
+        return await self._connections().run(work)
 
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Entries whose detail is owed and that have no gap of their own, newest mark first."""
@@ -58,6 +76,11 @@ class PostgresLists(PostgresPart):
         """One document of the mirror."""
         row = await self._row("document", {"source": source, "key": dump_key(key)})
         return document_from_row(row) if row else None
+
+    async def document_revisions(self, source: str, key: str) -> Sequence[StoredDocument]:
+        """Earlier contents, oldest first."""
+        rows = await self._rows("document_revisions", {"source": source, "key": dump_key(key)})
+        return tuple(document_from_row(row) for row in rows)
 
     async def documents(self, source: str) -> AsyncIterator[StoredDocument]:
         """All documents that have a body, by key."""
@@ -113,5 +136,7 @@ def _walk_values(source: str, state: WalkState, now: int) -> dict[str, object]:
         "walking_from": dump_mark(state.walking_from),
         "seen_down_to": dump_mark(state.seen_down_to),
         "position": dump_mark(state.position),
+        "walk": state.walk,
+        "full_walk": state.full_walk,
         "now": now,
     }

@@ -70,22 +70,42 @@ ON CONFLICT (source, name) DO UPDATE SET
 -- name: export_documents
 -- Documents beyond one.
 SELECT
-  source, key, fingerprint, listed_mark, listed_rank, listed_at, owed, updated_at, fetched_at, hash, body
+  source, key, fingerprint, listed_mark, listed_rank, listed_at, seen_in_walk, vanished_at, owed, first_seen_at,
+  updated_at, fetched_at, changed_at, revision, hash, body
 FROM documents WHERE (source, key) > (%(k0)s, %(k1)s) ORDER BY source, key LIMIT %(limit)s;
 
 -- name: import_documents
 -- Documents.
 INSERT INTO documents (
-  source, key, fingerprint, listed_mark, listed_rank, listed_at, owed, updated_at, fetched_at, hash, body
+  source, key, fingerprint, listed_mark, listed_rank, listed_at, seen_in_walk, vanished_at, owed, first_seen_at,
+  updated_at, fetched_at, changed_at, revision, hash, body
 )
 SELECT * FROM unnest(
   %(c0)s::text[], %(c1)s::text[], %(c2)s::text[], %(c3)s::text[], %(c4)s::double precision[], %(c5)b::bigint[],
-  %(c6)b::boolean[], %(c7)s::text[], %(c8)b::bigint[], %(c9)b::bytea[], %(c10)b::bytea[]
+  %(c6)b::bigint[], %(c7)b::bigint[], %(c8)b::boolean[], %(c9)b::bigint[], %(c10)s::text[], %(c11)b::bigint[],
+  %(c12)b::bigint[], %(c13)b::bigint[], %(c14)b::bytea[], %(c15)b::bytea[]
 )
 ON CONFLICT (source, key) DO UPDATE SET
   fingerprint = excluded.fingerprint, listed_mark = excluded.listed_mark, listed_rank = excluded.listed_rank,
-  listed_at = excluded.listed_at, owed = excluded.owed, updated_at = excluded.updated_at,
-  fetched_at = excluded.fetched_at, hash = excluded.hash, body = excluded.body;
+  listed_at = excluded.listed_at, seen_in_walk = excluded.seen_in_walk, vanished_at = excluded.vanished_at,
+  owed = excluded.owed, first_seen_at = excluded.first_seen_at, updated_at = excluded.updated_at,
+  fetched_at = excluded.fetched_at, changed_at = excluded.changed_at, revision = excluded.revision,
+  hash = excluded.hash, body = excluded.body;
+
+-- name: export_document_revisions
+-- Earlier contents of documents beyond one.
+SELECT source, key, revision, updated_at, fetched_at, changed_at, body FROM document_revisions
+WHERE (source, key, revision) > (%(k0)s, %(k1)s, %(k2)s) ORDER BY source, key, revision LIMIT %(limit)s;
+
+-- name: import_document_revisions
+-- Earlier contents of documents.
+INSERT INTO document_revisions (source, key, revision, updated_at, fetched_at, changed_at, body)
+SELECT * FROM unnest(
+  %(c0)s::text[], %(c1)s::text[], %(c2)b::bigint[], %(c3)s::text[], %(c4)b::bigint[], %(c5)b::bigint[], %(c6)b::bytea[]
+)
+ON CONFLICT (source, key, revision) DO UPDATE SET
+  updated_at = excluded.updated_at, fetched_at = excluded.fetched_at, changed_at = excluded.changed_at,
+  body = excluded.body;
 
 -- name: import_changes
 -- The change feed, with its numbers: whoever follows it goes on where they were.
@@ -149,13 +169,14 @@ ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
 
 -- name: import_cursors
 -- How far lists are walked.
-INSERT INTO cursors (source, watermark, walking_from, seen_down_to, position, moved_at)
+INSERT INTO cursors (source, watermark, walking_from, seen_down_to, position, walk, full_walk, moved_at)
 SELECT * FROM unnest(
-  %(c0)s::text[], %(c1)s::text[], %(c2)s::text[], %(c3)s::text[], %(c4)s::text[], %(c5)b::bigint[]
+  %(c0)s::text[], %(c1)s::text[], %(c2)s::text[], %(c3)s::text[], %(c4)s::text[], %(c5)b::bigint[], %(c6)b::bigint[],
+  %(c7)b::bigint[]
 )
 ON CONFLICT (source) DO UPDATE SET
   watermark = excluded.watermark, walking_from = excluded.walking_from, seen_down_to = excluded.seen_down_to,
-  position = excluded.position, moved_at = excluded.moved_at;
+  position = excluded.position, walk = excluded.walk, full_walk = excluded.full_walk, moved_at = excluded.moved_at;
 
 -- name: import_runs
 -- Runs.

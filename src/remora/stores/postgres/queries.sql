@@ -84,7 +84,7 @@ WHERE source = %(number)s AND name = ANY (%(names)s::text[]);
 
 -- name: held_documents
 -- The same for documents, with what their list said last.
-SELECT key, hash, fetched_at, listed_mark, listed_at, owed, updated_at FROM documents
+SELECT key, hash, fetched_at, listed_mark, listed_at, revision, vanished_at FROM documents
 WHERE source = %(source)s AND key = ANY (%(keys)s::text[]);
 
 -- name: held_gaps
@@ -174,11 +174,16 @@ ON CONFLICT (source, name) DO UPDATE SET
 
 -- name: write_document
 -- A document as it is after an observation; one that was asked for has a row, found or not.
-INSERT INTO documents (source, key, fingerprint, owed, updated_at, fetched_at, hash, body)
-VALUES (%(source)s, %(key)s, %(fingerprint)s, %(owed)s, %(updated_at)s, %(fetched)s, %(hash)s, %(body)s)
+INSERT INTO documents (
+  source, key, fingerprint, owed, first_seen_at, updated_at, fetched_at, changed_at, revision, hash, body
+)
+VALUES (
+  %(source)s, %(key)s, %(fingerprint)s, %(owed)s, %(now)s, %(updated_at)s, %(fetched)s, %(now)s, %(revision)s, %(hash)s,
+  %(body)s
+)
 ON CONFLICT (source, key) DO UPDATE SET
-  owed = excluded.owed, updated_at = excluded.updated_at, fetched_at = excluded.fetched_at, hash = excluded.hash,
-  body = excluded.body;
+  owed = excluded.owed, updated_at = excluded.updated_at, fetched_at = excluded.fetched_at,
+  changed_at = excluded.changed_at, revision = excluded.revision, hash = excluded.hash, body = excluded.body;
 
 -- name: confirm_document
 -- The body is the same: only whether its detail is owed, its mark and when it was read may change.
@@ -187,7 +192,8 @@ WHERE source = %(source)s AND key = %(key)s;
 
 -- name: ensure_document
 -- A document that was asked for has a row: its gap must lead back to its key.
-INSERT INTO documents (source, key, fingerprint, owed) VALUES (%(source)s, %(key)s, %(fingerprint)s, true)
+INSERT INTO documents (source, key, fingerprint, owed, first_seen_at)
+VALUES (%(source)s, %(key)s, %(fingerprint)s, true, %(now)s)
 ON CONFLICT (source, key) DO NOTHING;
 
 -- name: write_gaps
@@ -454,12 +460,24 @@ ON CONFLICT (source) DO UPDATE SET record = excluded.record, version = kept.vers
 
 -- name: listed
 -- What the list said last about some keys.
-SELECT key, listed_mark FROM documents WHERE source = %(source)s AND key = ANY (%(keys)s::text[]);
+SELECT d.key, d.listed_mark, d.vanished_at IS NOT NULL, coalesce(g.state = 'gone', false)
+FROM documents AS d LEFT JOIN gaps AS g ON g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint
+WHERE d.source = %(source)s AND d.key = ANY (%(keys)s::text[]);
+
+-- name: see_entries
+-- A page shows these entries: none of them has vanished.
+UPDATE documents SET seen_in_walk = %(walk)s, vanished_at = NULL
+WHERE source = %(source)s AND key = ANY (%(keys)s::text[]) AND (seen_in_walk <> %(walk)s OR vanished_at IS NOT NULL);
+
+-- name: relist_gone
+-- Documents that were gone are in the list again: their details are owed like those of any other entry.
+UPDATE gaps SET state = 'settled', last_seen_at = %(now)s
+WHERE source = %(source)s AND kind = 'document' AND state = 'gone' AND key = ANY (%(fingerprints)s::text[]);
 
 -- name: list_entries
 -- New or newer entries: their details are owed.
-INSERT INTO documents (source, key, fingerprint, listed_mark, listed_rank, listed_at, owed)
-SELECT %(source)s, key, fingerprint, mark, rank, %(listed)s, true
+INSERT INTO documents (source, key, fingerprint, listed_mark, listed_rank, listed_at, owed, first_seen_at)
+SELECT %(source)s, key, fingerprint, mark, rank, %(listed)s, true, %(listed)s
 FROM unnest(
   %(keys)s::text[], %(fingerprints)s::text[], %(marks)s::text[], %(ranks)s::double precision[]
 ) AS n (key, fingerprint, mark, rank)
@@ -483,13 +501,23 @@ SELECT count(*) FROM documents AS d WHERE source = %(source)s AND owed AND NOT E
 
 -- name: document
 -- One document of the mirror.
-SELECT key, fingerprint, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, body, fetched_at
+SELECT
+  key, fingerprint, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, body, fetched_at, revision,
+  first_seen_at, changed_at, vanished_at, owed
 FROM documents WHERE source = %(source)s AND key = %(key)s;
+
+-- name: document_revisions
+-- Earlier contents of a document, oldest first.
+SELECT
+  r.key, d.fingerprint, r.updated_at, r.body, r.fetched_at, r.revision, d.first_seen_at, r.changed_at, d.vanished_at,
+  d.owed
+FROM document_revisions AS r JOIN documents AS d ON d.source = r.source AND d.key = r.key
+WHERE r.source = %(source)s AND r.key = %(key)s ORDER BY r.revision;
 
 -- name: documents
 -- One page of documents that have a body, by key.
-SELECT key, fingerprint, updated_at, body, fetched_at FROM documents
-WHERE source = %(source)s AND (%(after)s::text IS NULL OR key > %(after)s) AND body IS NOT NULL
+SELECT key, fingerprint, updated_at, body, fetched_at, revision, first_seen_at, changed_at, vanished_at, owed
+FROM documents WHERE source = %(source)s AND (%(after)s::text IS NULL OR key > %(after)s) AND body IS NOT NULL
 ORDER BY key LIMIT %(limit)s;
 
 -- ── singletons ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,20 +5,20 @@ as a conflict, and it is done again. A batch holds no key twice and writes in th
 processes cannot block each other in a circle.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 from remora.contracts import Observation, Outcome
 from remora.core.item import Document, Item, Thing, User
 from remora.core.ledger import reads
 from remora.core.ledger.discovery import FromInbox, Kind, fingerprint
-from remora.core.ledger.gap import Gap, GapState, owed_reason
+from remora.core.ledger.gap import Gap, owed_reason
 from remora.core.units import MILLISECOND_NS, MINUTE_NS
 from remora.core.verdict import Found
 from remora.stores.decisions import (
     CLOCK_SLACK_NS,
+    OUTCOME_OF_GAP,
     Decision,
     Held,
     RecentFetches,
@@ -26,11 +26,13 @@ from remora.stores.decisions import (
     clean_text,
     decide,
     gap_key,
-    is_still_owed,
+    is_newly_gone,
 )
+from remora.stores.postgres import documents
+from remora.stores.postgres.batch import Batch, fetched_again, name_in_batch
 from remora.stores.postgres.connections import Connection, Row
 from remora.stores.postgres.statements import SQL
-from remora.stores.postgres.values import dump_key, dump_mark, gap_from_row, gap_to_row, load_key
+from remora.stores.postgres.values import dump_key, gap_from_row, gap_to_row, load_key
 from remora.stores.rows import milliseconds
 
 Job = tuple[str, Observation]  # source and observation
@@ -54,37 +56,6 @@ _GAP_COLUMNS: Final = (
     *("source", "kind", "key", "state", "reason", "attempts", "null_count", "near_newest"),
     *("not_before_at", "first_seen_at", "last_seen_at"),
 )
-_OUTCOME_OF_GAP: Final = {GapState.OWED: Outcome.OWED, GapState.ABSENT: Outcome.ABSENT, GapState.DEAD: Outcome.DEAD}
-
-
-@dataclass(slots=True)
-class _DocumentRow:
-    listed_mark: str | None
-    listed_at: int | None
-    owed: bool
-    updated_at: str | None
-
-
-@dataclass(slots=True)
-class _Batch:
-    """What is held of everything of one source in the batch, and what will be written."""
-
-    source: str
-    number: int
-    held: dict[str, Held] = field(default_factory=dict)
-    gaps: dict[str, Gap] = field(default_factory=dict)
-    documents: dict[str, _DocumentRow] = field(default_factory=dict)
-    new_items: list[Row] = field(default_factory=list)
-    changed_items: list[Row] = field(default_factory=list)
-    kept_ids: list[int] = field(default_factory=list)
-    read_s: dict[int, int] = field(default_factory=dict)  # unchanged items, and the second in which they were read
-    changes: dict[tuple[str, str], list[str]] = field(default_factory=dict)  # keys by kind and change
-    changed_at: int = 0
-    moved_gaps: list[Row] = field(default_factory=list)
-    answered: list[Row] = field(default_factory=list)
-    single: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)  # statements for users and documents
-    departed_ns: dict[str, int] = field(default_factory=dict)
-    fetched_again: list[tuple[str, int]] = field(default_factory=list)  # what was held, and when the fetch left
 
 
 def name_of(job: Job) -> tuple[str, str]:
@@ -92,11 +63,7 @@ def name_of(job: Job) -> tuple[str, str]:
     source, observation = job
     discovery = observation.discovery
     # Plain texts: this runs for every item, and hashing an enumeration is slow.
-    return source, discovery.key if discovery.kind is Kind.ITEM else _name(discovery.kind, discovery.key)
-
-
-def _name(kind: Kind, key: str) -> str:
-    return f"{kind}\0{key}"
+    return source, discovery.key if discovery.kind is Kind.ITEM else name_in_batch(discovery.kind, discovery.key)
 
 
 class Recorder:
@@ -113,7 +80,7 @@ class Recorder:
         by_source: dict[str, list[Observation]] = {}
         for source, observation in jobs:
             by_source.setdefault(source, []).append(observation)
-        batches = [_Batch(source, await self._number(connection, source)) for source in sorted(by_source)]
+        batches = [Batch(source, await self._number(connection, source)) for source in sorted(by_source)]
         outcomes: dict[str, Iterator[Outcome]] = {}
         async with connection.transaction():
             for batch in batches:
@@ -144,7 +111,7 @@ class Recorder:
             self._forgot_at_ns = now_ns
             await connection.execute(SQL["forget_fetches"], {"before_ns": now_ns - FETCHES_KEPT_NS})
 
-    async def _probe(self, connection: Connection, batch: _Batch, observations: Sequence[Observation]) -> None:
+    async def _probe(self, connection: Connection, batch: Batch, observations: Sequence[Observation]) -> None:
         items: list[str] = []
         others: dict[Kind, list[str]] = {}
         latest_ns = 0
@@ -164,13 +131,13 @@ class Recorder:
                 case Kind.USER:
                     self._hold(batch, await _held_users(connection, batch, named), latest_ns)
                 case Kind.DOCUMENT:
-                    self._hold(batch, await _held_documents(connection, batch, named), latest_ns)
+                    self._hold(batch, await documents.held_documents(connection, batch, named), latest_ns)
                 case Kind.PAGE:
                     continue  # a page is never kept, but what a run leaves of a list may be owed as a gap
                 case Kind.ITEM | Kind.NEWEST:
                     raise AssertionError(f"a {kind} is never recorded here")
 
-    def _hold(self, batch: _Batch, found: Iterable[tuple[str, Row]], latest_ns: int) -> None:
+    def _hold(self, batch: Batch, found: Iterable[tuple[str, Row]], latest_ns: int) -> None:
         """When it was fetched: a second fetch by anybody is known exactly, the first one exactly if it was ours."""
         recent = self._recent.get(batch.source) or RecentFetches()
         for name, (body_hash, content_hash, revision, fetched, again_ns) in found:
@@ -181,7 +148,7 @@ class Recorder:
             batch.held[name] = Held(body_hash, content_hash, revision, fetched_ns)
 
 
-async def _held_items(connection: Connection, batch: _Batch, keys: list[str]) -> Iterable[tuple[str, Row]]:
+async def _held_items(connection: Connection, batch: Batch, keys: list[str]) -> Iterable[tuple[str, Row]]:
     values = {"source": batch.source, "number": batch.number, "ids": ",".join(keys)}
     held: list[tuple[str, Row]] = []
     for row in await (await connection.execute(SQL["held_items"], values, binary=True)).fetchall():
@@ -192,57 +159,40 @@ async def _held_items(connection: Connection, batch: _Batch, keys: list[str]) ->
     return held
 
 
-async def _held_users(connection: Connection, batch: _Batch, keys: list[str]) -> Iterable[tuple[str, Row]]:
+async def _held_users(connection: Connection, batch: Batch, keys: list[str]) -> Iterable[tuple[str, Row]]:
     values = {"number": batch.number, "names": [dump_key(key) for key in keys]}
     found = await (await connection.execute(SQL["held_users"], values, binary=True)).fetchall()
-    named = [(_name(Kind.USER, load_key(key)), body_hash, fetched) for key, body_hash, fetched in found]
-    again_ns = await _fetched_again(connection, batch, [name for name, _, _ in named])
+    named = [(name_in_batch(Kind.USER, load_key(key)), body_hash, fetched) for key, body_hash, fetched in found]
+    again_ns = await fetched_again(connection, batch, [name for name, _, _ in named])
     return ((name, (body_hash, b"", 1, fetched, again_ns.get(name))) for name, body_hash, fetched in named)
 
 
-async def _held_documents(connection: Connection, batch: _Batch, keys: list[str]) -> Iterable[tuple[str, Row]]:
-    values = {"source": batch.source, "keys": [dump_key(key) for key in keys]}
-    held: list[tuple[str, Row]] = []
-    for row in await (await connection.execute(SQL["held_documents"], values, binary=True)).fetchall():
-        key, body_hash, fetched, listed_mark, listed_at, owed, updated_at = row
-        name = _name(Kind.DOCUMENT, load_key(key))
-        batch.documents[name] = _DocumentRow(listed_mark, listed_at, owed, updated_at)
-        if body_hash is not None:
-            held.append((name, (body_hash, b"", 1, fetched)))
-    again_ns = await _fetched_again(connection, batch, [name for name, _ in held])
-    return ((name, (*row, again_ns.get(name))) for name, row in held)
-
-
-async def _fetched_again(connection: Connection, batch: _Batch, names: list[str]) -> dict[str, int]:
-    """When these were fetched a second time or later, by any process, as far back as it matters."""
-    values = {"number": batch.number, "keys": [dump_key(name) for name in names]}
-    found = await connection.execute(SQL["held_fetches"], values, binary=True)
-    return {load_key(key): departed_ns for key, departed_ns in await found.fetchall()}
-
-
-async def _probe_gaps(connection: Connection, batch: _Batch, kind: Kind, keys: list[str]) -> None:
+async def _probe_gaps(connection: Connection, batch: Batch, kind: Kind, keys: list[str]) -> None:
     source = batch.source
     named = [fingerprint(source, key) for key in keys] if kind is Kind.DOCUMENT else [dump_key(key) for key in keys]
     values = {"source": source, "kind": kind.value, "keys": named}
     for row in await (await connection.execute(SQL["held_gaps"], values, binary=True)).fetchall():
         gap = gap_from_row(row)
-        batch.gaps[_name(kind, gap.key)] = gap
+        batch.gaps[name_in_batch(kind, gap.key)] = gap
 
 
-def _judge(batch: _Batch, observation: Observation, *, again: bool) -> Outcome:
+def _judge(batch: Batch, observation: Observation, *, again: bool) -> Outcome:
     source, discovery = batch.source, observation.discovery
     kind = discovery.kind
     name = gap_name = owed_key = discovery.key
     if kind is not Kind.ITEM:
         owed_key = gap_key(source, discovery)
-        name, gap_name = _name(kind, discovery.key), _name(kind, owed_key)
+        name, gap_name = name_in_batch(kind, discovery.key), name_in_batch(kind, owed_key)
     gap = batch.gaps.get(gap_name)
     if isinstance(discovery.origin, FromInbox):
         batch.answered.append((source, kind.value, dump_key(discovery.key), discovery.origin.ticket))
     if again and gap is not None and (outcome := _outcome_if_counted(gap, observation)) is not None:
         return outcome
     held = batch.held.get(name)
-    decision = decide(observation, gap_key=owed_key, held=held, gap=gap, clocks_differ_ns=CLOCK_SLACK_NS)
+    listing = documents.listing(batch, observation)
+    decision = decide(
+        observation, gap_key=owed_key, held=held, gap=gap, listing=listing, clocks_differ_ns=CLOCK_SLACK_NS
+    )
     if decision.gap is not None:
         batch.moved_gaps.append((source, *gap_to_row(decision.gap)))
     if isinstance(observation.verdict, Found) and decision.outcome is not Outcome.STALE:
@@ -250,8 +200,13 @@ def _judge(batch: _Batch, observation: Observation, *, again: bool) -> Outcome:
         batch.departed_ns[name] = observation.started_at_ns
         if name in batch.held:
             batch.fetched_again.append((dump_key(name), observation.started_at_ns))
-    elif kind is Kind.DOCUMENT and name not in batch.documents:
-        batch.single.append(("ensure_document", _document_values(source, discovery.key)))
+    elif kind is Kind.DOCUMENT:
+        documents.ensure_document(batch, observation)
+    if is_newly_gone(decision, gap):
+        if kind is Kind.DOCUMENT:
+            documents.settle_gone_document(batch, observation)
+        if held is not None:
+            batch.add_change(kind, discovery.key, "gone")
     return decision.outcome
 
 
@@ -259,10 +214,10 @@ def _outcome_if_counted(gap: Gap, observation: Observation) -> Outcome | None:
     """A failure that an earlier try of the same batch has counted already must not count twice."""
     reason = owed_reason(observation.verdict)
     counted = milliseconds(gap.last_seen_ns) == milliseconds(observation.now_ns) and gap.reason is reason
-    return _OUTCOME_OF_GAP.get(gap.state) if counted and not isinstance(observation.verdict, Found) else None
+    return OUTCOME_OF_GAP.get(gap.state) if counted and not isinstance(observation.verdict, Found) else None
 
 
-def _store(batch: _Batch, observation: Observation, thing: Thing, decision: Decision) -> None:
+def _store(batch: Batch, observation: Observation, thing: Thing, decision: Decision) -> None:
     is_written = decision.outcome is not Outcome.UNCHANGED
     if isinstance(thing, Item):
         if is_written:
@@ -272,15 +227,13 @@ def _store(batch: _Batch, observation: Observation, thing: Thing, decision: Deci
     elif isinstance(thing, User):
         _store_user(batch, thing, observation, decision)
     elif isinstance(thing, Document):
-        _store_document(batch, thing, observation, decision)
+        documents.store_document(batch, thing, observation, decision)
     if is_written:
-        kind, key = observation.discovery.kind, observation.discovery.key
         change = "new" if decision.outcome is Outcome.NEW else "changed"
-        named = ("item", key) if kind is Kind.ITEM else (kind.value, dump_key(key))
-        batch.changes.setdefault((named[0], change), []).append(named[1])
+        batch.add_change(observation.discovery.kind, observation.discovery.key, change)
 
 
-def _store_user(batch: _Batch, user: User, observation: Observation, decision: Decision) -> None:
+def _store_user(batch: Batch, user: User, observation: Observation, decision: Decision) -> None:
     assert decision.held is not None, "what was found is held"
     values = {
         "number": batch.number,
@@ -293,7 +246,7 @@ def _store_user(batch: _Batch, user: User, observation: Observation, decision: D
     batch.single.append(("confirm_user" if decision.outcome is Outcome.UNCHANGED else "write_user", values))
 
 
-def _store_item(batch: _Batch, item: Item, observation: Observation, decision: Decision) -> None:
+def _store_item(batch: Batch, item: Item, observation: Observation, decision: Decision) -> None:
     held = decision.held
     assert held is not None
     now = observation.now_ns // MILLISECOND_NS
@@ -324,26 +277,7 @@ def _store_item(batch: _Batch, item: Item, observation: Observation, decision: D
         batch.kept_ids.append(item.item_id)
 
 
-def _store_document(batch: _Batch, document: Document, observation: Observation, decision: Decision) -> None:
-    assert decision.held is not None
-    key = observation.discovery.key
-    row = batch.documents.get(_name(Kind.DOCUMENT, key), _DocumentRow(None, None, owed=True, updated_at=None))
-    owed = is_still_owed(
-        listed_mark=row.listed_mark,
-        listed_ns=None if row.listed_at is None else row.listed_at * MILLISECOND_NS,
-        document=document,
-        started_at_ns=observation.started_at_ns,
-    )
-    updated_at = row.listed_mark if document.updated_at is None else dump_mark(document.updated_at)
-    fetched = milliseconds(observation.started_at_ns)
-    values = {**_document_values(batch.source, key), "owed": owed, "updated_at": updated_at, "fetched": fetched}
-    if decision.outcome is Outcome.UNCHANGED:
-        batch.single.append(("confirm_document", values))
-    else:
-        batch.single.append(("write_document", {**values, "hash": decision.held.hash, "body": document.body}))
-
-
-async def _write(connection: Connection, batch: _Batch) -> None:
+async def _write(connection: Connection, batch: Batch) -> None:
     """Everything that was judged, one statement per table, in the order of keys."""
     if batch.kept_ids:
         await connection.execute(SQL["keep_revisions"], {"number": batch.number, "ids": sorted(batch.kept_ids)})
@@ -378,7 +312,7 @@ async def _write(connection: Connection, batch: _Batch) -> None:
         await connection.execute(SQL["remove_from_inbox"], dict(zip(names, map(list, entries), strict=True)))
 
 
-async def _write_reads(connection: Connection, batch: _Batch) -> None:
+async def _write_reads(connection: Connection, batch: Batch) -> None:
     wanted = {"number": batch.number, "blocks": reads.blocks(batch.read_s)}
     known = await (await connection.execute(SQL["take_reads"], wanted, binary=True)).fetchall()
     first_ids, last_ids, read_s = zip(*reads.merged(map(reads.ReadRange._make, known), batch.read_s), strict=True)
@@ -391,7 +325,3 @@ async def _copy_items(connection: Connection, rows: Iterable[Row]) -> None:
         copy.set_types(ITEM_TYPES)
         for row in rows:
             await copy.write_row(row)
-
-
-def _document_values(source: str, key: str) -> dict[str, object]:
-    return {"source": source, "key": dump_key(key), "fingerprint": fingerprint(source, key)}

@@ -12,7 +12,6 @@ from remora.contracts import StoredDocument
 from remora.core.ledger.gap import Gap
 from remora.stores import rows
 from remora.stores.postgres.connections import Row
-from remora.stores.rows import nanoseconds
 
 # The line break is escaped because some statements take many keys as the lines of one text.
 _NEEDS_ESCAPE: Final = re.compile("[\0\n\\\\\ud800-\udfff]")
@@ -75,6 +74,5 @@ def gap_to_row(gap: Gap) -> Row:
 
 
 def document_from_row(row: rows.Row) -> StoredDocument:
-    """Columns: key, fingerprint, updated_at, body, fetched_at."""
-    key, fingerprint, updated_at, body, fetched_at = row
-    return StoredDocument(load_key(key), fingerprint, load_mark(updated_at), body, nanoseconds(fetched_at))
+    """The columns of `rows.document_from_row`, with key and mark as they were."""
+    return rows.document_from_row(row, load_key)

@@ -8,8 +8,8 @@ from remora.core.item import Entry
 from remora.core.ledger import marks
 from remora.core.ledger.discovery import fingerprint as fingerprint_of
 from remora.core.units import MILLISECOND_NS
-from remora.stores.decisions import newest_of_each
-from remora.stores.rows import Row, dump_json, nanoseconds, run_from_row
+from remora.stores.decisions import Known, is_owed_anew, newest_of_each
+from remora.stores.rows import document_from_row, dump_json, run_from_row, walk_from_row
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart
 
@@ -24,11 +24,14 @@ class SqliteLists(SqlitePart):
 
         def work(connection: Connection) -> int:
             asked = {"source": source, "keys": json.dumps([entry.key for entry in page])}
-            known: dict[str, str | None] = dict(connection.execute(self._sql["listed"], asked).fetchall())
-            owed = [
-                entry for entry in page if entry.key not in known or marks.is_newer(entry.updated_at, known[entry.key])
-            ]
+            found = connection.execute(self._sql["listed"], asked).fetchall()
+            known = {key: Known(mark, bool(vanished), bool(gone)) for key, mark, vanished, gone in found}
+            owed = [entry for entry in page if is_owed_anew(entry, known.get(entry.key))]
             connection.executemany(self._sql["list_entry"], [_entry_values(source, entry, now) for entry in owed])
+            connection.execute(self._sql["see_entries"], {**asked, "walk": state.walk})
+            back = [fingerprint_of(source, entry.key) for entry in owed if entry.key in known]
+            relisted = {"source": source, "now": now, "fingerprints": json.dumps(back)}
+            connection.execute(self._sql["relist_gone"], relisted)
             connection.execute(self._sql["move_walk"], _walk_values(source, state, now))
             return len(owed)
 
@@ -37,7 +40,24 @@ class SqliteLists(SqlitePart):
     async def walk_state(self, source: str) -> WalkState:
         """Where the walk stands."""
         row = await self._row("walk_state", {"source": source})
-        return WalkState(*row) if row else WalkState()
+        return walk_from_row(row) if row else WalkState()
+
+    async def count_unlisted(self, source: str, *, walk: int) -> int:
+        """How many no page has shown since this walk began."""
+        return await self._count("count_unlisted", {"source": source, "walk": walk})
+
+    async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
+        """The list no longer shows what no page has shown since this walk began."""
+        values = {"source": source, "walk": walk, "rank": marks.rank(newer_than), "now": now_ns // MILLISECOND_NS}
+        name = "mark_vanished" if newer_than is None else "mark_vanished_in_range"
+
+        def work(connection: Connection) -> int:
+            vanished = connection.execute(self._sql[name], values).rowcount
+            if vanished:
+                connection.execute(self._sql["ask_vanished"], values)
+            return vanished
+
+        return await self._write(work)
 
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Entries whose detail is owed and that have no gap of their own, newest mark first."""
@@ -54,7 +74,12 @@ class SqliteLists(SqlitePart):
     async def document(self, source: str, key: str) -> StoredDocument | None:
         """One document of the mirror."""
         row = await self._row("document", {"source": source, "key": key})
-        return _document(row) if row else None
+        return document_from_row(row) if row else None
+
+    async def document_revisions(self, source: str, key: str) -> Sequence[StoredDocument]:
+        """Earlier contents, oldest first."""
+        rows = await self._rows("document_revisions", {"source": source, "key": key})
+        return tuple(document_from_row(row) for row in rows)
 
     async def documents(self, source: str) -> AsyncIterator[StoredDocument]:
         """All documents that have a body, by key."""
@@ -62,7 +87,7 @@ class SqliteLists(SqlitePart):
         while True:
             page = await self._rows("documents", {"source": source, "after": after, "limit": self._page_rows})
             for row in page:
-                yield _document(row)
+                yield document_from_row(row)
             if len(page) < self._page_rows:
                 return
             after = page[-1][0]
@@ -116,10 +141,7 @@ def _walk_values(source: str, state: WalkState, now: int) -> dict[str, object]:
         "walking_from": state.walking_from,
         "seen_down_to": state.seen_down_to,
         "position": state.position,
+        "walk": state.walk,
+        "full_walk": state.full_walk,
         "now": now,
     }
-
-
-def _document(row: Row) -> StoredDocument:
-    key, fingerprint, updated_at, body, fetched_at = row
-    return StoredDocument(key, fingerprint, updated_at, body, nanoseconds(fetched_at))

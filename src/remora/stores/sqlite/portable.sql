@@ -47,15 +47,27 @@ VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
 -- name: export_documents
 -- Documents beyond one.
 SELECT
-  source, key, fingerprint, listed_mark, listed_rank, listed_at, owed, updated_at, fetched_at, hash, CAST(body AS BLOB)
+  source, key, fingerprint, listed_mark, listed_rank, listed_at, seen_in_walk, vanished_at, owed, first_seen_at,
+  updated_at, fetched_at, changed_at, revision, hash, CAST(body AS BLOB)
 FROM documents WHERE (source, key) > (:k0, :k1) ORDER BY source, key LIMIT :limit;
 
 -- name: import_documents
 -- Documents.
 INSERT OR REPLACE INTO documents (
-  source, key, fingerprint, listed_mark, listed_rank, listed_at, owed, updated_at, fetched_at, hash, body
+  source, key, fingerprint, listed_mark, listed_rank, listed_at, seen_in_walk, vanished_at, owed, first_seen_at,
+  updated_at, fetched_at, changed_at, revision, hash, body
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
+
+-- name: export_document_revisions
+-- Earlier contents of documents beyond one.
+SELECT source, key, revision, updated_at, fetched_at, changed_at, CAST(body AS BLOB) FROM document_revisions
+WHERE (source, key, revision) > (:k0, :k1, :k2) ORDER BY source, key, revision LIMIT :limit;
+
+-- name: import_document_revisions
+-- Earlier contents of documents.
+INSERT OR REPLACE INTO document_revisions (source, key, revision, updated_at, fetched_at, changed_at, body)
+VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
 
 -- name: import_changes
 -- The change feed, with its numbers: whoever follows it goes on where they were.
@@ -104,8 +116,8 @@ VALUES (?, ?, ?);
 
 -- name: import_cursors
 -- How far lists are walked.
-INSERT OR REPLACE INTO cursors (source, watermark, walking_from, seen_down_to, position, moved_at)
-VALUES (?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO cursors (source, watermark, walking_from, seen_down_to, position, walk, full_walk, moved_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: import_runs
 -- Runs.

@@ -13,7 +13,8 @@ WHERE source = :number AND name IN (SELECT value FROM json_each(:names));
 
 -- name: held_document
 -- The same for one document, with what its list said last.
-SELECT hash, fetched_at, listed_mark, listed_at FROM documents WHERE source = :source AND key = :key;
+SELECT hash, fetched_at, listed_mark, listed_at, revision, vanished_at FROM documents
+WHERE source = :source AND key = :key;
 
 -- name: keep_revisions
 -- What is stored now becomes an earlier revision; run before the items are overwritten.
@@ -59,8 +60,8 @@ ON CONFLICT (source, name) DO UPDATE SET
 -- name: write_document
 -- A document's body, and whether its detail is still owed.
 UPDATE documents SET
-  updated_at = coalesce(:updated_at, listed_mark), fetched_at = :fetched, hash = :hash, body = CAST(:body AS TEXT),
-  owed = :owed
+  updated_at = coalesce(:updated_at, listed_mark), fetched_at = :fetched, changed_at = :now, revision = :revision,
+  hash = :hash, body = CAST(:body AS TEXT), owed = :owed
 WHERE source = :source AND key = :key;
 
 -- name: confirm_document
@@ -70,7 +71,7 @@ WHERE source = :source AND key = :key;
 
 -- name: ensure_document
 -- A document that was asked for has a row: its gap must lead back to its key.
-INSERT INTO documents (source, key, fingerprint, owed) VALUES (:source, :key, :fingerprint, 1)
+INSERT INTO documents (source, key, fingerprint, owed, first_seen_at) VALUES (:source, :key, :fingerprint, 1, :now)
 ON CONFLICT (source, key) DO NOTHING;
 
 -- name: write_changes
@@ -270,12 +271,25 @@ ON CONFLICT (source) DO UPDATE SET record = excluded.record;
 
 -- name: listed
 -- What the list said last about some keys.
-SELECT key, listed_mark FROM documents WHERE source = :source AND key IN (SELECT value FROM json_each(:keys));
+SELECT d.key, d.listed_mark, d.vanished_at IS NOT NULL, coalesce(g.state = 'gone', 0)
+FROM documents AS d LEFT JOIN gaps AS g ON g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint
+WHERE d.source = :source AND d.key IN (SELECT value FROM json_each(:keys));
+
+-- name: see_entries
+-- A page shows these entries: none of them has vanished.
+UPDATE documents SET seen_in_walk = :walk, vanished_at = NULL
+WHERE source = :source AND key IN (SELECT value FROM json_each(:keys))
+AND (seen_in_walk <> :walk OR vanished_at IS NOT NULL);
+
+-- name: relist_gone
+-- Documents that were gone are in the list again: their details are owed like those of any other entry.
+UPDATE gaps SET state = 'settled', last_seen_at = :now
+WHERE source = :source AND kind = 'document' AND state = 'gone' AND key IN (SELECT value FROM json_each(:fingerprints));
 
 -- name: list_entry
 -- A new or newer entry: its detail is owed.
-INSERT INTO documents (source, key, fingerprint, listed_mark, listed_rank, listed_at, owed)
-VALUES (:source, :key, :fingerprint, :mark, :rank, :now, 1)
+INSERT INTO documents (source, key, fingerprint, listed_mark, listed_rank, listed_at, owed, first_seen_at)
+VALUES (:source, :key, :fingerprint, :mark, :rank, :now, 1, :now)
 ON CONFLICT (source, key) DO UPDATE SET
   listed_mark = excluded.listed_mark, listed_rank = excluded.listed_rank, listed_at = excluded.listed_at, owed = 1;
 
@@ -296,10 +310,21 @@ SELECT count(*) FROM documents AS d WHERE source = :source AND owed = 1 AND NOT 
 
 -- name: document
 -- One document of the mirror.
-SELECT key, fingerprint, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, CAST(body AS BLOB), fetched_at
+SELECT
+  key, fingerprint, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, CAST(body AS BLOB), fetched_at, revision,
+  first_seen_at, changed_at, vanished_at, owed
 FROM documents WHERE source = :source AND key = :key;
+
+-- name: document_revisions
+-- Earlier contents of a document, oldest first.
+SELECT
+  r.key, d.fingerprint, r.updated_at, CAST(r.body AS BLOB), r.fetched_at, r.revision, d.first_seen_at, r.changed_at,
+  d.vanished_at, d.owed
+FROM document_revisions AS r JOIN documents AS d ON d.source = r.source AND d.key = r.key
+WHERE r.source = :source AND r.key = :key ORDER BY r.revision;
 
 -- name: documents
 -- One page of documents that have a body, by key.
-SELECT key, fingerprint, updated_at, CAST(body AS BLOB), fetched_at
+SELECT
+  key, fingerprint, updated_at, CAST(body AS BLOB), fetched_at, revision, first_seen_at, changed_at, vanished_at, owed
 FROM documents WHERE source = :source AND key > :after AND body IS NOT NULL ORDER BY key LIMIT :limit;

@@ -5,7 +5,7 @@ Several observations of one thing may share a batch: each is judged by what the 
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,7 +13,7 @@ from remora.contracts import Observation, Outcome
 from remora.core.item import Document, Item, Thing, User
 from remora.core.ledger import reads
 from remora.core.ledger.discovery import Discovery, FromInbox, Kind, fingerprint
-from remora.core.ledger.gap import Gap
+from remora.core.ledger.gap import Gap, Listing
 from remora.core.units import MILLISECOND_NS
 from remora.core.verdict import Found
 from remora.stores.decisions import (
@@ -24,9 +24,11 @@ from remora.stores.decisions import (
     clean_text,
     decide,
     gap_key,
+    is_newly_gone,
     is_still_owed,
+    listing_of,
 )
-from remora.stores.rows import gap_from_row, gap_to_row
+from remora.stores.rows import gap_from_row, gap_to_row, nanoseconds
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.statements import queries
@@ -36,6 +38,18 @@ Job = tuple[str, Observation]  # source and observation
 _ITEM: Final = Kind.ITEM.value
 _NEW: Final = Outcome.NEW.value
 _CHANGED: Final = Outcome.CHANGED.value
+_GONE: Final = Outcome.GONE.value
+
+
+class _DocumentRow(NamedTuple):
+    """The columns of `held_document`."""
+
+    hash: bytes | None
+    fetched_at: int
+    listed_mark: str | None
+    listed_at: int | None
+    revision: int
+    vanished_at: int | None
 
 
 class Recorder:
@@ -153,16 +167,25 @@ class _Batch:
 
     def _probe_document(self, discovery: Discovery) -> None:
         row = self._document_row(discovery.key)
-        if row is not None and row[0] is not None:
+        if row is not None and row.hash is not None:
             name = _name(Kind.DOCUMENT, discovery.key)
-            self._held[name] = Held(row[0], b"", 1, self._last_departed_ns(name, row[1]))
+            self._held[name] = Held(row.hash, row.hash, row.revision, self._last_departed_ns(name, row.fetched_at))
         self._probe_gaps(Kind.DOCUMENT, [gap_key(self.source, discovery)])
 
-    def _document_row(self, key: str) -> tuple[bytes | None, int, str | None, int | None] | None:
-        found: tuple[bytes | None, int, str | None, int | None] | None = self._connection.execute(
-            self._sql["held_document"], {"source": self.source, "key": key}
-        ).fetchone()
-        return found
+    def _document_row(self, key: str) -> _DocumentRow | None:
+        wanted = {"source": self.source, "key": key}
+        found = self._connection.execute(self._sql["held_document"], wanted).fetchone()
+        return None if found is None else _DocumentRow(*found)
+
+    def _listing(self, observation: Observation) -> Listing:
+        row = self._document_row(observation.discovery.key)
+        if row is None:
+            return Listing.UNKNOWN
+        return listing_of(
+            listed_ns=nanoseconds(row.listed_at),
+            vanished_ns=nanoseconds(row.vanished_at),
+            started_at_ns=observation.started_at_ns,
+        )
 
     def _last_departed_ns(self, name: str, fetched: int) -> int:
         departed_ns = self._recent.of(name)
@@ -183,7 +206,8 @@ class _Batch:
             owed_key = gap_key(self.source, discovery)
             name, gap_name = _name(kind, key), _name(kind, owed_key)
         held, gap = self._held.get(name), self._gaps.get(gap_name)
-        decision = decide(observation, gap_key=owed_key, held=held, gap=gap)
+        listing = self._listing(observation) if kind is Kind.DOCUMENT else Listing.UNKNOWN
+        decision = decide(observation, gap_key=owed_key, held=held, gap=gap, listing=listing)
         if decision.gap is not None:
             self._move_gap(gap_name, decision.gap)
         is_kept = decision.outcome is not Outcome.STALE and kind is not Kind.PAGE
@@ -193,10 +217,18 @@ class _Batch:
             self._held[name] = decision.held
             self._departed_ns[name] = observation.started_at_ns
         elif kind is Kind.DOCUMENT:
-            self._ensure_document(key)
+            self._ensure_document(key, observation.now_ns)
+        if is_newly_gone(decision, gap):
+            self._lose(kind, key, was_held=held is not None)
         if isinstance(discovery.origin, FromInbox):
             self._answered.append((discovery.origin.ticket, self.source, kind.value, key))
         return decision.outcome
+
+    def _lose(self, kind: Kind, key: str, *, was_held: bool) -> None:
+        if kind is Kind.DOCUMENT:
+            self._connection.execute(self._sql["settle_gone_document"], {"source": self.source, "key": key})
+        if was_held:
+            self._changes.setdefault((kind.value, _GONE), []).append(key)
 
     def _move_gap(self, name: str, gap: Gap) -> None:
         if self._turn is None:
@@ -263,14 +295,13 @@ class _Batch:
 
     def _store_document(self, document: Document, observation: Observation, decision: Decision) -> None:
         key = observation.discovery.key
-        self._ensure_document(key)
+        self._ensure_document(key, observation.now_ns)
         row = self._document_row(key)
         assert row is not None, "a document has a row once it was asked for"
         assert decision.held is not None, "a document that was found is held"
-        _, _, listed_mark, listed_at = row
         owed = is_still_owed(
-            listed_mark=listed_mark,
-            listed_ns=None if listed_at is None else listed_at * MILLISECOND_NS,
+            listed_mark=row.listed_mark,
+            listed_ns=nanoseconds(row.listed_at),
             document=document,
             started_at_ns=observation.started_at_ns,
         )
@@ -280,15 +311,19 @@ class _Batch:
             "owed": owed,
             "updated_at": document.updated_at,
             "fetched": observation.started_at_ns // MILLISECOND_NS,
+            "now": observation.now_ns // MILLISECOND_NS,
+            "revision": decision.held.revision,
             "hash": decision.held.hash,
             "body": document.body,
         }
+        if decision.keeps_earlier:
+            self._connection.execute(self._sql["keep_document_revision"], values)
         unchanged = decision.outcome is Outcome.UNCHANGED
         self._connection.execute(self._sql["confirm_document" if unchanged else "write_document"], values)
 
-    def _ensure_document(self, key: str) -> None:
+    def _ensure_document(self, key: str, now_ns: int) -> None:
         named = {"source": self.source, "key": key, "fingerprint": fingerprint(self.source, key)}
-        self._connection.execute(self._sql["ensure_document"], named)
+        self._connection.execute(self._sql["ensure_document"], {**named, "now": now_ns // MILLISECOND_NS})
 
     def write(self) -> None:
         """Everything that was judged, one statement per table."""

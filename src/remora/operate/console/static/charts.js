@@ -168,7 +168,7 @@ export function drawAges(svg, { buckets, windowS, suggestedS }) {
 
 // -- coverage ---------------------------------------------------------------------------------------------------------
 
-export const PLACES = ["settled", "absent", "owed", "dead", "pending"];
+export const PLACES = ["settled", "absent", "gone", "owed", "dead", "pending"];
 
 // Whatever exists is seen: a share too small to draw still gets a sliver.
 export function drawCoverage(svg, coverage) {

@@ -117,7 +117,7 @@ function askAgain(name, why) {
   const count = (state) => same.filter((gap) => gap.state === state).reduce((sum, gap) => sum + gap.count, 0);
   const total = same.reduce((sum, gap) => sum + gap.count, 0);
   const more = total - count("dead");
-  say(part("confirm-text"), `${name} is asked again for ${number(count("dead"))} dead ${count("dead") === 1 ? "letter" : "letters"} (${gapReason(why)})${more ? ` and for ${number(more)} others owed or absent for the same reason` : ""}. Every request waits for its turn; nothing goes faster.`);
+  say(part("confirm-text"), `${name} is asked again for ${number(count("dead"))} dead ${count("dead") === 1 ? "letter" : "letters"} (${gapReason(why)})${more ? ` and for ${number(more)} others owed, absent or gone for the same reason` : ""}. Every request waits for its turn; nothing goes faster.`);
   dialog.returnValue = "no";
   dialog.addEventListener("close", () => {
     if (dialog.returnValue === "yes") replay(name, why);

@@ -3,7 +3,7 @@ import { PLACES, describeRate, drawAges, drawCoverage, drawRate, readAt, windowO
 import { QUESTIONS, ago, agoOf, circuitState, clock, element, facts, gapReason, human, moment, number, perSecond, plain, rate, say, secondsOf, share, span, stopped, sync, when } from "./words.js";
 
 const SYMBOLS = { yes: "✓", no: "✕", unknown: "?" };
-const STATES = ["dead", "owed", "leased", "absent"];
+const STATES = ["dead", "owed", "leased", "absent", "gone"];
 let cards = 0;
 
 export function makeCard(name, onReplay) {

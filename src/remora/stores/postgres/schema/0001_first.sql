@@ -77,12 +77,28 @@ CREATE TABLE documents (
   listed_mark text COLLATE "C",
   listed_rank double precision,
   listed_at bigint,
+  seen_in_walk bigint NOT NULL DEFAULT 0,
+  vanished_at bigint,
   owed boolean NOT NULL,
+  first_seen_at bigint NOT NULL,
   updated_at text COLLATE "C",
   fetched_at bigint,
+  changed_at bigint,
+  revision integer NOT NULL DEFAULT 0,
   hash bytea,
   body bytea,
   PRIMARY KEY (source, key)
+);
+
+CREATE TABLE document_revisions (
+  source text COLLATE "C" NOT NULL,
+  key text COLLATE "C" NOT NULL,
+  revision integer NOT NULL,
+  updated_at text COLLATE "C",
+  fetched_at bigint NOT NULL,
+  changed_at bigint NOT NULL,
+  body bytea NOT NULL,
+  PRIMARY KEY (source, key, revision)
 );
 
 CREATE UNIQUE INDEX documents_by_fingerprint ON documents (source, fingerprint);
@@ -183,6 +199,8 @@ CREATE TABLE cursors (
   walking_from text,
   seen_down_to text,
   position text,
+  walk bigint NOT NULL DEFAULT 0,
+  full_walk bigint,
   moved_at bigint NOT NULL
 );
 
@@ -290,3 +308,19 @@ SELECT
   to_timestamp(changed_at / 1000.0) AS changed_at,
   body
 FROM (SELECT *, readable_body(body) AS readable FROM items) AS i;
+
+-- Documents with readable moments. `gone`: deleted upstream, the last content is kept.
+CREATE VIEW document_fields AS
+SELECT
+  d.source, d.key, d.updated_at,
+  to_timestamp(d.first_seen_at / 1000.0) AS first_seen_at,
+  to_timestamp(d.fetched_at / 1000.0) AS fetched_at,
+  to_timestamp(d.changed_at / 1000.0) AS changed_at,
+  to_timestamp(d.vanished_at / 1000.0) AS vanished_at,
+  d.owed,
+  EXISTS (
+    SELECT 1 FROM gaps AS g
+    WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state = 'gone'
+  ) AS gone,
+  d.revision, d.body
+FROM documents AS d;

@@ -71,12 +71,28 @@ CREATE TABLE documents (
   listed_mark TEXT,
   listed_rank REAL,
   listed_at INTEGER,
+  seen_in_walk INTEGER NOT NULL DEFAULT 0,
+  vanished_at INTEGER,
   owed INTEGER NOT NULL,
+  first_seen_at INTEGER NOT NULL,
   updated_at TEXT,
   fetched_at INTEGER,
+  changed_at INTEGER,
+  revision INTEGER NOT NULL DEFAULT 0,
   hash BLOB,
   body TEXT,
   PRIMARY KEY (source, key)
+) STRICT;
+
+CREATE TABLE document_revisions (
+  source TEXT NOT NULL,
+  key TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  updated_at TEXT,
+  fetched_at INTEGER NOT NULL,
+  changed_at INTEGER NOT NULL,
+  body TEXT NOT NULL,
+  PRIMARY KEY (source, key, revision)
 ) STRICT;
 
 CREATE UNIQUE INDEX documents_by_fingerprint ON documents (source, fingerprint);
@@ -172,6 +188,8 @@ CREATE TABLE cursors (
   walking_from TEXT,
   seen_down_to TEXT,
   position TEXT,
+  walk INTEGER NOT NULL DEFAULT 0,
+  full_walk INTEGER,
   moved_at INTEGER NOT NULL
 ) STRICT;
 
@@ -221,6 +239,22 @@ SELECT
   strftime('%Y-%m-%d %H:%M:%f', changed_at / 1000.0, 'unixepoch') AS changed_at,
   body
 FROM (SELECT *, CASE WHEN json_valid(body) THEN body ELSE '{}' END AS readable FROM items);
+
+-- Documents with readable moments. `gone`: deleted upstream, the last content is kept.
+CREATE VIEW document_fields AS
+SELECT
+  d.source, d.key, d.updated_at,
+  strftime('%Y-%m-%d %H:%M:%f', d.first_seen_at / 1000.0, 'unixepoch') AS first_seen_at,
+  strftime('%Y-%m-%d %H:%M:%f', d.fetched_at / 1000.0, 'unixepoch') AS fetched_at,
+  strftime('%Y-%m-%d %H:%M:%f', d.changed_at / 1000.0, 'unixepoch') AS changed_at,
+  strftime('%Y-%m-%d %H:%M:%f', d.vanished_at / 1000.0, 'unixepoch') AS vanished_at,
+  d.owed,
+  EXISTS (
+    SELECT 1 FROM gaps AS g
+    WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state = 'gone'
+  ) AS gone,
+  d.revision, d.body
+FROM documents AS d;
 
 -- Without these estimates SQLite takes a table of a few sources for one of a million rows. With them a query that names
 -- an id and no source looks that id up in each source instead of reading all items.

@@ -1,0 +1,275 @@
+"""What becomes of entries that are deleted upstream? They are gone: kept, counted, and nobody is woken for them."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from remora.contracts import StoredDocument
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import GapState
+from remora.core.ledger.run import StoppedBy
+from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS
+from remora.sim.clock import SimClock, run
+from remora.sim.crash import Crashed, Generation
+from remora.sim.replies import GONE, NOT_FOUND, Response
+from remora.sources.paging import Paging
+from tests.loops.listed_rig import NAME, PAGINGS, ListedRig, SmallArchive, sqlite_store
+
+
+async def states(rig: ListedRig) -> list[GapState]:
+    return [gap.state for gap in await rig.store.gaps(NAME) if gap.kind is Kind.DOCUMENT]
+
+
+async def held(rig: ListedRig, key: str) -> StoredDocument:
+    document = await rig.store.document(NAME, key)
+    assert document is not None
+    return document
+
+
+def deleting(archive: SmallArchive, *keys: str) -> None:
+    """The entries are deleted after the list was read, before the first detail is asked for."""
+
+    def hook(asked: str) -> Response | None:
+        if asked.startswith("detail"):
+            archive.hook = lambda _asked: None
+            archive.remove(*keys)
+        return None
+
+    archive.hook = hook
+
+
+@pytest.mark.parametrize("paging", PAGINGS)
+@pytest.mark.parametrize("key", ["c59", "c30", "c0"])
+def test_an_entry_deleted_between_list_and_detail_is_gone_within_two_days_and_never_dead(
+    paging: Paging, key: str
+) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(60), settings=PAGINGS[paging])
+        deleting(rig.archive, key)
+        for _ in range(8):
+            summary = await rig.run()
+            assert (summary.stopped_by, summary.dead) == (StoppedBy.COMPLETE, 0)
+            await rig.wait(6 * HOUR_NS)
+        assert await states(rig) == [GapState.GONE]
+        assert (await held(rig, key)).vanished_ns is not None
+        asked = rig.archive.requests("detail")[key]
+        for _ in range(8):
+            await rig.wait(2 * DAY_NS)
+            await rig.run()
+        assert rig.archive.requests("detail")[key] == asked, "what is gone is not asked for again"
+        assert await rig.is_complete()
+
+    run(main)
+
+
+def test_a_new_entry_that_is_deleted_before_its_detail_is_gone_after_the_next_walks() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(60))
+        await rig.run()
+        rig.archive.add("new1", "new2")
+        deleting(rig.archive, "new1")
+        await rig.wait(HOUR_NS)
+        await rig.run()
+        assert await states(rig) == [GapState.OWED]
+        for _ in range(2):
+            await rig.wait(HOUR_NS)
+            await rig.run()
+        assert await states(rig) == [GapState.GONE]
+        assert rig.archive.requests("page").total() < 20, "no full walk was needed"
+
+    run(main)
+
+
+def test_a_full_walk_records_which_held_documents_the_list_no_longer_shows_and_clears_it_when_they_are_back() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(60))
+        await rig.run()
+        bodies = await rig.mirror()
+        rig.archive.remove("c7", "c8")
+        await rig.wait(8 * DAY_NS)
+        summary = await rig.run()
+        assert (summary.stopped_by, summary.counts.vanished) == (StoppedBy.COMPLETE, 2)
+        assert [(await held(rig, key)).vanished_ns is not None for key in ("c6", "c7", "c8")] == [False, True, True]
+        assert await rig.mirror() == bodies, "what has vanished is kept"
+        assert await states(rig) == []
+        rig.archive.place("c7", 8)
+        await rig.wait(8 * DAY_NS)
+        await rig.run()
+        assert [(await held(rig, key)).vanished_ns is not None for key in ("c7", "c8")] == [False, True]
+
+    run(main)
+
+
+def test_an_entry_that_moves_to_the_front_during_a_full_walk_has_not_vanished() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(60))
+        await rig.run()
+        await rig.wait(8 * DAY_NS)
+
+        def hook(asked: str) -> Response | None:
+            if asked.startswith("page") and asked != "page 0":
+                rig.archive.hook = lambda _asked: None
+                rig.archive.add("c3")
+            return None
+
+        rig.archive.hook = hook
+        summary = await rig.run()
+        assert summary.counts.vanished == 0
+        assert (await held(rig, "c3")).vanished_ns is None
+        assert await rig.is_complete()
+
+    run(main)
+
+
+def test_an_entry_that_is_deleted_and_comes_back_is_owed_again_and_fetched() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(20))
+        deleting(rig.archive, "c5")
+        for _ in range(8):
+            await rig.run()
+            await rig.wait(6 * HOUR_NS)
+        assert await states(rig) == [GapState.GONE]
+        rig.archive.place("c5", 6)
+        await rig.wait(8 * DAY_NS)
+        await rig.run()
+        assert await states(rig) == []
+        assert await rig.is_complete()
+
+    run(main)
+
+
+def test_a_detail_that_is_gone_although_its_list_shows_it_is_final_after_three_looks() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(8))
+        rig.archive.spoiled = {"c5": GONE}
+        for _ in range(10):
+            summary = await rig.run()
+            assert (summary.stopped_by, summary.owed, summary.dead) == (StoppedBy.COMPLETE, 0, 0)
+            assert await states(rig) == [GapState.GONE]
+            await rig.wait(DAY_NS)
+        assert rig.archive.requests("detail")["c5"] == 3
+
+    run(main)
+
+
+def test_a_single_stray_gone_loses_nothing_that_is_listed() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(60))
+        rig.archive.spoiled = {"c5": GONE}
+        await rig.run()
+        rig.archive.spoiled = {}
+        for _ in range(3):
+            await rig.wait(13 * HOUR_NS)
+            await rig.run()
+        assert await rig.is_complete()
+        assert await states(rig) == []
+
+    run(main)
+
+
+def test_a_missing_detail_that_the_list_goes_on_showing_is_dead_in_the_end_and_never_gone() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(60))
+        rig.archive.spoiled = {"c5": NOT_FOUND}
+        for _ in range(20):
+            await rig.run()
+            await rig.wait(6 * HOUR_NS)
+        assert await states(rig) == [GapState.DEAD]
+        assert (await held(rig, "c5")).vanished_ns is None
+
+    run(main)
+
+
+def test_a_list_that_is_empty_for_once_makes_nothing_vanish() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(8))
+        await rig.run()
+        truth = rig.archive.listing()
+        rig.archive.remove(*(key for key, _ in truth))
+
+        def hook(_asked: str) -> None:
+            if not rig.archive.listing() and rig.archive.requests("page").total() > 3:
+                for key, mark in truth:
+                    rig.archive.place(key, mark)
+
+        rig.archive.hook = hook
+        await rig.wait(HOUR_NS)
+        await rig.run()
+        assert [(await held(rig, key)).vanished_ns for key, _ in truth] == [None] * len(truth)
+
+    run(main)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("paging", [Paging.OFFSET, Paging.CURSOR])
+def test_deletions_at_any_moment_leave_a_mirror_that_is_complete_with_everything_deleted_kept_or_gone(
+    paging: Paging, seed: int
+) -> None:
+    async def main(clock: SimClock) -> None:
+        chance = random.Random(seed)
+        rig = ListedRig(clock, SmallArchive(60), settings=PAGINGS[paging])
+        left = [20]
+
+        def hook(_asked: str) -> None:
+            keys = [key for key, _ in rig.archive.listing()]
+            if left[0] and chance.random() < 0.2:
+                left[0] -= 1
+                rig.archive.remove(chance.choice(keys))
+
+        rig.archive.hook = hook
+        for _ in range(12):
+            summary = await rig.run()
+            assert (summary.stopped_by, summary.dead) == (StoppedBy.COMPLETE, 0)
+            await rig.wait(6 * HOUR_NS)
+        rig.archive.hook = lambda _asked: None
+        await rig.wait(8 * DAY_NS)
+        await rig.run()
+        await rig.wait(HOUR_NS)
+        assert (await rig.run()).owed == 0
+        assert set(await states(rig)) <= {GapState.GONE}
+        mirror, truth = await rig.mirror(), rig.archive.truth()
+        assert {key: mirror[key] for key in truth} == truth
+        for number in range(60):
+            known = await rig.store.document(NAME, f"c{number}")  # None: deleted before any page showed it
+            assert (known is not None and known.vanished_ns is None) == (f"c{number}" in truth)
+
+    run(main, seed=seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after_effect", [False, True])
+def test_a_kill_at_any_call_while_a_deletion_is_found_out_loses_nothing_and_calls_nothing_gone_that_is_there(
+    after_effect: bool, tmp_path: Path
+) -> None:
+    async def attempt(rig: ListedRig, die_at: int) -> bool:
+        deleting(rig.archive, "c2")
+        await rig.run()
+        await rig.wait(26 * HOUR_NS)
+        life = Generation(die_at_call=die_at, after_effect=after_effect)
+        died = False
+        try:
+            async with rig.process(life) as process:
+                await life.live(process.run().run_once())
+        except Crashed:
+            died = True
+        for _ in range(3):
+            await rig.wait(26 * HOUR_NS)
+            await rig.run()
+        assert await rig.is_complete(), f"killed at call {die_at}"
+        assert await states(rig) == [GapState.GONE], f"killed at call {die_at}"
+        shown = [(await held(rig, key)).vanished_ns is None for key in rig.archive.truth()]
+        assert all(shown), f"killed at call {die_at}"
+        return died
+
+    async def main(clock: SimClock) -> None:
+        die_at = 1
+        while True:
+            async with sqlite_store(tmp_path / f"{die_at}.db") as store:
+                if not await attempt(ListedRig(clock, SmallArchive(4), store), die_at):
+                    break
+            die_at += 3
+        assert die_at > 20
+        assert clock.monotonic_ns() > MINUTE_NS
+
+    run(main)
