@@ -148,3 +148,16 @@ def test_search_builds_its_index_and_prints_hits(mirror: CommandLine) -> None:
 def test_search_without_words_and_with_too_much_is_refused(mirror: CommandLine) -> None:
     assert "nothing to search for" in mirror.refused("search")
     assert "both given" in mirror.refused("search", "fish", "--build")
+
+
+def test_export_writes_csv_and_parquet(mirror: CommandLine) -> None:
+    assert len(mirror("export", "--format", "csv", "--start-id", "20").stdout.splitlines()) == 4
+    done = mirror("export", "--format", "parquet", "--out", "lake")
+    assert (done.exit_code, done.stderr) == (0, "9 written\n")
+    assert (mirror.folder / "lake" / "month=2026-09" / "part-0001.parquet").exists()
+    assert mirror("export", "--since", "2100").stderr == "0 written\n"
+
+
+def test_export_says_what_is_missing(mirror: CommandLine) -> None:
+    assert "--out FOLDER" in mirror.refused("export", "--format", "parquet")
+    assert "--since has no date" in mirror.refused("export", "--since", "monday")

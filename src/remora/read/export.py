@@ -1,14 +1,18 @@
 """How does the whole mirror leave the store? As files that other programs read; each file appears when it is complete."""
 
+import csv
+import io
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
+from remora.contracts.reader import MirroredItem
 from remora.core.errors import ConfigurationError
+from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS, MOMENT_COLUMNS, as_moment, document_row, item_row
 from remora.read.mirror import MirrorReader
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
@@ -40,6 +44,39 @@ def output(out: str | None) -> Iterator[BinaryIO]:
         yield file
 
 
+async def export_csv(mirror: MirrorReader, wanted: Wanted, file: BinaryIO) -> int:
+    """Write one line per item or document, with a header; returns how many. Times are in UTC, NULL is empty."""
+    text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="")
+    count = 0
+    try:
+        writer = csv.writer(text, lineterminator="\n")
+        columns = DOCUMENT_COLUMNS if wanted.is_listed else ITEM_COLUMNS
+        writer.writerow(columns)
+        async for rows in row_pages(mirror, wanted):
+            writer.writerows(_csv_cells(columns, row) for row in rows)
+            count += len(rows)
+    finally:
+        text.flush()
+        text.detach()  # the file belongs to whoever opened it
+    return count
+
+
+async def row_pages(mirror: MirrorReader, wanted: Wanted) -> AsyncIterator[list[tuple[Any, ...]]]:
+    """Typed rows in pages, by id or key; see `ITEM_COLUMNS` and `DOCUMENT_COLUMNS`."""
+    if wanted.is_listed:
+        async for documents in mirror.document_pages(source=wanted.source, fetched_since_ns=wanted.since_ns):
+            yield [document_row(document) for document in documents]
+        return
+    async for items in _item_pages(mirror, wanted):
+        yield [item_row(item) for item in items]
+
+
+def _item_pages(mirror: MirrorReader, wanted: Wanted) -> AsyncIterator[Sequence[MirroredItem]]:
+    return mirror.item_pages(
+        source=wanted.source, first_id=wanted.first_id, last_id=wanted.last_id, changed_since_ns=wanted.since_ns
+    )
+
+
 async def bodies(mirror: MirrorReader, wanted: Wanted) -> AsyncIterator[bytes]:
     """The raw bodies, by id or key."""
     if wanted.is_listed:
@@ -47,10 +84,7 @@ async def bodies(mirror: MirrorReader, wanted: Wanted) -> AsyncIterator[bytes]:
             assert document.body is not None, "documents() gives only those with a body"
             yield document.body
         return
-    pages = mirror.item_pages(
-        source=wanted.source, first_id=wanted.first_id, last_id=wanted.last_id, changed_since_ns=wanted.since_ns
-    )
-    async for page in pages:
+    async for page in _item_pages(mirror, wanted):
         for item in page:
             yield item.body
 
@@ -88,3 +122,14 @@ async def _write_lines(lines: AsyncIterator[bytes], file: BinaryIO) -> int:
         count += 1
     file.flush()
     return count
+
+
+def _csv_cells(columns: tuple[str, ...], row: tuple[Any, ...]) -> list[object]:
+    return [
+        as_moment(name, value).isoformat()
+        if name in MOMENT_COLUMNS and value is not None
+        else " ".join(map(str, value))
+        if isinstance(value, tuple)
+        else value
+        for name, value in zip(columns, row, strict=True)
+    ]

@@ -1,18 +1,17 @@
 """What did a person ask for? Words, "phrases", -excluded words and filters such as `by:ada` or `score>100`."""
 
 import re
-from datetime import UTC, datetime
 from typing import Final
 
 from remora.contracts.search import SearchQuery, SearchTerm
 from remora.core.errors import ConfigurationError
+from remora.read.moments import parse_moment
 
 FILTERS_HINT: Final = "filters are by:NAME, type:TYPE, domain:HOST, since:DATE, until:DATE and score>N"
 TERMS_MAX: Final = 32
 _WORD: Final = re.compile(r'(-?)(?:"([^"]*)"|(\S+))')
 _FILTER: Final = re.compile(r"(by|type|domain|since|until):(.*)")
 _SCORE: Final = re.compile(r"score(>=|>|:)(.*)")
-_DATE_FORMATS: Final = ("%Y-%m-%d", "%Y-%m", "%Y")
 
 
 def parse_query(text: str) -> SearchQuery:
@@ -49,7 +48,7 @@ def _take_filter(word: str, filters: dict[str, str | int]) -> bool:
         raise ConfigurationError(f"{word} has no value", hint=FILTERS_HINT)
     match name:
         case "since" | "until":
-            return _keep(filters, f"{name}_s", _seconds(text, word), word)
+            return _keep(filters, f"{name}_s", parse_moment(text, where=word), word)
         case "domain":
             return _keep(filters, name, text.lower().removeprefix("www."), word)
         case _:
@@ -67,12 +66,3 @@ def _number(text: str, word: str) -> int:
     if re.fullmatch(r"-?\d{1,15}", text):
         return int(text)
     raise ConfigurationError(f"{word} has no whole number", hint="write score>100")
-
-
-def _seconds(text: str, word: str) -> int:
-    for date_format in _DATE_FORMATS:
-        try:
-            return int(datetime.strptime(text, date_format).replace(tzinfo=UTC).timestamp())
-        except ValueError:
-            continue
-    raise ConfigurationError(f"{word} has no date", hint="write a day, a month or a year, as since:2026-01-31")

@@ -5,8 +5,9 @@ from typing import Any
 import click
 
 from remora.operate.cli.collecting import catchup, run, up, worker
+from remora.operate.cli.export import export
 from remora.operate.cli.failures import end, explain
-from remora.operate.cli.mirror import changes, export, query, show
+from remora.operate.cli.mirror import changes, query, show
 from remora.operate.cli.reading import gaps, status
 from remora.operate.cli.search import search
 from remora.operate.cli.setup import check, init, simulate

@@ -213,31 +213,6 @@ def _change_line(change: "Change", *, as_json: bool) -> str | bytes:
     return f"{change.position}  {_iso(change.changed_ns)}  {change.source}  {change.kind} {key}  {change.change}"
 
 
-@click.command()
-@store_options
-@click.option("--format", "file_format", type=click.Choice(["ndjson"]), default="ndjson", show_default=True)
-@click.option("--out", metavar="FILE", help="The file to write. Default: stdout. Replaced only when complete.")
-@click.option("--start-id", type=int, default=0, metavar="N", help="The first id.")
-@click.option("--end-id", type=int, metavar="N", help="The last id.")
-def export(*, file_format: str, out: str | None, start_id: int, end_id: int | None, **common: str | None) -> None:
-    """Write the raw bodies, one per line, as the provider sent them."""
-    from remora.operate.cli.collecting import check_range
-
-    check_range(start_id or None, end_id, None)
-    settings = load_settings(**common)
-    count = run(_export(settings, common.get("source"), out, (start_id, end_id)))
-    click.echo(f"{count:,} written", err=True)
-
-
-async def _export(settings: "Settings", named: str | None, out: str | None, ids: tuple[int, int | None]) -> int:
-    from remora.read.export import Wanted, export_ndjson, output
-
-    with output(out) as file:
-        async with opened_mirror(settings) as mirror:
-            source, is_listed = await source_of(mirror, settings, named)
-            return await export_ndjson(mirror, Wanted(source, is_listed, first_id=ids[0], last_id=ids[1]), file)
-
-
 def _item_id(key: str) -> int:
     if key.isascii() and key.isdigit() and len(key) < 19:
         return int(key)

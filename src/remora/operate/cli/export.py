@@ -1,0 +1,83 @@
+"""Which command writes the mirror into files for other programs?"""
+
+# ruff: noqa: PLC0415
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from remora.core.errors import ConfigurationError
+from remora.core.units import SECOND_NS
+from remora.operate.cli.common import load_settings, run, store_options
+from remora.operate.cli.mirror import opened_mirror, source_of
+
+if TYPE_CHECKING:
+    from remora.operate.config.settings import Settings
+    from remora.read.export import Wanted
+    from remora.read.mirror import MirrorReader
+
+FORMATS: Final = ("ndjson", "csv", "parquet")
+
+
+@click.command()
+@store_options
+@click.option("--format", "file_format", type=click.Choice(FORMATS), default="ndjson", show_default=True)
+@click.option(
+    "--out", metavar="PATH", help="The file, or for Parquet the folder. Default: stdout. Appears when complete."
+)
+@click.option("--since", metavar="DATE", help="Only items that changed, or documents fetched, since this moment.")
+@click.option("--start-id", type=int, default=0, metavar="N", help="The first id.")
+@click.option("--end-id", type=int, metavar="N", help="The last id.")
+def export(
+    *,
+    file_format: str,
+    out: str | None,
+    since: str | None,
+    start_id: int,
+    end_id: int | None,
+    **common: str | None,
+) -> None:
+    """Write the mirror as lines of JSON (byte for byte), CSV or Parquet."""
+    from remora.operate.cli.collecting import check_range
+    from remora.read.moments import parse_moment
+
+    check_range(start_id or None, end_id, None)
+    if file_format == "parquet" and out is None:
+        raise ConfigurationError("Parquet needs a folder to write to", hint="write --out FOLDER")
+    since_ns = 0 if since is None else parse_moment(since, where="--since") * SECOND_NS
+    settings = load_settings(**common)
+    count = run(_export(settings, common.get("source"), file_format, out, (start_id, end_id), since_ns))
+    click.echo(f"{count:,} written", err=True)
+
+
+async def _export(
+    settings: "Settings",
+    named: str | None,
+    file_format: str,
+    out: str | None,
+    ids: tuple[int, int | None],
+    since_ns: int,
+) -> int:
+    from remora.read.export import export_csv, export_ndjson, output
+
+    if file_format == "parquet":
+        from remora.read.parquet import export_parquet, load_pyarrow
+
+        assert out is not None, "it was checked"
+        load_pyarrow()
+        async with opened_mirror(settings) as mirror:
+            return await export_parquet(mirror, await _wanted(mirror, settings, named, ids, since_ns), Path(out))
+    write = export_csv if file_format == "csv" else export_ndjson
+    with output(out) as file:
+        async with opened_mirror(settings) as mirror:
+            return await write(mirror, await _wanted(mirror, settings, named, ids, since_ns), file)
+
+
+async def _wanted(
+    mirror: "MirrorReader", settings: "Settings", named: str | None, ids: tuple[int, int | None], since_ns: int
+) -> "Wanted":
+    from remora.read.export import Wanted
+
+    source, is_listed = await source_of(mirror, settings, named)
+    return Wanted(source, is_listed, first_id=ids[0], last_id=ids[1], since_ns=since_ns)

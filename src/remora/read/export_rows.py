@@ -1,0 +1,124 @@
+"""Which columns does an exported item or document have? The same in CSV and Parquet."""
+
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from remora.contracts.reader import MirroredDocument, MirroredItem, moment
+from remora.core.units import MILLISECOND_NS, SECOND_NS
+
+ITEM_COLUMNS: Final = (
+    "source",
+    "id",
+    "type",
+    "by",
+    "time",
+    "parent",
+    "score",
+    "descendants",
+    "dead",
+    "deleted",
+    "title",
+    "url",
+    "text",
+    "kids",
+    "revision",
+    "first_seen_at",
+    "last_fetched_at",
+    "changed_at",
+    "body",
+)
+DOCUMENT_COLUMNS: Final = ("source", "key", "title", "updated_at", "fetched_at", "body")
+# Moments are plain numbers in rows: a program converts a whole column at once.
+SECOND_COLUMNS: Final = frozenset({"time"})
+MOMENT_COLUMNS: Final = SECOND_COLUMNS | {"first_seen_at", "last_fetched_at", "changed_at", "fetched_at"}
+# A time beyond this is absurd: no tool needs a partition for it.
+_YEAR_2101_S: Final = 4_133_980_800
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Texts(msgspec.Struct):
+    """What has no column of its own in the store."""
+
+    title: str | None = None
+    url: str | None = None
+    text: str | None = None
+    kids: list[int] | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(_Texts)
+
+
+def item_row(item: MirroredItem) -> tuple[Any, ...]:
+    """The values of `ITEM_COLUMNS`."""
+    texts = _texts(item)
+    return (
+        item.source,
+        item.id,
+        item.type,
+        item.by,
+        _sane(item.time),
+        item.parent,
+        item.score,
+        item.descendants,
+        item.dead,
+        item.deleted,
+        texts.title,
+        texts.url,
+        texts.text,
+        None if texts.kids is None else tuple(texts.kids),
+        item.revision,
+        item.first_seen_ns // MILLISECOND_NS,
+        item.last_fetched_ns // MILLISECOND_NS,
+        item.changed_ns // MILLISECOND_NS,
+        item.body.decode("utf-8", "replace"),
+    )
+
+
+def document_row(document: MirroredDocument) -> tuple[Any, ...]:
+    """The values of `DOCUMENT_COLUMNS`."""
+    title = document.fields.get("title")
+    return (
+        document.source,
+        _whole(document.key),
+        _whole(title) if isinstance(title, str) else None,
+        _whole(document.updated_at),
+        None if document.fetched_ns is None else document.fetched_ns // MILLISECOND_NS,
+        (document.body or b"").decode("utf-8", "replace"),
+    )
+
+
+def _texts(item: MirroredItem) -> _Texts:
+    try:
+        return _decoder.decode(item.body)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        # A field of an unusual type: the others are still wanted.
+        return _Texts(_whole(item.title), _whole(item.url), _whole(item.text), list(item.kids) or None)
+
+
+def _whole(text: str | None) -> str | None:
+    """Without halves of surrogate pairs, which no file of text can hold."""
+    return None if text is None else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _sane(time_s: int | None) -> int | None:
+    return time_s if time_s is not None and 0 <= time_s < _YEAR_2101_S else None
+
+
+def as_moment(name: str, value: int) -> datetime:
+    """The date that a number in a column of moments means."""
+    return moment(value * (SECOND_NS if name in SECOND_COLUMNS else MILLISECOND_NS))
+
+
+def month_of(name: str, value: int | None) -> str | None:
+    """The month, as 2026-01, that a number in a column of moments lies in."""
+    if value is None:
+        return None
+    return _month_of_day(value // (86_400 if name in SECOND_COLUMNS else 86_400_000))
+
+
+@lru_cache(maxsize=100_000)
+def _month_of_day(day: int) -> str:
+    return f"{_EPOCH + timedelta(days=day):%Y-%m}"

@@ -1,0 +1,168 @@
+"""Does an export hold everything, typed and whole, and does nobody ever see half of it?"""
+
+import asyncio
+import csv
+import io
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow.parquet
+import pytest
+
+from remora.contracts import Store
+from remora.core.errors import ConfigurationError
+from remora.read import parquet
+from remora.read.export import Wanted, complete_file, export_csv, export_ndjson
+from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS
+from remora.read.mirror import MirrorReader
+from remora.read.parquet import export_parquet
+from tests.contract.answers import ARCHIVE, NOW_S, SOURCE, at
+from tests.read.conftest import item, keep
+
+T = TypeVar("T")
+ITEMS = Wanted(SOURCE, is_listed=False)
+CHATS = Wanted(ARCHIVE, is_listed=True)
+
+
+def rows_in(folder: Path) -> list[dict[str, Any]]:
+    """Every row of a folder of Parquet files."""
+    files = sorted(folder.rglob("*.parquet"))
+    return [row for file in files for row in pyarrow.parquet.ParquetFile(file).read().to_pylist()]
+
+
+async def test_ndjson_is_byte_for_byte_what_was_recorded(mirror: MirrorReader) -> None:
+    file = io.BytesIO()
+    assert await export_ndjson(mirror, ITEMS, file) == 9
+    held = [found.body async for found in mirror.items()]
+    assert file.getvalue().splitlines() == held
+
+
+async def test_csv_has_a_header_and_every_column(mirror: MirrorReader) -> None:
+    file = io.BytesIO()
+    assert await export_csv(mirror, ITEMS, file) == 9
+    header, first, *_ = csv.reader(io.StringIO(file.getvalue().decode()))
+    assert tuple(header) == ITEM_COLUMNS
+    found = dict(zip(header, first, strict=True))
+    assert (found["id"], found["title"], found["kids"], found["parent"]) == (
+        "1",
+        "Show HN: Remora &amp; friends",
+        "4 2 9 7",
+        "",
+    )
+    assert found["time"] == datetime.fromtimestamp(NOW_S + 1, UTC).isoformat()
+    assert json.loads(found["body"])["id"] == 1
+    chats = io.BytesIO()
+    assert await export_csv(mirror, CHATS, chats) == 2
+    assert chats.getvalue().decode().splitlines()[0] == ",".join(DOCUMENT_COLUMNS)
+
+
+async def test_parquet_is_typed_and_has_a_folder_per_month(mirror: MirrorReader, store: Store, tmp_path: Path) -> None:
+    await keep(store, item(100, time=0), item(101, time=None), item(102, time=10**14), item(103, time=-5))
+    folder = tmp_path / "lake"
+    assert await export_parquet(mirror, ITEMS, folder) == 13
+    assert names(folder) == ["_remora.json", "month=1970-01", "month=2026-09", "month=unknown"]
+    rows = {row["id"]: row for row in rows_in(folder)}
+    assert len(rows) == 13
+    story = rows[1]
+    assert story["time"] == datetime.fromtimestamp(NOW_S + 1, UTC)
+    assert (story["kids"], story["dead"], story["score"], story["by"]) == ([4, 2, 9, 7], False, 120, "ada")
+    assert story["changed_at"].timestamp() == at(1) / 10**9
+    assert rows[102]["time"] is None
+    assert json.loads(rows[102]["body"])["time"] == 10**14
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+async def test_documents_become_parquet_by_the_month_they_were_fetched(mirror: MirrorReader, tmp_path: Path) -> None:
+    assert await export_parquet(mirror, CHATS, tmp_path / "chats") == 2
+    assert [row["key"] for row in rows_in(tmp_path / "chats")] == ["chat-1", "chat-2"]
+
+
+async def test_only_what_changed_since_a_moment_is_exported(mirror: MirrorReader, tmp_path: Path) -> None:
+    recent = Wanted(SOURCE, is_listed=False, since_ns=at(3))
+    assert await export_parquet(mirror, recent, tmp_path / "lake") == 1
+    assert [row["title"] for row in rows_in(tmp_path / "lake")] == ["After"]
+    chats = Wanted(ARCHIVE, is_listed=True, since_ns=at(7))
+    assert await export_ndjson(mirror, chats, io.BytesIO()) == 0
+
+
+async def test_a_field_of_an_odd_type_costs_only_itself(mirror: MirrorReader, store: Store, tmp_path: Path) -> None:
+    await keep(store, item(200, title=["no", "text"], text="kept", kids="none"))
+    await export_parquet(mirror, Wanted(SOURCE, is_listed=False, first_id=200), tmp_path / "lake")
+    (row,) = rows_in(tmp_path / "lake")
+    assert (row["title"], row["text"], row["kids"]) == (None, "kept", None)
+
+
+async def test_half_of_a_surrogate_pair_is_replaced(mirror: MirrorReader, store: Store, tmp_path: Path) -> None:
+    await keep(store, item(201, title="half \ud83d", text="whole \U0001f642"))
+    wanted = Wanted(SOURCE, is_listed=False, first_id=201)
+    await export_parquet(mirror, wanted, tmp_path / "lake")
+    (row,) = rows_in(tmp_path / "lake")
+    assert (row["title"], row["text"]) == ("half ?", "whole \U0001f642")
+    assert await export_csv(mirror, wanted, io.BytesIO()) == 1
+
+
+async def test_many_months_and_many_rows_lose_nothing(
+    mirror: MirrorReader, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With tiny bounds: files are closed and begun again, and row groups are written early."""
+    monkeypatch.setattr(parquet, "OPEN_FILES_MAX", 2)
+    monkeypatch.setattr(parquet, "WAITING_ROWS_MAX", 3)
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 2)
+    month_s = 31 * 86_400
+    await asyncio.gather(*(keep(store, item(1_000 + n, time=NOW_S + n % 7 * month_s)) for n in range(700)))
+    wanted = Wanted(SOURCE, is_listed=False, first_id=1_000)
+    assert await export_parquet(mirror, wanted, tmp_path / "lake") == 700
+    assert sorted(row["id"] for row in rows_in(tmp_path / "lake")) == list(range(1_000, 1_700))
+
+
+async def test_a_second_export_replaces_the_first_and_nothing_else(mirror: MirrorReader, tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    await export_parquet(mirror, ITEMS, folder)
+    await export_parquet(mirror, Wanted(SOURCE, is_listed=False, last_id=2), folder)
+    assert [row["id"] for row in rows_in(folder)] == [1, 2]
+    assert not [name for name in names(tmp_path) if name.endswith((".part", ".old"))]
+    mine = tmp_path / "mine"
+    write_own(mine)
+    with pytest.raises(ConfigurationError, match="not an earlier export"):
+        await export_parquet(mirror, ITEMS, mine)
+    assert names(mine) == ["thesis.txt"]
+
+
+def write_own(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+
+
+async def test_an_export_that_fails_leaves_the_earlier_one_whole(mirror: MirrorReader, tmp_path: Path) -> None:
+    folder = tmp_path / "lake"
+    await export_parquet(mirror, ITEMS, folder)
+    with pytest.raises(RuntimeError):
+        fail_half_way(parquet.complete_folder(folder), lambda part: write_own(part / "month=2026-01"))
+    assert len(rows_in(folder)) == 9
+    file = tmp_path / "all.csv"
+    with pytest.raises(RuntimeError):
+        fail_half_way(complete_file(file), lambda opened: opened.write(b"half"))
+    assert not file.exists()
+    assert not [name for name in names(tmp_path) if name.endswith(".part")]
+
+
+def fail_half_way(opening: AbstractContextManager[T], write: Callable[[T], object]) -> None:
+    with opening as target:
+        write(target)
+        raise RuntimeError
+
+
+async def test_only_the_owner_may_read_an_export(mirror: MirrorReader, tmp_path: Path) -> None:
+    await export_parquet(mirror, ITEMS, tmp_path / "lake")
+    assert modes(tmp_path / "lake") == {0o700, 0o600}
+
+
+def modes(folder: Path) -> set[int]:
+    return {path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*.parquet"))}
