@@ -16,7 +16,6 @@ from remora.operate.cli.common import (
     source_options,
     store_options,
 )
-from remora.operate.config.settings import pick_numbered
 
 if TYPE_CHECKING:
     from remora.operate.config.settings import Settings
@@ -86,6 +85,8 @@ def stats(*, as_json: bool, **common: str | None) -> None:
 @as_json_option
 def repair(*, as_json: bool, **common: str | None) -> None:
     """Ask each numbered source for its newest id, and forget what was planned beyond it. Items are kept."""
+    from remora.operate.config.settings import pick_numbered
+
     settings = load_settings(**common)
     if (name := common.get("source")) is not None:
         pick_numbered(settings, name)
