@@ -239,7 +239,7 @@ class Collector:
 
     async def _ask_once(self, discovery: Discovery, met: frozenset[type[Verdict]]) -> _Answer:
         """One request: the line of verbs, up to what the gate learns from it."""
-        async with self._governor.admit(discovery.via) as permit:
+        async with self._governor.admit(discovery.via, self._source.name) as permit:
             admitted_ns = self._clock.monotonic_ns()
             reply = await self._fetch(discovery, permit)
             now_wall_ns = self._clock.wall_ns()

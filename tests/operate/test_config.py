@@ -176,7 +176,7 @@ def test_a_yes_or_no_can_be_a_variable(tmp_path: Path) -> None:
         ('[sources.hackernews]\nceling = "5/s"', "did you mean ceiling?"),
         ('[sources.hackernews]\nevery = "1h"', "has every, which only sources of kind listed have"),
         ('[sources.chats]\nkind = "listed"\nfirst_id = 3', "has first_id, which only sources of kind numbered have"),
-        ("[sources.hackernews]\nzebra = 1", "unknown key zebra; known here: absent, body_max"),
+        ("[sources.hackernews]\nzebra = 1", "unknown key zebra; known here: absent, account"),
         ('[stores]\nurl = "x"', "did you mean store?"),
         ("[sources.hackernews]\nin_flight = 0", "whole number from 1 to 1,024"),
         ('[sources.hackernews]\nin_flight = "many"', "whole number"),

@@ -84,6 +84,12 @@ def test_what_the_provider_still_allows_has_a_line_of_its_own() -> None:
     assert "  quota      2,114 of 5,000 left until 08:05\n" in text
 
 
+def test_a_source_that_shares_its_account_says_so() -> None:
+    text = render(read_out([], {"one": LedgerFacts(kind="listed", owed_details=0, account="github")}, now_ns=NOW_NS))
+    assert "  account    github, which has one ceiling" in text
+    assert "account" not in render(status(next_run_at_ns=None))
+
+
 RATE = RateFacts(
     at_ns=NOW_NS - SECOND_NS,
     interval_ns=SECOND_NS // 4,

@@ -33,7 +33,7 @@ from remora.gate.permit import GovernedPermit as GovernedPermit
 
 
 class Governor:
-    """One source's gate."""
+    """One account's gate: one source's, or that of several."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class Governor:
         finally:
             await self._home.close()
 
-    def admit(self, lane: Lane) -> Admission:
+    def admit(self, lane: Lane, source: str | None = None) -> Admission:
         """Wait for this request's turn. The permit is held until its answer was learned from, or it is given up."""
-        return Admission(self, lane)
+        return Admission(self, lane, source or self._source)
 
     async def depart(self, permit: GovernedPermit) -> int:
         """The moment the request leaves. Between the last check and the return nothing else can run."""
@@ -122,7 +122,7 @@ class Governor:
             self._note_unless_held()
         self._learner.departed(now_ns=now_ns)
         permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
-        self._meter.departed(self._source, permit.lane)
+        self._meter.departed(permit.source, permit.lane)
         return now_ns
 
     def sent(self, permit: GovernedPermit) -> None:

@@ -32,6 +32,7 @@ class GovernedPermit:
         "is_probe",
         "lane",
         "pace_bound",
+        "source",
         "was_given_back",
         "was_heard",
     )
@@ -40,6 +41,7 @@ class GovernedPermit:
         self._gate = gate
         self.lane = lane
         self.pace_bound = pace_bound
+        self.source = ""  # whose request it is; several sources may pass one gate
         self.is_probe = False
         self.was_heard = False
         self.was_given_back = False
@@ -58,15 +60,17 @@ class GovernedPermit:
 class Admission:
     """`async with governor.admit(lane) as permit`; a class of its own because it runs for every request."""
 
-    __slots__ = ("_gate", "_lane", "_permit")
+    __slots__ = ("_gate", "_lane", "_permit", "_source")
 
-    def __init__(self, gate: Gate, lane: Lane) -> None:
+    def __init__(self, gate: Gate, lane: Lane, source: str) -> None:
         self._gate = gate
         self._lane = lane
+        self._source = source
         self._permit: GovernedPermit | None = None
 
     async def __aenter__(self) -> GovernedPermit:
         self._permit = await self._gate.turn(self._lane)
+        self._permit.source = self._source
         return self._permit
 
     async def __aexit__(

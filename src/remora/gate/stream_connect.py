@@ -35,7 +35,7 @@ class StreamGate:
         """Wait out an open circuit and take a turn; held until the block ends."""
         while self._governor.state().circuit != CircuitState.CLOSED:
             await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_AGAIN_NS)
-        async with self._governor.admit(self._lane) as permit:
+        async with self._governor.admit(self._lane, self._source) as permit:
             yield Connecting(self, permit)
 
     def hear(self, permit: GovernedPermit, reply: Reply | NoReply) -> None:

@@ -142,6 +142,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     budget: RunBudget | None = None  # listed sources only
     ceiling_interval_ns: int | None = None  # the owner's number, known whoever runs
     is_public: bool = False  # its items may be shown
+    account: str | None = None  # the account that it shares with other sources; None: one of its own
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):

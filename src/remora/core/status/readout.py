@@ -152,6 +152,7 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         budget=RunBudget(ledger.max_wall_ns, ledger.max_fetches) if listed else None,
         ceiling_interval_ns=ledger.ceiling_interval_ns,
         is_public=ledger.is_public,
+        account=ledger.account,
     )
 
 

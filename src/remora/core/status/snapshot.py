@@ -151,3 +151,4 @@ class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     is_stream_too_dear: bool = False  # the ceiling is so low that connects would use more than a tenth of it
     has_rescan: bool = True  # numbered sources: whether items say how old they are
     is_public: bool = False  # its items may be shown
+    account: str | None = None  # the account that it shares with other sources; None: one of its own

@@ -24,6 +24,8 @@ def _source(name: str, source: SourceStatus, now_ns: int) -> Iterator[str]:
     yield f"{name}  {source.state.replace('_', ' ')}{doing}"
     for question, answer in answers_of(source).items():
         yield _line(f"{question}?", f"{answer.answer:<8}{answer.reason}")
+    if source.account is not None:
+        yield _line("account", f"{source.account}, which has one ceiling, pace and quota for all its sources")
     yield _line("rate", rate_text(source.rate))
     if isinstance(source.rate, RateFacts):
         yield _line("limit", source.rate.limit)

@@ -23,7 +23,7 @@ from remora.operate.config.settings import (
     Settings,
     SourceSettings,
 )
-from remora.operate.config.source_defaults import with_defaults
+from remora.operate.config.source_defaults import with_accounts, with_defaults
 from remora.sources.rules import check_rules
 
 ENVIRONMENT_PREFIX: Final = "REMORA_"
@@ -42,10 +42,12 @@ def load(flags: Flags, environ: Mapping[str, str], *, directory: Path | None = N
     _check_sections(written)
     _overlay_environment(written, environ)
     _overlay_flags(written, flags)
-    sources = _section(written, "sources")
-    written["sources"] = {
-        name: with_defaults(name, _table(source, f"sources.{name}")) for name, source in sources.items()
-    }
+    accounts, sources = (
+        {name: _table(table, f"{section}.{name}") for name, table in _section(written, section).items()}
+        for section in ("accounts", "sources")
+    )
+    sources = with_accounts(accounts, sources)
+    written["sources"] = {name: with_defaults(name, source) for name, source in sources.items()}
     settings = _read(inspect.type_info(Settings), written, "")
     assert isinstance(settings, Settings), "the root of the settings is read as itself"
     check_store(settings.store.url)

@@ -137,12 +137,19 @@ class RescanSettings(msgspec.Struct, frozen=True):
     window_ns: Window = msgspec.field(default=3 * DAY_NS, name="window")  # 0: from the ages of updates
 
 
+class AccountSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom the provider counts: one ceiling for all its sources."""
+
+    ceiling_interval_ns: Interval = msgspec.field(name="ceiling")
+
+
 class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """One source. Only `ceiling` decides about speed; everything else can only make it slower."""
 
     kind: SourceKind
     preset: str | None = None
     url: str
+    account: str | None = None
     ceiling_interval_ns: Interval = msgspec.field(name="ceiling")
     in_flight: Workers
     jitter_max_ns: Duration = msgspec.field(default=20 * MILLISECOND_NS, name="jitter")
@@ -212,6 +219,7 @@ class Settings(msgspec.Struct, frozen=True):
     """Everything the owner decided."""
 
     store: StoreSettings = StoreSettings()
+    accounts: dict[str, AccountSettings] = {}
     sources: dict[str, SourceSettings] = {}
     console: ConsoleSettings = ConsoleSettings()
     notify: NotifySettings = NotifySettings()

@@ -13,6 +13,9 @@ ITEM_HINT: Final = 'write item = { path = "/item/{id}.json" }'
 NEWEST_HINT: Final = 'write newest = { path = "/newest.json", at = "id" }, or at = "." if the body is the number'
 _ALL_PRESETS: Final = ", ".join(sorted(PRESETS))
 
+# What only the account of a source may decide.
+OF_THE_ACCOUNT: Final = frozenset({"ceiling", "token_env", "token_file"})
+
 Table = dict[str, Any]
 
 
@@ -31,6 +34,37 @@ def with_defaults(name: str, table: Table) -> Table:
     if "in_flight" not in filled:
         filled["in_flight"] = default_in_flight(parse_rate(filled["ceiling"], f"sources.{name}.ceiling"))
     return filled
+
+
+def with_accounts(accounts: Table, sources: Table) -> Table:
+    """The sources' tables, each with the ceiling of the account that it names."""
+    for account in accounts:
+        check_source_name(account)
+        if account in sources and sources[account].get("account") != account:
+            raise ConfigurationError(
+                f"[accounts.{account}] has the name of a source that does not belong to it",
+                hint=f'write account = "{account}" in [sources.{account}], or give the account another name',
+            )
+    return {name: _with_account(name, accounts, table) for name, table in sources.items()}
+
+
+def _with_account(name: str, accounts: Table, table: Table) -> Table:
+    account = table.get("account")
+    if account is None:
+        return table
+    if account not in accounts:
+        known = ", ".join(sorted(accounts)) or "none"
+        raise ConfigurationError(
+            f'sources.{name}.account is "{account}", and there is no [accounts.{account}]',
+            hint=f"add [accounts.{account}] with its ceiling, or pick one of: {known}",
+        )
+    for key in OF_THE_ACCOUNT & table.keys():
+        raise ConfigurationError(
+            f"sources.{name} has {key}, but it belongs to the account {account}, which has one for all its sources",
+            hint=f"leave it out, or move it to [accounts.{account}]",
+        )
+    ceiling = accounts[account].get("ceiling")
+    return table if ceiling is None else {**table, "ceiling": ceiling}
 
 
 def check_source_name(name: str) -> None:

@@ -77,9 +77,7 @@ async def work(settings: Settings, *, only: str | None, view: ProgressView) -> N
 async def _helper(ground: Resources, name: str, opened: AsyncExitStack) -> tuple[Worker, Callable[[], SourceFacts]]:
     configured = ground.settings.sources[name]
     runtime = await opened.enter_async_context(
-        open_numbered(
-            name, configured, store=ground.store, clock=ground.clock, meter=ground.meter, sharing=ground.sharing
-        )
+        open_numbered(name, configured, store=ground.store, clock=ground.clock, meter=ground.meter, gates=ground.gates)
     )
     worker = Worker(
         name, runtime.collector, ground.store, clock=ground.clock, owner=ground.owner, width=configured.in_flight
@@ -109,7 +107,7 @@ async def backfill(
     async with (
         open_resources(settings) as ground,
         open_numbered(
-            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, sharing=ground.sharing
+            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, gates=ground.gates
         ) as runtime,
     ):
 
@@ -144,7 +142,7 @@ async def run_listed_job(
     async with (
         open_resources(settings) as ground,
         open_listed(
-            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, sharing=ground.sharing
+            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, gates=ground.gates
         ) as runtime,
     ):
 

@@ -29,6 +29,7 @@ from remora.operate.config.settings import (
     SourceSettings,
     known_source,
 )
+from remora.operate.jobs.gates import account_of
 from remora.operate.jobs.resources import opened_store
 from remora.operate.observe.notify import PATH
 from remora.operate.observe.read_status import decode_beats, read_status
@@ -181,6 +182,10 @@ async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]
         if name in running:
             yield Finding("ok", f"{name}: reachable", "a running process reads it now; see remora status")
             continue
+        if account_of(name, source) in {account_of(other, settings.sources[other]) for other in running}:
+            told = "not asked: a running process uses the ceiling of its account"
+            yield Finding("ok", f"{name}: reachable", told)
+            continue
         if source.capabilities.newest_id:
             yield await _ask_newest(name, source, learned.get(name))
         else:
@@ -195,11 +200,11 @@ async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], 
     try:
         async with opened_store(settings, read_only=True) as store:
             beats = decode_beats(await store.heartbeats())
-            learned = {name: await store.load_pace(name) for name in names}
+            learned = {name: await store.load_pace(account_of(name, settings.sources[name])) for name in names}
     except RemoraError:
         return frozenset(), {}
     alive = (beat for beat in beats if is_alive(beat, now_ns=time.time_ns()))
-    return frozenset(name for beat in alive for name in beat.snapshot.sources), learned
+    return frozenset(name for beat in alive for name in beat.snapshot.sources if name in settings.sources), learned
 
 
 async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Finding:
@@ -216,7 +221,7 @@ async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Findi
     await store.open()
     try:
         if isinstance(learned, dict):
-            await store.save_pace(name, learned)
+            await store.save_pace(account_of(name, source), learned)
         async with open_numbered(name, source, store=store, clock=clock, meter=meter) as numbered:
             wait_ns = numbered.governor.wait_ahead_ns()
             if wait_ns > WAIT_TO_ASK_NS:

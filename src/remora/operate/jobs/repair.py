@@ -33,7 +33,7 @@ async def _repair(ground: Resources, name: str) -> Repaired:
     believed: Json = await ground.store.note(name, NEWEST_NOTE)
     source = ground.settings.sources[name]
     async with open_numbered(
-        name, source, store=ground.store, clock=ground.clock, meter=ground.meter, sharing=ground.sharing
+        name, source, store=ground.store, clock=ground.clock, meter=ground.meter, gates=ground.gates
     ) as runtime:
         newest_id = await ask_newest(runtime, ground.store, clock=ground.clock)
     return Repaired(source=name, believed=believed if isinstance(believed, int) else None, newest_id=newest_id)

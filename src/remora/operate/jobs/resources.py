@@ -14,6 +14,7 @@ from remora.core.errors import RemoraError
 from remora.core.status.snapshot import ENDED_DONE, Role, Snapshot, SourceFacts
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.clock import SystemClock
+from remora.operate.jobs.gates import Gates
 from remora.operate.jobs.startup_checks import naming_store
 from remora.operate.observe.heartbeat import Heart
 from remora.operate.observe.metrics import Metrics
@@ -34,6 +35,7 @@ class Resources:
     metrics: Metrics
     meter: RecentMeter
     owner: str  # the name of this process in leases
+    gates: Gates  # one per account
     sharing: Sharing | None = None  # what processes on one store share; None for a store with one process
 
 
@@ -50,7 +52,9 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
         await store.open()
     sharing = open_sharing(settings.store.url, owner=owner, clock=clock)
     try:
-        yield Resources(settings, store, clock, metrics, RecentMeter(metrics, clock=clock), owner, sharing)
+        meter = RecentMeter(metrics, clock=clock)
+        gates = Gates(settings.sources, store=store, clock=clock, meter=meter, sharing=sharing)
+        yield Resources(settings, store, clock, metrics, meter, owner, gates, sharing)
     finally:
         if sharing is not None:
             await sharing.close()

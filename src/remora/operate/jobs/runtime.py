@@ -4,7 +4,6 @@ Here a declaration becomes a source: by its kind, and by the preset that may bri
 """
 
 import os
-import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -14,17 +13,16 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remora.collect import Collector
-from remora.contracts import Clock, GateHome, Meter, NumberedSource, Sharing, Store
+from remora.contracts import Clock, Meter, NumberedSource, Store
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.ledger.asking import LISTED
 from remora.core.rate.gate_types import RateFacts
 from remora.core.units import SECOND_NS
-from remora.gate.governor import Governor, Limits
-from remora.gate.local import LocalHome
-from remora.gate.shared import SharedHome
+from remora.gate.governor import Governor
 from remora.loops.numbered.newest import keep_newest, retract_absurd, take_up
 from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import SourceKind, SourceSettings
+from remora.operate.jobs.gates import Gates
 from remora.operate.observe.recent_meter import RecentMeter
 from remora.sources.dialects import Dialects
 from remora.sources.json_path import WHOLE_BODY
@@ -51,7 +49,7 @@ class Numbered:
 
 @asynccontextmanager
 async def open_numbered(
-    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, sharing: Sharing | None = None
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, gates: Gates | None = None
 ) -> AsyncIterator[Numbered]:
     """Open a numbered source; on the way out the learned pace is stored and every connection let go."""
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
@@ -65,7 +63,8 @@ async def open_numbered(
             token=read_token(name, settings, os.environ),
             reading=None if preset is None else preset.reading,
         )
-        async with open_governor(name, settings, store=store, clock=clock, meter=meter, sharing=sharing) as governor:
+        own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
+        async with own.pass_through(name) as governor:
             collector = Collector(source, store, governor, clock=clock, meter=meter, dialect=Dialects(settings.rules))
             yield Numbered(name, settings, source, governor, collector)
 
@@ -82,7 +81,7 @@ class ListedRuntime:
 
 @asynccontextmanager
 async def open_listed(
-    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, sharing: Sharing | None = None
+    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, gates: Gates | None = None
 ) -> AsyncIterator[ListedRuntime]:
     """Open a listed source. Its collector asks within the account of a run."""
     declared = ListedSettings(
@@ -94,7 +93,8 @@ async def open_listed(
     )
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         source = Listed(transport, declared, name=name)
-        async with open_governor(name, settings, store=store, clock=clock, meter=meter, sharing=sharing) as governor:
+        own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
+        async with own.pass_through(name) as governor:
             collector = Collector(
                 source, store, governor, clock=clock, meter=meter, policy=LISTED, dialect=Dialects(settings.rules)
             )
@@ -106,27 +106,6 @@ OPENERS: Final[Mapping[SourceKind, Callable[..., AbstractAsyncContextManager[Num
     SourceKind.NUMBERED: open_numbered,
     SourceKind.LISTED: open_listed,
 }
-
-
-@asynccontextmanager
-async def open_governor(
-    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, sharing: Sharing | None = None
-) -> AsyncIterator[Governor]:
-    """A governor that takes up the stored pace and stores what it learned; on a shared store all processes keep one."""
-    home = gate_home(name, store, sharing, ceiling_interval_ns=settings.ceiling_interval_ns, clock=clock)
-    governor = Governor(name, limits_of(settings), clock=clock, home=home, meter=meter, chance=random.random)
-    await governor.open()
-    try:
-        yield governor
-    finally:
-        await governor.close()
-
-
-def gate_home(name: str, store: Store, sharing: Sharing | None, *, ceiling_interval_ns: int, clock: Clock) -> GateHome:
-    """Where the gate gets its time: all of it is ours, unless the store is shared."""
-    if sharing is None:
-        return LocalHome(name, store)
-    return SharedHome(name, sharing.gate_store, ceiling_interval_ns=ceiling_interval_ns, clock=clock)
 
 
 def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: Meter) -> HttpTransport:
@@ -150,16 +129,6 @@ def _further_hosts(settings: SourceSettings, own_host: str) -> tuple[str, ...]:
     """Where a preset's provider may move a stream to, if the address is the provider's own."""
     hosts = PRESETS[settings.preset].stream_hosts if settings.preset is not None else ()
     return hosts if hosts and own_host.endswith(hosts) else ()
-
-
-def limits_of(settings: SourceSettings) -> Limits:
-    """The owner's ceiling, and what may only make it slower."""
-    return Limits(
-        ceiling_interval_ns=settings.ceiling_interval_ns,
-        in_flight=settings.in_flight,
-        jitter_min_ns=settings.jitter_min_ns,
-        jitter_max_ns=settings.jitter_max_ns,
-    )
 
 
 def no_newest_hint(settings: SourceSettings) -> str:

@@ -71,6 +71,7 @@ class Service:
         self._meter = ground.meter
         self._owner = ground.owner
         self._sharing = ground.sharing
+        self._gates = ground.gates
         self._view = view
         self._backfill = backfill
         self._started_ns = ground.clock.monotonic_ns()
@@ -120,7 +121,7 @@ class Service:
 
     async def _open(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
         opening = OPENERS[source.kind](
-            name, source, store=self._store, clock=self._clock, meter=self._meter, sharing=self._sharing
+            name, source, store=self._store, clock=self._clock, meter=self._meter, gates=self._gates
         )
         match await opened.enter_async_context(opening):
             case Numbered() as numbered:

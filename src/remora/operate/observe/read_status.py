@@ -39,6 +39,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
             max_wall_ns=source.max_wall_ns,
             max_fetches=source.max_fetches,
             ceiling_interval_ns=source.ceiling_interval_ns,
+            account=source.account,
         )
     can, interval_ns = source.capabilities, source.ceiling_interval_ns
     streams = int(can.change_stream) + int(can.newest_stream)

@@ -67,7 +67,7 @@ function drawRatePanel(card, source, history, now) {
   const pace = source.rate;
   const panel = card.querySelector(".rate");
   panel.classList.toggle("unknown", !pace.known);
-  if (pace.known) drawKnownRate(panel, pace, now);
+  if (pace.known) drawKnownRate(panel, pace, source.account, now);
   else drawUnknownRate(panel, pace, source.ceiling_interval_ns, now);
   const ceiling = source.ceiling_interval_ns ? perSecond(source.ceiling_interval_ns) : null;
   card.view.redraw = () => {
@@ -83,7 +83,7 @@ function drawRatePanel(card, source, history, now) {
   card.view.redraw();
 }
 
-function drawKnownRate(panel, pace, now) {
+function drawKnownRate(panel, pace, account, now) {
   const until = pace.next_in_ns >= 5e9 ? ` The next request leaves at ${when(pace.at_ns + pace.next_in_ns, now)}.` : "";
   say(panel.querySelector(".limit"), pace.limit + until);
   const recent = pace.recent;
@@ -93,7 +93,7 @@ function drawKnownRate(panel, pace, now) {
   const rows = [
     ["pace", `${rate(perSecond(pace.interval_ns))}, one request each ${interval(secondsOf(pace.interval_ns))}`],
     ["held back by", heldBy(pace.held)],
-    ["ceiling", rate(perSecond(pace.ceiling_interval_ns))],
+    ["ceiling", `${rate(perSecond(pace.ceiling_interval_ns))}${account ? `, of the account ${account}` : ""}`],
     ["learned edge", pace.edge_per_s === null ? "none met" : rate(pace.edge_per_s)],
     ...(pace.quota ? [["quota", `${number(pace.quota.remaining)}${pace.quota.limit === null ? "" : ` of ${number(pace.quota.limit)}`} left until ${when(pace.quota.until_ns, now)}`]] : []),
     ["refused", recent ? `${number(recent.refused)} of ${number(recent.answers)} answers ${lately}` : "unknown"],

@@ -1,0 +1,124 @@
+"""Which sources pass the same gate? All of one account: one ceiling, one pace, one quota, one circuit breaker.
+
+A source that names no account has one of its own, with its own name.
+"""
+
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from remora.contracts import Clock, GateHome, Meter, Outcome, Sharing, Store
+from remora.core.lanes import Lane
+from remora.core.verdict import Verdict
+from remora.gate.governor import Governor, Limits
+from remora.gate.local import LocalHome
+from remora.gate.shared import SharedHome
+from remora.operate.config.settings import SourceSettings
+
+
+@dataclass(slots=True)
+class _Open:
+    governor: Governor
+    users: int = 0
+
+
+class Gates:
+    """The gates of one process, each opened for its first source and closed after its last."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, SourceSettings],
+        *,
+        store: Store,
+        clock: Clock,
+        meter: Meter,
+        sharing: Sharing | None = None,
+    ) -> None:
+        self._sources = sources
+        self._store = store
+        self._clock = clock
+        self._meter = meter
+        self._sharing = sharing
+        self._open: dict[str, _Open] = {}
+
+    @asynccontextmanager
+    async def pass_through(self, source: str) -> AsyncIterator[Governor]:
+        """The gate of this source's account. It takes up the stored pace and stores what it learned."""
+        account = account_of(source, self._sources[source])
+        gate = self._open.get(account)
+        if gate is None:
+            gate = self._open[account] = _Open(self._governor(account))
+            await gate.governor.open()
+        gate.users += 1
+        try:
+            yield gate.governor
+        finally:
+            gate.users -= 1
+            if not gate.users:
+                del self._open[account]
+                await gate.governor.close()
+
+    def _governor(self, account: str) -> Governor:
+        members = {name: one for name, one in self._sources.items() if account_of(name, one) == account}
+        limits = limits_of(list(members.values()))
+        home = gate_home(
+            account, self._store, self._sharing, ceiling_interval_ns=limits.ceiling_interval_ns, clock=self._clock
+        )
+        meter = AccountMeter(self._meter, tuple(members))
+        return Governor(account, limits, clock=self._clock, home=home, meter=meter, chance=random.random)
+
+
+class AccountMeter:
+    """`Meter` of a gate: what happens to the account happens to each of its sources."""
+
+    def __init__(self, inner: Meter, sources: Sequence[str]) -> None:
+        self._inner = inner
+        self._sources = sources
+
+    def departed(self, source: str, lane: Lane) -> None:
+        self._inner.departed(source, lane)
+
+    def wire_sent(self, source: str) -> None:
+        self._inner.wire_sent(source)
+
+    def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
+        self._inner.judged(source, lane, verdict)
+
+    def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None:
+        self._inner.recorded(source, lane, outcome, age_s=age_s)
+
+    def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None:
+        del source
+        for name in self._sources:
+            self._inner.pace_changed(name, interval_ns=interval_ns, backed_off_because=backed_off_because)
+
+    def circuit_changed(self, source: str, state: str) -> None:
+        del source
+        for name in self._sources:
+            self._inner.circuit_changed(name, state)
+
+
+def account_of(name: str, source: SourceSettings) -> str:
+    """The account that a source belongs to: the one it names, or its own."""
+    return source.account or name
+
+
+def gate_home(
+    account: str, store: Store, sharing: Sharing | None, *, ceiling_interval_ns: int, clock: Clock
+) -> GateHome:
+    """Where the gate gets its time: all of it is ours, unless the store is shared."""
+    if sharing is None:
+        return LocalHome(account, store)
+    return SharedHome(account, sharing.gate_store, ceiling_interval_ns=ceiling_interval_ns, clock=clock)
+
+
+def limits_of(members: Sequence[SourceSettings]) -> Limits:
+    """The ceiling of the account, and what may only make it slower. Each source brings its own places in flight."""
+    ceiling_interval_ns = max(source.ceiling_interval_ns for source in members)
+    return Limits(
+        ceiling_interval_ns=ceiling_interval_ns,
+        in_flight=sum(source.in_flight for source in members),
+        jitter_min_ns=max(source.jitter_min_ns for source in members),
+        jitter_max_ns=max(source.jitter_max_ns for source in members),
+    )
