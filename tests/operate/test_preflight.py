@@ -149,11 +149,11 @@ async def newest(_request: WireRequest, wire: Wire) -> None:
     await wire.answer(b"4711")
 
 
-async def test_one_request_asks_whether_a_source_can_be_reached(remora: CommandLine) -> None:
+async def test_two_requests_ask_for_the_newest_id_and_one_item(remora: CommandLine) -> None:
     async with CountingServer(newest) as server:
         result = await asyncio.to_thread(remora, "check", "--url", server.url("/v0"))
         assert "newest id 4,711" in result.stdout
-        assert server.count == 1
+        assert [request.target for request in server.requests] == ["/v0/maxitem.json", "/v0/item/4711.json"]
 
 
 async def test_a_provider_that_asked_for_a_wait_is_not_asked_before_it_is_over(remora: CommandLine) -> None:

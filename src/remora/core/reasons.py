@@ -31,6 +31,7 @@ class GapReason(StrEnum):
     TIMEOUT = "timeout"
     CONNECTION = "connection"
     SERVER_ERROR = "server_error"
+    MOVED = "moved"
     NOT_YET = "not_yet"
 
     @property
@@ -55,5 +56,6 @@ FAMILY: Final[dict[GapReason, GapFamily]] = {
     GapReason.TIMEOUT: GapFamily.TRANSPORT,
     GapReason.CONNECTION: GapFamily.TRANSPORT,
     GapReason.SERVER_ERROR: GapFamily.TRANSPORT,
+    GapReason.MOVED: GapFamily.TRANSPORT,
     GapReason.NOT_YET: GapFamily.YOUNG,
 }

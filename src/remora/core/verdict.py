@@ -240,7 +240,9 @@ def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int, absent
             return Malformed(GapReason.TOO_LARGE)
         case status if 400 <= status < 500:
             return Refused(GapReason.FORBIDDEN)
-        case _:  # 5xx, redirects we do not follow, and what no standard names
+        case 301 | 302 | 303 | 307 | 308:  # not followed; a login page or a maintenance page may be behind it
+            return Trouble(GapReason.MOVED)
+        case _:  # 5xx and what no standard names
             return Trouble(GapReason.SERVER_ERROR)
 
 

@@ -162,7 +162,8 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
         case StoppedBy.LIST_UNREADABLE:
             return f"a part of the list cannot be read ({stop.reason}); the walk did not move past it"
         case StoppedBy.LIST_TROUBLE:
-            return f"the list does not answer ({stop.reason})"
+            moved = "; it is at another address, which remora try shows" if stop.reason is GapReason.MOVED else ""
+            return f"the list does not answer ({stop.reason}){moved}"
         case StoppedBy.LIST_CONTRADICTS:
             return stop.why
 

@@ -10,7 +10,7 @@ from remora.operate.cli.failures import end, explain
 from remora.operate.cli.mirror import changes, query, show
 from remora.operate.cli.reading import gaps, status
 from remora.operate.cli.search import search
-from remora.operate.cli.setup import check, init, simulate
+from remora.operate.cli.setup import check, init, simulate, try_
 from remora.operate.cli.store import store
 from remora.version import __version__
 
@@ -43,6 +43,7 @@ def main() -> None:
 for command in (
     init,
     check,
+    try_,
     up,
     worker,
     catchup,

@@ -1,4 +1,4 @@
-"""Which commands prepare a mirror? `init`, `check` and `simulate`."""
+"""Which commands prepare a mirror? `init`, `check`, `try` and `simulate`."""
 
 # ruff: noqa: PLC0415
 
@@ -12,6 +12,7 @@ import click
 from remora.core.errors import ConfigurationError, Exit
 from remora.operate.cli.common import (
     as_json_option,
+    check_one_name,
     load_settings,
     print_json,
     run,
@@ -19,6 +20,9 @@ from remora.operate.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from remora.operate.jobs.trial import Finding
     from remora.sim.faults import Faults
     from remora.sim.listed import ArchiveSettings
     from remora.sim.world import WorldSettings
@@ -55,15 +59,37 @@ def init(*, source: str, config: str) -> None:
 def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
     """Check whether it can work before it starts.
 
-    Checks configuration, ceiling, token, disk, clock and store, and sends one request to each numbered source. Writes
-    nothing.
+    Checks configuration, ceiling, token, disk, clock and store, and sends two requests to each source. Writes nothing.
     """
     from remora.operate.jobs.preflight import examine
     from remora.operate.observe.logs import set_up_logs
 
     settings = load_settings(**common)
     set_up_logs(settings, verbose=False)
-    findings = run(examine(settings, only=common.get("source"), offline=offline))
+    _show(run(examine(settings, only=common.get("source"), offline=offline)), as_json=as_json)
+
+
+@click.command(name="try")
+@click.argument("name")
+@source_options
+@as_json_option
+def try_(*, name: str, as_json: bool, **common: str | None) -> None:
+    """Show what a declaration understands of its source.
+
+    Asks for one page and one detail, or for the newest id and one item. Writes nothing. Change the declaration and try
+    again until it says what you expect.
+    """
+    from remora.operate.jobs.preflight import try_out
+    from remora.operate.observe.logs import set_up_logs
+
+    check_one_name(name, common["source"])
+    settings = load_settings(**{**common, "source": name})
+    set_up_logs(settings, verbose=False)
+    _show(run(try_out(settings, name)), as_json=as_json)
+
+
+def _show(findings: "Sequence[Finding]", *, as_json: bool) -> None:
+    """Print the findings and end the process: 1 if one of them is bad."""
     if as_json:
         print_json(findings)
     else:

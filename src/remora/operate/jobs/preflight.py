@@ -6,20 +6,13 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-import msgspec
-
-from remora.contracts import Json, Store
+from remora.contracts import Json
 from remora.core.errors import ConfigurationError, RemoraError, StoreEmpty
-from remora.core.item import Newest
-from remora.core.ledger.discovery import Discovery
-from remora.core.reasons import GapReason
 from remora.core.status.model import Covered
 from remora.core.status.readout import is_alive
-from remora.core.units import SECOND_NS
-from remora.core.verdict import Found, NotYet
-from remora.operate.config.quantities import format_duration, format_rate
+from remora.operate.config.quantities import format_rate
 from remora.operate.config.secrets import read_token, without_credentials
 from remora.operate.config.settings import (
     DEFAULT_LISTEN,
@@ -31,40 +24,17 @@ from remora.operate.config.settings import (
 )
 from remora.operate.jobs.gates import account_of
 from remora.operate.jobs.resources import opened_store
+from remora.operate.jobs.trial import Finding, try_source
 from remora.operate.observe.notify import PATH
 from remora.operate.observe.read_status import decode_beats, read_status
-from remora.sources.dialects import Dialects
 from remora.stores.sqlite.database import find_damage
 
 FREE_BYTES_LEAST: Final = 1 << 30
 # A clock before the release date of this version is wrong.
 CLOCK_EARLIEST_S: Final = 1_790_000_000
-# A source that must wait longer than this is not asked.
-WAIT_TO_ASK_NS: Final = 15 * SECOND_NS
 
 # Nobody waits minutes for a preflight, so a very large file is searched for damage only in part.
 DAMAGE_SEARCH_MAX_S: Final = 20.0
-
-# The hint for each reason why a source gave no newest id. For any other reason the address is probably wrong.
-HINTS: Final = {
-    GapReason.CONNECTION: "nothing answers there: check the network, and the host and port in the url",
-    GapReason.TIMEOUT: "it takes longer than timeout: check the network, and try again later",
-    GapReason.SERVER_ERROR: "it does not answer as it should: check the url, and try again later",
-    GapReason.RATE_LIMITED: "it asks for less: try again later, and lower the ceiling if it says so again",
-    GapReason.UNAUTHORIZED: "it wants a token: write token_env or token_file",
-    GapReason.FORBIDDEN: "it does not let this machine or account in; try again later",
-}
-
-Verdict = Literal["ok", "warning", "bad"]
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """The result of one check."""
-
-    verdict: Verdict
-    what: str
-    told: str
-    hint: str | None = None
 
 
 async def examine(settings: Settings, *, only: str | None, offline: bool) -> list[Finding]:
@@ -175,7 +145,7 @@ def _notify(notify: NotifySettings) -> Iterator[Finding]:
 
 
 async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]:
-    """Send one request to each source, except those that a running process reads: it uses their ceiling."""
+    """Send two requests to each source, except those that a running process reads: it uses their ceiling."""
     running, learned = await _known(settings, names)
     for name in names:
         source = settings.sources[name]
@@ -186,10 +156,13 @@ async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]
             told = "not asked: a running process uses the ceiling of its account"
             yield Finding("ok", f"{name}: reachable", told)
             continue
-        if source.capabilities.newest_id:
-            yield await _ask_newest(name, source, learned.get(name))
-        else:
-            yield Finding("warning", f"{name}: reachable", "not asked", f"try remora run {name} --max-fetches 1")
+        for finding in await try_source(name, source, learned.get(name)):
+            yield finding
+
+
+async def try_out(settings: Settings, name: str) -> list[Finding]:
+    """What one declaration understands of its source. A running process uses the ceiling, so nothing is asked then."""
+    return [finding async for finding in _reach(settings, [known_source(settings, name)])]
 
 
 async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], Mapping[str, Json]]:
@@ -205,44 +178,6 @@ async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], 
         return frozenset(), {}
     alive = (beat for beat in beats if is_alive(beat, now_ns=time.time_ns()))
     return frozenset(name for beat in alive for name in beat.snapshot.sources if name in settings.sources), learned
-
-
-async def _ask_newest(name: str, source: SourceSettings, learned: Json) -> Finding:
-    from remora.collect import Collector  # noqa: PLC0415
-    from remora.core.ledger.asking import ONCE  # noqa: PLC0415
-    from remora.operate.jobs.clock import SystemClock  # noqa: PLC0415
-    from remora.operate.jobs.runtime import no_newest_hint, open_numbered  # noqa: PLC0415
-    from remora.operate.observe.metrics import Metrics  # noqa: PLC0415
-    from remora.stores import open_store  # noqa: PLC0415
-
-    clock, meter, what = SystemClock(), Metrics(), f"{name}: reachable"
-    # The request uses the learned pace but does not write to the store: one answer teaches too little.
-    store: Store = open_store("memory://")
-    await store.open()
-    try:
-        if isinstance(learned, dict):
-            await store.save_pace(account_of(name, source), learned)
-        async with open_numbered(name, source, store=store, clock=clock, meter=meter) as numbered:
-            wait_ns = numbered.governor.wait_ahead_ns()
-            if wait_ns > WAIT_TO_ASK_NS:
-                told = f"not asked: the next request may leave in {format_duration(wait_ns)}"
-                return Finding("warning", what, told, "ask again then; see remora status")
-            dialect = Dialects(source.rules)
-            once = Collector(
-                numbered.source, store, numbered.governor, clock=clock, meter=meter, policy=ONCE, dialect=dialect
-            )
-            verdict = (await once.ask(Discovery.newest())).verdict
-    finally:
-        await store.close()
-    match verdict:
-        case Found(Newest(newest)):
-            return Finding("ok", what, f"newest id {newest:,}")
-        case Found() | NotYet():
-            reason = GapReason.MALFORMED
-        case _:
-            reason = verdict.reason
-    told = f"{source.url}{source.declaration.newest.path} gave no newest id ({reason})"
-    return Finding("bad", what, told, HINTS.get(reason) or no_newest_hint(source))
 
 
 async def store_stats(settings: Settings) -> dict[str, int | str | None]:

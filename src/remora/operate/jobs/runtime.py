@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remora.collect import Collector
-from remora.contracts import Clock, Meter, NumberedSource, Store
+from remora.contracts import Clock, Meter, NumberedSource, Source, Store
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.ledger.asking import LISTED
 from remora.core.rate.gate_types import RateFacts
@@ -75,6 +75,7 @@ class ListedRuntime:
 
     name: str
     settings: SourceSettings
+    source: Source
     governor: Governor
     collector: Collector
 
@@ -98,7 +99,7 @@ async def open_listed(
             collector = Collector(
                 source, store, governor, clock=clock, meter=meter, policy=LISTED, dialect=Dialects(settings.rules)
             )
-            yield ListedRuntime(name, settings, governor, collector)
+            yield ListedRuntime(name, settings, source, governor, collector)
 
 
 # Which opener belongs to which kind of source. What came out of it says which job it needs.

@@ -11,7 +11,7 @@ from remora.version import __version__
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 KEEP_ALIVE_S: Final = 15.0
 # The few headers that anybody reads.
-HEADERS_KEPT: Final = ("retry-after", "date", "link", *sorted(QUOTA_HEADERS))
+HEADERS_KEPT: Final = ("retry-after", "date", "link", "location", *sorted(QUOTA_HEADERS))
 # Of these, the ones that are lists and may come in several headers.
 HEADERS_JOINED: Final = frozenset({"link", STANDARD, POLICY})
 

@@ -93,6 +93,7 @@ export const GAP_REASONS = {
   "timeout": "timeout",
   "connection": "connection",
   "server_error": "server error",
+  "moved": "moved",
   "not_yet": "not there yet"
 };
 export const CIRCUIT = {

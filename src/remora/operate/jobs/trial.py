@@ -1,0 +1,260 @@
+"""What does a declaration understand of its source? One page and one detail, or the newest id and one item.
+
+Both requests pass the gate. Nothing is written: one answer teaches too little. What is printed holds counts, marks, names
+of fields and rate headers, never a key or a content.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from remora.collect import Collector
+from remora.contracts import Capabilities, Json, Permit, Source, Store
+from remora.core.item import Decoded, Document, Entry, Item, Newest, Page
+from remora.core.lanes import Lane
+from remora.core.ledger.asking import ONCE
+from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.ledger.list_promises import contradiction, marks_in_words
+from remora.core.reasons import GapReason
+from remora.core.units import SECOND_NS
+from remora.core.verdict import Deferred, Found, NoReply, NotYet, Reply, Verdict
+from remora.gate.governor import Governor
+from remora.operate.config.quantities import format_duration
+from remora.operate.config.settings import SourceSettings
+from remora.operate.jobs.clock import SystemClock
+from remora.operate.jobs.gates import account_of
+from remora.operate.jobs.runtime import ListedRuntime, Numbered, no_newest_hint, open_listed, open_numbered
+from remora.operate.observe.metrics import Metrics
+from remora.sources.dialects import Dialects
+from remora.sources.json_path import WHOLE_BODY
+from remora.sources.json_shape import fields_in_words
+from remora.stores import open_store
+
+# A source that must wait longer than this is not asked.
+WAIT_TO_ASK_NS: Final = 15 * SECOND_NS
+RATE_HEADERS: Final = ("ratelimit", "rate-limit", "retry-after", "call-limit")
+HEADER_SHOWN_MAX: Final = 80
+
+# The hint for each reason why a source did not answer. For any other reason the address is probably wrong.
+HINTS: Final = {
+    GapReason.CONNECTION: "nothing answers there: check the network, and the host and port in the url",
+    GapReason.TIMEOUT: "it takes longer than timeout: check the network, and try again later",
+    GapReason.SERVER_ERROR: "it does not answer as it should: check the url, and try again later",
+    GapReason.RATE_LIMITED: "it asks for less: try again later, and lower the ceiling if it says so again",
+    GapReason.UNAUTHORIZED: "it wants a token: write token_env or token_file",
+    GapReason.FORBIDDEN: "it does not let this machine or account in; try again later",
+}
+
+Judged = Literal["ok", "warning", "bad"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """The result of one check."""
+
+    verdict: Judged
+    what: str
+    told: str
+    hint: str | None = None
+
+
+async def try_source(name: str, source: SourceSettings, learned: Json) -> list[Finding]:
+    """Ask through a gate that begins with the learned pace, and say what was understood."""
+    clock, meter = SystemClock(), Metrics()
+    store: Store = open_store("memory://")
+    await store.open()
+    try:
+        if isinstance(learned, dict):
+            await store.save_pace(account_of(name, source), learned)
+        if source.capabilities.newest_id:
+            async with open_numbered(name, source, store=store, clock=clock, meter=meter) as numbered:
+                trial = _Trial(numbered, store, clock, meter)
+                return [finding async for finding in trial.numbered()]
+        async with open_listed(name, source, store=store, clock=clock, meter=meter) as listed:
+            trial = _Trial(listed, store, clock, meter)
+            return [finding async for finding in trial.listed()]
+    finally:
+        await store.close()
+
+
+class _Overhearing:
+    """A source whose last reply can be looked at."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.reply: Reply | NoReply | None = None
+
+    @property
+    def name(self) -> str:
+        return self._source.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._source.capabilities
+
+    async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
+        self.reply = await self._source.fetch(discovery, permit)
+        return self.reply
+
+    def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
+        return self._source.decode(discovery, reply)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+
+class _Trial:
+    """At most two requests to one source."""
+
+    def __init__(self, runtime: Numbered | ListedRuntime, store: Store, clock: SystemClock, meter: Metrics) -> None:
+        self._name, self._settings = runtime.name, runtime.settings
+        self._governor: Governor = runtime.governor
+        self._source = _Overhearing(runtime.source)
+        dialect = Dialects(runtime.settings.rules)
+        self._collector = Collector(
+            self._source, store, runtime.governor, clock=clock, meter=meter, policy=ONCE, dialect=dialect
+        )
+
+    async def listed(self) -> AsyncIterator[Finding]:
+        path = self._settings.list.path
+        verdict = await self._ask(Discovery(Kind.PAGE, "", Lane.WALK))
+        match verdict:
+            case None:
+                yield self._not_asked()
+            case Found(Page() as page):
+                for finding in (*self._page(page), *self._rate_headers()):
+                    yield finding
+                if page.entries:
+                    yield await self._detail(page.entries[0])
+            case _:
+                yield self._failed("reachable", path, "no list", verdict, self._wrong_page())
+
+    async def numbered(self) -> AsyncIterator[Finding]:
+        verdict = await self._ask(Discovery.newest())
+        match verdict:
+            case None:
+                yield self._not_asked()
+            case Found(Newest(newest)):
+                yield self._found("ok", "reachable", f"newest id {newest:,}")
+                for finding in self._rate_headers():
+                    yield finding
+                yield await self._item(newest)
+            case _:
+                path = self._settings.declaration.newest.path
+                yield self._failed("reachable", path, "no newest id", verdict, no_newest_hint(self._settings))
+
+    async def _ask(self, discovery: Discovery) -> Verdict | None:
+        """The verdict; None where the request would have to wait for too long."""
+        if self._governor.wait_ahead_ns() > WAIT_TO_ASK_NS:
+            return None
+        return (await self._collector.ask(discovery)).verdict
+
+    async def _detail(self, entry: Entry) -> Finding:
+        path = self._settings.detail.path
+        verdict = await self._ask(Discovery(Kind.DOCUMENT, entry.key, Lane.DETAIL))
+        match verdict:
+            case None:
+                return self._not_asked("detail")
+            case Found(Document() as document):
+                declared = self._settings.detail.key
+                named = (
+                    "names no key (detail.key is not declared)"
+                    if declared is None
+                    else f'names its key at "{declared}"'
+                )
+                marked = "" if document.updated_at is None else f", mark {document.updated_at}"
+                return self._found("ok", "detail", f"{len(document.body):,} bytes, {named}{marked}; {self._fields()}")
+            case _:
+                hint = f"check detail.path and detail.key; {self._fields()}"
+                return self._failed("detail", path, "no document", verdict, hint)
+
+    async def _item(self, item_id: int) -> Finding:
+        verdict = await self._ask(Discovery.item(item_id, via=Lane.LIVE))
+        match verdict:
+            case None:
+                return self._not_asked("item")
+            case Found(Item() as item):
+                told = f"item {item_id:,} has {len(item.body):,} bytes; {self._fields()}"
+                return self._found("ok", "item", told)
+            case NotYet():
+                return self._found("ok", "item", f"item {item_id:,} is not there yet, as the newest ones may be")
+            case _:
+                path = self._settings.declaration.item.path
+                failed = self._failed("item", path, f"no item {item_id:,}", verdict, f"check item; {self._fields()}")
+                return msgspec.structs.replace(failed, verdict="warning")
+
+    def _page(self, page: Page) -> Iterator[Finding]:
+        entries, wrong = len(page.entries), contradiction(page, ())
+        keys = {entry.key for entry in page.entries}
+        if page.unreadable:
+            told = (
+                f'{page.unreadable} of {entries + page.unreadable} entries have no key at "{self._settings.list.key}"'
+            )
+            yield self._found("bad", "list", told, f"check list.key; {self._entry_fields()}")
+        elif wrong is not None:
+            what, _, hint = wrong.partition("; ")
+            yield self._found("bad", "list", what, f"{hint}; {self._entry_fields()}" if hint else self._entry_fields())
+        else:
+            told = f"{entries:,} entries, {len(keys):,} keys {_shape(keys)}, {marks_in_words(page.entries)}"
+            yield self._found("ok", "list", f"{told}; {self._entry_fields()}")
+        following = "none: the list ends here" if page.next_position is None else "there is one"
+        yield self._found("ok", "next page", f"{following} (paging by {self._settings.list.paging})")
+
+    def _rate_headers(self) -> Iterator[Finding]:
+        headers = self._source.reply.headers if isinstance(self._source.reply, Reply) else {}
+        told = [
+            f"{name}: {value[:HEADER_SHOWN_MAX]}"
+            for name, value in sorted(headers.items())
+            if any(word in name for word in RATE_HEADERS)
+        ]
+        if told:
+            yield self._found("ok", "rate headers", ", ".join(told))
+
+    def _wrong_page(self) -> str:
+        return f'there are no entries at "{self._settings.list.entries}": check list.entries; {self._fields()}'
+
+    def _fields(self, path: str = WHOLE_BODY) -> str:
+        """The names of the fields that came back, for whoever writes the declaration."""
+        reply = self._source.reply
+        return fields_in_words(reply.body if isinstance(reply, Reply) else b"", path)
+
+    def _entry_fields(self) -> str:
+        where = self._settings.list.entries
+        return f"an entry: {self._fields('0' if where == WHOLE_BODY else f'{where}.0')}"
+
+    def _failed(self, what: str, path: str, without: str, verdict: Verdict, hint: str) -> Finding:
+        reason = GapReason.MALFORMED if isinstance(verdict, Found | NotYet) else verdict.reason
+        told = f"{self._settings.url}{path} gave {without} ({reason})"
+        if reason is GapReason.MOVED:
+            return self._found("bad", what, f"{self._settings.url}{path} {self._moved()}", "write this address")
+        if isinstance(verdict, Deferred):
+            hint = "this machine could not send: raise the limit of open files (ulimit -n)"
+        return self._found("bad", what, told, HINTS.get(reason) or hint)
+
+    def _moved(self) -> str:
+        """Where to, without what may be secret in it."""
+        location = self._source.reply.headers.get("location", "") if isinstance(self._source.reply, Reply) else ""
+        parts = urlsplit(location)
+        if not location.isprintable() or not (parts.hostname or parts.path):
+            return "moved, and does not say where to"
+        port = "" if parts.port is None else f":{parts.port}"
+        origin = f"{parts.scheme or 'https'}://{parts.hostname}{port}" if parts.hostname else ""
+        return f"moved to {origin}{parts.path}"
+
+    def _not_asked(self, what: str = "reachable") -> Finding:
+        wait_ns = self._governor.wait_ahead_ns()
+        told = f"not asked: the next request may leave in {format_duration(wait_ns)}"
+        return self._found("warning", what, told, "ask again then; see remora status")
+
+    def _found(self, verdict: Judged, what: str, told: str, hint: str | None = None) -> Finding:
+        return Finding(verdict, f"{self._name}: {what}", told, hint)
+
+
+def _shape(keys: set[str]) -> str:
+    if not keys:
+        return "(none)"
+    lengths = sorted(len(key) for key in keys)
+    kind = "whole numbers" if all(key.isascii() and key.isdigit() for key in keys) else "texts"
+    span = str(lengths[0]) if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]}"
+    return f"({kind} of {span} characters)"

@@ -1,0 +1,46 @@
+"""Which fields does a body have? Names and kinds for whoever writes a declaration, never a value."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from remora.sources.json_path import find, load
+
+FIELDS_SHOWN_MAX: Final = 20
+# A name that looks like data (an id, an address) is not shown.
+_NAME: Final = re.compile(r"[A-Za-z_@$][A-Za-z0-9_.@$-]{0,39}", re.ASCII)
+
+
+def fields_in_words(body: bytes, path: str) -> str:
+    """One phrase: what is at a place of a body, and the names of its fields."""
+    try:
+        value = find(load(body), path)
+    except (ValueError, RecursionError):
+        return "the body is not JSON"
+    match value:
+        case dict():
+            shown = [f"{name} ({_kind(inner)})" for name, inner in value.items() if _NAME.fullmatch(str(name))]
+            return f"fields {', '.join(_few(shown))}" if shown else "an object without fields"
+        case _:
+            return _kind(value)
+
+
+def _few(shown: Sequence[str]) -> Sequence[str]:
+    more = len(shown) - FIELDS_SHOWN_MAX
+    return [*shown[:FIELDS_SHOWN_MAX], f"and {more} more"] if more > 0 else shown
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "object"
+        case list():
+            return f"list of {len(value):,}"
+        case str():
+            return "text"
+        case _:
+            return "number" if isinstance(value, int) or hasattr(value, "is_finite") else "nothing"

@@ -1,0 +1,96 @@
+"""Does `remora try` say what a declaration understands, and what to write where it understands nothing?"""
+
+import asyncio
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from tests.counting_server import CountingServer, Wire, WireRequest
+from tests.operate.command_line import CommandLine
+
+ENTRIES = [{"id": f"secret-{number}", "title": "hidden", "update_time": number} for number in range(25, 0, -1)]
+Answer = tuple[str, object, str]
+
+
+def declare(remora: CommandLine, url: str, further: str = "") -> None:
+    text = f'[sources.chats]\nkind = "listed"\nurl = "{url}"\nceiling = "50/s"\n{further}\n'
+    (remora.folder / "remora.toml").write_text(text)
+
+
+async def tried(
+    remora: CommandLine, answer: Callable[[str], Answer], further: str = "", command: tuple[str, ...] = ("try", "chats")
+) -> tuple[Result, list[str]]:
+    async def behave(request: WireRequest, wire: Wire) -> None:
+        status, body, headers = answer(request.target)
+        await wire.answer(json.dumps(body).encode(), status=status, headers=headers)
+
+    async with CountingServer(behave) as server:
+        declare(remora, server.url("/api"), further)
+        result = await asyncio.to_thread(remora, *command)
+        return result, [request.target for request in server.requests]
+
+
+def healthy(target: str) -> Answer:
+    if target.startswith("/api/detail/"):
+        return "200 OK", {"id": target.rpartition("/")[2], "messages": []}, ""
+    return "200 OK", {"items": ENTRIES}, "Retry-After: 3\r\n"
+
+
+@pytest.mark.parametrize("command", [("try", "chats"), ("check",)])
+async def test_one_page_and_one_detail_tell_what_was_understood(remora: CommandLine, command: tuple[str, ...]) -> None:
+    result, targets = await tried(remora, healthy, 'detail = { key = "id" }', command)
+    assert result.exit_code == 0, result.output
+    assert targets == ["/api/list?offset=0&limit=100", "/api/detail/secret-25"]
+    assert "25 entries, 25 keys (texts of 8 to 9 characters), marks from 25 to 1" in result.stdout
+    assert "an entry: fields id (text), title (text), update_time (number)" in result.stdout
+    assert "there is one (paging by offset)" in result.stdout
+    assert "retry-after: 3" in result.stdout
+    assert 'names its key at "id"' in result.stdout
+    assert "secret" not in result.stdout
+    assert "hidden" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    "further, told",
+    [
+        ('list = { entries = "data" }', 'no entries at "data": check list.entries; fields items (list of 25)'),
+        ('list = { key = "uid" }', '25 of 25 entries have no key at "uid"'),
+        ('list = { updated = "changed" }', '25 of 25 entries have no mark at "changed"'),
+        ('list = { order = "oldest" }', 'write order = "updated"'),
+        ('detail = { key = "uid" }', "gave no document (malformed)"),
+    ],
+)
+async def test_a_wrong_declaration_is_bad_and_the_fields_are_shown(
+    remora: CommandLine, further: str, told: str
+) -> None:
+    result, _ = await tried(remora, healthy, further)
+    assert result.exit_code == 1
+    assert told in result.stdout
+    assert "secret" not in result.stdout
+
+
+async def test_a_redirect_is_told_as_one_with_the_address_to_write(remora: CommandLine) -> None:
+    headers = "Location: https://user:pass@new.example/v2/list?token=canary\r\n"
+    result, targets = await tried(remora, lambda _target: ("301 Moved Permanently", None, headers))
+    assert result.exit_code == 1
+    assert "/api/list moved to https://new.example/v2/list" in result.stdout
+    assert "write this address" in result.stdout
+    assert "canary" not in result.stdout
+    assert "pass" not in result.stdout
+    assert len(targets) == 1
+
+
+async def test_an_empty_list_is_the_end_and_no_detail_is_asked_for(remora: CommandLine) -> None:
+    result, targets = await tried(remora, lambda _target: ("200 OK", {"total": 0}, ""))
+    assert result.exit_code == 0, result.output
+    assert "0 entries" in result.stdout
+    assert "none: the list ends here" in result.stdout
+    assert len(targets) == 1
+
+
+def test_a_source_that_is_not_configured_is_refused(remora: CommandLine) -> None:
+    declare(remora, "http://127.0.0.1:9/api")
+    assert "there is no source other" in remora.refused("try", "other")
+    assert "both chats and --source other" in remora.refused("try", "chats", "--source", "other")
