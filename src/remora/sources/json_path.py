@@ -1,10 +1,18 @@
-"""Where in a JSON body is a value, and how does it read as a key, a mark, an id, a time or a text? Dotted paths, no code."""
+"""Where in a JSON body is a value, and how does it read as a key, a mark, an id, a time or a text? No code.
+
+A place is a dotted path (`data.rows.0.id`) or a JMESPath expression (`data.rows[0].id`, `posts[-1].id`, `"@odata.nextLink"`).
+Both are compiled once; a place that cannot be read is refused when the configuration is.
+"""
 
 import json
 import re
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
+
+import jmespath
+from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
 from remora.core.errors import ConfigurationError
 
@@ -15,6 +23,8 @@ MARK_MAX_CHARACTERS: Final = 200
 _DIGITS_MAX: Final = 200
 # Texts are skipped as a whole; every other value but the first follows one of these.
 _SEPARATORS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[,\[{]', re.DOTALL)
+# A place with one of these is an expression; every other one is a dotted path.
+_EXPRESSION: Final = re.compile(r"""[\[\](){}|&*?!<>='"`,]""")
 # What a body may say of itself although it holds nothing.
 _SAYS_NOTHING: Final = frozenset({"kind", "etag"})
 # Seconds up to the year 5138; whatever is larger counts milliseconds.
@@ -37,10 +47,23 @@ def load(body: bytes) -> object:
 
 def check_place(path: str | None, where: str) -> None:
     """Refuse what cannot be a place in a JSON body."""
-    if path is not None and path != WHOLE_BODY and not all(path.split(".")):
+    if path is None or path == WHOLE_BODY:
+        return
+    if _is_dotted(path):
+        if not all(path.split(".")):
+            raise ConfigurationError(
+                f'{where} is "{path}"', hint='write names and positions with one dot between them, as "data.rows.0.id"'
+            )
+        return
+    try:
+        jmespath.compile(path).search({})  # an unknown function is met only when it is called
+    except JMESPathTypeError:
+        return  # it works on what an empty body does not hold
+    except (JMESPathError, ValueError) as error:
         raise ConfigurationError(
-            f'{where} is "{path}"', hint='write names and positions with one dot between them, as "data.rows.0.id"'
-        )
+            f"{where} is {path}, which is no JMESPath expression ({_first_line(error)})",
+            hint='write a dotted path, as "data.rows.0.id", or an expression, as "data.rows[-1].id"',
+        ) from None
 
 
 def holds_more_than(body: bytes, values_max: int) -> bool:
@@ -59,18 +82,63 @@ def holds_more_than(body: bytes, values_max: int) -> bool:
 
 
 def find(value: object, path: str) -> object:
-    """What is at a dotted path: names of an object, positions of a list."""
+    """What is at a place: by names of objects and positions of lists, or whatever its expression makes of the value."""
     if path == WHOLE_BODY:
         return value
-    for step in path.split("."):
+    steps, expression = _compiled(path)
+    if expression is not None:
+        try:
+            return expression.search(value)
+        except (JMESPathError, TypeError, ArithmeticError):
+            return NOT_THERE  # a function that met another type than it can work on
+    for step in steps:
         match value:
             case dict() if step in value:
                 value = value[step]
-            case list() if step.isascii() and step.isdigit() and int(step[:9]) < len(value):
-                value = value[int(step[:9])]
+            case list() if (at := _position(step, len(value))) is not None:
+                value = value[at]
             case _:
                 return NOT_THERE
     return value
+
+
+@lru_cache(maxsize=1_000)
+def _compiled(path: str) -> tuple[tuple[str, ...], Any]:
+    """The steps to a place, or an expression where it takes more than steps."""
+    if _is_dotted(path):
+        return tuple(path.split(".")), None
+    expression = jmespath.compile(path)
+    steps = _steps(expression.parsed)
+    return ((), expression) if steps is None else (steps, None)
+
+
+def _steps(node: dict[str, Any]) -> tuple[str, ...] | None:
+    """The steps of an expression that only names fields and positions. Only steps tell `null` from nothing there."""
+    match node:
+        case {"type": "field", "value": str(name)}:
+            return (name,)
+        case {"type": "index", "value": int(at)} if at >= 0:
+            return (str(at),)
+        case {"type": "subexpression" | "index_expression", "children": children}:
+            parts = [_steps(child) for child in children]
+            return None if None in parts else tuple(step for part in parts for step in part or ())
+        case {"type": "identity"}:
+            return ()
+        case _:
+            return None
+
+
+def _is_dotted(path: str) -> bool:
+    return not _EXPRESSION.search(path)
+
+
+def _position(step: str, length: int) -> int | None:
+    at = int(step[:9]) if step.isascii() and step.isdigit() else length
+    return at if at < length else None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(": ")
 
 
 def is_plainly_empty(value: object) -> bool:

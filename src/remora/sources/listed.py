@@ -12,7 +12,16 @@ from remora.core.item import Decoded, Document, Entry, Nothing, Order, Page, Rea
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply, Reply
 from remora.sources.address import check_path, quoted
-from remora.sources.json_path import NOT_THERE, as_key, as_mark, find, holds_more_than, is_plainly_empty, load
+from remora.sources.json_path import (
+    NOT_THERE,
+    as_key,
+    as_mark,
+    check_place,
+    find,
+    holds_more_than,
+    is_plainly_empty,
+    load,
+)
 from remora.sources.paging import (
     ListSettings,
     NoNextPage,
@@ -46,6 +55,8 @@ class DetailSettings(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_path(self.path, "detail.path", mark=_KEY, stands_for="the entry's key")
+        check_place(self.key, "detail.key")
+        check_place(self.updated, "detail.updated")
 
 
 @dataclass(frozen=True, slots=True)

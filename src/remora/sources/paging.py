@@ -17,7 +17,7 @@ import msgspec
 from remora.core.errors import ConfigurationError
 from remora.core.item import Order
 from remora.sources.address import RELATIVE, check_path
-from remora.sources.json_path import NOT_THERE, as_key, find
+from remora.sources.json_path import NOT_THERE, as_key, check_place, find
 
 FIRST: Final = ""  # the position of the first page
 POSITION_MAX: Final = 10**12
@@ -39,7 +39,7 @@ class Paging(StrEnum):
 
 
 class ListSettings(msgspec.Struct, frozen=True):
-    """How the list of a listed source is walked. Paths into the JSON are dotted; "." is the body itself."""
+    """How the list of a listed source is walked. A place in the JSON is a path or an expression; "." is the body."""
 
     path: str = "/list"
     paging: Paging = Paging.OFFSET
@@ -60,6 +60,8 @@ class ListSettings(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_path(self.path, "list.path")
+        for name in ("entries", "key", "updated", "created", "next_cursor", "total", "more"):
+            check_place(getattr(self, name) or None, f"list.{name}")
         if self.created is not None and self.order is Order.UPDATED:
             raise ConfigurationError(
                 'list.created is given, but list.order is "updated"',
