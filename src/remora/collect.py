@@ -17,6 +17,7 @@ from remora.core.lanes import Lane
 from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
 from remora.core.ledger.discovery import Discovery, FromGap, Kind
 from remora.core.ledger.gap import owed_reason
+from remora.core.ledger.known_good import KnownGood
 from remora.core.ledger.newest_id import Doubt, doubted, needs_proof, probes
 from remora.core.ledger.run import Stop
 from remora.core.rate.signal import is_unanswered
@@ -96,6 +97,8 @@ class Collector:
         self._policy = policy
         self._dialect = dialect
         self._refusals = Refusals()
+        self._known_good = KnownGood()
+        governor.canaries.made_by(self._canary)
         self._asking: dict[Discovery, _Asking] = {}
         self._exhausted_told_ns: int | None = None
         self.newest_id: int | None = None  # the highest id that is believed
@@ -136,7 +139,9 @@ class Collector:
             requests, taken_ns = requests + 1, taken_ns + answer.took_ns
             asked = Asked(answer.verdict, answer.started_at_ns, requests)
             delay_ns = policy.delay_ns(answer.verdict, requests=requests, taken_ns=taken_ns)
-            if delay_ns is None or allowance.stop is not None or not allowance.may_retry():
+            # A fault that is known to be the item's own does not go away in a moment: it is owed, and recovery asks later.
+            is_own_fault = isinstance(answer.verdict, Trouble) and self._governor.canaries.blame_items
+            if delay_ns is None or is_own_fault or allowance.stop is not None or not allowance.may_retry():
                 return asked
             if not policy.repeats_are_news:
                 met |= {type(answer.verdict)}
@@ -237,6 +242,25 @@ class Collector:
                 asking.cancel()
                 await asyncio.gather(asking, return_exceptions=True)
 
+    def _canary(self) -> Coroutine[None, None, None] | None:
+        """One request for something that is known to be good; the gate sends it to tell bad items from a provider down."""
+        known = self._known_good.canary(newest_id=self.newest_id)
+        return None if known is None else self._send_canary(known)
+
+    async def _send_canary(self, known: Discovery) -> None:
+        """Only the gate hears its answer: what is known to be good is stored already."""
+        async with self._governor.admit(known.via, is_canary=True) as permit:
+            reply = await self._source.fetch(known, permit)
+            said = self._translate(reply, self._clock.wall_ns())
+            verdict = self._classify(known, reply, said)
+            if isinstance(verdict, Found):
+                self._known_good.hear(known, verdict)
+            if not isinstance(verdict, Deferred):
+                self._governor.learn(permit, reply, verdict, said=said)
+        self._meter.judged(self._source.name, known.via, verdict)
+        if isinstance(verdict, Deferred):
+            await self._wait_for_resources()
+
     async def _ask_once(self, discovery: Discovery, met: frozenset[type[Verdict]]) -> _Answer:
         """One request: the line of verbs, up to what the gate learns from it."""
         async with self._governor.admit(discovery.via, self._source.name) as permit:
@@ -244,18 +268,10 @@ class Collector:
             reply = await self._fetch(discovery, permit)
             now_wall_ns = self._clock.wall_ns()
             said = self._translate(reply, now_wall_ns)
-            decoded = self._decode(discovery, reply) if said.means is None else None
-            verdict = classify(
-                reply,
-                decoded,
-                behind_newest=self._behind_newest(discovery),
-                now_wall_ns=now_wall_ns,
-                absent_statuses=self._absent_statuses,
-                said=said,
-                is_page=discovery.kind is Kind.PAGE,
-            )
+            verdict = self._classify(discovery, reply, said)
             if not isinstance(verdict, Deferred):  # what this machine could not send teaches nothing
                 already_counted = self._is_already_counted(discovery, verdict, met)
+                self._known_good.hear(discovery, verdict)
                 self._governor.learn(permit, reply, verdict, already_counted=already_counted, said=said)
         self._meter.judged(self._source.name, discovery.via, verdict)
         # A request that was never sent was held up by its connection alone.
@@ -263,11 +279,27 @@ class Collector:
         # Read at the departure itself: computed backwards from now, a step of the clock could turn two fetches around.
         return _Answer(verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns, took_ns)
 
+    def _classify(self, discovery: Discovery, reply: Reply | NoReply, said: Translation) -> Verdict:
+        return classify(
+            reply,
+            self._decode(discovery, reply) if said.means is None else None,
+            behind_newest=self._behind_newest(discovery),
+            now_wall_ns=self._clock.wall_ns(),
+            absent_statuses=self._absent_statuses,
+            said=said,
+            is_page=discovery.kind is Kind.PAGE,
+            is_one_of_many=discovery.kind not in {Kind.PAGE, Kind.NEWEST},
+        )
+
     def _is_already_counted(self, discovery: Discovery, verdict: Verdict, met: frozenset[type[Verdict]]) -> bool:
         """Whether this failure was met before, by an earlier attempt or when the item became owed."""
-        hangs_again = owed_because(discovery) is GapReason.TIMEOUT and is_unanswered(verdict)
+        owed = owed_because(discovery)
+        hangs_again = owed is GapReason.TIMEOUT and is_unanswered(verdict)
+        # A fault that follows the item around while others are answered is its own.
+        is_same_fault = isinstance(verdict, Trouble | Malformed) and owed is verdict.reason
+        fails_again = is_same_fault and self._known_good.is_answering
         is_own_refusal = self._refusals.hear(discovery, verdict)
-        return type(verdict) in met or hangs_again or is_own_refusal
+        return type(verdict) in met or hangs_again or fails_again or is_own_refusal
 
     async def _fetch(self, discovery: Discovery, permit: GovernedPermit) -> Reply | NoReply:
         """One request, until there is an answer or nobody waits for it any longer."""

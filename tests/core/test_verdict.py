@@ -53,7 +53,7 @@ def http_date(wall_ns: int) -> str:
     [
         (Fault.TIMEOUT, Trouble(GapReason.TIMEOUT)),
         (Fault.CONNECTION, Trouble(GapReason.CONNECTION)),
-        (Fault.BAD_ENCODING, Trouble(GapReason.SERVER_ERROR)),
+        (Fault.BAD_ENCODING, Malformed(GapReason.MALFORMED)),
         (Fault.TOO_LARGE, Malformed(GapReason.TOO_LARGE)),
         (Fault.EXHAUSTED, Deferred(GapReason.CONNECTION)),
     ],
@@ -74,7 +74,7 @@ def test_every_fault_has_its_verdict(fault: Fault, expected: Verdict) -> None:
         (Nothing(), NEAR_NEWEST_IDS, Missing(GapReason.NOT_FOUND)),
         (Nothing(), -FAR_ABOVE_NEWEST_IDS, NotYet()),
         (Nothing(), -FAR_ABOVE_NEWEST_IDS - 1, Missing(GapReason.NOT_FOUND)),
-        (Unreadable("cut off"), 0, Trouble(GapReason.SERVER_ERROR)),
+        (Unreadable("cut off"), 0, Malformed(GapReason.MALFORMED)),
         (WrongShape("another id"), 0, Malformed(GapReason.MALFORMED)),
     ],
 )
@@ -98,14 +98,36 @@ def test_a_body_is_judged_by_what_it_holds_and_a_null_by_its_distance(
         (500, Trouble(GapReason.SERVER_ERROR)),
         (502, Trouble(GapReason.SERVER_ERROR)),
         (503, Trouble(GapReason.SERVER_ERROR)),
-        (301, Trouble(GapReason.MOVED)),
-        (307, Trouble(GapReason.MOVED)),
-        (204, Trouble(GapReason.SERVER_ERROR)),
+        (301, Malformed(GapReason.MOVED)),
+        (304, Malformed(GapReason.MALFORMED)),
+        (307, Malformed(GapReason.MOVED)),
+        (204, Malformed(GapReason.MALFORMED)),
         (999, Trouble(GapReason.SERVER_ERROR)),
     ],
 )
 def test_statuses_without_a_hint(status: int, expected: Verdict) -> None:
     assert verdict(status) == expected
+
+
+@pytest.mark.parametrize(
+    "reply, decoded",
+    [
+        (Reply(204, b"", 0, 1), None),
+        (Reply(304, b"", 0, 1), None),
+        (Reply(302, b"", 0, 1), None),
+        (Reply(200, b"<html>", 0, 1), Unreadable("not JSON")),
+        (NoReply(Fault.BAD_ENCODING, 0, 1), None),
+    ],
+    ids=["no content", "not modified", "redirect", "not JSON", "wrong encoding"],
+)
+def test_nonsense_is_the_items_own_and_trouble_where_nothing_else_can_be_asked_for(
+    reply: Reply | NoReply, decoded: Decoded | None
+) -> None:
+    def judged(*, is_one_of_many: bool) -> Verdict:
+        return classify(reply, decoded, behind_newest=None, now_wall_ns=NOW_WALL_NS, is_one_of_many=is_one_of_many)
+
+    assert judged(is_one_of_many=True) == Malformed(GapReason.MALFORMED)
+    assert judged(is_one_of_many=False) == Trouble(GapReason.SERVER_ERROR)
 
 
 @pytest.mark.parametrize("status", [403, 500, 502, 503, 504])

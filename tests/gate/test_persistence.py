@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remora.contracts import Json
+from remora.core.rate.keeping import HOLD_FOR_STORE_NS
 from remora.core.rate.pace_record import DEFAULT_STALE_AFTER_NS, LEAST_STALE_AFTER_NS, Restore
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.gate.governor import Limits
-from remora.gate.learner import HOLD_FOR_STORE_NS
 from remora.sim.clock import SimClock
 from tests.gate.rig import GOOD, PRESSED, Answer, Book, always, crashing, gate, one_by_one, simulated, warm
 

@@ -156,8 +156,8 @@ async def test_a_small_body_that_unpacks_beyond_the_bound_is_too_large() -> None
 
 
 async def test_what_is_not_http_is_no_reply() -> None:
-    assert await fault_of(sending(b"220 mail.example ESMTP\r\n\r\n")) is Fault.BAD_ENCODING
-    assert await fault_of(sending(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000 + b"\r\n\r\n")) is Fault.BAD_ENCODING
+    assert await fault_of(sending(b"220 mail.example ESMTP\r\n\r\n")) is Fault.CONNECTION
+    assert await fault_of(sending(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 200_000 + b"\r\n\r\n")) is Fault.CONNECTION
 
 
 async def test_a_body_shorter_than_promised_is_no_reply() -> None:

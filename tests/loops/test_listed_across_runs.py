@@ -344,7 +344,7 @@ def test_one_detail_gone_one_too_large_one_malformed_and_the_rest_is_complete_in
             await rig.wait(2 * HOUR_NS)
         reasons = sorted(gap.reason for gap in await rig.store.gaps(NAME))
         assert reasons == sorted(
-            [GapReason.GONE, GapReason.TOO_LARGE, GapReason.MALFORMED, GapReason.SERVER_ERROR, GapReason.NOT_FOUND]
+            [GapReason.GONE, GapReason.TOO_LARGE, GapReason.MALFORMED, GapReason.MALFORMED, GapReason.NOT_FOUND]
         )
 
     run(main)

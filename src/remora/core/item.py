@@ -113,7 +113,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The body is not what its type promises (cut off, not JSON, not UTF-8): a fault on the way, worth a retry."""
+    """The body is not what its type promises: not JSON, not UTF-8, half of it missing."""
 
     why: str
 

@@ -56,6 +56,6 @@ FAMILY: Final[dict[GapReason, GapFamily]] = {
     GapReason.TIMEOUT: GapFamily.TRANSPORT,
     GapReason.CONNECTION: GapFamily.TRANSPORT,
     GapReason.SERVER_ERROR: GapFamily.TRANSPORT,
-    GapReason.MOVED: GapFamily.TRANSPORT,
+    GapReason.MOVED: GapFamily.ITEM,
     GapReason.NOT_YET: GapFamily.YOUNG,
 }

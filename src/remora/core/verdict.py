@@ -26,7 +26,7 @@ class Fault(StrEnum):
     TIMEOUT = "timeout"
     CONNECTION = "connection"
     TOO_LARGE = "too_large"
-    BAD_ENCODING = "bad_encoding"
+    BAD_ENCODING = "bad_encoding"  # the body arrived whole, but not in the encoding that its header names
     EXHAUSTED = "exhausted"  # this machine has no free descriptors, memory or buffers
 
 
@@ -93,7 +93,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """An answer that is not this item: wrong shape, wrong id, too large."""
+    """A whole answer that is not this item: not readable, no content, a redirect, wrong shape, wrong id, too large."""
 
     reason: GapReason
 
@@ -117,20 +117,29 @@ def classify(
     absent_statuses: Collection[int] = ABSENT_STATUSES,
     said: Translation = NOTHING_SAID,
     is_page: bool = False,
+    is_one_of_many: bool = True,
 ) -> Verdict:
     """The verdict on one reply. What a rule makes of it counts before its status.
 
     `decoded` is None unless the body was worth decoding (see `has_content`); `behind_newest` is how many ids the item
     is behind the newest known one, None where ids mean nothing; `absent_statuses` say that there is no such item.
+
+    A whole answer that is nonsense is the item's own fault: it is owed, and others are asked for. `is_one_of_many` is False
+    for a list page and for the newest id: nothing else can be asked for instead, so nonsense is trouble, worth a retry.
     """
+    nonsense = Malformed(GapReason.MALFORMED) if is_one_of_many else Trouble(GapReason.SERVER_ERROR)
     match reply:
         case NoReply(fault=fault):
-            return _without_reply(fault)
+            return _without_reply(fault, nonsense)
         case Reply() if said.means is not None:
             return _by_rule(reply, said, said.means, behind_newest, now_wall_ns, is_page=is_page)
         case Reply() if has_content(reply):
             assert decoded is not None, "a reply with content must be decoded before it is classified"
-            return _with_content(decoded, behind_newest)
+            return nonsense if isinstance(decoded, Unreadable) else _with_content(decoded, behind_newest)
+        case Reply(status=301 | 302 | 303 | 307 | 308):  # not followed; a login page may be behind it
+            return Malformed(GapReason.MOVED) if is_one_of_many else Trouble(GapReason.MOVED)
+        case Reply(status=status) if status < 400:  # no content, not modified
+            return nonsense
         case Reply():
             return _by_status(reply, behind_newest, now_wall_ns, absent_statuses)
 
@@ -139,7 +148,7 @@ def classify_connect(reply: Reply | NoReply, *, now_wall_ns: int) -> Verdict:
     """The verdict on the answer to a stream connect."""
     match reply:
         case NoReply(fault=fault):
-            return _without_reply(fault)
+            return _without_reply(fault, Trouble(GapReason.SERVER_ERROR))
         case Reply() if is_stream_here(reply.status) or is_stream_elsewhere(reply.status):
             return Found(StreamOpened())
         case Reply():
@@ -166,14 +175,14 @@ def has_content(reply: Reply | NoReply) -> bool:
     return isinstance(reply, Reply) and reply.status == 200
 
 
-def _without_reply(fault: Fault) -> Verdict:
+def _without_reply(fault: Fault, nonsense: Verdict) -> Verdict:
     match fault:
         case Fault.TIMEOUT:
             return Trouble(GapReason.TIMEOUT)
         case Fault.CONNECTION:
             return Trouble(GapReason.CONNECTION)
         case Fault.BAD_ENCODING:
-            return Trouble(GapReason.SERVER_ERROR)
+            return nonsense
         case Fault.TOO_LARGE:
             return Malformed(GapReason.TOO_LARGE)
         case Fault.EXHAUSTED:
@@ -201,14 +210,12 @@ def _by_rule(
             return Found(Page((), None)) if is_page else _absence(GapReason.NOT_FOUND, behind_newest)
 
 
-def _with_content(decoded: Decoded, behind_newest: int | None) -> Verdict:
+def _with_content(decoded: Readable | Nothing | WrongShape, behind_newest: int | None) -> Verdict:
     match decoded:
         case Readable(thing):
             return Found(thing)
         case Nothing():
             return _absence(GapReason.NOT_FOUND, behind_newest)
-        case Unreadable():
-            return Trouble(GapReason.SERVER_ERROR)
         case WrongShape():
             return Malformed(GapReason.MALFORMED)
 
@@ -240,9 +247,7 @@ def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int, absent
             return Malformed(GapReason.TOO_LARGE)
         case status if 400 <= status < 500:
             return Refused(GapReason.FORBIDDEN)
-        case 301 | 302 | 303 | 307 | 308:  # not followed; a login page or a maintenance page may be behind it
-            return Trouble(GapReason.MOVED)
-        case _:  # 5xx and what no standard names
+        case _:  # 5xx, and what no standard names
             return Trouble(GapReason.SERVER_ERROR)
 
 

@@ -11,10 +11,11 @@ from remora.gate.permit import GovernedPermit
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """One request that stands in line."""
+    """One request that waits."""
 
     ready_at_ns: int  # when its jitter is over
     turn: asyncio.Future[GovernedPermit]
+    is_canary: bool = False
 
     @property
     def permit(self) -> GovernedPermit | None:
@@ -31,20 +32,31 @@ class AdmissionQueue:
         self._turns = Turns()
         self._waiting: dict[Lane, deque[Waiter]] = {lane: deque() for lane in ORDER}
         self._lines = tuple(self._waiting.items())
+        self._canary: tuple[Lane, Waiter] | None = None
 
     def __len__(self) -> int:
         return sum(len(line) for line in self._waiting.values())
 
-    def join(self, lane: Lane, *, ready_at_ns: int) -> Waiter:
-        """Stand at the end of a lane."""
-        waiter = Waiter(ready_at_ns, asyncio.get_running_loop().create_future())
-        self._waiting[lane].append(waiter)
+    @property
+    def has_canary(self) -> bool:
+        """Whether a canary waits."""
+        return self._canary is not None
+
+    def join(self, lane: Lane, *, ready_at_ns: int, is_canary: bool = False) -> Waiter:
+        """Wait at the end of a lane. A canary waits before all lanes."""
+        waiter = Waiter(ready_at_ns, asyncio.get_running_loop().create_future(), is_canary)
+        if is_canary:
+            self._waiting[lane].appendleft(waiter)
+            self._canary = lane, waiter
+        else:
+            self._waiting[lane].append(waiter)
         return waiter
 
     def leave(self, lane: Lane, waiter: Waiter) -> None:
         """Wait no longer; nothing happens if its turn came already."""
         if waiter in self._waiting[lane]:
             self._waiting[lane].remove(waiter)
+        self._forget(waiter)
 
     def lanes(self) -> list[Lane]:
         """The lanes in which anybody waits, in order of priority."""
@@ -63,13 +75,23 @@ class AdmissionQueue:
     def take_next(self, lanes: list[Lane], *, now_ns: int, is_probe: bool = False) -> tuple[Lane, Waiter]:
         """Whose turn it is among those at the head of these lanes; somebody must be ready.
 
-        A probe asks whether the source is well again. What is owed may have a fault of its own, so it probes only alone.
+        A canary is always next. Without one, a probe is not an item that is owed if anything else waits: what is owed may
+        have a fault of its own.
         """
+        if self._canary is not None and not self._canary[1].turn.done():
+            lane, waiter = self._canary
+            self._waiting[lane].remove(waiter)
+            self._forget(waiter)
+            return lane, waiter
         ready = [lane for lane in lanes if self._waiting[lane][0].ready_at_ns <= now_ns]
         if is_probe:
             ready = [lane for lane in ready if lane is not Lane.RECOVER] or ready
         lane, self._turns = choose(self._turns, ready)
         return lane, self._waiting[lane].popleft()
+
+    def _forget(self, waiter: Waiter) -> None:
+        if self._canary is not None and self._canary[1] is waiter:
+            self._canary = None
 
     def cancel(self) -> None:
         """Send everybody away."""

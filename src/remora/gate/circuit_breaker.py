@@ -1,18 +1,23 @@
 """Does the circuit let a request pass, in this process and in all that share the store?
 
+Bad answers alone do not open it while something is known to be good. They make it suspicious, and a canary, a request
+for something known to be good, decides: answered well, the failures are the items' own; failed, the circuit opens.
+
 Each process judges by its own answers. One that opens shuts the common gate for all, and whichever process the gate then
 lets through sends the one probe of all: its answer opens the gate again, or keeps it shut for longer.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
 from remora.contracts import Clock, GateHome, Meter, SharedPace
+from remora.core.rate import attribution as blame
 from remora.core.rate import circuit_breaker as circuits
-from remora.core.rate.circuit_breaker import CircuitBreaker, CircuitEvent, CircuitState
+from remora.core.rate.attribution import Attribution, Lesson
+from remora.core.rate.circuit_breaker import ANSWERS_BEFORE_OPENING, CircuitBreaker, CircuitEvent, CircuitState
 from remora.core.rate.gate_types import ProviderDown, Sent
 from remora.core.rate.law import Answer
 from remora.core.units import SECOND_NS
@@ -22,10 +27,21 @@ log = structlog.get_logger()
 # The gate may open long before its time, when another process's probe is answered: it is looked at this often.
 LOOK_AGAIN_NS: Final = SECOND_NS
 ANOTHER_PROCESS: Final = "another process met trouble"
+LATE: Final = "it does not answer in time"
+
+
+class OnAttributed(Protocol):
+    """Hears whose fault the troubled answers were that were held back."""
+
+    def __call__(self, *, is_provider: bool) -> None:
+        """The provider's, or the items' own."""
 
 
 class SourceBreaker:
-    """One source's circuit. `on_change` is called when it moves, `on_news` when all processes should hear of it."""
+    """One source's circuit. `on_change` is called when it moves, `on_news` when all processes should hear of it.
+
+    `send_canary` sends one; False: nothing is known to be good.
+    """
 
     def __init__(
         self,
@@ -35,13 +51,19 @@ class SourceBreaker:
         meter: Meter,
         on_change: Callable[[], None],
         on_news: Callable[[], None],
+        send_canary: Callable[[], bool],
+        on_attributed: OnAttributed,
     ) -> None:
         self._source = source
         self._clock = clock
         self._meter = meter
         self._on_change = on_change
         self._on_news = on_news
+        self._send_canary = send_canary
+        self._on_attributed = on_attributed
         self._own = CircuitBreaker()
+        self._attribution = Attribution()
+        self._probes_with_canary = False  # the next probe is a canary; otherwise whoever waits is
         self._answers = ""  # what the provider said to the last request that failed, in words
         self.down: ProviderDown | None = None  # while requests are not let through
         self._shut_until_ns = 0  # by another process, as far as this one has heard
@@ -64,22 +86,106 @@ class SourceBreaker:
             return self._shut_until_ns - now_ns
         return 0 if is_probe else self._own.wait_ns(now_ns=now_ns)
 
-    def hear(self, sent: Sent, answer: Answer | None, *, already_counted: bool, told: str) -> None:
-        """Hear what an answer says about the provider as a whole; None says something about one item only."""
+    @property
+    def wants_canary(self) -> bool:
+        """Whether a canary should be on its way, or wait for the end of the cool-down."""
+        return self._attribution.is_asked or (self._probes_with_canary and self.state is not CircuitState.CLOSED)
+
+    @property
+    def blames_items(self) -> bool:
+        """Whether the last canary was answered well, so that troubled answers are the items' own for now."""
+        return self._attribution.left > 0
+
+    def hear(
+        self, sent: Sent, answer: Answer | None, *, already_counted: bool, told: str, is_nonsense: bool = False
+    ) -> Lesson:
+        """Hear what an answer says about the provider as a whole; None says something about one item only.
+
+        `is_nonsense`: the answer arrived whole and in time, but is not what was asked for.
+        """
         if self.state is not CircuitState.CLOSED and not sent.is_probe:
-            return  # it left before the circuit opened
+            return Lesson.TEACH  # it left before the circuit opened
         if already_counted and answer is Answer.TROUBLED and not sent.is_probe:
-            return  # one item's fault, met again; pressure is the provider's as often as it says so
-        if answer is Answer.REFUSED or answer is Answer.TROUBLED:
+            return Lesson.DROP  # one item's fault, met again; pressure is the provider's as often as it says so
+        is_bad = answer is Answer.REFUSED or answer is Answer.TROUBLED
+        if sent.is_canary:
+            is_bad = is_bad or is_nonsense  # of what is known to be good, nonsense is no answer
+        if is_bad:
             self._answers = told
-        match answer:
-            case Answer.GOOD:
-                self.move(CircuitEvent.GOOD)
-            case Answer.REFUSED | Answer.TROUBLED:
-                self.move(CircuitEvent.BAD)
-            case None:  # one item's own refusal: the provider answers, which is all a probe asks
-                if sent.is_probe:
-                    self.move(CircuitEvent.GOOD)
+        if sent.is_probe:  # one item's own refusal will do: the provider answers, which is all a probe asks
+            # Whoever waits has its turn after a canary has failed: nobody waits for ever without asking.
+            self._probes_with_canary = not sent.is_canary and answer is not Answer.REFUSED
+            self.move(CircuitEvent.BAD if is_bad else CircuitEvent.GOOD)
+        elif sent.is_canary:
+            self._hear_canary(is_good=not is_bad)
+        elif answer is Answer.TROUBLED or is_nonsense:
+            return Lesson.DROP if already_counted else self._hear_trouble(is_nonsense=is_nonsense)
+        elif answer is Answer.REFUSED:
+            self.move(CircuitEvent.BAD)
+        elif answer is Answer.GOOD:
+            self._attribution = blame.after_good(self._attribution)
+            self.move(CircuitEvent.GOOD)
+        return Lesson.TEACH
+
+    def _hear_trouble(self, *, is_nonsense: bool) -> Lesson:
+        """Trouble with one item, or with the provider? Nothing changes before that is known."""
+        if self._attribution.is_asked:
+            return Lesson.HOLD
+        if self._attribution.left:
+            self._attribution = blame.after_trouble(self._attribution)
+            if self._attribution.left == 0:
+                self._ask_canary(opens=self._attribution.troubled > self._attribution.good)
+            return Lesson.DROP
+        noted = circuits.note(self._own, bad=True)
+        if circuits.after(self._own, CircuitEvent.BAD, now_ns=0).state is CircuitState.CLOSED:
+            self._become(noted)
+        elif self._ask_canary(opens=True):
+            self._become(noted)
+            return Lesson.HOLD
+        else:
+            self.move(CircuitEvent.GOOD if is_nonsense else CircuitEvent.BAD)
+        return Lesson.TEACH
+
+    def suspect(self) -> bool:
+        """Whether a canary decides what the last troubled answer means; False: nothing is known to be good."""
+        if self.state is not CircuitState.CLOSED:
+            return False
+        return self._attribution.is_asked or self._ask_canary(opens=self._own.looks_down)
+
+    def _ask_canary(self, *, opens: bool) -> bool:
+        before, self._attribution = self._attribution, blame.asked(self._attribution, opens=opens)
+        if not self._send_canary():
+            self._attribution = blame.after_lost_canary(before)
+            return False
+        return True
+
+    def _hear_canary(self, *, is_good: bool) -> None:
+        if not self._attribution.is_asked:
+            return  # it was late, and others were answered well meanwhile
+        # While others are answered well it was this key alone, however good it was known to be.
+        opens = self._attribution.opens and not is_good and self._attribution.good < ANSWERS_BEFORE_OPENING
+        self._attribution = blame.after_canary(self._attribution, is_good=is_good)
+        self._on_attributed(is_provider=not is_good)
+        if is_good:
+            self._become(CircuitBreaker())
+        elif opens:
+            self._open()
+
+    def canary_is_late(self) -> None:
+        """It should have been answered by now. If nothing else was either, that is an answer, too."""
+        if self._attribution.is_asked and self.state is CircuitState.CLOSED and self._attribution.good == 0:
+            self._answers = LATE
+            self._hear_canary(is_good=False)
+
+    def canary_is_lost(self) -> None:
+        """It was given up for a reason of our own."""
+        self._attribution = blame.after_lost_canary(self._attribution)
+
+    def _open(self) -> None:
+        self._probes_with_canary = True
+        self._become(circuits.opened(self._own, now_ns=self._clock.monotonic_ns()))
+        self.is_told = False
+        self._on_news()
 
     def move(self, event: CircuitEvent) -> None:
         """Let something happen to the circuit; a change of state is an event."""

@@ -17,7 +17,7 @@ RANK: Final = {lane: rank for rank, lane in enumerate(ORDER)}
 
 @dataclass(order=True, slots=True)
 class ReadyRequest:
-    """One request at the door. A probe comes first: the others wait for its answer."""
+    """One request that is ready to leave. A probe or a canary comes first: the others may depend on its answer."""
 
     key: tuple[bool, int, int]
     is_first: asyncio.Future[None] | None = field(default=None, compare=False)
@@ -33,7 +33,7 @@ class DepartureQueue:
     def join(self, permit: GovernedPermit) -> ReadyRequest:
         """Stand ready."""
         self._came += 1
-        standing = ReadyRequest((not permit.is_probe, RANK[permit.lane], self._came))
+        standing = ReadyRequest((not (permit.is_probe or permit.is_canary), RANK[permit.lane], self._came))
         insort(self._standing, standing)
         return standing
 

@@ -4,8 +4,7 @@ Every wait is the latest of three moments, never a sum: a small jitter, the pace
 not-before. A request is admitted in turn (`admit`) and departs when its connection is ready (`depart`): what is spaced is
 what leaves, however long a connection took to open.
 
-All of it happens in time that the gate's home grants. A process alone has all of time; processes that share a store
-borrow stretches of it. The path is the same.
+It happens in time that the gate's home grants: all of time to a process alone, stretches of it to those that share a store.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from remora.contracts import Clock, GateHome, Meter, SharedPace
 from remora.core.lanes import Lane
 from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
 from remora.core.rate.gate_types import PACING, STOPS, Hold, LimitedBy, RateFacts, Sent
-from remora.core.rate.held_time import HeldTime, limiting, pacing_limit
+from remora.core.rate.held_time import HeldTime, cause_of, limiting, pacing_limit
 from remora.core.rate.limits import JITTER_NS as JITTER_NS
 from remora.core.rate.limits import Limits as Limits
 from remora.core.rate.pacing import SEND_NS, Pacer, burst_allowance, new_pacer
@@ -24,6 +23,7 @@ from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
 from remora.gate.admission_queue import AdmissionQueue
+from remora.gate.canary import Canaries
 from remora.gate.departure_queue import DepartureQueue
 from remora.gate.hold_timer import HoldTimer
 from remora.gate.learner import Learner
@@ -51,6 +51,7 @@ class Governor:
         self._home = home
         self._meter = meter
         self._chance = chance
+        self.canaries = Canaries(source)
         self._learner = Learner(
             source,
             ceiling_interval_ns=limits.ceiling_interval_ns,
@@ -59,7 +60,9 @@ class Governor:
             home=home,
             meter=meter,
             on_change=self._on_change,
+            send_canary=self.canaries.send,
         )
+        self.canaries.serve(self._learner.circuit)
         # `_departed` is the schedule of what left; `_granted` runs ahead of it by the permits still on their way out.
         self._departed: Pacer = self._new_pacer()
         self._granted: Pacer = self._departed
@@ -90,15 +93,16 @@ class Governor:
         if self._dispatcher is not None:
             self._dispatcher.cancel()
             await asyncio.gather(self._dispatcher, return_exceptions=True)
+        await self.canaries.close()
         self._admissions.cancel()
         try:
             await self._learner.close()
         finally:
             await self._home.close()
 
-    def admit(self, lane: Lane, source: str | None = None) -> Admission:
+    def admit(self, lane: Lane, source: str | None = None, *, is_canary: bool = False) -> Admission:
         """Wait for this request's turn. The permit is held until its answer was learned from, or it is given up."""
-        return Admission(self, lane, source or self._source)
+        return Admission(self, lane, source or self._source, is_canary=is_canary)
 
     async def depart(self, permit: GovernedPermit) -> int:
         """The moment the request leaves. Between the last check and the return nothing else can run."""
@@ -121,6 +125,7 @@ class Governor:
             self._departure_hold = None
             self._note_unless_held()
         self._learner.departed(now_ns=now_ns)
+        self.canaries.departed(permit)
         permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
         self._meter.departed(permit.source, permit.lane)
         return now_ns
@@ -139,7 +144,7 @@ class Governor:
             while True:
                 await self._departing.until_first(place)
                 now_ns = self._clock.monotonic_ns()
-                hold = self._hold_departure(now_ns=now_ns, is_probe=permit.is_probe)
+                hold = self._hold_departure(permit, now_ns=now_ns)
                 if hold is None:
                     return now_ns
                 self._departure_hold = hold
@@ -157,13 +162,9 @@ class Governor:
         already_counted: bool = False,
         said: Translation = NOTHING_SAID,
     ) -> None:
-        """Hear what an answer says about the rate and about the provider as a whole; `said` is what its dialect tells.
-
-        `already_counted` marks what an earlier attempt met, or what made the item owed: it slows nothing down a second
-        time.
-        """
+        """Hear what an answer says about the rate and about the provider; see `Learner.hear`."""
         permit.was_heard = True
-        sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe)
+        sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe, permit.is_canary)
         self._learner.hear(sent, reply, verdict, already_counted=already_counted, said=said)
 
     def wait_ahead_ns(self) -> int:
@@ -228,11 +229,12 @@ class Governor:
 
     # ── turns ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def turn(self, lane: Lane) -> GovernedPermit:
+    async def turn(self, lane: Lane, *, is_canary: bool = False) -> GovernedPermit:
         """Wait in line; use `admit`, which also gives the permit back."""
         self._learner.check()
-        ready_at_ns = self._clock.monotonic_ns() + self._limits.jitter_ns(self._chance())
-        waiter = self._admissions.join(lane, ready_at_ns=ready_at_ns)
+        self.canaries.check()
+        ready_at_ns = self._clock.monotonic_ns() + (0 if is_canary else self._limits.jitter_ns(self._chance()))
+        waiter = self._admissions.join(lane, ready_at_ns=ready_at_ns, is_canary=is_canary)
         self._timer.changed()
         if self._dispatcher is None or self._dispatcher.done():
             self._dispatcher = asyncio.get_running_loop().create_task(self._dispatch(), name=f"gate:{self._source}")
@@ -291,7 +293,7 @@ class Governor:
         # learned a faster pace than it has told the others, all keep to the slower one, which proves nothing about it.
         paced_ns = max(self._granted.turn_ns(), self._granted.earliest_ns())
         bound = paced_ns > max(waiter.ready_at_ns, self._unhindered_since_ns) and not self._learner.is_ahead_of_all()
-        permit = GovernedPermit(self, lane, pace_bound=bound)
+        permit = GovernedPermit(self, lane, pace_bound=bound, is_canary=waiter.is_canary)
         if is_probe:
             self._make_probe(permit)
         self._granted = self._granted.took_turn(now_ns=now_ns)
@@ -322,7 +324,10 @@ class Governor:
         paced_until_ns = max(self._granted.turn_ns(), self._admissions.ready_at_ns(lanes))
         return self._hold(paced_until_ns, now_ns=now_ns, is_probe=False)
 
-    def _hold_departure(self, *, now_ns: int, is_probe: bool) -> Hold | None:
+    def _hold_departure(self, permit: GovernedPermit, *, now_ns: int) -> Hold | None:
+        has_place = not self._admissions.has_canary or self._in_flight < self._limits.in_flight
+        if not permit.is_canary and self.canaries.will_probe and has_place:
+            return Hold(LimitedBy.CIRCUIT, None)  # it was still connecting when the circuit opened
         stretch = self._home.stretch(self._departed, now_ns=now_ns)
         if stretch is not self._departing_in:
             self._departing_in = stretch
@@ -330,8 +335,8 @@ class Governor:
                 self._departed = self._departed.starting_at(stretch.starts_ns)
                 self._granted = self._granted.no_earlier_than(self._departed)
         if stretch is None:
-            return self._hold_without_time(now_ns=now_ns, is_probe=is_probe)
-        return self._hold(self._departed.earliest_ns(), now_ns=now_ns, is_probe=is_probe)
+            return self._hold_without_time(now_ns=now_ns, is_probe=permit.is_probe)
+        return self._hold(self._departed.earliest_ns(), now_ns=now_ns, is_probe=permit.is_probe)
 
     def _hold(self, paced_until_ns: int, *, now_ns: int, is_probe: bool) -> Hold | None:
         """The later of what the pacer and the lessons say: one wait, never a sum."""
@@ -355,22 +360,14 @@ class Governor:
     def _note_hold(self) -> None:
         """Record what holds requests back from this moment on."""
         hold = self._turn_hold or self._departure_hold
+        cause = cause_of(hold, in_flight=self._in_flight, bound=self._limits.in_flight, storing=self._storing)
         until_ns = None if hold is None else hold.until_ns
-        self._held.switch(self._cause(hold), until_ns=until_ns, now_ns=self._clock.monotonic_ns())
+        self._held.switch(cause, until_ns=until_ns, now_ns=self._clock.monotonic_ns())
 
     def _note_unless_held(self) -> None:
         """The same, where it would change nothing while the dispatcher waits for something."""
         if self._turn_hold is None:
             self._note_hold()
-
-    def _cause(self, hold: Hold | None) -> LimitedBy:
-        if hold is not None:
-            return hold.limited_by
-        if self._in_flight >= self._limits.in_flight:
-            return LimitedBy.IN_FLIGHT
-        if not self._in_flight and not self._storing:
-            return LimitedBy.NO_WORK
-        return LimitedBy.ANSWERS if self._in_flight >= self._storing else LimitedBy.STORE
 
     def _stopped_by(self) -> LimitedBy | None:
         hold = self._turn_hold or self._departure_hold
@@ -385,6 +382,7 @@ class Governor:
         interval_ns = self._interval_ns()
         self._departed = self._departed.at_interval(interval_ns)
         self._granted = self._granted.at_interval(interval_ns)
+        self.canaries.tend()
         self._timer.changed()
 
     def _new_pacer(self) -> Pacer:

@@ -4,21 +4,19 @@ Nothing here waits for anything: the learner hears every answer at once, also wh
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, cast
+from typing import cast
 
 import structlog
 
 from remora.contracts import Clock, GateHome, Json, Meter, SharedPace
 from remora.core.errors import StoreError
+from remora.core.rate import keeping
+from remora.core.rate.attribution import Lesson
 from remora.core.rate.circuit_breaker import CircuitState
-from remora.core.rate.gate_types import BackOff as BackOff
-from remora.core.rate.gate_types import Hold as Hold
-from remora.core.rate.gate_types import LimitedBy
-from remora.core.rate.gate_types import Sent as Sent
+from remora.core.rate.gate_types import BackOff, Hold, LimitedBy, Sent
 from remora.core.rate.law import Answer, Answered, ChangeKind, Pace, PaceChange, after, cold_start, describe
 from remora.core.rate.pace_record import (
     LEAST_STALE_AFTER_NS,
@@ -31,38 +29,15 @@ from remora.core.rate.pace_record import (
     wait_ns_of,
 )
 from remora.core.rate.quota import told as after_quota
-from remora.core.rate.shared_pace import COMMON, UNSHARED_MAX, Common, from_common, heard_on_top, to_common
-from remora.core.rate.signal import WellAnswered, answer_of, in_words, is_unanswered
+from remora.core.rate.shared_pace import COMMON, Common, UnsharedAnswers, from_common, heard_on_top, to_common
+from remora.core.rate.signal import WellAnswered, answer_of, in_words, is_nonsense, is_unanswered
 from remora.core.translation import NOTHING_SAID, Translation
-from remora.core.units import MILLISECOND_NS, SECOND_NS
-from remora.core.verdict import (
-    NoReply,
-    Pressure,
-    Reply,
-    Trouble,
-    Verdict,
-)
+from remora.core.verdict import NoReply, Pressure, Reply, Trouble, Verdict
 from remora.gate.circuit_breaker import SourceBreaker
 from remora.gate.pace_events import PaceEvents
 from remora.gate.told_quota import ToldQuota, is_empty_until_ns
 
 log = structlog.get_logger()
-
-# A learned pace is stored at most this often; a back-off is stored at once.
-SAVE_EVERY_S: Final = 1.0
-# From this interval on departures are rare.
-RARE_FROM_NS: Final = SECOND_NS
-# A pace that rose by this much is shared soon: until then all processes still go at the old one, and it proves nothing.
-SHARE_RISE: Final = 1.02
-SHARE_RISE_EVERY_NS: Final = 50 * MILLISECOND_NS
-# One more step of the law than is shared, no more.
-AHEAD_OF_ALL: Final = 1.07
-# After a back-off nothing leaves until it is stored, so that a crash cannot forget it. A store that is down may hold
-# the gate only this long.
-HOLD_FOR_STORE_NS: Final = SECOND_NS
-# Why the pace went down when no answer of this process asked for it.
-REMEMBERED: Final = "remembered"
-TOLD: Final = "another_process"
 
 
 class Learner:
@@ -78,6 +53,7 @@ class Learner:
         home: GateHome,
         meter: Meter,
         on_change: Callable[[], None],
+        send_canary: Callable[[], bool],
     ) -> None:
         self._source = source
         self._ceiling_interval_ns = ceiling_interval_ns
@@ -87,13 +63,22 @@ class Learner:
         self._meter = meter
         self._on_change = on_change
         self._version = 0  # of what all processes know, as far as this one has heard
-        self._unshared: deque[Answered] = deque(maxlen=UNSHARED_MAX)
+        self._unshared = UnsharedAnswers()
         self._shared_interval_ns = 0
         self._common_cuts = 0
         now_ns = clock.monotonic_ns()
         self.pace: Pace = cold_start(ceiling_interval_ns=ceiling_interval_ns, now_ns=now_ns)
         self.restored = Restore.COLD_NONE
-        self.circuit = SourceBreaker(source, clock=clock, meter=meter, on_change=on_change, on_news=self._tell_soon)
+        self.circuit = SourceBreaker(
+            source,
+            clock=clock,
+            meter=meter,
+            on_change=on_change,
+            on_news=self._tell_soon,
+            send_canary=send_canary,
+            on_attributed=self._attributed,
+        )
+        self._held: list[tuple[Answered, Verdict]] = []  # troubled; a canary decides whether they count
         self._well_answered = WellAnswered()
         self.quota = ToldQuota(clock)
         self.not_before_ns = 0
@@ -120,7 +105,7 @@ class Learner:
         ):
             return None  # as nearly always
         circuit_wait_ns = self.circuit.wait_ns(now_ns=now_ns, is_probe=is_probe)
-        store_until_ns = self._cut_at_ns + HOLD_FOR_STORE_NS if self._cuts > self._cuts_saved else 0
+        store_until_ns = self._cut_at_ns + keeping.HOLD_FOR_STORE_NS if self._cuts > self._cuts_saved else 0
         until_ns, limited_by = max(
             (store_until_ns, LimitedBy.STORE),
             (self.not_before_ns, LimitedBy.RETRY_AFTER),
@@ -154,8 +139,9 @@ class Learner:
         asked_ns = (verdict.retry_after_ns if isinstance(verdict, Pressure) else said.wait_ns) or 0
         if asked_ns:
             self._wait_until(reply.answered_at_ns + asked_ns)
-        told = "" if answer is Answer.GOOD else in_words(reply, verdict)
-        self.circuit.hear(sent, answer, already_counted=already_counted, told=told)
+        nonsense = is_nonsense(verdict)
+        told = "" if answer is Answer.GOOD and not nonsense else in_words(reply, verdict)
+        lesson = self.circuit.hear(sent, answer, already_counted=already_counted, told=told, is_nonsense=nonsense)
         quota = self.quota.hear(reply, said.quota)
         if departed_at_ns is None:
             return
@@ -167,11 +153,24 @@ class Learner:
             asked_to_wait_ns=asked_ns if answer is Answer.REFUSED else 0,
             quota=quota,
         )
-        if answer is not None and (answer is Answer.GOOD or not already_counted):
-            self._learn(event, after(self.pace, event), verdict)
-            self._unshared.append(event)
-        elif quota is not None:  # it says nothing about the rate, but what is left is left for all
+        is_news = answer is not None and (answer is Answer.GOOD or not already_counted)
+        if is_news and (answer is not Answer.TROUBLED or lesson is Lesson.TEACH):
+            self._teach(event, verdict, asks_canary=not sent.is_canary)
+            return
+        if is_news and lesson is Lesson.HOLD:
+            self._held.append((event, verdict))
+        if quota is not None:  # it says nothing about the rate, but what is left is left for all
             self._learn(event, after_quota(self.pace, event), verdict)
+
+    def _teach(self, event: Answered, verdict: Verdict, *, asks_canary: bool) -> None:
+        """Let the law hear an answer. Trouble cuts the pace only after a canary has failed, if anything is known good."""
+        learned = after(self.pace, event)
+        is_cut = event.answer is Answer.TROUBLED and describe(self.pace, learned) is not None
+        if is_cut and asks_canary and self.circuit.suspect():
+            self._held.append((event, verdict))
+            return
+        self._learn(event, learned, verdict)
+        self._unshared.append(event)
 
     def _learn(self, event: Answered, learned: Pace, verdict: Verdict) -> None:
         before, self.pace = self.pace, learned
@@ -185,10 +184,20 @@ class Learner:
         if learned.quota_until_ns and self.quota.is_worth_storing(learned):
             self._tell_soon() if learned.interval_ns > before.interval_ns else self._unsaved.set()
 
+    def _attributed(self, *, is_provider: bool) -> None:
+        """A canary was answered: the troubled answers that were held back count, or they are the items' own."""
+        held, self._held = self._held, []
+        if is_provider:
+            for event, verdict in held:
+                self._teach(event, verdict, asks_canary=False)
+            return
+        self.pace = replace(self.pace, trouble_evidence=0.0)
+        self._unshared.excuse()
+
     def departed(self, *, now_ns: int) -> None:
         """A request left. Where departures are rare, each is stored: the next process counts its wait from the last."""
         self._departed_at_ns = now_ns
-        if self.pace.interval_ns >= RARE_FROM_NS and not self._home.sees_departures:
+        if self.pace.interval_ns >= keeping.RARE_FROM_NS and not self._home.sees_departures:
             self._unsaved.set()
 
     def _wait_until(self, not_before_ns: int) -> None:
@@ -209,16 +218,16 @@ class Learner:
             is_quota = change.kind is ChangeKind.QUIETED and is_empty_until_ns(self.pace) == self.pace.quiet_until_ns
             if not is_quota and (reason is not None or self.last_back_off is None):
                 # A success may settle the pace a little lower, in the wake of a refusal that was told already.
-                why = reason or REMEMBERED
+                why = reason or keeping.REMEMBERED
                 self.last_back_off = BackOff(self._clock.wall_ns(), why, change.from_per_s, change.to_per_s)
-        elif self.is_ahead_of_all(SHARE_RISE) and self._rested_ns() >= SHARE_RISE_EVERY_NS:
+        elif self.is_ahead_of_all(keeping.SHARE_RISE) and self._rested_ns() >= keeping.SHARE_RISE_EVERY_NS:
             self._urgent.set()
         self._unsaved.set()
         self._meter.pace_changed(self._source, interval_ns=interval_ns, backed_off_because=reason)
         self._pace_events.tell(change)
         self._on_change()
 
-    def is_ahead_of_all(self, by: float = AHEAD_OF_ALL) -> bool:
+    def is_ahead_of_all(self, by: float = keeping.AHEAD_OF_ALL) -> bool:
         """Whether this process has learned a faster pace than it has told the others, who all go at the slower one."""
         return self.pace.interval_ns * by < self._shared_interval_ns
 
@@ -250,7 +259,7 @@ class Learner:
         change = describe(before, self.pace)
         if change is not None:
             if change.kind is not ChangeKind.SPED_UP and (was_cut or self.pace.streak or self.last_back_off is None):
-                self.last_back_off = BackOff(self._clock.wall_ns(), TOLD, change.from_per_s, change.to_per_s)
+                self.last_back_off = BackOff(self._clock.wall_ns(), keeping.TOLD, change.from_per_s, change.to_per_s)
             self._meter.pace_changed(self._source, interval_ns=self.pace.interval_ns, backed_off_because=None)
             self._pace_events.tell(change)
         self._on_change()
@@ -330,7 +339,7 @@ class Learner:
             await self._unsaved.wait()
             await self._save()
             with suppress(TimeoutError):
-                async with asyncio.timeout(SAVE_EVERY_S):
+                async with asyncio.timeout(keeping.SAVE_EVERY_S):
                     await self._urgent.wait()
             self._pace_events.tell_if_due()
 
@@ -342,7 +351,7 @@ class Learner:
         try:
             if not await self._share(record):
                 self._unsaved.set()
-                if self._cuts > self._cuts_saved or self.is_ahead_of_all(SHARE_RISE):
+                if self._cuts > self._cuts_saved or self.is_ahead_of_all(keeping.SHARE_RISE):
                     self._urgent.set()
                 return
         except StoreError as error:
@@ -370,7 +379,7 @@ class Learner:
     async def _share(self, record: dict[str, Json]) -> bool:
         """Tell all processes. False: another one told them something newer first, and ours now stands on top of it."""
         await self.circuit.tell(self._home)
-        now_ns, told = self._clock.monotonic_ns(), len(self._unshared)
+        now_ns, told = self._clock.monotonic_ns(), tuple(self._unshared)
         wait_ns = max(self.not_before_ns, self.pace.quiet_until_ns) - now_ns
         cuts = self._common_cuts + (self._cuts > self._cuts_saved)
         was_taken, stands = await self._home.share(
@@ -384,6 +393,5 @@ class Learner:
             return False
         self._version, self._common_cuts = max(self._version, stands.version), cuts
         self._shared_at_ns, self._shared_interval_ns = now_ns, stands.interval_ns
-        for _ in range(min(told, len(self._unshared))):
-            self._unshared.popleft()
+        self._unshared.forget(told)
         return True

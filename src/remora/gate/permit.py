@@ -9,7 +9,7 @@ from remora.core.lanes import Lane
 class Gate(Protocol):
     """Who gives permits and takes them back: the governor."""
 
-    async def turn(self, lane: Lane) -> "GovernedPermit":
+    async def turn(self, lane: Lane, *, is_canary: bool) -> "GovernedPermit":
         """Wait in line."""
 
     async def depart(self, permit: "GovernedPermit") -> int:
@@ -29,6 +29,7 @@ class GovernedPermit:
         "_gate",
         "departed_at_ns",
         "departed_wall_ns",
+        "is_canary",
         "is_probe",
         "lane",
         "pace_bound",
@@ -37,12 +38,13 @@ class GovernedPermit:
         "was_heard",
     )
 
-    def __init__(self, gate: Gate, lane: Lane, *, pace_bound: bool) -> None:
+    def __init__(self, gate: Gate, lane: Lane, *, pace_bound: bool, is_canary: bool = False) -> None:
         self._gate = gate
         self.lane = lane
         self.pace_bound = pace_bound
         self.source = ""  # whose request it is; several sources may pass one gate
-        self.is_probe = False
+        self.is_canary = is_canary  # asks for something known to be good
+        self.is_probe = False  # the only one that leaves while the circuit is open
         self.was_heard = False
         self.was_given_back = False
         self.departed_at_ns: int | None = None
@@ -60,16 +62,17 @@ class GovernedPermit:
 class Admission:
     """`async with governor.admit(lane) as permit`; a class of its own because it runs for every request."""
 
-    __slots__ = ("_gate", "_lane", "_permit", "_source")
+    __slots__ = ("_gate", "_is_canary", "_lane", "_permit", "_source")
 
-    def __init__(self, gate: Gate, lane: Lane, source: str) -> None:
+    def __init__(self, gate: Gate, lane: Lane, source: str, *, is_canary: bool = False) -> None:
         self._gate = gate
         self._lane = lane
         self._source = source
+        self._is_canary = is_canary
         self._permit: GovernedPermit | None = None
 
     async def __aenter__(self) -> GovernedPermit:
-        self._permit = await self._gate.turn(self._lane)
+        self._permit = await self._gate.turn(self._lane, is_canary=self._is_canary)
         self._permit.source = self._source
         return self._permit
 

@@ -12,6 +12,8 @@ BAD_SHARE_TO_OPEN: Final = 0.5
 COOL_DOWN_NS: Final = 10 * SECOND_NS
 COOL_DOWN_MAX_NS: Final = 120 * SECOND_NS
 _ALL_GOOD: Final = (False,) * RECENT_ANSWERS
+# So many bad answers in a row, and none in between was good.
+BAD_IN_A_ROW: Final = (True,) * ANSWERS_BEFORE_OPENING
 
 
 class CircuitState(StrEnum):
@@ -39,6 +41,11 @@ class CircuitBreaker:
     recent_bad: tuple[bool, ...] = ()
     cool_down_ns: int = COOL_DOWN_NS
     open_until_ns: int = 0
+
+    @property
+    def looks_down(self) -> bool:
+        """Whether enough answers were bad to open, or nothing succeeded of late."""
+        return _is_mostly_bad(self.recent_bad) or self.recent_bad[-ANSWERS_BEFORE_OPENING:] == BAD_IN_A_ROW
 
     def wait_ns(self, *, now_ns: int) -> int | None:
         """How long until a request may pass: 0 now, None while the probe's answer is awaited. Changes nothing."""
@@ -73,12 +80,22 @@ def after(circuit: CircuitBreaker, event: CircuitEvent, *, now_ns: int) -> Circu
 def _judge(circuit: CircuitBreaker, *, bad: bool, now_ns: int) -> CircuitBreaker:
     if not bad and circuit.recent_bad == _ALL_GOOD:
         return circuit
+    noted = note(circuit, bad=bad)
+    return opened(circuit, now_ns=now_ns) if bad and _is_mostly_bad(noted.recent_bad) else noted
+
+
+def note(circuit: CircuitBreaker, *, bad: bool) -> CircuitBreaker:
+    """One more answer, which opens nothing."""
     recent = (*circuit.recent_bad, bad)[-RECENT_ANSWERS:]
-    enough = len(recent) >= ANSWERS_BEFORE_OPENING
-    if bad and enough and sum(recent) >= BAD_SHARE_TO_OPEN * len(recent):
-        return CircuitBreaker(
-            state=CircuitState.OPEN,
-            cool_down_ns=circuit.cool_down_ns,
-            open_until_ns=now_ns + circuit.cool_down_ns,
-        )
     return CircuitBreaker(circuit.state, recent, circuit.cool_down_ns, circuit.open_until_ns)
+
+
+def opened(circuit: CircuitBreaker, *, now_ns: int) -> CircuitBreaker:
+    """Let nothing pass until the cool-down is over."""
+    return CircuitBreaker(
+        state=CircuitState.OPEN, cool_down_ns=circuit.cool_down_ns, open_until_ns=now_ns + circuit.cool_down_ns
+    )
+
+
+def _is_mostly_bad(recent: tuple[bool, ...]) -> bool:
+    return len(recent) >= ANSWERS_BEFORE_OPENING and sum(recent) >= BAD_SHARE_TO_OPEN * len(recent)

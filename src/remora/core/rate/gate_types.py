@@ -55,6 +55,7 @@ class Sent:
     departed_at_ns: int | None
     pace_bound: bool
     is_probe: bool
+    is_canary: bool = False  # it asked for something that is known to be good
 
 
 class BackOff(msgspec.Struct, frozen=True):

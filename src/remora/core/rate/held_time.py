@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from remora.core.rate.gate_types import LimitedBy
+from remora.core.rate.gate_types import Hold, LimitedBy
 from remora.core.rate.pace import Pace
 from remora.core.rate.quota import is_spread
 from remora.core.units import MILLISECOND_NS, SECOND_NS
@@ -68,6 +68,17 @@ class HeldTime:
                 self._seconds.append((second, self._this_second))
             self._this_second[cause] = self._this_second.get(cause, 0) + end_ns - from_ns
             from_ns = end_ns
+
+
+def cause_of(hold: Hold | None, *, in_flight: int, bound: int, storing: int) -> LimitedBy:
+    """What keeps requests from leaving faster: a hold, or whatever those under way wait for."""
+    if hold is not None:
+        return hold.limited_by
+    if in_flight >= bound:
+        return LimitedBy.IN_FLIGHT
+    if not in_flight and not storing:
+        return LimitedBy.NO_WORK
+    return LimitedBy.ANSWERS if in_flight >= storing else LimitedBy.STORE
 
 
 def limiting(shares: Mapping[LimitedBy, float]) -> LimitedBy:

@@ -4,12 +4,13 @@ No two machines agree on the time, so a record holds how long ago each moment wa
 hears its own answers again on top of it: the law then sees the answers of all processes, as if one had heard them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeGuard
 
 from remora.core.rate.constants import WAIT_MOST_NS
-from remora.core.rate.law import Answered, Pace, after, cold_start
+from remora.core.rate.law import Answer, Answered, Pace, after, cold_start
 from remora.core.rate.pace_record import LARGEST, SLOWEST_PER_S, damage, in_bounds, to_record
 from remora.core.units import HOUR_NS
 
@@ -53,6 +54,34 @@ class Common:
 
     pace: Pace
     cuts: int = 0
+
+
+class UnsharedAnswers:
+    """What this process has heard and not told the others yet, the latest answers only."""
+
+    def __init__(self) -> None:
+        self._answers: deque[Answered] = deque(maxlen=UNSHARED_MAX)
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def __iter__(self) -> Iterator[Answered]:
+        return iter(self._answers)
+
+    def append(self, answer: Answered) -> None:
+        """One more."""
+        self._answers.append(answer)
+
+    def forget(self, told: Iterable[Answered]) -> None:
+        """All processes know these by now."""
+        shared = {id(answer) for answer in told}
+        while self._answers and id(self._answers[0]) in shared:
+            self._answers.popleft()
+
+    def excuse(self) -> None:
+        """The troubled ones were the items' own: nobody needs to hear of them."""
+        kept = [answer for answer in self._answers if answer.answer is not Answer.TROUBLED]
+        self._answers = deque(kept, maxlen=UNSHARED_MAX)
 
 
 def to_common(common: Common, *, now_ns: int) -> dict[str, Plain]:

@@ -34,6 +34,11 @@ def answer_of(verdict: Verdict) -> Answer | None:
             return None
 
 
+def is_nonsense(verdict: Verdict) -> bool:
+    """Whether an answer came whole and in time, and is not what was asked for."""
+    return isinstance(verdict, Malformed)
+
+
 def is_unanswered(verdict: Verdict) -> bool:
     """Whether no answer came in time."""
     return isinstance(verdict, Trouble) and verdict.reason is GapReason.TIMEOUT
@@ -44,6 +49,10 @@ def in_words(reply: Reply | NoReply, verdict: Verdict) -> str:
     match reply, verdict:
         case Reply(status=status), Pressure(reason=reason) | Trouble(reason=reason):
             return f"it answers HTTP {status} ({reason.replace('_', ' ')})"
+        case Reply(status=200), Malformed():
+            return "its answers are not what was asked for"
+        case Reply(status=status), Malformed():
+            return f"it answers HTTP {status}, which is not what was asked for"
         case NoReply(fault=Fault.TIMEOUT), _:
             return "it does not answer in time"
         case NoReply(fault=Fault.CONNECTION), _:

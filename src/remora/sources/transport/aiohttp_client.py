@@ -136,8 +136,10 @@ class AiohttpTransport:
                     return await self._exchange(url, exchange, headers)
             except TooLarge:
                 fault = Fault.TOO_LARGE
-            except (BadEncoding, aiohttp.ClientResponseError):
+            except BadEncoding:
                 fault = Fault.BAD_ENCODING
+            except aiohttp.ClientResponseError:  # whoever answers does not speak HTTP
+                fault = Fault.CONNECTION
             except TimeoutError:
                 fault = Fault.TIMEOUT
             except (_Exhausted, MemoryError):

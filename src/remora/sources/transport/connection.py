@@ -258,16 +258,16 @@ class Connection:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError:
-            self.fail(Fault.BAD_ENCODING)
+            self.fail(Fault.CONNECTION)
             raise  # our own mistake
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self.fail(Fault.BAD_ENCODING)
+            self.fail(Fault.CONNECTION)  # whoever answers does not speak HTTP
             return
         if not self.is_busy:  # answered
             if self._began_unasked:
                 self.close()
         elif not self._has_head and self._head_bytes > HEAD_MAX_BYTES:
-            self.fail(Fault.BAD_ENCODING)
+            self.fail(Fault.CONNECTION)
         elif self._size > self._body_max_bytes:
             self.fail(Fault.TOO_LARGE)
 

@@ -1,0 +1,72 @@
+"""What is known to be good? A canary asks for it, to tell a bad item from a provider that is down."""
+
+from collections import defaultdict
+from typing import Final
+
+from remora.core.item import Page
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
+
+KEYS_PER_KIND: Final = 8
+
+
+class KnownGood:
+    """The keys that were answered well of late, by kind. Each canary asks for another one: any of them may turn bad.
+
+    A canary is of the kind that fails: a list page says nothing about the details. Until a first one was answered well,
+    it asks for what is likely to be good: an item below the newest id, an entry of the last list page.
+    """
+
+    def __init__(self) -> None:
+        self._keys: defaultdict[Kind, dict[str, None]] = defaultdict(dict)
+        self._listed: dict[str, None] = {}
+        self._failing: Kind = Kind.ITEM
+        self._newest_tried = 0
+        self.is_answering = False  # the last answer was good
+
+    def hear(self, discovery: Discovery, verdict: Verdict) -> None:
+        """Remember what was answered well, and what kind of thing fails."""
+        match verdict:
+            case Found(thing):
+                self.is_answering = True
+                self._remember(discovery)
+                if isinstance(thing, Page):
+                    self._list(thing)
+            case Trouble() | Malformed():
+                self._failing, self.is_answering = discovery.kind, False
+                self._keys[discovery.kind].pop(discovery.key, None)
+                self._listed.pop(discovery.key, None)
+            case NotYet() | Missing():
+                self.is_answering = True
+            case Pressure() | Refused() | Deferred():
+                self.is_answering = False
+
+    def canary(self, *, newest_id: int | None) -> Discovery | None:
+        """Something to ask for that should be answered well; None: nothing is known."""
+        keys = self._keys[self._failing]
+        if not keys and self._failing is Kind.DOCUMENT:
+            keys = self._listed
+        if keys:
+            key = next(iter(keys))
+            keys[key] = keys.pop(key)  # the next canary asks for another one
+            return Discovery(self._failing, key, Lane.LIVE)
+        if self._failing is not Kind.ITEM or newest_id is None:
+            return None
+        # The newest ids may be bad, too: each canary asks further below.
+        below = 4**self._newest_tried - 1
+        self._newest_tried = 0 if below >= newest_id - 1 else self._newest_tried + 1
+        return Discovery.item(max(1, newest_id - below), via=Lane.LIVE)
+
+    def _remember(self, discovery: Discovery) -> None:
+        keys = self._keys[discovery.kind]
+        keys.pop(discovery.key, None)
+        keys[discovery.key] = None
+        if len(keys) > KEYS_PER_KIND:
+            del keys[next(iter(keys))]
+
+    def _list(self, page: Page) -> None:
+        """Entries from all over the page: neighbours may be bad together."""
+        if page.entries:
+            every = -(-len(page.entries) // KEYS_PER_KIND)
+            self._listed = {entry.key: None for entry in page.entries[::-every]}
