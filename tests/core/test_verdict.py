@@ -110,24 +110,24 @@ def test_statuses_without_a_hint(status: int, expected: Verdict) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply, decoded",
+    "reply, decoded, reason",
     [
-        (Reply(204, b"", 0, 1), None),
-        (Reply(304, b"", 0, 1), None),
-        (Reply(302, b"", 0, 1), None),
-        (Reply(200, b"<html>", 0, 1), Unreadable("not JSON")),
-        (NoReply(Fault.BAD_ENCODING, 0, 1), None),
+        (Reply(204, b"", 0, 1), None, None),
+        (Reply(304, b"", 0, 1), None, None),
+        (Reply(302, b"", 0, 1), None, GapReason.MOVED),
+        (Reply(200, b"<html>", 0, 1), Unreadable("not JSON"), None),
+        (NoReply(Fault.BAD_ENCODING, 0, 1), None, None),
     ],
     ids=["no content", "not modified", "redirect", "not JSON", "wrong encoding"],
 )
 def test_nonsense_is_the_items_own_and_trouble_where_nothing_else_can_be_asked_for(
-    reply: Reply | NoReply, decoded: Decoded | None
+    reply: Reply | NoReply, decoded: Decoded | None, reason: GapReason | None
 ) -> None:
     def judged(*, is_one_of_many: bool) -> Verdict:
         return classify(reply, decoded, behind_newest=None, now_wall_ns=NOW_WALL_NS, is_one_of_many=is_one_of_many)
 
-    assert judged(is_one_of_many=True) == Malformed(GapReason.MALFORMED)
-    assert judged(is_one_of_many=False) == Trouble(GapReason.SERVER_ERROR)
+    assert judged(is_one_of_many=True) == Malformed(reason or GapReason.MALFORMED)
+    assert judged(is_one_of_many=False) == Trouble(reason or GapReason.SERVER_ERROR)
 
 
 @pytest.mark.parametrize("status", [403, 500, 502, 503, 504])
