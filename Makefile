@@ -1,7 +1,7 @@
 # What can be done here? `make help` says it in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check soak bench format clean
+.PHONY: help setup demo test check soak prove bench format clean
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -38,6 +38,9 @@ check: setup ## format, lint, types, layers and the quick tests; under 90 second
 
 soak: setup ## random worlds from fresh seeds for SECONDS (600 unless told), and what they met
 	@nice $(BIN)/python -m remora.sim.fuzz --seed $$(date +%s)000 --seconds $(SECONDS)
+
+prove: setup ## fresh worlds for SECONDS and all planted bugs; writes docs/reliability.md
+	@nice $(BIN)/python -m tools.prove --seconds $(SECONDS)
 
 bench: setup ## measure speed and politeness on this machine
 	@$(BIN)/python -m bench

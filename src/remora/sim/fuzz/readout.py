@@ -23,8 +23,12 @@ from remora.sources.paging import Paging
 
 # What was the case a moment ago may still be told.
 SLACK_NS: Final = 15 * SECOND_NS
+HEARD_WITHIN_NS: Final = 3 * SECOND_NS
 BLACKOUT_NS: Final = 10 * MINUTE_NS
 BLACKOUT_REQUESTS: Final = 30
+# The breaker opens after a few bad answers, and then lets one probe pass after each pause.
+BLACKOUT_REQUESTS_MAX: Final = 100
+BLACKOUT_REQUESTS_MAX_PER_S: Final = 0.25
 CIRCUIT_MEMORY_NS: Final = 30 * MINUTE_NS
 
 
@@ -38,6 +42,8 @@ class Readout:
         self._judge: Judge = home.judge
         self._good_requests = 0
         self._last_good_ns: int | None = None
+        self._pace_changes = -1
+        self._unchanged_since_ns = 0
 
     async def look(self, store: Store) -> None:
         """Every sentence that can be checked right now."""
@@ -51,7 +57,8 @@ class Readout:
         source = status.sources[NAME]
         self._heard()
         alive = any(process.running is not None for process in self._processes)
-        if alive != (source.state == "running"):
+        heard = any(abs(now_ns - beat.at_ns) <= HEARD_WITHIN_NS for beat in self._beats.values())
+        if heard != (source.state == "running") or (alive and not heard):
             self._judge.fail(f"status says {source.state}, and alive is {alive}")
         self._check_answers(source)
         if isinstance(source.rate, RateFacts):
@@ -76,6 +83,8 @@ class Readout:
         stage, now_ns = self._home.stage, self._home.clock.monotonic_ns()
         silent_ns = now_ns - (self._last_good_ns or 0)
         since_good = stage.requests - self._good_requests
+        if self._is_out() and since_good > BLACKOUT_REQUESTS_MAX_PER_S * silent_ns / SECOND_NS + BLACKOUT_REQUESTS_MAX:
+            self._judge.fail(f"{since_good} requests in {silent_ns // SECOND_NS} s in which nothing was answered")
         troubled = self._is_out() or any(ban.detail[0] == "5" for ban in stage.active(IncidentKind.BAN))
         if troubled and silent_ns > BLACKOUT_NS and since_good > BLACKOUT_REQUESTS:
             if source.answers.working.answer is YesNo.YES:
@@ -106,10 +115,18 @@ class Readout:
                 self._judge.fail("limited by Retry-After, and the provider asked for no pause")
             case LimitedBy.CIRCUIT if stage.last_bad_ns is None or now_ns - stage.last_bad_ns > CIRCUIT_MEMORY_NS:
                 self._judge.fail("limited by the circuit breaker, and the provider gave no bad answer")
-            case LimitedBy.PACE if rate.interval_ns <= stage.ceiling_interval_ns and len(self._processes) == 1:
+            case LimitedBy.PACE if len(self._processes) == 1 and self._is_long_at_ceiling(rate):
                 self._judge.fail("limited by the pace, and the pace is the ceiling")
             case _:
                 pass
+
+    def _is_long_at_ceiling(self, rate: RateFacts) -> bool:
+        """Whether the pace was the ceiling already at a look a while ago, and has not changed since."""
+        now_ns, changes = self._home.clock.monotonic_ns(), len(self._home.meter.paces_ns)
+        if rate.interval_ns > self._home.stage.ceiling_interval_ns or changes != self._pace_changes:
+            self._pace_changes, self._unchanged_since_ns = changes, now_ns
+            return False
+        return now_ns - self._unchanged_since_ns > SLACK_NS
 
     async def _check_ids(self, store: Store, source: SourceStatus, covered: Covered) -> None:
         total = covered.max_id - covered.first_id + 1

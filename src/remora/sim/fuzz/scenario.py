@@ -89,7 +89,10 @@ def draw(seed: int) -> Scenario:
     is_listed = shape.paging is not None
     processes = 1 if chance.random() < 0.7 else chance.choice([2, 3])
     backstop = is_listed or shape is SourceShape.NUMBERED or chance.random() < 0.6
-    hours = chance.uniform(12, 120) if is_listed else chance.uniform(0.4, 3)
+    # Most worlds are small: what is wrong shows there, too, and many of them are more than a few large ones.
+    is_small = chance.random() < 0.7
+    longest_h = (30 if is_small else 120) if is_listed else (0.6 if is_small else 3)
+    hours = chance.uniform(longest_h / 4, longest_h)
     ceiling = chance.choice([0.5, 1.0, 5.0]) if is_listed else chance.choice([2.0, 10.0, 50.0, 250.0])
     kinds = _kinds(backstop=backstop, is_listed=is_listed, has_stream=shape is SourceShape.HACKERNEWS)
     incidents = [
@@ -102,7 +105,7 @@ def draw(seed: int) -> Scenario:
         store="memory" if processes > 1 or chance.random() < 0.6 else "sqlite",
         processes=processes,
         hours=round(hours, 3),
-        items=chance.randint(20, 250),
+        items=chance.randint(20, 80 if is_small else 250),
         new_per_day=chance.choice([24.0, 100.0, 400.0, 1_000.0]) / (4 if is_listed else 1),
         ceiling_per_s=ceiling,
         in_flight=chance.choice([1, 4, 16, 32]),
@@ -127,7 +130,7 @@ def _kinds(*, backstop: bool, is_listed: bool, has_stream: bool) -> list[Inciden
 
 
 def _incident(chance: Random, kind: IncidentKind, hours: float, *, backstop: bool) -> Incident:
-    at_s = round(chance.uniform(0, hours * HOUR_S), 3)
+    at_s = round(chance.random() ** 3 * hours * HOUR_S, 3)  # most while there is still much to collect
     seed = chance.randrange(1 << 30)
     lasts_s = round(min(chance.expovariate(1 / 900), 6 * HOUR_S), 3)
     match kind:

@@ -15,9 +15,9 @@ from remora.sim.crash import Generation
 from remora.sim.fuzz.judge import NAME
 from remora.sim.fuzz.lives import WINDOW_NS, Home, Running
 
-ROUNDS_MAX: Final = 60
-RUNS_MAX: Final = 40
-CALM_NS: Final = 15 * MINUTE_NS
+ROUNDS_MAX: Final = 12
+RUNS_MAX: Final = 24
+CALM_NS: Final = 8 * MINUTE_NS
 
 
 async def settle(home: Home) -> None:

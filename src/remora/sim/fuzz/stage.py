@@ -145,10 +145,11 @@ class Stage:
                 self.honest.setdefault(item_id, set()).add(answer.body)
 
     def open_stream(self, target: str) -> EventStream | Answer | None:
-        self._arrived(self.provider.ticks(), target)
-        if self.active(IncidentKind.BAN):
-            return None
-        return self.provider.open_stream(target)
+        at_ns = self.provider.ticks()
+        self._arrived(at_ns, target)
+        opened = None if self.active(IncidentKind.BAN) else self.provider.open_stream(target)
+        self._log(at_ns, replies.ok(b"") if isinstance(opened, EventStream) else opened or Reset())
+        return opened
 
     def _arrived(self, at_ns: int, target: str) -> None:
         self._digest.update(f"{at_ns} {target}\n".encode())

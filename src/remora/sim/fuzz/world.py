@@ -34,6 +34,8 @@ from remora.sources.numbered import DeclaredReading
 LOOK_EVERY_NS: Final = 7 * MINUTE_NS
 LONGEST_NS: Final = 90 * DAY_NS
 TASKS_MAX: Final = 500
+# The law keeps refusals to a few in a minute once it knows of a limit; a law that does not learn gets hundreds.
+LIMITED_PER_MINUTE_MAX: Final = 30
 _RATE_MAX: Final = 0.06
 _PER_HOUR_MAX: Final = 8.0
 
@@ -108,6 +110,8 @@ async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdi
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        if stage.limited_most > LIMITED_PER_MINUTE_MAX:
+            judge.fail(f"the hidden limit refused {stage.limited_most} requests in one minute, long after the first")
         _stop_if_violated(judge)
         await settle(home)
     finally:

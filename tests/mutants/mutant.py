@@ -1,0 +1,24 @@
+"""What is a planted bug? One replacement in production code, what it breaks, and in which worlds it can show."""
+
+from dataclasses import dataclass
+
+LEDGER, GATE, LAW, LIVE, RESCAN = "ledger", "gate", "law", "live", "rescan"
+RUNS, PERSISTENCE, SHARING, READOUT = "runs", "persistence", "sharing", "readout"
+NUMBERED = "shape=hackernews,numbered"
+NEWS = "shape=hackernews"
+LISTED = "shape=offset,cursor,page,link"
+FILE = "store=sqlite"
+MEMORY = "store=memory"
+SHARED = "processes=2,3"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted bug."""
+
+    room: str
+    file: str  # below src/remora
+    before: str
+    after: str
+    breaks: str
+    where: tuple[str, ...] = ()

@@ -1,0 +1,71 @@
+"""Is a planted bug caught? It is applied to a copy of the package, and the fuzzer tries seeds until a promise breaks."""
+
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import remora
+from tests.mutants.table import Mutant
+
+PACKAGE = Path(remora.__file__).parent
+SEEDS = Path(__file__).with_name("seeds.json")
+LIMIT_S = 60  # of one core: a busy machine changes nothing
+_SEED = re.compile(r"^seed (\d+): .*: violated\n  (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Caught:
+    """The world in which a planted bug was seen."""
+
+    seed: int
+    seconds: float
+    violation: str
+
+
+def plant(mutant: Mutant, folder: Path) -> Path:
+    """A copy of the package with the bug in it."""
+    shutil.copytree(PACKAGE, folder / "remora", ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / "remora" / mutant.file
+    text = path.read_text()
+    assert text.count(mutant.before) == 1, f"{mutant.file} has changed: {mutant.breaks} cannot be planted"
+    path.write_text(text.replace(mutant.before, mutant.after))
+    return folder
+
+
+def known_seeds() -> dict[str, int]:
+    """In which world each bug was seen last; tried first."""
+    return dict(json.loads(SEEDS.read_text())) if SEEDS.exists() else {}
+
+
+def catch(mutant: Mutant, *, seed: int | None = None, limit_s: int = LIMIT_S) -> Caught | None:
+    """The first world that shows the bug; None when none did in time. Where nobody says, the world that did last time."""
+    seed = known_seeds().get(mutant.breaks, 1) if seed is None else seed
+    before_s = _children_s()
+    with tempfile.TemporaryDirectory(prefix="remora-mutant-") as folder:
+        where = ["--where", *mutant.where] if mutant.where else []
+        done = subprocess.run(
+            [sys.executable, "-m", "remora.sim.fuzz", "--first", "--seed", str(seed), "--worlds", "100000", *where],
+            env={**os.environ, "PYTHONPATH": str(plant(mutant, Path(folder))), "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 2)),
+        )
+    seen = _SEED.search(done.stdout)
+    if seen is None:
+        assert done.returncode != 1, f"{mutant.breaks}: no world could run: {done.stderr[-2_000:]}"
+        return None
+    return Caught(int(seen[1]), round(_children_s() - before_s, 1), seen[2])
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,7 @@
+"""Which bugs are planted? All of them, in one table."""
+
+from tests.mutants.in_actions import IN_ACTIONS
+from tests.mutants.in_decisions import IN_DECISIONS
+from tests.mutants.mutant import Mutant as Mutant
+
+MUTANTS: tuple[Mutant, ...] = IN_DECISIONS + IN_ACTIONS
