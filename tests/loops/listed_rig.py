@@ -108,6 +108,15 @@ class SmallArchive:
             case "/pages":
                 start = (int(query.get("page", "1")) - 1) * size
                 return ok(self._lines(listing[start : start + size]))
+            case "/next":
+                start = int(query.get("from", "0"))
+                following = f"/next?limit={size}&from={start + size}" if start + size < len(listing) else None
+                return ok(self._lines(listing[start : start + size], next=following))
+            case "/last":
+                after = self._marks.get(query.get("starting_after", ""), self._clock + 1)
+                return ok(self._lines([(key, mark) for key, mark in listing if mark < after][:size]))
+            case "/all":
+                return ok(self._lines(listing))
             case "/cursor":
                 below = int(query.get("cursor", self._clock + 1))
                 rest = [(key, mark) for key, mark in listing if mark < below]

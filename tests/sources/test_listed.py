@@ -138,7 +138,7 @@ def test_pages_by_offset_that_join_skip_nothing_whatever_vanishes_between_them(
         if not joins(page, seen):
             return  # the walk steps back
         seen.update(shown)
-        following = next_position(settings, position, {}, listed=len(shown), link="", url="")
+        following = next_position(settings, position, {}, lines=list(shown), link="", url="")
         if following is None:
             break
         position = following
@@ -173,11 +173,17 @@ async def test_numbered_pages_are_walked_to_the_empty_page() -> None:
         return ENTRIES[page * 10 : page * 10 + 10], {}
 
     settings = ListSettings(
-        path="/list?order=updated", paging=Paging.PAGE, page_size=10, entries=".", page_param="p", first_page=0
+        path="/list?order=updated",
+        paging=Paging.PAGE,
+        page_size=10,
+        entries=".",
+        page_param="p",
+        first_page=0,
+        size_param="",
     )
     archive = Archive(numbered)
     assert await walk(archive, settings) == KEYS
-    assert archive.urls[0] == f"{BASE}/list?order=updated&p=0&limit=10"
+    assert archive.urls[0] == f"{BASE}/list?order=updated&p=0"
     assert len(archive.urls) == 4
 
 

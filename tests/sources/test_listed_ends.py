@@ -1,12 +1,14 @@
 """Is the end of a list told from a page that only looks like one?"""
 
 import json
+from urllib.parse import urlsplit
 
 import pytest
 
+from remora.core.errors import ConfigurationError
 from remora.sources.listed import ListSettings, Paging
 from tests.sources.replies import replied
-from tests.sources.test_listed import ENTRIES, page_at, page_of, source
+from tests.sources.test_listed import BASE, ENTRIES, KEYS, Answer, Archive, page_at, page_of, source, walk
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,16 @@ def test_a_list_may_end_without_a_cursor_or_with_one_that_is_never_null(position
 def test_an_empty_list_without_its_key_is_the_end(body: bytes) -> None:
     page = page_of(source().decode(page_at(""), replied(body)))
     assert (page.entries, page.next_position, page.contradicts) == ((), None, None)
+
+
+async def test_the_number_of_a_page_may_be_a_part_of_the_path() -> None:
+    def numbered(url: str) -> Answer:
+        page = int(urlsplit(url).path.rpartition("/")[2])
+        return {"items": ENTRIES[page * 10 - 10 : page * 10]}, {}
+
+    archive = Archive(numbered)
+    settings = ListSettings(path="/list/{page}", paging=Paging.PAGE, page_size=10, size_param="")
+    assert await walk(archive, settings) == KEYS
+    assert archive.urls[1] == f"{BASE}/list/2"
+    with pytest.raises(ConfigurationError, match=r"list\.path holds"):
+        ListSettings(path="/list/{page}")

@@ -142,7 +142,7 @@ class Listed:
         url = page_url(self._list, self._url, position)
         following, contradicts = None, None
         try:
-            following = next_position(self._list, position, value, listed=len(lines), link=link, url=url)
+            following = next_position(self._list, position, value, lines=lines, link=link, url=url)
         except NoNextPage as odd:
             contradicts = str(odd)
         return Readable(

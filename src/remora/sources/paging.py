@@ -1,4 +1,4 @@
-"""Where is the next page of a list? Four ways of paging; a position is the text that one of them needs to go on.
+"""Where is the next page of a list? Seven ways of paging; a position is the text that one of them needs to go on.
 
 A list ends only when the source says so: with an empty page, an exhausted total, or no next page. A page that is merely
 shorter than it was asked to be proves nothing, because servers cap page sizes as they like.
@@ -8,8 +8,9 @@ one too late. So each such page begins a little before the end of the last one: 
 """
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
@@ -20,10 +21,13 @@ from remora.sources.address import RELATIVE, check_path
 from remora.sources.json_path import NOT_THERE, as_key, check_place, find
 
 FIRST: Final = ""  # the position of the first page
+PAGE_MARK: Final = "{page}"
 POSITION_MAX: Final = 10**12
 # One entry in this many is read twice, and one more: so that the loss of a single one never costs a step back.
 OVERLAP_EVERY: Final = 20
 _OVERLAPPED: Final = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")  # entries to skip, less the ones to see again
+OVERLAPPED_PAGE: Final = re.compile(r"([0-9]{1,12}):([0-9]{1,12}):([0-9]{1,5})")  # seen before, number, size
+PAGE_OVERLAP: Final = 2
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
 _FIELD: Final = re.compile(r"[A-Za-z_@][\w.@-]{0,39}", re.ASCII)
 _NEXT: Final = re.compile(r';\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next\b)', re.IGNORECASE)
@@ -36,6 +40,9 @@ class Paging(StrEnum):
     CURSOR = "cursor"  # a mark in the body says where to go on
     PAGE = "page"  # pages are numbered
     LINK = "link"  # a Link header names the next page
+    NEXT = "next"  # a field of the body holds the address of the next page
+    LAST = "last"  # the key of a page's last entry leads to the next page
+    NONE = "none"  # the list is one page
 
 
 class ListSettings(msgspec.Struct, frozen=True):
@@ -53,6 +60,8 @@ class ListSettings(msgspec.Struct, frozen=True):
     first_page: Annotated[int, msgspec.Meta(ge=0, le=1)] = 1
     cursor_param: str = "cursor"
     next_cursor: str = "next_cursor"
+    next: str = "next"  # where the body has the address of the next page (next)
+    last_param: str = "starting_after"  # takes the last entry's key (last)
     total: str | None = None  # where the body says how many entries there are in all (offset)
     more: str | None = None  # where the body says whether there is a next page (offset, page, cursor)
     order: Order = Order.UPDATED
@@ -60,7 +69,11 @@ class ListSettings(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_path(self.path, "list.path")
-        for name in ("entries", "key", "updated", "created", "next_cursor", "total", "more"):
+        if PAGE_MARK in self.path and self.paging is not Paging.PAGE:
+            raise ConfigurationError(
+                f'list.path holds {PAGE_MARK}, but list.paging is "{self.paging}"', hint='write paging = "page"'
+            )
+        for name in ("entries", "key", "updated", "created", "next_cursor", "next", "total", "more"):
             check_place(getattr(self, name) or None, f"list.{name}")
         if self.created is not None and self.order is Order.UPDATED:
             raise ConfigurationError(
@@ -87,21 +100,30 @@ def page_url(settings: ListSettings, base_url: str, position: str) -> str:
             offset, shared = _offset(position)
             return _with_query(url, (settings.offset_param, str(offset - shared)), size)
         case Paging.PAGE:
-            return _with_query(url, (settings.page_param, str(_number(position, settings.first_page))), size)
-        case Paging.CURSOR if position == FIRST:
-            return _with_query(url, size)
-        case Paging.CURSOR:
-            return _with_query(url, (settings.cursor_param, position), size)
-        case Paging.LINK if RELATIVE.fullmatch(position):
+            place = page_place(settings, position)
+            number, size = str(place.number), (settings.size_param, str(place.size))
+            if PAGE_MARK in url:
+                return _with_query(url.replace(PAGE_MARK, number), size)
+            return _with_query(url, (settings.page_param, number), size)
+        case Paging.CURSOR | Paging.LAST if position != FIRST:
+            name = settings.cursor_param if settings.paging is Paging.CURSOR else settings.last_param
+            return _with_query(url, (name, position), size)
+        case Paging.LINK | Paging.NEXT if RELATIVE.fullmatch(position):
             # Kept without its origin: a position can only ever lead to the address the owner configured.
             return f"{_origin(base_url)}{position}"
-        case Paging.LINK:
+        case Paging.CURSOR | Paging.LAST | Paging.LINK | Paging.NEXT | Paging.NONE:
             return _with_query(url, size)
 
 
 def shared_with_last(settings: ListSettings, position: str) -> int:
     """How many entries of the page at a position were on the page before it, unless the list moved."""
-    return _offset(position)[1] if settings.paging is Paging.OFFSET else 0
+    match settings.paging:
+        case Paging.OFFSET:
+            return _offset(position)[1]
+        case Paging.PAGE:
+            return page_place(settings, position).shared
+        case _:
+            return 0
 
 
 def resume_position(settings: ListSettings, position: str, following: str | None) -> str | None:
@@ -113,26 +135,29 @@ def resume_position(settings: ListSettings, position: str, following: str | None
         case Paging.OFFSET:
             onward = position if following is None else following
             return onward if _OVERLAPPED.fullmatch(onward) else None
-        case Paging.CURSOR | Paging.LINK:
-            return position if following is None else following
         case Paging.PAGE:
+            onward = position if following is None else following
+            return onward if OVERLAPPED_PAGE.fullmatch(onward) else None
+        case Paging.CURSOR | Paging.LINK | Paging.NEXT | Paging.LAST:
+            return position if following is None else following
+        case Paging.NONE:
             return None
 
 
 def next_position(
-    settings: ListSettings, position: str, page: object, *, listed: int, link: str, url: str
+    settings: ListSettings, position: str, page: object, *, lines: Sequence[object], link: str, url: str
 ) -> str | None:
-    """Where the list goes on after this page of `listed` entries; None at its end. Raises `NoNextPage`."""
+    """Where the list goes on after this page with these entries; None at its end. Raises `NoNextPage`."""
     more = find(page, settings.more) if settings.more is not None else None
     if more is False:
         return None
-    following = _following(settings, position, page, listed=listed, link=link, url=url)
+    following = _following(settings, position, page, lines=lines, link=link, url=url)
     if following is None and more is True:
         raise NoNextPage(
             f'"{settings.more}" is true, but the page names no next page; check list.more and {_next_setting(settings)}'
         )
     if following is None and position == FIRST and settings.more is None:
-        _refuse_early_end(settings, page, listed)
+        _refuse_early_end(settings, page, len(lines))
     return following
 
 
@@ -140,35 +165,56 @@ def missing_is_end(settings: ListSettings, following: str | None) -> bool:
     """Whether a next page that does not exist is the end of the list: pages are counted, and nothing is shown twice."""
     if following is None:
         return False
-    return settings.paging is Paging.PAGE or (settings.paging is Paging.OFFSET and not _offset(following)[1])
+    return settings.paging in {Paging.PAGE, Paging.OFFSET} and not shared_with_last(settings, following)
 
 
-def _following(settings: ListSettings, position: str, page: object, *, listed: int, link: str, url: str) -> str | None:
+def _following(
+    settings: ListSettings, position: str, page: object, *, lines: Sequence[object], link: str, url: str
+) -> str | None:
     match settings.paging:
         case Paging.OFFSET:
-            return _next_offset(settings, position, page, listed)
+            return _next_offset(settings, position, page, len(lines))
         case Paging.PAGE:
-            return str(_number(position, settings.first_page) + 1) if listed else None
+            return next_page(settings, position, len(lines))
         case Paging.CURSOR:
-            return _next_cursor(settings, position, page, listed)
+            return _next_cursor(settings, position, page, len(lines))
         case Paging.LINK:
-            return _next_link(link, url)
+            target = next((found[1] for found in _LINK.finditer(link) if _NEXT.search(found[2])), None)
+            return _next_address(target, url, "the Link header")
+        case Paging.NEXT:
+            found = find(page, settings.next)
+            if found is not NOT_THERE and found and not isinstance(found, str):
+                raise NoNextPage(f'"{settings.next}" is no address; check list.next')
+            return _next_address(found or None if isinstance(found, str) else None, url, f'"{settings.next}"')
+        case Paging.LAST:
+            return _last_key(settings, position, lines)
+        case Paging.NONE:
+            return None
+
+
+def _last_key(settings: ListSettings, position: str, lines: Sequence[object]) -> str | None:
+    if not lines:
+        return None
+    key = as_key(find(lines[-1], settings.key))
+    if key is None or key == position:
+        why = "has no key" if key is None else "is the one that the page was asked to begin after"
+        raise NoNextPage(f"the last entry of a page {why}; check list.key and list.last_param")
+    return key
 
 
 def _next_setting(settings: ListSettings) -> str:
-    return "list.next_cursor" if settings.paging is Paging.CURSOR else "list.paging"
+    return {Paging.CURSOR: "list.next_cursor", Paging.NEXT: "list.next"}.get(settings.paging, "list.paging")
 
 
 def _refuse_early_end(settings: ListSettings, page: object, listed: int) -> None:
     """A first page without a next one is a short list, or a declaration that looks in the wrong place."""
-    if settings.paging not in {Paging.CURSOR, Paging.LINK}:
-        return
-    is_cursor = settings.paging is Paging.CURSOR
-    if is_cursor and find(page, settings.next_cursor) is not NOT_THERE:
-        return  # a null in the right place
-    where = f'at "{settings.next_cursor}"' if is_cursor else "in a Link header"
+    at = {Paging.CURSOR: settings.next_cursor, Paging.NEXT: settings.next, Paging.LINK: ""}.get(settings.paging)
+    if at is None or (at and find(page, at) is not NOT_THERE):
+        return  # counted pages end otherwise, and a null in the right place is an end
+    where = f'at "{at}"' if at else "in a Link header"
     if (other := _other_next(page)) is not None:
-        write = f'next_cursor = "{other}"' if is_cursor else f'paging = "cursor" and next_cursor = "{other}"'
+        setting = {Paging.CURSOR: "next_cursor", Paging.NEXT: "next"}.get(settings.paging)
+        write = f'{setting} = "{other}"' if setting else f'paging = "cursor" and next_cursor = "{other}"'
         raise NoNextPage(f'the first page names no next page {where}, but has "{other}"; write {write} if that is it')
     if listed >= settings.page_size:
         raise NoNextPage(
@@ -193,6 +239,55 @@ def _other_next(page: object) -> str | None:
         if is_named and as_key(value) is not None:
             return str(name)
     return None
+
+
+class PagePlace(NamedTuple):
+    """Which numbered page to ask for, how long it is, and how many of its entries were seen before."""
+
+    number: int
+    size: int
+    shared: int = 0
+
+
+def page_place(settings: ListSettings, position: str) -> PagePlace:
+    """The page that a position means. A position that cannot be read means the first page."""
+    overlapped = OVERLAPPED_PAGE.fullmatch(position)
+    if overlapped is None:
+        return PagePlace(_number(position, settings.first_page), settings.page_size)
+    shared, number, size = (int(group) for group in overlapped.groups())
+    return PagePlace(number, min(max(1, size), settings.page_size), shared)
+
+
+def next_page(settings: ListSettings, position: str, listed: int) -> str | None:
+    """The position after a numbered page. It overlaps where the page size can be chosen and was obeyed.
+
+    A page of another size begins at another entry: after 100 entries, page 2 of size 98 shows the last two of them again.
+    """
+    place = page_place(settings, position)
+    if not listed:
+        return None
+    if listed > place.size and place.size < settings.page_size:
+        raise NoNextPage(
+            f"a page of {place.size} entries was asked for and {listed} came, so the provider ignores the page size; "
+            'write size_param = "" if it cannot be chosen'
+        )
+    is_obeyed = bool(settings.size_param) and listed == place.size
+    seen = (place.number - settings.first_page) * place.size + listed
+    if not is_obeyed or (overlapping := _overlapping_page(seen, settings.page_size)) is None:
+        # A page that is short all of a sudden is the last one; the one after it will be empty.
+        return f"0:{place.number + 1}:{place.size}" if OVERLAPPED_PAGE.fullmatch(position) else str(place.number + 1)
+    index, size = overlapping
+    return f"{seen - index * size}:{index + settings.first_page}:{size}"
+
+
+def _overlapping_page(seen: int, size_max: int) -> tuple[int, int] | None:
+    """The page, counted from 0, and its size, that shows at least two of the entries seen and the most new ones."""
+    best: tuple[int, int] | None = None
+    for size in range(size_max, max(PAGE_OVERLAP, size_max // 2), -1):
+        index = (seen - PAGE_OVERLAP) // size
+        if best is None or (index + 1) * size > (best[0] + 1) * best[1]:
+            best = (index, size)
+    return best if best is not None and (best[0] + 1) * best[1] > seen else None
 
 
 def _next_offset(settings: ListSettings, position: str, page: object, listed: int) -> str | None:
@@ -223,18 +318,17 @@ def _next_cursor(settings: ListSettings, position: str, page: object, listed: in
     return cursor
 
 
-def _next_link(link: str, url: str) -> str | None:
-    target: str | None = next((found[1] for found in _LINK.finditer(link) if _NEXT.search(found[2])), None)
+def _next_address(target: str | None, url: str, named_by: str) -> str | None:
     if target is None:
         return None
     absolute = urljoin(url, target.strip())
     if absolute == url:
-        raise NoNextPage("the Link header leads to this page again; check list.path")
+        raise NoNextPage(f"{named_by} leads to this page again; check list.path")
     origin = _origin(url)
     # Compared as whole text up to the path: a foreign host, port, scheme or user would receive our token.
     if not absolute.startswith(f"{origin}/") or not RELATIVE.fullmatch(absolute.removeprefix(origin)):
         raise NoNextPage(
-            "the Link header leads to another host, port or scheme, where your token must not go; write the url of that host"
+            f"{named_by} leads to another host, port or scheme, where your token must not go; write the url of that host"
         )
     return absolute.removeprefix(origin).partition("#")[0]
 
@@ -261,5 +355,6 @@ def _number(position: str, first: int) -> int:
 
 
 def _with_query(url: str, *pairs: tuple[str, str]) -> str:
-    query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs)
-    return f"{url}{'&' if '?' in url else '?'}{query}"
+    """An unnamed parameter is not sent."""
+    query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs if name)
+    return f"{url}{'&' if '?' in url else '?'}{query}" if query else url

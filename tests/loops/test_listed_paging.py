@@ -1,0 +1,101 @@
+"""Is a list collected whole in every way of paging, also while it moves?"""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remora.core.ledger.run import StoppedBy
+from remora.loops.listed.run import RunOptions
+from remora.sim.clock import SimClock, run
+from remora.sim.replies import Response
+from remora.sources.paging import ListSettings, Paging, next_page, page_place
+from tests.loops.listed_rig import PAGINGS, ListedRig, SmallArchive
+
+WAYS = {
+    "next": ListSettings(path="/next", paging=Paging.NEXT, page_size=10),
+    "last": ListSettings(path="/last", paging=Paging.LAST, page_size=10),
+    "none": ListSettings(path="/all", paging=Paging.NONE),
+    "page": PAGINGS[Paging.PAGE],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_of_paging_collects_everything_and_then_only_what_is_new(way: str) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(57), settings=WAYS[way])
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+        rig.archive.asked.clear()
+        rig.archive.add("new", "c3")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert set(rig.archive.requests("detail")) == {"new", "c3"}
+        assert rig.archive.requests("page").total() <= 2
+        assert await rig.is_complete()
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", ["last", "page"])
+@pytest.mark.parametrize("stops_after", [2, 3, 5])
+def test_a_walk_that_was_cut_off_goes_on_after_entries_vanished(way: str, stops_after: int) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(57), settings=WAYS[way])
+        await rig.run(RunOptions(max_fetches=stops_after))
+        rig.archive.remove("c56", "c50", "c49")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert set(rig.archive.truth()) <= set(await rig.mirror())
+
+    run(main)
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3, 9, 15])
+def test_an_entry_deleted_between_two_numbered_pages_does_not_hide_its_neighbour(gone: int) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(100), settings=WAYS["page"])
+        vanishing = [f"c{number}" for number in range(99, 99 - gone, -1)]
+
+        def hook(asked: str) -> Response | None:
+            if vanishing and asked.startswith("page") and len(rig.archive.asked) == 4:
+                rig.archive.remove(*vanishing)
+                vanishing.clear()
+            return None
+
+        rig.archive.hook = hook
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert set(rig.archive.truth()) <= set(await rig.mirror())
+
+    run(main)
+
+
+@given(total=st.integers(0, 400), page_size=st.integers(1, 60), first_page=st.integers(0, 1))
+def test_numbered_pages_overlap_and_leave_nothing_out(total: int, page_size: int, first_page: int) -> None:
+    settings = ListSettings(paging=Paging.PAGE, page_size=page_size, first_page=first_page)
+    seen, position, pages = 0, "", 0
+    while True:
+        place = page_place(settings, position)
+        start = (place.number - first_page) * place.size
+        listed = max(0, min(total, start + place.size) - start)
+        if listed:
+            assert start + place.shared >= seen >= start, "no entry lies between two pages"
+            seen, pages = max(seen, start + listed), pages + 1
+        following = next_page(settings, position, listed)
+        if following is None:
+            break
+        position = following
+    assert seen == total
+    assert pages <= 2 + 2 * total // max(1, page_size) + (total if page_size < 4 else 0)
+
+
+def test_a_provider_that_ignores_the_page_size_is_told() -> None:
+    async def main(clock: SimClock) -> None:
+        class FixedSize(SmallArchive):
+            def _page(self, path: str, query: object) -> Response:
+                assert isinstance(query, dict)
+                return super()._page(path, {**query, "limit": "10"})
+
+        rig = ListedRig(clock, FixedSize(57), settings=WAYS["page"])
+        summary = await rig.run()
+        assert summary.stopped_by is StoppedBy.LIST_CONTRADICTS
+        assert 'write size_param = "" if it cannot be chosen' in summary.because
+
+    run(main)
