@@ -100,8 +100,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         RUNS,
         "stores/memory/lists.py",
-        "            if known is not None and not marks.is_newer(entry.updated_at, known.listed_mark):",
-        "            if known is not None:",
+        "            if not is_owed:\n                continue",
+        "            if not is_owed or named:\n                continue",
         "a document that was updated is not fetched again",
         (LISTED, MEMORY),
     ),
@@ -116,8 +116,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         RUNS,
         "loops/listed/walk.py",
-        "        if is_end or listed or is_repeated or not is_known:\n            return is_end",
-        "        if is_end or is_repeated or not is_known:\n            return True",
+        "        if not is_end and (listed or is_repeated or not is_known):",
+        "        if not is_end and is_repeated:",
         "a walk ends after its first page",
         (LISTED,),
     ),
@@ -242,7 +242,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         READOUT,
         "core/status/readout.py",
-        "    settled = max(0, len(coverage.within(wanted)) - owed - absent - dead)",
+        "    settled = max(0, len(coverage.within(wanted)) - count.unsettled)",
         "    settled = len(coverage.within(wanted))",
         "absent ids are called settled",
         (NUMBERED,),

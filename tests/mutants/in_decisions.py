@@ -70,8 +70,8 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         LEDGER,
         "core/verdict.py",
-        "            return _absence(GapReason.NOT_FOUND, behind_newest)\n        case Unreadable():",
-        "            return Missing(GapReason.NOT_FOUND)\n        case Unreadable():",
+        "            return _absence(GapReason.NOT_FOUND, behind_newest)\n        case WrongShape():",
+        "            return Missing(GapReason.NOT_FOUND)\n        case WrongShape():",
         "a new id that is null for a moment counts as looked at",
         (NEWS,),
     ),
@@ -121,8 +121,8 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         GATE,
         "core/rate/circuit_breaker.py",
-        "    if bad and enough and sum(recent) >= BAD_SHARE_TO_OPEN * len(recent):",
-        "    if False:",
+        "    return len(recent) >= ANSWERS_BEFORE_OPENING and sum(recent)",
+        "    return len(recent) >= 10 * RECENT_ANSWERS and sum(recent)",
         "the circuit breaker never opens",
     ),
     Mutant(

@@ -16,6 +16,8 @@ CANARY: Final = "canary-7f3a9c-never-shown"
 GAPS_READ_MAX: Final = 1_000_000
 VIOLATIONS_KEPT: Final = 20
 ABSENT_AFTER_LOOKS: Final = 3
+# The provider has no such item, or has it no longer: nothing is owed.
+AT_REST: Final = frozenset({GapState.ABSENT, GapState.GONE})
 _KEPT: Final = {Outcome.NEW, Outcome.CHANGED}
 
 
@@ -185,7 +187,7 @@ class Judge:
     async def look_for_owed(self, store: Store) -> None:
         """After the faults have stopped nothing is owed but what does not exist yet."""
         for gap in await store.gaps(NAME, limit=GAPS_READ_MAX):
-            if gap.state is GapState.DEAD or (gap.state is not GapState.ABSENT and gap.reason.family != "young"):
+            if gap.state is GapState.DEAD or (gap.state not in AT_REST and gap.reason.family != "young"):
                 self.fail(f"still {gap.state} after the faults have stopped: {gap.kind} because {gap.reason}")
 
 

@@ -5,7 +5,6 @@ from typing import Final
 import msgspec
 
 from remora.contracts import Store
-from remora.core.ledger.gap import GapState
 from remora.core.ledger.notes import NEWEST_NOTE
 from remora.core.ledger.run import StoppedBy
 from remora.core.rate.gate_types import LimitedBy, RateFacts, Recent
@@ -15,7 +14,7 @@ from remora.core.status.readout import read_out
 from remora.core.status.snapshot import Beat, GapTally, LedgerFacts, Role, RunFacts, Snapshot, SourceFacts
 from remora.core.status.thresholds import WAIT_WORTH_TELLING_NS
 from remora.core.units import MINUTE_NS, SECOND_NS
-from remora.sim.fuzz.judge import GAPS_READ_MAX, NAME, Judge
+from remora.sim.fuzz.judge import AT_REST, GAPS_READ_MAX, NAME, Judge
 from remora.sim.fuzz.lives import Home, Process, Running
 from remora.sim.fuzz.scenario import IncidentKind
 from remora.sim.fuzz.stage import RECENT_NS
@@ -130,7 +129,7 @@ class Readout:
 
     async def _check_ids(self, store: Store, source: SourceStatus, covered: Covered) -> None:
         total = covered.max_id - covered.first_id + 1
-        told = covered.settled + covered.pending + covered.owed + covered.absent + covered.dead
+        told = covered.settled + covered.pending + covered.owed + covered.absent + covered.gone + covered.dead
         held = {item_id async for item_id, _ in store.bodies(NAME)}
         if told != total:
             self._judge.fail(f"status tells of {told} ids where there are {total}")
@@ -145,7 +144,7 @@ class Readout:
         gaps = {gap.key: gap for gap in await store.gaps(NAME, limit=GAPS_READ_MAX)}
         for item_id in range(covered.first_id, covered.max_id + 1):
             gap = gaps.get(str(item_id))
-            excused = gap is not None and (gap.state is GapState.ABSENT or gap.reason.family == "young")
+            excused = gap is not None and (gap.state in AT_REST or gap.reason.family == "young")
             if item_id not in held and not excused:
                 self._judge.fail(f"status says complete, and item {item_id} is neither held nor absent")
 

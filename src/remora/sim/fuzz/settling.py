@@ -3,7 +3,6 @@
 import asyncio
 from typing import Final
 
-from remora.core.ledger.gap import GapState
 from remora.core.ledger.notes import FULL_WALK_NOTE
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import HOUR_NS, MINUTE_NS
@@ -12,7 +11,7 @@ from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.loops.recover import Recover, Recovery
 from remora.sim.checks import compare
 from remora.sim.crash import Generation
-from remora.sim.fuzz.judge import NAME
+from remora.sim.fuzz.judge import AT_REST, NAME
 from remora.sim.fuzz.lives import WINDOW_NS, Home, Running
 
 ROUNDS_MAX: Final = 12
@@ -80,7 +79,7 @@ async def _recover_all(home: Home, running: Running) -> None:
         while await recover.run_once():
             pass
         gaps = await store.gaps(NAME, limit=100_000)
-        if all(gap.state is GapState.ABSENT or gap.reason.family == "young" for gap in gaps):
+        if all(gap.state in AT_REST or gap.reason.family == "young" for gap in gaps):
             return
         await home.clock.sleep_until(home.clock.monotonic_ns() + MINUTE_NS)
 
