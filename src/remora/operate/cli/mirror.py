@@ -62,6 +62,7 @@ async def source_of(mirror: "MirrorReader", settings: "Settings", named: str | N
 def show(*, key: str, with_history: bool, only_body: bool, as_json: bool, **common: str | None) -> None:
     """Show one item with its thread, or one document."""
     settings = load_settings(**common)
+    _check_key(settings, common.get("source"), key)
     text = run(_shown(settings, common.get("source"), key, with_history, only_body, as_json))
     if text is None:
         hint = "remora gaps lists what is owed; remora status counts what was not fetched yet"
@@ -211,6 +212,14 @@ def _change_line(change: "Change", *, as_json: bool) -> str | bytes:
         )
     key = one_line(change.key)
     return f"{change.position}  {_iso(change.changed_ns)}  {change.source}  {change.kind} {key}  {change.change}"
+
+
+def _check_key(settings: "Settings", named: str | None, key: str) -> None:
+    """Refuse what can be no key before the store is opened. A source that is not configured is judged by the store."""
+    names = [named] if named is not None else list(settings.sources)
+    sources = [settings.sources[name] for name in names if name in settings.sources]
+    if sources and len(sources) == len(names) and all(source.capabilities.newest_id for source in sources):
+        _item_id(key)
 
 
 def _item_id(key: str) -> int:

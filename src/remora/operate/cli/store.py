@@ -84,7 +84,7 @@ def stats(*, as_json: bool, **common: str | None) -> None:
 @source_options
 @as_json_option
 def repair(*, as_json: bool, **common: str | None) -> None:
-    """Ask each numbered source for its newest id, and forget what was planned beyond it. Items are kept."""
+    """Forget what was planned beyond the newest id a source tells. Items are kept."""
     from remora.operate.config.settings import pick_numbered
 
     settings = load_settings(**common)
