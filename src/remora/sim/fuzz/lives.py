@@ -107,6 +107,8 @@ class Home:
         clock = self.clock.restarted()
         real: Store = self._memory or SqliteStore(self._path, offload=InPlace)
         await real.open()
+        if self._memory is None:
+            self.judge.forget_leases()
         store = life.guard(watched(real, self.trouble, self.judge))
         limits = Limits(ceiling_interval_ns=self.ceiling_ns, in_flight=self.scenario.in_flight)
         governor = self.gates.governor(NAME, limits, life=life, clock=clock, store=store, meter=self.meter)

@@ -106,7 +106,7 @@ def draw(seed: int) -> Scenario:
         processes=processes,
         hours=round(hours, 3),
         items=chance.randint(20, 80 if is_small else 250),
-        new_per_day=chance.choice([24.0, 100.0, 400.0, 1_000.0]) / (4 if is_listed else 1),
+        new_per_day=chance.choice([24.0, 400.0, 1_500.0, 4_000.0]) / (4 if is_listed else 1),
         ceiling_per_s=ceiling,
         in_flight=chance.choice([1, 4, 16, 32]),
         limit=_limit(chance, ceiling),

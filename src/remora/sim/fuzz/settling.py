@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from remora.core.ledger.discovery import Kind
 from remora.core.ledger.notes import FULL_WALK_NOTE
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import HOUR_NS, MINUTE_NS
@@ -80,6 +81,8 @@ async def _recover_all(home: Home, running: Running) -> None:
             pass
         gaps = await store.gaps(NAME, limit=100_000)
         if all(gap.state in AT_REST or gap.reason.family == "young" for gap in gaps):
+            return
+        if all(gap.kind is Kind.ITEM and not home.stage.has(int(gap.key)) for gap in gaps):
             return
         await home.clock.sleep_until(home.clock.monotonic_ns() + MINUTE_NS)
 

@@ -92,6 +92,10 @@ class Stage:
         now_ns = self.provider.ticks()
         self.hints = [hint for hint in self.hints if hint[0] < now_ns - younger_than_ns]
 
+    def has(self, item_id: int) -> bool:
+        """Whether the provider has this item now."""
+        return self.provider.body(item_id) != b"null"
+
     def archive_lines(self) -> Sequence[Listed]:
         """What the list shows now."""
         archive = self.provider.archive

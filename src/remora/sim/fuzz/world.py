@@ -26,6 +26,7 @@ from remora.sim.fuzz.settling import settle
 from remora.sim.fuzz.stage import Stage, honest
 from remora.sim.limits import Limit
 from remora.sim.listed import Archive, ArchiveSettings
+from remora.sim.lives import Chances
 from remora.sim.provider import Provider
 from remora.sim.world import World, WorldSettings
 from remora.sources.hackernews_item import decode_item
@@ -212,6 +213,7 @@ def _make_stage(scenario: Scenario, clock: SimClock, judge: Judge) -> Stage:
             new_per_day=scenario.new_per_day,
             absent_share=0.3 if is_sparse else 0.002,
             odd_share=0.0 if is_sparse else 0.003,
+            chances=Chances(late=0.1, delayed=0.05, deleted=0.1, dead=0.1, dead_and_deleted=0.02, edited=0.3),
         )
     )
     listed = scenario.shape.paging is not None
