@@ -12,12 +12,13 @@ from remora.core.units import SECOND_NS
 from remora.stores.sqlite import SqliteStore
 
 
-def learned_pace(rate_per_s: float) -> dict[str, Json]:
+def learned_pace(rate_per_s: float, *, now_wall_ns: int | None = None) -> dict[str, Json]:
     """A pace as a run that ended a moment ago would have stored it."""
+    now_wall_ns = time.time_ns() if now_wall_ns is None else now_wall_ns
     cold = cold_start(ceiling_interval_ns=int(SECOND_NS / rate_per_s), now_ns=0)
     learned = replace(cold, rate_per_s=rate_per_s, octave_per_s=rate_per_s)
-    record = record_to_json(to_record(learned, now_ns=0, now_wall_ns=time.time_ns()))
-    return {"pace": cast("Json", record), "saved_at_wall_ns": time.time_ns()}
+    record = record_to_json(to_record(learned, now_ns=0, now_wall_ns=now_wall_ns))
+    return {"pace": cast("Json", record), "saved_at_wall_ns": now_wall_ns}
 
 
 async def warm_up(path: Path, source: str, rate_per_s: float) -> None:

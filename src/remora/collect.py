@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from remora.contracts import Clock, Dialect, Meter, Mirror, Observation, Outcome, Source
+from remora.contracts import Capabilities, Clock, Dialect, Meter, Mirror, Observation, Outcome, Source
 from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.core.item import Decoded, Item, Newest, WrongShape
 from remora.core.lanes import Lane
@@ -105,6 +105,16 @@ class Collector:
         self.proven_id = 0  # the highest id up to it whose item was read
         self.doubt: Doubt | None = None  # the source tells a newest id that nothing proves
         self.newest_is_malformed = False  # the last answer held no newest id, although it was whole
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the source can do."""
+        return self._source.capabilities
+
+    def is_sent(self, discovery: Discovery) -> bool:
+        """Whether a request for it is on the wire."""
+        asking = self._asking.get(discovery)
+        return asking is not None and asking.permit.departed_at_ns is not None
 
     async def collect(self, discovery: Discovery) -> Outcome:
         """The life of one item. Whatever the provider does, the outcome is durable when this returns."""
@@ -224,7 +234,7 @@ class Collector:
         if answer is None:
             allowance.out_of_time()
         elif not isinstance(answer.verdict, Deferred):
-            allowance.heard(answer.verdict)
+            allowance.heard(answer.verdict, departed_wall_ns=answer.started_at_ns)
         return answer
 
     async def _in_time(
@@ -234,9 +244,7 @@ class Collector:
         asking = asyncio.get_running_loop().create_task(request, name="asking")
         try:
             await asyncio.wait({asking}, timeout=left_ns / SECOND_NS)
-            under_way = self._asking.get(discovery)
-            is_sent = under_way is not None and under_way.permit.departed_at_ns is not None
-            return await asking if asking.done() or is_sent else None
+            return await asking if asking.done() or self.is_sent(discovery) else None
         finally:
             if not asking.done():
                 asking.cancel()

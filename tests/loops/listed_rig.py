@@ -23,7 +23,7 @@ from remora.sim.limits import Limit, limiter
 from remora.sim.meter import CountingMeter
 from remora.sim.provider import Provider
 from remora.sim.replies import NOT_FOUND, Answer, Response, ok, rate_limited
-from remora.sim.transport import SimTransport
+from remora.sim.transport import LATENCY_NS, SimTransport
 from remora.sources.dialects import Dialects
 from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging
 from remora.sources.rules import Rule
@@ -171,6 +171,9 @@ class ListedRig:
     provider: Provider | None = None  # another one than the small archive
     url: str = "http://sim"
     headers: Mapping[str, str] = field(default_factory=dict)
+    detail: DetailSettings = field(default_factory=lambda: DetailSettings(key="id", updated="update_time"))
+    latency_ns: int = LATENCY_NS
+    in_flight: int = 1
     rules: Sequence[Rule] = ()
 
     def __post_init__(self) -> None:
@@ -183,12 +186,10 @@ class ListedRig:
         clock: Clock = own if life is None else life.guard(own)
         store = self.store if life is None else life.guard(self.store)
         answering = self.provider or cast("Provider", self.archive)
-        wire = SimTransport(answering, own)
-        declared = ListedSettings(
-            self.url, self.settings, DetailSettings(key="id", updated="update_time"), headers=self.headers
-        )
+        wire = SimTransport(answering, own, latency_ns=self.latency_ns)
+        declared = ListedSettings(self.url, self.settings, self.detail, headers=self.headers)
         source = Listed(wire if life is None else life.guard(wire), declared, name=NAME)
-        limits = Limits(ceiling_interval_ns=self.ceiling_ns)
+        limits = Limits(ceiling_interval_ns=self.ceiling_ns, in_flight=self.in_flight)
         chance = self.clock.random.random
         governor = Governor(NAME, limits, clock=clock, home=LocalHome(NAME, store), meter=self.meter, chance=chance)
         await governor.open()

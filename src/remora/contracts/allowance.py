@@ -22,8 +22,8 @@ class Allowance(Protocol):
     def out_of_time(self) -> None:
         """A request waited in the gate until the time was used up. It was not sent."""
 
-    def heard(self, verdict: Verdict) -> None:
-        """One request was answered so."""
+    def heard(self, verdict: Verdict, *, departed_wall_ns: int | None = None) -> None:
+        """One request, sent at this moment, was answered so."""
 
     def may_retry(self) -> bool:
         """Whether a request that failed may be repeated; counts the repeat."""
@@ -43,7 +43,7 @@ class _Unbounded:
     def out_of_time(self) -> None:
         raise AssertionError("there is no bound")
 
-    def heard(self, verdict: Verdict) -> None:
+    def heard(self, verdict: Verdict, *, departed_wall_ns: int | None = None) -> None:
         pass
 
     def may_retry(self) -> bool:

@@ -69,6 +69,7 @@ class Entry:
     key: str
     updated_at: str | None
     created_at: str | None = None  # given where the list is sorted by it
+    body: bytes | None = None  # the whole document, where the list already holds it
 
     @property
     def mark(self) -> str | None:

@@ -4,6 +4,7 @@ A place is a dotted path (`data.rows.0.id`) or a JMESPath expression (`data.rows
 Both are compiled once; a place that cannot be read is refused when the configuration is.
 """
 
+import codecs
 import json
 import re
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 import jmespath
+import msgspec
 from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
 from remora.core.errors import ConfigurationError
@@ -139,6 +141,26 @@ def _position(step: str, length: int) -> int | None:
 
 def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(": ")
+
+
+def raw_lines(body: bytes, path: str) -> list[bytes]:
+    """The entries of a list as they came, byte for byte; empty where the path does not lead to one. Raises ValueError."""
+    steps, expression = ((), None) if path == WHOLE_BODY else _compiled(path)
+    if expression is not None:
+        return []
+    raw = msgspec.Raw(body.removeprefix(codecs.BOM_UTF8))
+    try:
+        for step in steps:
+            inner = msgspec.json.decode(raw, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+            raw = inner[step] if isinstance(inner, dict) else inner[int(step)]
+        return [bytes(line) for line in msgspec.json.decode(raw, type=list[msgspec.Raw])]
+    except (msgspec.ValidationError, LookupError):
+        return []
+
+
+def is_steps(path: str) -> bool:
+    """Whether a place only names fields and positions."""
+    return path == WHOLE_BODY or _compiled(path)[1] is None
 
 
 def is_plainly_empty(value: object) -> bool:

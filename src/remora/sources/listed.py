@@ -1,6 +1,6 @@
 """How is an archive with a list and one detail per entry read? As its owner declared it, without a line of code."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -8,6 +8,7 @@ import msgspec
 import structlog
 
 from remora.contracts import Capabilities, Permit, Transport
+from remora.core.errors import ConfigurationError
 from remora.core.item import Decoded, Document, Entry, Nothing, Order, Page, Readable, Unreadable, WrongShape
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply, Reply
@@ -21,6 +22,7 @@ from remora.sources.json_path import (
     holds_more_than,
     is_plainly_empty,
     load,
+    raw_lines,
 )
 from remora.sources.paging import (
     ListSettings,
@@ -37,6 +39,7 @@ from remora.sources.secret import Secret
 __all__ = ["DetailSettings", "ListSettings", "Listed", "ListedSettings", "Order", "Paging", "Secret"]
 
 CAPABILITIES: Final = Capabilities(list=True)
+INLINE: Final = Capabilities(list=True, inline_details=True)
 _KEY: Final = "{key}"
 # What one page may hold. Providers give up to about a thousand entries of a few dozen values each. Decoding this much takes
 # 0.4 s of one core, so that a stop is heard.
@@ -52,8 +55,14 @@ class DetailSettings(msgspec.Struct, frozen=True):
     path: str = "/detail/{key}"
     key: str | None = None  # when given, a detail that names another key is refused
     updated: str | None = None
+    inline: bool = False  # the list already holds the whole entries
 
     def __post_init__(self) -> None:
+        if self.inline and (self.path, self.key, self.updated) != ("/detail/{key}", None, None):
+            raise ConfigurationError(
+                "detail is inline and has other settings, too",
+                hint='write detail = "inline" alone, or leave inline out',
+            )
         check_path(self.path, "detail.path", mark=_KEY, stands_for="the entry's key")
         check_place(self.key, "detail.key")
         check_place(self.updated, "detail.updated")
@@ -91,7 +100,7 @@ class Listed:
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
-        return CAPABILITIES
+        return INLINE if self._detail.inline else CAPABILITIES
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
         """One request for one page or one detail."""
@@ -107,7 +116,8 @@ class Listed:
                 case _ if value is None:
                     return Nothing()
                 case Kind.PAGE:
-                    return self._page(discovery.key, value, reply.headers.get("link", ""))
+                    bodies = raw_lines(reply.body, self._list.entries) if self._detail.inline else None
+                    return self._page(discovery.key, value, reply.headers.get("link", ""), bodies)
                 case Kind.DOCUMENT:
                     return self._document(discovery.key, value, reply.body)
                 case Kind.ITEM | Kind.USER | Kind.NEWEST:
@@ -128,7 +138,7 @@ class Listed:
             case Kind.ITEM | Kind.USER | Kind.NEWEST:
                 raise _unknown(discovery.kind)
 
-    def _page(self, position: str, value: object, link: str) -> Decoded:
+    def _page(self, position: str, value: object, link: str, bodies: Sequence[bytes] | None) -> Decoded:
         lines = find(value, self._list.entries)
         if lines is NOT_THERE and is_plainly_empty(value):
             lines = []
@@ -137,7 +147,9 @@ class Listed:
             return WrongShape("no entries")
         if len(lines) > PAGE_ENTRIES_MAX:
             return self._too_much(f"{len(lines):,} entries on one page, of which at most {PAGE_ENTRIES_MAX:,} are read")
-        read = [self._entry(line) for line in lines]
+        if bodies is not None and lines and len(bodies) != len(lines):
+            return WrongShape("entries that cannot be taken apart")
+        read = [self._entry(line, bodies[at] if bodies else None) for at, line in enumerate(lines)]
         entries = tuple(entry for entry in read if entry is not None)
         url = page_url(self._list, self._url, position)
         following, contradicts = None, None
@@ -164,13 +176,13 @@ class Listed:
         log.warning("page_too_large", source=self._name, why=why, hint="write a smaller list.page_size")
         return WrongShape(why)
 
-    def _entry(self, line: object) -> Entry | None:
+    def _entry(self, line: object, body: bytes | None) -> Entry | None:
         key = as_key(find(line, self._list.key))
         if key is None:
             return None
         updated_at = as_mark(find(line, self._list.updated)) if self._list.updated else None
         created_at = as_mark(find(line, self._list.created)) if self._list.created else None
-        return Entry(key, updated_at, created_at)
+        return Entry(key, updated_at, created_at, body)
 
     def _document(self, key: str, value: object, body: bytes) -> Decoded:
         if not isinstance(value, dict | list):

@@ -36,6 +36,7 @@ class RunAllowance:
         self._counts = counts
         self._policy = policy
         self._waits_in_a_row = 0
+        self._last_wait_ns: int | None = None  # wall clock
         self._refused_in_a_row = 0
         self.budget = budget
         self.stop: Stop | None = None
@@ -49,6 +50,16 @@ class RunAllowance:
     def is_refused(self) -> bool:
         """Whether the provider refuses one thing after another: the account, not the things."""
         return self._refused_in_a_row >= REFUSED_IN_A_ROW_MAX
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the last answer asked for less: until there is a good one, one request after the other is sent."""
+        return self._waits_in_a_row > 0
+
+    def covers(self, asks: int) -> bool:
+        """Whether the budget covers so many things at once, each with all its repeats."""
+        most = self.budget.max_fetches
+        return most is None or self.budget.fetches + asks * (1 + len(self._policy.retry_delays_ns)) <= most
 
     def resume(self) -> None:
         """Another part of the run begins. What stopped the last one need not stop this one."""
@@ -72,13 +83,16 @@ class RunAllowance:
         wait_ns = self._governor.wait_ahead_ns()
         self.stop = stop_for_cap(GapReason.MAX_WALL_CLOCK, wait_ns=wait_ns, held_ns=self._held_ns())
 
-    def heard(self, verdict: Verdict) -> None:
-        """Count a request and what comes in a row: only an answer ends a row of waits."""
+    def heard(self, verdict: Verdict, *, departed_wall_ns: int | None = None) -> None:
+        """Count a request and what comes in a row: only an answer ends a row of waits.
+
+        `departed_wall_ns` tells refusals of requests that were sent together: they are one.
+        """
         self.budget = self.budget.after_fetch()
         self._counts.requests += 1
         match verdict:
             case Pressure() | Trouble():
-                self._failed(verdict)
+                self._failed(verdict, departed_wall_ns)
             case Refused():
                 self._waits_in_a_row = 0
                 self._refused_in_a_row += 1
@@ -93,11 +107,15 @@ class RunAllowance:
         self._counts.retries += 1
         return True
 
-    def _failed(self, verdict: Pressure | Trouble) -> None:
+    def _failed(self, verdict: Pressure | Trouble, departed_wall_ns: int | None) -> None:
+        last_ns = self._last_wait_ns
+        if departed_wall_ns is not None and last_ns is not None and self.is_waiting and departed_wall_ns < last_ns:
+            return  # it was under way before anybody knew that the provider asks for less
         # A fault is a wait while the circuit is open, because then the next request is a probe. Pressure always is.
         if isinstance(verdict, Pressure) or self._is_circuit_open():
             self._waits_in_a_row += 1
             self._counts.waits += 1
+            self._last_wait_ns = self._clock.wall_ns()
         if self._waits_in_a_row >= WAITS_IN_A_ROW_MAX:
             self.stop = stop_for_pressure(wait_ns=self._governor.wait_ahead_ns(), held_ns=self._held_ns())
 

@@ -1,9 +1,12 @@
-"""How are the details of a list collected? Newest first, one batch after the other, and nobody waits for a neighbour.
+"""How are the details of a list collected? Newest first, several at once, and nobody waits for a neighbour.
+
+While the provider asks for less, one detail after the other is asked for.
 
 A detail that is refused is asked for again after the others of its batch had their turn. Refused a second time, it is
 owed on its own: a key that the provider always refuses must not slow down or stop the rest.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,13 +25,23 @@ class Details:
     """Fetches every owed detail of one source, within the allowance of one run."""
 
     def __init__(
-        self, source: str, collector: Collector, store: Store, allowance: RunAllowance, *, counts: RunCounts
+        self,
+        source: str,
+        collector: Collector,
+        store: Store,
+        allowance: RunAllowance,
+        *,
+        counts: RunCounts,
+        width: int = 1,
     ) -> None:
+        """`width`: so many details may be under way at once."""
         self._source = source
         self._collector = collector
         self._store = store
         self._allowance = allowance
         self._counts = counts
+        self._width = width
+        self._answered: set[Discovery] = set()  # not recorded yet
         self._refused: dict[Discovery, Asked] = {}  # once, in this batch, in the order of asking
         self._refused_alone = 0  # so many of them were refused before another detail was answered
 
@@ -38,20 +51,55 @@ class Details:
         stuck: set[str] = set()
         while batch := await self._owed(batch, stuck):
             self._refused_alone = 0
-            for key in batch:
-                if (stop := await self._ask_first(Discovery(Kind.DOCUMENT, key, Lane.DETAIL))) is not None:
-                    return await self._set_aside(stop)
+            if (stop := await self._ask_batch(batch)) is not None:
+                return await self._set_aside(stop)
             while self._refused:
                 if (stop := await self._ask_again(next(iter(self._refused)))) is not None:
                     return await self._set_aside(stop)
         return None
+
+    async def _ask_batch(self, batch: Sequence[str]) -> Stop | None:
+        """Ask for each of them once. After a stop nothing more is sent; what is on the wire is awaited and recorded."""
+        waiting = [Discovery(Kind.DOCUMENT, key, Lane.DETAIL) for key in reversed(batch)]
+        under_way: dict[Discovery, asyncio.Task[Stop | None]] = {}
+        stop: Stop | None = None
+        try:
+            while under_way or (waiting and stop is None):
+                while waiting and stop is None and self._may_begin(len(under_way)):
+                    discovery = waiting.pop()
+                    under_way[discovery] = asyncio.get_running_loop().create_task(self._ask_first(discovery))
+                await asyncio.wait(under_way.values(), return_when=asyncio.FIRST_COMPLETED)
+                for discovery, task in [*under_way.items()]:
+                    if task.done():
+                        del under_way[discovery]
+                        stop = task.result() or stop
+                    elif stop is not None and not self._is_out(discovery):
+                        del under_way[discovery]
+                        await _cancelled(task)
+        finally:
+            for task in under_way.values():
+                await _cancelled(task)
+        return stop
+
+    def _may_begin(self, under_way: int) -> bool:
+        if under_way == 0:
+            return True
+        is_slow = self._allowance.is_waiting or self._allowance.is_pressed
+        return not is_slow and under_way < self._width and self._allowance.covers(under_way + 1)
+
+    def _is_out(self, discovery: Discovery) -> bool:
+        return discovery in self._answered or self._collector.is_sent(discovery)
 
     async def _ask_first(self, discovery: Discovery) -> Stop | None:
         asked = await self._collector.ask(discovery, self._allowance)
         if isinstance(asked.verdict, Pressure):
             self._refused[discovery] = asked
             return self._allowance.stop
-        return await self._record(discovery, asked)
+        self._answered.add(discovery)
+        try:
+            return await self._record(discovery, asked)
+        finally:
+            self._answered.discard(discovery)
 
     async def _ask_again(self, discovery: Discovery) -> Stop | None:
         asked = await self._collector.ask(discovery, self._allowance)
@@ -89,3 +137,8 @@ class Details:
             if not (again := set(asked).intersection(owed)):
                 return owed
             stuck |= again
+
+
+async def _cancelled(task: "asyncio.Task[Stop | None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

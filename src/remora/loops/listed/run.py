@@ -42,6 +42,7 @@ class RunOptions:
     max_fetches: int | None = None
     recover_only: bool = False
     force: bool = False  # walk although the cool-down of an earlier run is not over
+    in_flight: int = 1  # so many details may be under way at once
 
 
 class ListedRun:
@@ -152,9 +153,14 @@ class ListedRun:
             self._shows_gone = self._shows_gone or walk.shows_gone
             if stop is not None:
                 return stop
-            if not walk.was_resumed and not walk.misses_entries:
+            if not walk.was_resumed and not walk.misses_entries and not await self._owes_inline():
                 break
         return None
+
+    async def _owes_inline(self) -> bool:
+        """Whether the process ended between a page and the documents on it: another walk shows them again."""
+        is_inline = self._collector.capabilities.inline_details
+        return is_inline and await self._store.count_owed_details(self._source) > 0
 
     async def _recover(self, *, without: Sequence[GapReason]) -> Stop | None:
         """Ask once more for what is owed and due. Pressure ends the recovery, not the run; only our own budget does."""
@@ -171,7 +177,16 @@ class ListedRun:
 
     async def _details(self) -> Stop | None:
         self._begin(Phase.DETAILS)
-        details = Details(self._source, self._collector, self._store, self._allowance, counts=self.counts)
+        if self._collector.capabilities.inline_details:
+            return None  # the list holds them
+        details = Details(
+            self._source,
+            self._collector,
+            self._store,
+            self._allowance,
+            counts=self.counts,
+            width=self._options.in_flight,
+        )
         return await details.run()
 
     def _begin(self, phase: Phase) -> None:

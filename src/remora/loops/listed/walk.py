@@ -8,6 +8,7 @@ Entries that vanish are found by what a walk does not show. An entry that is upd
 so what a walk to the end of the list did not show is judged after the next walk from the top.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,9 +17,9 @@ from typing import Final
 
 import structlog
 
-from remora.collect import Collector
-from remora.contracts import Clock, Store
-from remora.core.item import Entry, Page
+from remora.collect import Asked, Collector
+from remora.contracts import Clock, Outcome, Store
+from remora.core.item import Document, Entry, Page
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind, fingerprint
 from remora.core.ledger.gap import LOOKS_AT_A_LISTED_GONE, Gap, GapState
@@ -50,6 +51,7 @@ PAGES_WITHOUT_NEWS_MAX: Final = 20
 # A provider that filters its pages may show a few empty ones before the next entry.
 EMPTY_PAGES_MAX: Final = 10
 PAGES_REMEMBERED: Final = 8
+INLINE_AT_ONCE: Final = 100
 DEAD_WATCHED: Final = 10_000
 MISSING_WATCHED: Final = 1_000
 # A list that moves faster than it can be read is read on as it is; the next run walks it again.
@@ -130,6 +132,9 @@ class ListWalk:
             now_ns=self._clock.wall_ns(),
             doubted_at_ns=await self._doubted_at_ns(dead, gone),
         )
+        # A process that ended between a page and the documents on it left them owed; only the list can show them again.
+        if self._collector.capabilities.inline_details and not is_full:
+            is_full = await self._store.count_owed_details(self._source) > 0
         self._state = begun(await self._store.walk_state(self._source), is_full=is_full)
         self._is_resuming = self.was_resumed = self._state.is_under_way
         self._position = self._state.position or FIRST
@@ -233,6 +238,7 @@ class ListWalk:
             await self._store.replay_gaps(self._source, key=key, now_ns=now_ns)
         listed = await self._store.record_page(self._source, page.entries, self._state, now_ns=now_ns)
         self._counts.listed += listed
+        await self._keep_inline(page, now_ns)
         self._remember(page)
         # A page with news is not the last one, whatever its marks say: one absurd mark makes all others look old.
         if not is_end and (listed or is_repeated or not is_known):
@@ -243,6 +249,23 @@ class ListWalk:
             self._state = _ended(self._state, is_whole=self._is_whole)
             await self._store.record_page(self._source, (), self._state, now_ns=now_ns)
         return True
+
+    async def _keep_inline(self, page: Page, now_ns: int) -> None:
+        """Record the documents that the page itself holds. They are as new as their entries."""
+        whole: dict[str, Entry] = {}
+        for entry in page.entries:
+            known = whole.get(entry.key)
+            if entry.body is not None and (known is None or is_newer(entry.updated_at, known.updated_at)):
+                whole[entry.key] = entry
+        entries = list(whole.values())
+        for start in range(0, len(entries), INLINE_AT_ONCE):
+            batch = entries[start : start + INLINE_AT_ONCE]
+            self._counts.outcomes.update(await asyncio.gather(*(self._keep(entry, now_ns) for entry in batch)))
+
+    async def _keep(self, entry: Entry, now_ns: int) -> Outcome:
+        assert entry.body is not None, "an entry that is kept has its document"
+        found = Found(Document(entry.key, entry.body, entry.updated_at))
+        return await self._collector.record(Discovery(Kind.DOCUMENT, entry.key, Lane.DETAIL), Asked(found, now_ns, 0))
 
     async def _judge_vanished(self, began: WalkState, *, is_end: bool) -> None:
         """This walk has shown what it shows. What an earlier full walk missed and this one did not show has vanished."""

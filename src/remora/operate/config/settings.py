@@ -24,7 +24,9 @@ from remora.sources.declaration import (
     UpdatesSettings,
     UserSettings,
 )
+from remora.sources.json_path import is_steps
 from remora.sources.listed import CAPABILITIES as OF_A_LIST
+from remora.sources.listed import INLINE as OF_AN_INLINE_LIST
 from remora.sources.listed import DetailSettings
 from remora.sources.paging import ListSettings
 from remora.sources.rules import Rule
@@ -181,6 +183,11 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         # A declaration whose parts do not fit together is refused when it is put together.
         _ = self.capabilities
+        if self.detail.inline and not is_steps(self.list.entries):
+            raise ConfigurationError(
+                f"detail is inline, but list.entries is the expression {self.list.entries}",
+                hint='write a path to the entries, as entries = "data.rows": their bodies are kept as they came',
+            )
 
     @property
     def ceiling_per_s(self) -> float:
@@ -208,7 +215,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
             case SourceKind.NUMBERED:
                 return self.declaration.capabilities
             case SourceKind.LISTED:
-                return OF_A_LIST
+                return OF_AN_INLINE_LIST if self.detail.inline else OF_A_LIST
 
     def __repr__(self) -> str:
         # Headers may hold what must not be seen; the address does not, credentials in it are refused.

@@ -29,6 +29,8 @@ def with_defaults(name: str, table: Table) -> Table:
     filled = {**KIND_DEFAULTS[kind], **_brought(preset), **table, "kind": kind}
     if preset_name is not None:
         filled["preset"] = preset_name
+    if filled.get("detail") == "inline":  # the short form
+        filled["detail"] = {"inline": True}
     if kind == SourceKind.NUMBERED:
         _check_numbered(name, filled, table)
     if "in_flight" not in filled:

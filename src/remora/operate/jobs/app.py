@@ -138,6 +138,7 @@ async def run_listed_job(
         max_fetches=configured.max_fetches if max_fetches is None else max_fetches,
         recover_only=recover_only,
         force=force,
+        in_flight=configured.in_flight,
     )
     async with (
         open_resources(settings) as ground,

@@ -178,7 +178,9 @@ class Service:
             clock=self._clock,
             owner=self._owner,
             every_ns=source.every_ns,
-            options=RunOptions(max_wall_ns=source.max_wall_ns, max_fetches=source.max_fetches),
+            options=RunOptions(
+                max_wall_ns=source.max_wall_ns, max_fetches=source.max_fetches, in_flight=source.in_flight
+            ),
         )
 
         alone = None if self._sharing is None else self._sharing.leader_lease(run_name(runtime.name))

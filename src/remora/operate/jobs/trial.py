@@ -125,7 +125,9 @@ class _Trial:
             case Found(Page() as page):
                 for finding in (*self._page(page), *self._rate_headers()):
                     yield finding
-                if page.entries:
+                if page.entries and self._settings.detail.inline:
+                    yield self._found("ok", "detail", "inline: the list holds the whole entries")
+                elif page.entries:
                     yield await self._detail(page.entries[0])
             case _:
                 yield self._failed("reachable", path, "no list", verdict, self._wrong_page())

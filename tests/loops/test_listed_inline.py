@@ -1,0 +1,110 @@
+"""Is a list that already holds its documents collected without a request for each?"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from remora.core.errors import ConfigurationError
+from remora.core.ledger.run import StoppedBy
+from remora.loops.listed.run import RunOptions
+from remora.operate.config.reader import read_source
+from remora.sim.clock import SimClock, run
+from remora.sim.crash import Generation
+from remora.sources.json_path import raw_lines
+from remora.sources.listed import DetailSettings
+from remora.sources.paging import ListSettings, Paging
+from tests.loops.listed_rig import PAGINGS, ListedRig, SmallArchive, sqlite_store
+from tests.loops.test_listed_kills import killed
+
+INLINE = DetailSettings(inline=True)
+
+
+def inline_truth(archive: SmallArchive) -> dict[str, object]:
+    return {key: {"id": key, "update_time": mark} for key, mark in archive.listing()}
+
+
+async def held(rig: ListedRig) -> dict[str, object]:
+    return {key: json.loads(body) for key, body in (await rig.mirror()).items()}
+
+
+def test_five_hundred_entries_cost_their_pages_and_nothing_more() -> None:
+    async def main(clock: SimClock) -> None:
+        settings = ListSettings(page_size=250)
+        rig = ListedRig(clock, SmallArchive(480), settings=settings, detail=INLINE)
+        summary = await rig.run()
+        assert (summary.stopped_by, summary.owed) == (StoppedBy.COMPLETE, 0)
+        assert await held(rig) == inline_truth(rig.archive)
+        assert rig.archive.requests("detail").total() == 0
+        assert len(rig.archive.asked) == 4  # two pages, one for the overlap, and an empty one
+
+    run(main)
+
+
+@pytest.mark.parametrize("settings", [*PAGINGS.values(), ListSettings(page_size=10, updated="")])
+def test_changes_are_found_in_the_list_itself(settings: ListSettings) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(37), settings=settings, detail=INLINE)
+        await rig.run()
+        rig.archive.add("new", "c5")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await held(rig) == inline_truth(rig.archive)
+
+    run(main)
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+@pytest.mark.parametrize("die_at", range(8, 140, 11))
+def test_a_kill_at_any_moment_loses_nothing_of_an_inline_list(tmp_path: Path, die_at: int, after_effect: bool) -> None:
+    async def main(clock: SimClock) -> None:
+        async with sqlite_store(tmp_path / "mirror.db") as store:
+            rig = ListedRig(clock, SmallArchive(37), store=store, detail=INLINE)
+            await killed(rig, Generation(die_at_call=die_at, after_effect=after_effect))
+            summary = await rig.run()
+            assert (summary.stopped_by, summary.owed) == (StoppedBy.COMPLETE, 0)
+            assert await held(rig) == inline_truth(rig.archive)
+
+    run(main)
+
+
+def test_a_kill_between_the_last_page_and_its_documents_leaves_nothing_owed_for_good() -> None:
+    async def main(clock: SimClock) -> None:
+        die_at, died = 0, True
+        while died:
+            die_at += 1
+            rig = ListedRig(clock, SmallArchive(25), settings=PAGINGS[Paging.CURSOR], detail=INLINE)
+            died = await killed(rig, Generation(die_at_call=die_at))
+            summary = await rig.run()
+            assert (summary.stopped_by, summary.owed) == (StoppedBy.COMPLETE, 0), die_at
+            assert await held(rig) == inline_truth(rig.archive), die_at
+        assert die_at > 30
+
+    run(main)
+
+
+def test_a_run_that_is_cut_off_between_pages_goes_on() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(37), detail=INLINE)
+        assert (await rig.run(RunOptions(max_fetches=2))).stopped_by is StoppedBy.MAX_FETCHES
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await held(rig) == inline_truth(rig.archive)
+
+    run(main)
+
+
+def test_an_entry_is_kept_byte_for_byte() -> None:
+    body = b'\xef\xbb\xbf{"data": {"rows": [ {"id": 1,  "n": 1.50} , {"id":2,"text":"\\u00e9"}]}, "more": 1e3}'
+    assert raw_lines(body, "data.rows") == [b'{"id": 1,  "n": 1.50}', b'{"id":2,"text":"\\u00e9"}']
+    assert raw_lines(b"[1, 2]", ".") == [b"1", b"2"]
+    assert raw_lines(b'{"rows": {}}', "rows") == []
+
+
+def test_inline_is_declared_in_one_word_and_alone() -> None:
+    table = {"kind": "listed", "url": "http://127.0.0.1:9", "detail": "inline"}
+    assert read_source("orders", table).capabilities.inline_details
+    with pytest.raises(ConfigurationError, match="detail is inline and has other settings"):
+        read_source("orders", {**table, "detail": {"inline": True, "key": "id"}})
+    with pytest.raises(ConfigurationError, match=r"list\.entries is the expression"):
+        read_source("orders", {**table, "list": {"entries": "rows[?x]"}})
+    with pytest.raises(ConfigurationError, match="detail"):
+        read_source("orders", {**table, "detail": "outline"})
