@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from remora.contracts import Capabilities, Clock, Dialect, Meter, Mirror, Observation, Outcome, Source
+from remora.contracts import Capabilities, Clock, Credential, Dialect, Meter, Mirror, Observation, Outcome, Source
 from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.core.item import Decoded, Item, Newest, WrongShape
 from remora.core.lanes import Lane
@@ -87,6 +87,7 @@ class Collector:
         meter: Meter,
         policy: AskPolicy = ITEM,
         dialect: Dialect | None = None,
+        credential: Credential | None = None,
     ) -> None:
         self._source = source
         self._absent_statuses = source.capabilities.absent_statuses
@@ -96,6 +97,7 @@ class Collector:
         self._meter = meter
         self._policy = policy
         self._dialect = dialect
+        self._credential = credential
         self._refusals = Refusals()
         self._known_good = KnownGood()
         governor.canaries.made_by(self._canary)
@@ -142,12 +144,16 @@ class Collector:
         policy = policy or self._policy
         asked = None
         requests, taken_ns, met = 0, 0, frozenset[type[Verdict]]()
+        was_renewed = False
         while (answer := await self._ask_within(allowance, discovery, met)) is not None:
             if isinstance(answer.verdict, Deferred):  # our own fault: it costs the item no attempt
                 await self._wait_for_resources()
                 continue
             requests, taken_ns = requests + 1, taken_ns + answer.took_ns
             asked = Asked(answer.verdict, answer.started_at_ns, requests)
+            if not was_renewed and await self._has_new_credential(answer.verdict):
+                was_renewed = True
+                continue
             delay_ns = policy.delay_ns(answer.verdict, requests=requests, taken_ns=taken_ns)
             # A fault that is known to be the item's own does not go away in a moment: it is owed, and recovery asks later.
             is_own_fault = isinstance(answer.verdict, Trouble) and self._governor.canaries.blame_items
@@ -157,6 +163,11 @@ class Collector:
                 met |= {type(answer.verdict)}
             await self._clock.sleep_until(self._clock.monotonic_ns() + delay_ns)
         return asked or self._deferred(allowance.stop)
+
+    async def _has_new_credential(self, verdict: Verdict) -> bool:
+        """Whether the provider refused a credential that is another one by now."""
+        is_refused = isinstance(verdict, Refused) and verdict.reason is GapReason.UNAUTHORIZED
+        return is_refused and self._credential is not None and await self._credential.renew()
 
     async def _wait_for_resources(self) -> None:
         now_ns = self._clock.monotonic_ns()
@@ -271,6 +282,8 @@ class Collector:
 
     async def _ask_once(self, discovery: Discovery, met: frozenset[type[Verdict]]) -> _Answer:
         """One request: the line of verbs, up to what the gate learns from it."""
+        if self._credential is not None:
+            await self._credential.ready()
         async with self._governor.admit(discovery.via, self._source.name) as permit:
             admitted_ns = self._clock.monotonic_ns()
             reply = await self._fetch(discovery, permit)

@@ -10,7 +10,7 @@ from typing import cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from remora.collect import Collector
-from remora.contracts import Clock, Store
+from remora.contracts import Clock, Store, Transport
 from remora.core.ledger.asking import LISTED
 from remora.core.ledger.run import RunSummary
 from remora.core.units import SECOND_NS
@@ -24,6 +24,7 @@ from remora.sim.meter import CountingMeter
 from remora.sim.provider import Provider
 from remora.sim.replies import NOT_FOUND, Answer, Response, ok, rate_limited
 from remora.sim.transport import LATENCY_NS, SimTransport
+from remora.sources.auth import Credential, SignedTransport
 from remora.sources.dialects import Dialects
 from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging
 from remora.sources.rules import Rule
@@ -175,6 +176,7 @@ class ListedRig:
     latency_ns: int = LATENCY_NS
     in_flight: int = 1
     rules: Sequence[Rule] = ()
+    credential: Credential | None = None
 
     def __post_init__(self) -> None:
         self.archive.ticks = self.clock.monotonic_ns
@@ -188,13 +190,25 @@ class ListedRig:
         answering = self.provider or cast("Provider", self.archive)
         wire = SimTransport(answering, own, latency_ns=self.latency_ns)
         declared = ListedSettings(self.url, self.settings, self.detail, headers=self.headers)
-        source = Listed(wire if life is None else life.guard(wire), declared, name=NAME)
+        way_out: Transport = wire if life is None else life.guard(wire)
+        if self.credential is not None:
+            way_out = SignedTransport(way_out, self.credential, url=self.url)
+        source = Listed(way_out, declared, name=NAME)
         limits = Limits(ceiling_interval_ns=self.ceiling_ns, in_flight=self.in_flight)
         chance = self.clock.random.random
         governor = Governor(NAME, limits, clock=clock, home=LocalHome(NAME, store), meter=self.meter, chance=chance)
         await governor.open()
         dialect = Dialects(self.rules)
-        collector = Collector(source, store, governor, clock=clock, meter=self.meter, policy=LISTED, dialect=dialect)
+        collector = Collector(
+            source,
+            store,
+            governor,
+            clock=clock,
+            meter=self.meter,
+            policy=LISTED,
+            dialect=dialect,
+            credential=self.credential,
+        )
         try:
             yield Process(store, governor, collector, clock)
         finally:

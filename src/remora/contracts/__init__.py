@@ -23,6 +23,7 @@ from remora.contracts.sharing import SharedPace as SharedPace
 from remora.contracts.sharing import Sharing as Sharing
 from remora.contracts.source import Capabilities as Capabilities
 from remora.contracts.source import ConnectGate as ConnectGate
+from remora.contracts.source import Credential as Credential
 from remora.contracts.source import Dialect as Dialect
 from remora.contracts.source import NumberedSource as NumberedSource
 from remora.contracts.source import Permit as Permit

@@ -102,6 +102,16 @@ class Source(Protocol):
         """
 
 
+class Credential(Protocol):
+    """What shows the provider who asks. It signs in the transport; here it is kept good."""
+
+    async def ready(self) -> None:
+        """Hold a secret that is believed to be good. Never raises for a secret that cannot be had."""
+
+    async def renew(self) -> bool:
+        """The provider refused it: read it again. True if it is another one now."""
+
+
 class Dialect(Protocol):
     """The rules of one source: what its replies mean where their status does not say it."""
 

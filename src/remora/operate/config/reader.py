@@ -232,8 +232,7 @@ def _checked(name: str, source: SourceSettings) -> SourceSettings:
     _check_url(source.url, where)
     _check_headers(source.headers, where)
     check_rules(source.rules, where)
-    if source.token_env is not None and source.token_file is not None:
-        raise ConfigurationError(f"{where} has both token_env and token_file", hint="write one of them")
+    _check_one_credential(source, where)
     if source.timeout_ns <= 0 or source.poll_every_ns <= 0 or source.every_ns <= 0 or source.rescan.every_ns <= 0:
         raise ConfigurationError(
             f"{where} has a span of time that is zero (timeout, poll_every, every or rescan.every)",
@@ -248,6 +247,15 @@ def _checked(name: str, source: SourceSettings) -> SourceSettings:
         )
     jitter_max_ns = min(max(source.jitter_max_ns, source.jitter_min_ns), interval_ns)
     return msgspec.structs.replace(source, jitter_max_ns=jitter_max_ns, url=source.url.rstrip("/"))
+
+
+def _check_one_credential(source: SourceSettings, where: str) -> None:
+    given = [key for key in ("auth", "token_env", "token_file", "token_command") if getattr(source, key) is not None]
+    written = [f"headers.{name}" for name in source.headers if name.lower() in {"authorization", "cookie"}]
+    if len(given) > 1 or (given and written):
+        one, other, *_ = (*given, *written)
+        raise ConfigurationError(f"{where} has both {one} and {other}", hint="write one of them")
+    _check_command(source.token_command, f"{where}.token_command")
 
 
 def _check_url(url: str, where: str) -> None:
@@ -288,14 +296,12 @@ def check_store(url: str) -> None:
         )
 
 
-def _check_command(command: str | None) -> None:
+def _check_command(command: str | None, where: str = "notify.command") -> None:
     """Refuse what cannot be split into words, without repeating it: it may hold an address that is a secret."""
     try:
         shlex.split(command or "")
     except ValueError:
-        raise ConfigurationError(
-            "notify.command has a quote that does not end", hint="close it, or leave it out"
-        ) from None
+        raise ConfigurationError(f"{where} has a quote that does not end", hint="close it, or leave it out") from None
 
 
 def _check_listen(listen: str) -> None:

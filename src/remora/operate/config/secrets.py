@@ -17,11 +17,17 @@ VARIABLE_NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
 def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) -> Secret | None:
-    """The token of one source, or None when it needs none."""
-    if source.token_env is not None:
-        return Secret(token_from_environment(f"sources.{name}.token_env", source.token_env, environ))
-    if source.token_file is not None:
-        return Secret(token_from_file(f"sources.{name}.token_file", Path(source.token_file).expanduser()))
+    """The secret of one source as far as it can be read at once, or None: it needs none, or a command tells it."""
+    env, file = source.token_env, source.token_file
+    where = "token"
+    if source.auth is not None:
+        kind, text = source.auth.origin
+        where = f"auth.{source.auth.way}"
+        env, file = (text if kind == "env" else None), (text if kind == "file" else None)
+    if env is not None:
+        return Secret(token_from_environment(f"sources.{name}.{where}_env", env, environ))
+    if file is not None:
+        return Secret(token_from_file(f"sources.{name}.{where}_file", Path(file).expanduser()))
     return None
 
 
@@ -69,7 +75,7 @@ def token_from_environment(where: str, variable: str, environ: Mapping[str, str]
     """The token in a variable; `where` is the setting that names it."""
     token = environ.get(variable, "").strip()
     if token:
-        return _checked(token, f"the variable {variable}")
+        return checked_token(token, f"the variable {variable}")
     if VARIABLE_NAME.fullmatch(variable):
         raise ConfigurationError(
             f"{where} names the variable {variable}, which is not set",
@@ -98,10 +104,11 @@ def token_from_file(where: str, path: Path) -> str:
             f"{where}{shown} cannot be read ({getattr(error, 'strerror', 'it is not UTF-8 text')})",
             hint="write the path of a text file that holds only the token, with mode 0600",
         ) from None
-    return _checked(token, f"the file {path}")
+    return checked_token(token, f"the file {path}")
 
 
-def _checked(token: str, where: str) -> str:
+def checked_token(token: str, where: str) -> str:
+    """The token, once it is sure that a header can carry it."""
     if not token or len(token) > TOKEN_CHARACTERS_MAX or not token.isascii() or not token.isprintable():
         raise ConfigurationError(
             f"{where} does not hold a token", hint="it should hold one line of printable ASCII and nothing else"

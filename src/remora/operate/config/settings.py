@@ -15,6 +15,7 @@ import msgspec
 from remora.contracts import Capabilities
 from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
+from remora.operate.config.auth_settings import AuthSettings
 from remora.operate.config.quantities import parse_duration, parse_rate, parse_size
 from remora.sources.declaration import (
     AbsentSettings,
@@ -140,9 +141,10 @@ class RescanSettings(msgspec.Struct, frozen=True):
 
 
 class AccountSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom the provider counts: one ceiling for all its sources."""
+    """Whom the provider counts: one ceiling and one credential for all its sources."""
 
     ceiling_interval_ns: Interval = msgspec.field(name="ceiling")
+    auth: AuthSettings | None = None
 
 
 class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +174,8 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     poll_every_ns: Duration = msgspec.field(default=15 * SECOND_NS, name="poll_every")
     token_env: str | None = None
     token_file: str | None = None
+    token_command: str | None = None
+    auth: AuthSettings | None = None
     headers: dict[str, str] = {}
     list: ListSettings = ListSettings()
     detail: DetailSettings = DetailSettings()

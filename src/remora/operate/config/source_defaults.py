@@ -14,7 +14,7 @@ NEWEST_HINT: Final = 'write newest = { path = "/newest.json", at = "id" }, or at
 _ALL_PRESETS: Final = ", ".join(sorted(PRESETS))
 
 # What only the account of a source may decide.
-OF_THE_ACCOUNT: Final = frozenset({"ceiling", "token_env", "token_file"})
+OF_THE_ACCOUNT: Final = frozenset({"ceiling", "auth", "token_env", "token_file", "token_command"})
 
 Table = dict[str, Any]
 
@@ -60,13 +60,12 @@ def _with_account(name: str, accounts: Table, table: Table) -> Table:
             f'sources.{name}.account is "{account}", and there is no [accounts.{account}]',
             hint=f"add [accounts.{account}] with its ceiling, or pick one of: {known}",
         )
-    for key in OF_THE_ACCOUNT & table.keys():
+    for key in sorted(OF_THE_ACCOUNT & table.keys()):
         raise ConfigurationError(
             f"sources.{name} has {key}, but it belongs to the account {account}, which has one for all its sources",
             hint=f"leave it out, or move it to [accounts.{account}]",
         )
-    ceiling = accounts[account].get("ceiling")
-    return table if ceiling is None else {**table, "ceiling": ceiling}
+    return {**table, **{key: accounts[account][key] for key in OF_THE_ACCOUNT & accounts[account].keys()}}
 
 
 def check_source_name(name: str) -> None:

@@ -3,6 +3,7 @@
 A source that names no account has one of its own, with its own name.
 """
 
+import os
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +15,10 @@ from remora.core.verdict import Verdict
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
+from remora.operate.config.credentials import open_credential
+from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import SourceSettings
+from remora.sources.auth import Credential
 
 
 @dataclass(slots=True)
@@ -41,6 +45,16 @@ class Gates:
         self._meter = meter
         self._sharing = sharing
         self._open: dict[str, _Open] = {}
+        self._credentials: dict[str, Credential | None] = {}
+
+    def credential_of(self, source: str) -> Credential | None:
+        """The credential of this source's account, one for all its sources; None: it needs none."""
+        account = account_of(source, self._sources[source])
+        if account not in self._credentials:
+            read_token(source, self._sources[source], os.environ)  # what cannot be read is said before anything starts
+            opened = open_credential(account, self._sources[source], os.environ, clock=self._clock)
+            self._credentials[account] = opened
+        return self._credentials[account]
 
     @asynccontextmanager
     async def pass_through(self, source: str) -> AsyncIterator[Governor]:

@@ -3,7 +3,6 @@
 Here a declaration becomes a source: by its kind, and by the preset that may bring its own reading of the bodies.
 """
 
-import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -13,17 +12,17 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remora.collect import Collector
-from remora.contracts import Clock, Meter, NumberedSource, Source, Store
+from remora.contracts import Clock, Meter, NumberedSource, Source, Store, Transport
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.ledger.asking import LISTED
 from remora.core.rate.gate_types import RateFacts
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor
 from remora.loops.numbered.newest import keep_newest, retract_absurd, take_up
-from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import SourceKind, SourceSettings
 from remora.operate.jobs.gates import Gates
 from remora.operate.observe.recent_meter import RecentMeter
+from remora.sources.auth import Credential, SignedTransport
 from remora.sources.dialects import Dialects
 from remora.sources.json_path import WHOLE_BODY
 from remora.sources.listed import Listed, ListedSettings
@@ -45,6 +44,7 @@ class Numbered:
     source: NumberedSource
     governor: Governor
     collector: Collector
+    credential: Credential | None = None
 
 
 @asynccontextmanager
@@ -52,21 +52,24 @@ async def open_numbered(
     name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, gates: Gates | None = None
 ) -> AsyncIterator[Numbered]:
     """Open a numbered source; on the way out the learned pace is stored and every connection let go."""
+    own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
+    credential = own.credential_of(name)
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         preset = PRESETS[settings.preset] if settings.preset is not None else None
         source = NumberedByDeclaration(
-            transport,
+            signed(transport, credential, settings),
             settings.url,
             settings.declaration,
             name=name,
             headers=settings.headers,
-            token=read_token(name, settings, os.environ),
             reading=None if preset is None else preset.reading,
         )
-        own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
         async with own.pass_through(name) as governor:
-            collector = Collector(source, store, governor, clock=clock, meter=meter, dialect=Dialects(settings.rules))
-            yield Numbered(name, settings, source, governor, collector)
+            dialect = Dialects(settings.rules)
+            collector = Collector(
+                source, store, governor, clock=clock, meter=meter, dialect=dialect, credential=credential
+            )
+            yield Numbered(name, settings, source, governor, collector, credential)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class ListedRuntime:
     source: Source
     governor: Governor
     collector: Collector
+    credential: Credential | None = None
 
 
 @asynccontextmanager
@@ -85,21 +89,23 @@ async def open_listed(
     name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, gates: Gates | None = None
 ) -> AsyncIterator[ListedRuntime]:
     """Open a listed source. Its collector asks within the account of a run."""
-    declared = ListedSettings(
-        url=settings.url,
-        list=settings.list,
-        detail=settings.detail,
-        headers=settings.headers,
-        token=read_token(name, settings, os.environ),
-    )
+    declared = ListedSettings(url=settings.url, list=settings.list, detail=settings.detail, headers=settings.headers)
+    own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
+    credential = own.credential_of(name)
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
-        source = Listed(transport, declared, name=name)
-        own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
+        source = Listed(signed(transport, credential, settings), declared, name=name)
         async with own.pass_through(name) as governor:
             collector = Collector(
-                source, store, governor, clock=clock, meter=meter, policy=LISTED, dialect=Dialects(settings.rules)
+                source,
+                store,
+                governor,
+                clock=clock,
+                meter=meter,
+                policy=LISTED,
+                dialect=Dialects(settings.rules),
+                credential=credential,
             )
-            yield ListedRuntime(name, settings, source, governor, collector)
+            yield ListedRuntime(name, settings, source, governor, collector, credential)
 
 
 # Which opener belongs to which kind of source. What came out of it says which job it needs.
@@ -107,6 +113,11 @@ OPENERS: Final[Mapping[SourceKind, Callable[..., AbstractAsyncContextManager[Num
     SourceKind.NUMBERED: open_numbered,
     SourceKind.LISTED: open_listed,
 }
+
+
+def signed(transport: Transport, credential: Credential | None, settings: SourceSettings) -> Transport:
+    """The transport whose requests carry the credential."""
+    return transport if credential is None else SignedTransport(transport, credential, url=settings.url)
 
 
 def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: Meter) -> HttpTransport:

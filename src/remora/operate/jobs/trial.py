@@ -113,7 +113,14 @@ class _Trial:
         self._source = _Overhearing(runtime.source)
         dialect = Dialects(runtime.settings.rules)
         self._collector = Collector(
-            self._source, store, runtime.governor, clock=clock, meter=meter, policy=ONCE, dialect=dialect
+            self._source,
+            store,
+            runtime.governor,
+            clock=clock,
+            meter=meter,
+            policy=ONCE,
+            dialect=dialect,
+            credential=runtime.credential,
         )
 
     async def listed(self) -> AsyncIterator[Finding]:

@@ -1,0 +1,148 @@
+"""Where does a credential come from? A variable, a file that is read again when it changes, or a command that is run again."""
+
+import asyncio
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from remora.contracts import Clock
+from remora.core.errors import ConfigurationError, RemoraError
+from remora.core.units import DAY_NS, SECOND_NS
+from remora.operate.config.auth_settings import AuthSettings
+from remora.operate.config.secrets import checked_token, token_from_environment, token_from_file
+from remora.operate.config.settings import SourceSettings
+from remora.sources.auth import Credential, Issued, SecretOrigin
+from remora.sources.secret import Secret
+
+COMMAND_MAX_S: Final = 30.0
+EXPIRES_MAX_NS: Final = 3_650 * DAY_NS
+
+
+def auth_of(source: SourceSettings) -> AuthSettings | None:
+    """The credential that is declared: `auth`, or its short form `token_env`, `token_file` or `token_command`."""
+    if source.auth is not None:
+        return source.auth
+    if source.token_env is None and source.token_file is None and source.token_command is None:
+        return None
+    return AuthSettings(bearer_env=source.token_env, bearer_file=source.token_file, bearer_command=source.token_command)
+
+
+def open_credential(
+    account: str, source: SourceSettings, environ: Mapping[str, str], *, clock: Clock
+) -> Credential | None:
+    """The credential of an account; None when it needs none."""
+    auth = auth_of(source)
+    if auth is None:
+        return None
+    origin = origin_of(account, auth, environ)
+    return Credential(auth.way, origin, clock=clock, name=auth.name or "", account=account)
+
+
+def origin_of(account: str, auth: AuthSettings, environ: Mapping[str, str]) -> SecretOrigin:
+    """Where the secret comes from."""
+    kind, text = auth.origin
+    where = f"{account}: {auth.way}_{kind}"
+    match kind:
+        case "env":
+            return FromEnvironment(where, text, environ)
+        case "file":
+            return FromFile(where, Path(text).expanduser())
+        case _:
+            return FromCommand(where, text)
+
+
+class FromEnvironment:
+    """A variable: it never changes while the process runs."""
+
+    def __init__(self, where: str, variable: str, environ: Mapping[str, str]) -> None:
+        self._secret = Secret(token_from_environment(where, variable, environ))
+
+    def has_changed(self) -> bool:
+        return False
+
+    async def read(self) -> Issued:
+        return Issued(self._secret)
+
+
+class FromFile:
+    """A file, read again when another one stands in its place or it was written."""
+
+    def __init__(self, where: str, path: Path) -> None:
+        self._where = where
+        self._path = path
+        self._seen: tuple[int, int, int] | None = None
+
+    def has_changed(self) -> bool:
+        return self._look() != self._seen
+
+    async def read(self) -> Issued:
+        self._seen = self._look()
+        return Issued(Secret(token_from_file(self._where, self._path)))
+
+    def _look(self) -> tuple[int, int, int] | None:
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - before every request: a tenth of the time of Path.stat
+        except OSError:
+            return self._seen  # while it is replaced, the last secret is good
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+class _Answer(msgspec.Struct):
+    """What a command may print instead of the bare secret."""
+
+    expires_in: float | None = None
+    token: str | None = None
+    access_token: str | None = None
+
+
+class FromCommand:
+    """A command that prints the secret, or JSON with `token` (or `access_token`) and `expires_in` in seconds."""
+
+    def __init__(self, where: str, command: str) -> None:
+        self._where = where
+        try:
+            self._words = shlex.split(command)
+        except ValueError:
+            raise ConfigurationError(f"{where} has a quote that does not end", hint="close it") from None
+
+    def has_changed(self) -> bool:
+        return False
+
+    async def read(self) -> Issued:
+        """Run it. What it prints is never repeated: it may be the secret."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+        except OSError as error:
+            raise RemoraError(f"{self._where} cannot be run ({error.strerror})", hint="write a whole path") from None
+        try:
+            async with asyncio.timeout(COMMAND_MAX_S):
+                printed, _ = await process.communicate()
+        except TimeoutError:
+            raise RemoraError(f"{self._where} took longer than {COMMAND_MAX_S:.0f} s", hint="make it quicker") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if process.returncode:
+            raise RemoraError(f"{self._where} ended with code {process.returncode}", hint="run it by hand")
+        return self._issued(printed.decode("utf-8", "replace").strip())
+
+    def _issued(self, printed: str) -> Issued:
+        if not printed.startswith("{"):
+            return Issued(Secret(checked_token(printed, f"what {self._where} prints")))
+        try:
+            answer = msgspec.json.decode(printed, type=_Answer)
+        except msgspec.DecodeError:
+            raise RemoraError(f"{self._where} prints JSON that has no token", hint='print {"token": "…"}') from None
+        token = checked_token(answer.token or answer.access_token or "", f"what {self._where} prints")
+        expires_ns = None if answer.expires_in is None else int(max(0.0, answer.expires_in) * SECOND_NS)
+        return Issued(Secret(token), None if expires_ns is None else min(expires_ns, EXPIRES_MAX_NS))

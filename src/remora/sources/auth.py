@@ -1,0 +1,163 @@
+"""How does a request show who sends it? A credential signs it at the last moment, so that no address holds a secret.
+
+A secret comes from its origin: a variable, a file or a command. It is read again when its origin changed, before it
+expires, and after the provider refused it.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol, cast
+from urllib.parse import quote, urlsplit
+
+import structlog
+
+from remora.contracts import Clock, ConnectGate, Permit, Transport
+from remora.core.errors import RemoraError
+from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.verdict import NoReply, Reply
+from remora.sources.secret import Secret
+
+log = structlog.get_logger()
+
+# A secret that expires is renewed this long before, or after this part of its life if that is sooner.
+RENEW_AHEAD_NS: Final = MINUTE_NS
+RENEW_AT_SHARE: Final = 0.8
+# Single things may answer 401 for reasons of their own: a refusal leads to a new secret no more often than this.
+RENEW_AFTER_REFUSAL_EVERY_NS: Final = MINUTE_NS
+# An origin that cannot be read is asked again after this time; the last secret stays in use.
+READ_AGAIN_NS: Final = 10 * SECOND_NS
+
+
+class Way(StrEnum):
+    """How a secret is shown."""
+
+    BEARER = "bearer"
+    BASIC = "basic"
+    HEADER = "header"
+    QUERY = "query"
+    COOKIE = "cookie"
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A secret, and for how long it is good; None: until it is refused."""
+
+    secret: Secret
+    expires_in_ns: int | None = None
+
+
+class SecretOrigin(Protocol):
+    """Where a secret comes from. Raises `RemoraError`, without the secret, when it cannot be read."""
+
+    def has_changed(self) -> bool:
+        """Whether it must be read again; cheap, asked before every request."""
+
+    async def read(self) -> Issued:
+        """The secret as it is now."""
+
+
+class Credential:
+    """One account's credential: `contracts.Credential`."""
+
+    def __init__(self, way: Way, origin: SecretOrigin, *, clock: Clock, name: str = "", account: str = "") -> None:
+        """`name` is that of the header, query parameter or cookie; `account` is told in events."""
+        self._way = way
+        self._origin = origin
+        self._clock = clock
+        self._name = name
+        self._account = account
+        self._secret: Secret | None = None
+        self._renew_at_ns: int | None = None
+        self._refused_at_ns: int | None = None
+        self._reading = asyncio.Lock()
+
+    async def ready(self) -> None:
+        """Hold a secret that is believed to be good."""
+        if self._is_due():
+            async with self._reading:
+                if self._is_due():
+                    await self._read()
+
+    async def renew(self) -> bool:
+        """The provider refused it: read it again. True if it is another one now."""
+        now_ns, used = self._clock.monotonic_ns(), self._secret
+        async with self._reading:
+            if self._secret is not used:
+                return True  # another request has renewed it meanwhile
+            last_ns = self._refused_at_ns
+            if last_ns is not None and now_ns - last_ns < RENEW_AFTER_REFUSAL_EVERY_NS:
+                return False
+            self._refused_at_ns = now_ns
+            await self._read()
+            return self._secret is not used
+
+    def sign(self, url: str, headers: Mapping[str, str] | None) -> tuple[str, Mapping[str, str]]:
+        """The address and the headers with the secret."""
+        own = dict(headers or {})
+        if self._secret is None:
+            return url, own
+        text = self._secret.reveal()
+        match self._way:
+            case Way.BEARER:
+                own["Authorization"] = f"Bearer {text}"
+            case Way.BASIC:
+                own["Authorization"] = f"Basic {base64.b64encode(text.encode()).decode()}"
+            case Way.HEADER:
+                own[self._name] = text
+            case Way.COOKIE:
+                own["Cookie"] = f"{self._name}={text}"
+            case Way.QUERY:
+                url = f"{url}{'&' if '?' in url else '?'}{quote(self._name, safe='')}={quote(text, safe='')}"
+        return url, own
+
+    def _is_due(self) -> bool:
+        if self._secret is None or self._origin.has_changed():
+            return True
+        return self._renew_at_ns is not None and self._clock.monotonic_ns() >= self._renew_at_ns
+
+    async def _read(self) -> None:
+        now_ns = self._clock.monotonic_ns()
+        try:
+            issued = await self._origin.read()
+        except RemoraError as error:
+            log.warning("credential_unreadable", account=self._account, why=error.message)
+            self._renew_at_ns = now_ns + READ_AGAIN_NS
+            return
+        if self._secret is None or issued.secret.reveal() != self._secret.reveal():
+            self._secret = issued.secret
+        life_ns = issued.expires_in_ns
+        ahead_ns = None if life_ns is None else max(life_ns - RENEW_AHEAD_NS, int(life_ns * RENEW_AT_SHARE))
+        self._renew_at_ns = None if ahead_ns is None else now_ns + ahead_ns
+
+
+class SignedTransport:
+    """`contracts.Transport` whose requests carry a credential, to the address that its owner wrote and to no other."""
+
+    def __init__(self, inner: Transport, credential: Credential, *, url: str) -> None:
+        self._inner = inner
+        self._credential = credential
+        self._origin = urlsplit(url)[:2]
+
+    async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
+        """One request, signed."""
+        url, headers = self._signed(url, headers)
+        return await self._inner.get(url, permit, headers=headers)
+
+    async def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """One stream, its connect signed."""
+        await self._credential.ready()
+        url, headers = self._signed(url, headers)
+        inner = cast("AsyncGenerator[bytes, None]", self._inner.stream(url, connect, headers=headers))
+        async with aclosing(inner) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    def _signed(self, url: str, headers: Mapping[str, str] | None) -> tuple[str, Mapping[str, str] | None]:
+        """A next page may be named by the provider, on any host: a secret goes to none but its own."""
+        return self._credential.sign(url, headers) if urlsplit(url)[:2] == self._origin else (url, headers)

@@ -1,0 +1,279 @@
+"""Is a credential shown as its owner wrote it, kept fresh, and never seen anywhere else?"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from remora.contracts import ConnectGate, Permit
+from remora.core.errors import ConfigurationError, RemoraError
+from remora.core.ledger.run import StoppedBy
+from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.core.verdict import Fault, NoReply, Reply
+from remora.operate.config.credentials import FromCommand, FromFile, open_credential
+from remora.operate.config.reader import load, read_source
+from remora.operate.config.secrets import secret_values
+from remora.operate.config.settings import Flags, SourceSettings
+from remora.operate.jobs.clock import SystemClock
+from remora.sim.clock import SimClock
+from remora.sim.replies import UNAUTHORIZED, Response
+from remora.sim.transport import FreePermit
+from remora.sources.auth import Credential, Issued, SignedTransport, Way
+from remora.sources.secret import Secret
+from tests.gate.rig import simulated
+from tests.loops.listed_rig import ListedRig, SmallArchive
+
+CANARY = "canary-7d1f"
+URL = "https://api.example/list?page=2"
+
+
+def source(**keys: object) -> SourceSettings:
+    return read_source("chats", {"kind": "listed", "url": "https://api.example", **keys})
+
+
+@dataclass
+class Issuing:
+    """An origin that gives one secret after the other."""
+
+    secrets: list[str]
+    expires_in_ns: int | None = None
+    reads: int = 0
+    changed: bool = False
+    is_broken: bool = False
+
+    def has_changed(self) -> bool:
+        return self.changed
+
+    async def read(self) -> Issued:
+        self.changed = False
+        if self.is_broken:
+            raise RemoraError("the origin cannot be read", hint="repair it")
+        self.reads += 1
+        return Issued(Secret(self.secrets[min(self.reads, len(self.secrets)) - 1]), self.expires_in_ns)
+
+
+# -- how it is shown -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "auth, url, headers",
+    [
+        ({"bearer_env": "S"}, URL, {"Authorization": f"Bearer {CANARY}"}),
+        ({"basic_env": "P"}, URL, {"Authorization": "Basic dXNlcjpwYXNz"}),
+        ({"header_env": "S", "name": "X-Api-Key"}, URL, {"X-Api-Key": CANARY}),
+        ({"cookie_env": "S", "name": "session"}, URL, {"Cookie": f"session={CANARY}"}),
+        ({"query_env": "Q", "name": "key"}, f"{URL}&key=a%26b%3D", {}),
+    ],
+)
+async def test_each_way_shows_the_secret_in_one_place(
+    auth: dict[str, str], url: str, headers: Mapping[str, str]
+) -> None:
+    environ = {"S": CANARY, "P": "user:pass", "Q": "a&b="}
+    credential = open_credential("chats", source(auth=auth), environ, clock=SystemClock())
+    assert credential is not None
+    await credential.ready()
+    assert credential.sign(URL, None) == (url, headers)
+
+
+async def test_the_short_forms_are_bearer_tokens(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(CANARY)
+    token.chmod(0o600)
+    for keys in ({"token_env": "S"}, {"token_file": str(token)}, {"token_command": f"echo {CANARY}"}):
+        credential = open_credential("chats", source(**keys), {"S": CANARY}, clock=SystemClock())
+        assert credential is not None
+        await credential.ready()
+        assert credential.sign(URL, None) == (URL, {"Authorization": f"Bearer {CANARY}"})
+
+
+# -- how it stays good ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("first")
+    path.chmod(0o600)
+    origin = FromFile("chats", path)
+    assert (await origin.read()).secret.reveal() == "first"
+    assert not origin.has_changed()
+    other = tmp_path / "other"
+    other.write_text("second")
+    other.chmod(0o600)
+    other.replace(path)
+    assert origin.has_changed()
+    assert (await origin.read()).secret.reveal() == "second"
+    path.unlink()
+    assert not origin.has_changed()
+
+
+@pytest.mark.parametrize(
+    "prints, secret, expires_in_ns",
+    [
+        (f"echo {CANARY}", CANARY, None),
+        (f"""echo '{{"token": "{CANARY}", "expires_in": 90}}'""", CANARY, 90 * SECOND_NS),
+        (f"""echo '{{"access_token": "{CANARY}", "token_type": "x"}}'""", CANARY, None),
+    ],
+)
+async def test_a_command_prints_the_secret_and_may_say_how_long_it_is_good(
+    prints: str, secret: str, expires_in_ns: int | None
+) -> None:
+    issued = await FromCommand("chats", f'sh -c "{prints.replace(chr(34), chr(92) + chr(34))}"').read()
+    assert (issued.secret.reveal(), issued.expires_in_ns) == (secret, expires_in_ns)
+
+
+@pytest.mark.parametrize(
+    "command, why",
+    [
+        (f"sh -c 'echo {CANARY}; exit 3'", "ended with code 3"),
+        (f"sh -c 'echo {CANARY} {CANARY} >&2'", "does not hold a token"),
+        (f"/nowhere/{CANARY}", "cannot be run"),
+        (f"""sh -c 'echo "{{ {CANARY}"'""", "no token"),
+    ],
+)
+async def test_a_command_that_fails_says_so_without_what_it_printed(command: str, why: str) -> None:
+    with pytest.raises(RemoraError) as failed:
+        await FromCommand("chats: bearer_command", command).read()
+    assert why in failed.value.message
+    assert CANARY not in f"{failed.value.message} {failed.value.hint}"
+
+
+def test_a_secret_is_renewed_before_it_expires_and_not_much_sooner() -> None:
+    async def main(clock: SimClock) -> None:
+        origin = Issuing(["one", "two"], expires_in_ns=HOUR_NS)
+        credential = Credential(Way.BEARER, origin, clock=clock)
+        await credential.ready()
+        await clock.sleep_until(clock.monotonic_ns() + 58 * MINUTE_NS)
+        await credential.ready()
+        assert origin.reads == 1
+        await clock.sleep_until(clock.monotonic_ns() + 90 * SECOND_NS)
+        await asyncio.gather(*(credential.ready() for _ in range(5)))
+        assert origin.reads == 2
+        assert credential.sign(URL, None)[1] == {"Authorization": "Bearer two"}
+
+    simulated(main)
+
+
+def test_a_secret_that_cannot_be_read_again_stays_in_use() -> None:
+    async def main(clock: SimClock) -> None:
+        origin = Issuing([CANARY])
+        credential = Credential(Way.BEARER, origin, clock=clock, account="chats")
+        await credential.ready()
+        origin.changed = origin.is_broken = True
+        with capture_logs() as logs:
+            await credential.ready()
+        assert credential.sign(URL, None)[1] == {"Authorization": f"Bearer {CANARY}"}
+        assert [event["event"] for event in logs] == ["credential_unreadable"]
+        assert CANARY not in repr(logs)
+
+    simulated(main)
+
+
+@dataclass
+class Guarded(SmallArchive):
+    """An archive that only answers to one token."""
+
+    token: str = "one"
+    refused: int = field(default=0)
+
+    def __post_init__(self) -> None:
+        SmallArchive.__init__(self, 15)
+
+    def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
+        if (headers or {}).get("Authorization") != f"Bearer {self.token}":
+            self.refused += 1
+            return UNAUTHORIZED
+        return super().respond(target, headers)
+
+
+def test_after_a_401_the_secret_is_read_again_and_the_run_goes_on() -> None:
+    async def main(clock: SimClock) -> None:
+        archive, origin = Guarded(), Issuing(["old", "one"])
+        rig = ListedRig(clock, archive, credential=Credential(Way.BEARER, origin, clock=clock))
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+        assert (archive.refused, origin.reads) == (1, 2)
+
+    simulated(main)
+
+
+def test_a_secret_that_stays_refused_is_not_asked_for_without_end() -> None:
+    async def main(clock: SimClock) -> None:
+        archive, origin = Guarded(), Issuing([f"wrong {number}" for number in range(99)])
+        rig = ListedRig(clock, archive, credential=Credential(Way.BEARER, origin, clock=clock))
+        assert (await rig.run()).stopped_by is StoppedBy.LIST_REFUSED
+        assert origin.reads <= 3
+        assert archive.refused <= 3
+
+    simulated(main)
+
+
+# -- what is refused, and what is never seen -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "keys, complaint",
+    [
+        ({"auth": {"bearer_env": "A", "basic_env": "B"}}, "two credentials, bearer_env and basic_env"),
+        ({"auth": {"bearer_env": "A"}, "token_env": "B"}, "has both auth and token_env"),
+        ({"token_env": "A", "token_command": "b"}, "has both token_env and token_command"),
+        ({"token_env": "A", "headers": {"Authorization": "x"}}, "both token_env and headers.Authorization"),
+        ({"auth": {}}, "says nowhere"),
+        ({"auth": {"header_env": "A"}}, "without a name"),
+        ({"auth": {"bearer_env": "A", "name": "b"}}, "with a name"),
+        ({"auth": {"header_env": "A", "name": "a b"}}, "auth.name"),
+        ({"auth": {"bearer": CANARY}}, "unknown key bearer"),
+        ({"token_command": "sh -c 'open"}, "a quote that does not end"),
+    ],
+)
+def test_a_credential_that_cannot_work_is_refused_in_one_sentence(keys: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        source(**keys)
+    assert complaint in refused.value.message
+    assert CANARY not in f"{refused.value.message} {refused.value.hint}"
+    assert refused.value.hint
+
+
+def test_all_sources_of_an_account_have_its_credential_and_the_log_knows_it(tmp_path: Path) -> None:
+    (tmp_path / "remora.toml").write_text(
+        '[accounts.a]\nceiling = "1/s"\nauth = { query_env = "S", name = "key" }\n'
+        '[sources.one]\nkind = "listed"\nurl = "https://a.example"\naccount = "a"\n'
+    )
+    settings = load(Flags(), {}, directory=tmp_path)
+    assert settings.sources["one"].auth == settings.accounts["a"].auth
+    assert secret_values(settings, {"S": CANARY}) == (CANARY,)
+    assert repr(settings.sources["one"].auth) == "AuthSettings(query)"
+
+
+class Wire:
+    """A transport that only remembers what it was asked to send."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, Mapping[str, str] | None]] = []
+
+    async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
+        del permit
+        self.sent.append((url, headers))
+        return NoReply(Fault.CONNECTION, None, 0)
+
+    def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
+        raise AssertionError("no stream is opened here")
+
+
+@pytest.mark.parametrize("host", ["https://api.example.evil.example", "http://api.example", "https://api.example:444"])
+async def test_a_secret_goes_to_no_other_host_than_its_own(host: str) -> None:
+    credential = open_credential("chats", source(token_env="S"), {"S": CANARY}, clock=SystemClock())
+    assert credential is not None
+    await credential.ready()
+    wire = Wire()
+    signed = SignedTransport(wire, credential, url="https://api.example/v1")
+    for url in (f"{host}/next", "https://api.example/next"):
+        await signed.get(url, FreePermit(SystemClock()))
+    assert wire.sent == [
+        (f"{host}/next", None),
+        ("https://api.example/next", {"Authorization": f"Bearer {CANARY}"}),
+    ]
