@@ -75,6 +75,11 @@ class Credential:
         self._refused_at_ns: int | None = None
         self._reading = asyncio.Lock()
 
+    @property
+    def origin(self) -> SecretOrigin:
+        """Where the secret comes from."""
+        return self._origin
+
     async def ready(self) -> None:
         """Hold a secret that is believed to be good."""
         if self._is_due():
@@ -115,9 +120,11 @@ class Credential:
         return url, own
 
     def _is_due(self) -> bool:
-        if self._secret is None or self._origin.has_changed():
+        if self._renew_at_ns is not None and self._clock.monotonic_ns() >= self._renew_at_ns:
             return True
-        return self._renew_at_ns is not None and self._clock.monotonic_ns() >= self._renew_at_ns
+        if self._secret is None:
+            return self._renew_at_ns is None  # one that could not be had is asked for again after a while
+        return self._origin.has_changed()
 
     async def _read(self) -> None:
         now_ns = self._clock.monotonic_ns()

@@ -12,6 +12,16 @@ from remora.sources.auth import Way
 ORIGINS: Final = ("env", "file", "command")
 NAMED: Final = frozenset({Way.HEADER, Way.QUERY, Way.COOKIE})
 EXAMPLE: Final = 'auth = { bearer_env = "ARCHIVE_TOKEN" }'
+OAUTH_EXAMPLE: Final = 'auth = { oauth_url = "https://…", client_id = "…", client_secret_env = "ARCHIVE_SECRET" }'
+OF_OAUTH: Final = (
+    "oauth_url",
+    "client_id",
+    "client_secret_env",
+    "client_secret_file",
+    "refresh_token_env",
+    "refresh_token_file",
+    "scope",
+)
 
 
 class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +43,17 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     cookie_file: str | None = None
     cookie_command: str | None = None
     name: str | None = None
+    oauth_url: str | None = None
+    client_id: str | None = None
+    client_secret_env: str | None = None
+    client_secret_file: str | None = None
+    refresh_token_env: str | None = None
+    refresh_token_file: str | None = None
+    scope: str | None = None
 
     def __post_init__(self) -> None:
+        if self._is_oauth():
+            return
         given = [f"{way}_{origin}" for way, origin, _ in self._given()]
         if len(given) > 1:
             raise ConfigurationError(
@@ -50,14 +69,44 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.name is not None and not (self.name.isascii() and self.name.replace("-", "_").isidentifier()):
             raise ConfigurationError(f'auth.name is "{self.name}"', hint="write letters, digits, - and _")
 
+    def _is_oauth(self) -> bool:
+        """Whether it is OAuth, once it is sure that it is nothing else beside."""
+        of_oauth = [key for key in OF_OAUTH if getattr(self, key) is not None]
+        if not of_oauth:
+            return False
+        others = [f"{way}_{origin}" for way, origin, _ in self._given()]
+        if others:
+            raise ConfigurationError(
+                f"auth has two credentials, {of_oauth[0]} and {others[0]}", hint=f"write one of them, as {EXAMPLE}"
+            )
+        for secret in ("client_secret", "refresh_token"):
+            if getattr(self, f"{secret}_env") is not None and getattr(self, f"{secret}_file") is not None:
+                raise ConfigurationError(f"auth has both {secret}_env and {secret}_file", hint="write one of them")
+        if self.client_secret_env is None and self.client_secret_file is None and not self.has_refresh_token:
+            raise ConfigurationError(
+                "auth has neither a client secret nor a refresh token", hint=f"write both or one, as {OAUTH_EXAMPLE}"
+            )
+        if self.client_id is None or not (self.oauth_url or "").startswith(("https://", "http://127.0.0.1")):
+            raise ConfigurationError(
+                "auth needs an oauth_url that begins with https:// and a client_id", hint=f"write {OAUTH_EXAMPLE}"
+            )
+        return True
+
+    @property
+    def has_refresh_token(self) -> bool:
+        """Whether the access token is had with a refresh token."""
+        return self.refresh_token_env is not None or self.refresh_token_file is not None
+
     @property
     def way(self) -> Way:
         """How the secret is shown."""
-        return next(self._given())[0]
+        return Way.BEARER if self.oauth_url is not None else next(self._given())[0]
 
     @property
     def origin(self) -> tuple[str, str]:
-        """Where it comes from (env, file or command), and the variable, path or command."""
+        """Where it comes from (env, file, command or oauth), and the variable, path, command or address."""
+        if self.oauth_url is not None:
+            return "oauth", self.oauth_url
         _, origin, text = next(self._given())
         return origin, text
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -13,9 +14,10 @@ from remora.contracts import Clock
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.operate.config.auth_settings import AuthSettings
-from remora.operate.config.secrets import checked_token, token_from_environment, token_from_file
+from remora.operate.config.secrets import checked_token, oauth_secret, token_from_environment, token_from_file
 from remora.operate.config.settings import SourceSettings
 from remora.sources.auth import Credential, Issued, SecretOrigin
+from remora.sources.oauth import FromTokenEndpoint
 from remora.sources.secret import Secret
 
 COMMAND_MAX_S: Final = 30.0
@@ -51,8 +53,35 @@ def origin_of(account: str, auth: AuthSettings, environ: Mapping[str, str]) -> S
             return FromEnvironment(where, text, environ)
         case "file":
             return FromFile(where, Path(text).expanduser())
+        case "oauth":
+            return _token_endpoint(account, auth, environ)
         case _:
             return FromCommand(where, text)
+
+
+def _token_endpoint(account: str, auth: AuthSettings, environ: Mapping[str, str]) -> FromTokenEndpoint:
+    assert auth.oauth_url is not None, "checked when it was read"
+    assert auth.client_id is not None, "checked when it was read"
+    kept_in = None if auth.refresh_token_file is None else Path(auth.refresh_token_file).expanduser()
+    return FromTokenEndpoint(
+        f"{account}: oauth",
+        auth.oauth_url,
+        client_id=auth.client_id,
+        client_secret=oauth_secret(account, auth, "client_secret", environ),
+        refresh_token=oauth_secret(account, auth, "refresh_token", environ),
+        scope=auth.scope,
+        keep=None if kept_in is None else partial(_keep, kept_in),
+    )
+
+
+def _keep(path: Path, token: Secret) -> None:
+    """Replace the file whole: a crash in between must lose neither the old token nor the new one."""
+    beside = path.with_name(f"{path.name}.new")
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(token.reveal())
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
 
 
 class FromEnvironment:

@@ -2,12 +2,14 @@
 
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
 from remora.core.errors import ConfigurationError
+from remora.operate.config.auth_settings import AuthSettings
 from remora.operate.config.settings import Settings, SourceSettings
 from remora.sources.secret import MASK, Secret
 
@@ -31,6 +33,21 @@ def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) ->
     return None
 
 
+def oauth_secret(account: str, auth: AuthSettings, key: str, environ: Mapping[str, str]) -> Secret | None:
+    """The client secret or the refresh token; None where there is none."""
+    variable, file = getattr(auth, f"{key}_env"), getattr(auth, f"{key}_file")
+    if variable is not None:
+        return Secret(token_from_environment(f"{account}: {key}_env", variable, environ))
+    return None if file is None else Secret(token_from_file(f"{account}: {key}_file", Path(file).expanduser()))
+
+
+def _all_secrets(name: str, source: SourceSettings, environ: Mapping[str, str]) -> Iterator[Secret | None]:
+    yield read_token(name, source, environ)
+    if source.auth is not None:
+        for key in ("client_secret", "refresh_token"):
+            yield oauth_secret(name, source.auth, key, environ)
+
+
 def secret_values(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Every value that must not be seen: what the log's redaction looks for."""
     console = settings.console.token_env
@@ -40,12 +57,9 @@ def secret_values(settings: Settings, environ: Mapping[str, str]) -> tuple[str, 
         for path in (source.list.path, source.detail.path):
             query = parse_qsl(urlsplit(path).query)
             found.extend(value for parameter, value in query if SECRET_PARAMETER.search(parameter))
-        try:
-            token = read_token(name, source, environ)
-        except ConfigurationError:
-            continue  # a token that cannot be read cannot be told either; who needs it will complain
-        if token is not None:
-            found.append(token.reveal())
+        # A secret that cannot be read cannot be told either; who needs it will complain.
+        with suppress(ConfigurationError):
+            found.extend(secret.reveal() for secret in _all_secrets(name, source, environ) if secret is not None)
     return tuple(found)
 
 

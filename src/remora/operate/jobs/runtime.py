@@ -14,9 +14,12 @@ import msgspec
 from remora.collect import Collector
 from remora.contracts import Clock, Meter, NumberedSource, Source, Store, Transport
 from remora.core.errors import ConfigurationError, RemoraError
+from remora.core.item import Nothing
+from remora.core.lanes import Lane
 from remora.core.ledger.asking import LISTED
 from remora.core.rate.gate_types import RateFacts
 from remora.core.units import SECOND_NS
+from remora.core.verdict import NoReply, Reply, classify, has_content
 from remora.gate.governor import Governor
 from remora.loops.numbered.newest import keep_newest, retract_absurd, take_up
 from remora.operate.config.settings import SourceKind, SourceSettings
@@ -27,6 +30,7 @@ from remora.sources.dialects import Dialects
 from remora.sources.json_path import WHOLE_BODY
 from remora.sources.listed import Listed, ListedSettings
 from remora.sources.numbered import Numbered as NumberedByDeclaration
+from remora.sources.oauth import FromTokenEndpoint
 from remora.sources.presets import PRESETS
 from remora.sources.rules import headers_named
 from remora.sources.transport.http import HttpTransport
@@ -65,6 +69,7 @@ async def open_numbered(
             reading=None if preset is None else preset.reading,
         )
         async with own.pass_through(name) as governor:
+            let_ask_for_tokens(name, credential, transport, governor, clock)
             dialect = Dialects(settings.rules)
             collector = Collector(
                 source, store, governor, clock=clock, meter=meter, dialect=dialect, credential=credential
@@ -95,6 +100,7 @@ async def open_listed(
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         source = Listed(signed(transport, credential, settings), declared, name=name)
         async with own.pass_through(name) as governor:
+            let_ask_for_tokens(name, credential, transport, governor, clock)
             collector = Collector(
                 source,
                 store,
@@ -113,6 +119,24 @@ OPENERS: Final[Mapping[SourceKind, Callable[..., AbstractAsyncContextManager[Num
     SourceKind.NUMBERED: open_numbered,
     SourceKind.LISTED: open_listed,
 }
+
+
+def let_ask_for_tokens(
+    name: str, credential: Credential | None, transport: HttpTransport, governor: Governor, clock: Clock
+) -> None:
+    """Requests for access tokens pass the gate of the account like every other."""
+    if credential is None or not isinstance(credential.origin, FromTokenEndpoint):
+        return
+
+    async def post_form(url: str, form: bytes) -> Reply | NoReply:
+        async with governor.admit(Lane.LIVE, name) as permit:
+            reply = await transport.post_form(url, permit, form)
+            decoded = Nothing() if has_content(reply) else None
+            verdict = classify(reply, decoded, behind_newest=None, now_wall_ns=clock.wall_ns())
+            governor.learn(permit, reply, verdict)
+            return reply
+
+    credential.origin.post_form = post_form
 
 
 def signed(transport: Transport, credential: Credential | None, settings: SourceSettings) -> Transport:

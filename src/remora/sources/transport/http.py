@@ -50,6 +50,13 @@ class HttpTransport:
         """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
         return await self._requests.get(url, permit, headers=headers)
 
+    async def post_form(self, url: str, permit: Permit, form: bytes) -> Reply | NoReply:
+        """Send a form, always over the lean client."""
+        if isinstance(self._requests, LeanTransport):
+            return await self._requests.post_form(url, permit, form)
+        async with LeanTransport(self._settings, clock=self._clock, wire_sent=self._wire_sent) as lean:
+            return await lean.post_form(url, permit, form)
+
     def stream(
         self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[bytes, None]:

@@ -101,11 +101,20 @@ class LeanTransport:
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
+        return await self._send(url, permit, headers)
+
+    async def post_form(self, url: str, permit: Permit, form: bytes) -> Reply | NoReply:
+        """The same with a form as its body."""
+        return await self._send(url, permit, {"Content-Type": "application/x-www-form-urlencoded"}, form)
+
+    async def _send(
+        self, url: str, permit: Permit, headers: Mapping[str, str] | None, body: bytes | None = None
+    ) -> Reply | NoReply:
         found = self._split(url)
         if found is None:
             return NoReply(Fault.CONNECTION, None, self._clock.monotonic_ns())
         origin, target = found
-        request = self._request(origin, target, headers)
+        request = self._request(origin, target, headers, body)
         # Waiting for a free connection is our own bound, so no timeout runs meanwhile.
         async with self._in_flight:
             connection = self._take_idle(origin)
@@ -256,11 +265,14 @@ class LeanTransport:
             target = quote(target, safe=_KEPT_IN_TARGET)
         return origin, target if target.startswith("/") else f"/{target}"
 
-    def _request(self, origin: Origin, target: str, headers: Mapping[str, str] | None) -> bytes:
+    def _request(
+        self, origin: Origin, target: str, headers: Mapping[str, str] | None, body: bytes | None = None
+    ) -> bytes:
         own = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         assert own.count("\n") == len(headers or {}), "a header holds no line break"
-        head = f"GET {target} HTTP/1.1\r\nHost: {origin.host_header}\r\n{own}"
-        return head.encode("latin-1") + self._common_head + b"\r\n"
+        method, length = ("GET", "") if body is None else ("POST", f"Content-Length: {len(body)}\r\n")
+        head = f"{method} {target} HTTP/1.1\r\nHost: {origin.host_header}\r\n{own}{length}"
+        return head.encode("latin-1") + self._common_head + b"\r\n" + (body or b"")
 
 
 def _origin(scheme: str, authority: str) -> Origin | None:

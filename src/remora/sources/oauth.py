@@ -1,0 +1,90 @@
+"""How is an OAuth 2 access token had? From the token endpoint, by refresh token or client credentials, through the gate."""
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import urlencode
+
+import msgspec
+
+from remora.core.errors import RemoraError
+from remora.core.units import SECOND_NS
+from remora.core.verdict import NoReply, Reply, has_content
+from remora.sources.auth import Issued
+from remora.sources.secret import Secret
+
+# Posts a form to an address, through the gate.
+PostForm = Callable[[str, bytes], Awaitable[Reply | NoReply]]
+_LONGEST_S = 10 * 365 * 86_400.0
+
+
+class _Answer(msgspec.Struct):
+    access_token: str
+    expires_in: float | None = None
+    refresh_token: str | None = None
+
+
+_answer = msgspec.json.Decoder(_Answer, strict=False)
+
+
+class FromTokenEndpoint:
+    """`SecretOrigin` of an access token. A refresh token that the provider replaces is kept and handed to `keep`."""
+
+    def __init__(
+        self,
+        where: str,
+        url: str,
+        *,
+        client_id: str,
+        client_secret: Secret | None = None,
+        refresh_token: Secret | None = None,
+        scope: str | None = None,
+        keep: Callable[[Secret], None] | None = None,
+    ) -> None:
+        self._where = where
+        self._url = url
+        self._client_id = client_id
+        self._client_secret = client_secret
+        self._refresh_token = refresh_token
+        self._scope = scope
+        self._keep = keep
+        self.post_form: PostForm | None = None  # set once there is a gate
+
+    def has_changed(self) -> bool:
+        """It only changes by being asked for."""
+        return False
+
+    async def read(self) -> Issued:
+        """Ask the endpoint for an access token. What it answers is never repeated."""
+        assert self.post_form is not None, "a token is asked for once there is a gate"
+        reply = await self.post_form(self._url, urlencode(self._form()).encode())
+        if not isinstance(reply, Reply):
+            raise RemoraError(f"{self._where}: the token endpoint does not answer ({reply.fault})", hint="wait")
+        try:
+            answer = _answer.decode(reply.body) if has_content(reply) else None
+        except (ValueError, RecursionError):
+            answer = None
+        if answer is None or not (answer.access_token.isascii() and answer.access_token.isprintable()):
+            raise RemoraError(
+                f"{self._where}: the token endpoint gives no token (HTTP {reply.status})",
+                hint="check client_id, its secret and the refresh token",
+            )
+        if answer.refresh_token and self._refresh_token is not None:
+            self._replace(Secret(answer.refresh_token))
+        expires_s = None if answer.expires_in is None else min(max(0.0, answer.expires_in), _LONGEST_S)
+        return Issued(Secret(answer.access_token), None if expires_s is None else int(expires_s * SECOND_NS))
+
+    def _form(self) -> dict[str, str]:
+        form = {"grant_type": "client_credentials", "client_id": self._client_id}
+        if self._refresh_token is not None:
+            form |= {"grant_type": "refresh_token", "refresh_token": self._refresh_token.reveal()}
+        if self._client_secret is not None:
+            form["client_secret"] = self._client_secret.reveal()
+        if self._scope is not None:
+            form["scope"] = self._scope
+        return form
+
+    def _replace(self, token: Secret) -> None:
+        assert self._refresh_token is not None, "only a refresh token is replaced"
+        if token.reveal() != self._refresh_token.reveal():
+            self._refresh_token = token
+            if self._keep is not None:
+                self._keep(token)
