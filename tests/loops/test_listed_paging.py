@@ -83,7 +83,7 @@ def test_numbered_pages_overlap_and_leave_nothing_out(total: int, page_size: int
             break
         position = following
     assert seen == total
-    assert pages <= 2 + 2 * total // max(1, page_size) + (total if page_size < 4 else 0)
+    assert pages <= total + 2, "each page but the last ones shows something new"
 
 
 def test_a_provider_that_ignores_the_page_size_is_told() -> None:
