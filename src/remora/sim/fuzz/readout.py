@@ -112,7 +112,10 @@ class Readout:
         match rate.limited_by:
             case LimitedBy.RETRY_AFTER if stage.hinted_until_ns + SLACK_NS < now_ns:
                 self._judge.fail("limited by Retry-After, and the provider asked for no pause")
-            case LimitedBy.CIRCUIT if stage.last_bad_ns is None or now_ns - stage.last_bad_ns > CIRCUIT_MEMORY_NS:
+            # A pause that the provider asked for keeps the circuit as it was: nothing is sent that could close it.
+            case LimitedBy.CIRCUIT if (
+                stage.last_bad_ns is None or now_ns - max(stage.last_bad_ns, stage.hinted_until_ns) > CIRCUIT_MEMORY_NS
+            ):
                 self._judge.fail("limited by the circuit breaker, and the provider gave no bad answer")
             case LimitedBy.PACE if len(self._processes) == 1 and self._is_long_at_ceiling(rate):
                 self._judge.fail("limited by the pace, and the pace is the ceiling")
