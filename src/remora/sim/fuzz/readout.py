@@ -28,7 +28,7 @@ BLACKOUT_REQUESTS: Final = 30
 # The breaker opens after a few bad answers, and then lets one probe pass after each pause.
 BLACKOUT_REQUESTS_MAX: Final = 100
 BLACKOUT_REQUESTS_MAX_PER_S: Final = 0.25
-CIRCUIT_MEMORY_NS: Final = 30 * MINUTE_NS
+CIRCUIT_MEMORY_NS: Final = 100 * MINUTE_NS  # a suspended machine wakes up with the circuit it fell asleep with
 
 
 class Readout:

@@ -24,9 +24,11 @@ async def settle(home: Home) -> None:
     """The provider is well again. One more process does what is left to do, and then mirror and world are compared."""
     home.stage.calm()
     home.trouble.end()
-    # What a provider asked for, a cool-down or a learned pace may take a while to end.
     running = await home.start(Generation(), "last")
     try:
+        # A provider may have asked for a pause of hours, rightly or not: nothing is sent before it ends.
+        while wait_ns := running.given.governor.state().not_before_in_ns:
+            await home.clock.sleep_until(home.clock.monotonic_ns() + wait_ns)
         if running.service is not None:
             await _settle_numbered(home, running)
         else:
