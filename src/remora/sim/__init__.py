@@ -1,14 +1,14 @@
-"""How does Remora behave over weeks, in bad weather, when it is killed? A world in one process to find out.
+"""How does Remora behave over weeks, under faults and when it is killed? A simulated world in one process.
 
 loop, clock, crash      time that jumps, and processes that die without a trace
-world                   a Hacker News made from a seed (cast: who is who; threads; lives: what happens when; bodies; prose)
-feed, streams           what changed, and how that is told
+world                   a Hacker News from a seed (cast: roles of ids; lives: what happens when; threads, bodies, prose)
+feed, streams           what changed, and how it is announced
 limits, faults, weather hidden limits and everything that goes wrong
-provider, archive       the answers: a numbered source, and a listed one
-transport               the way to them in virtual time
-server, wire            the way to them over a real socket
+provider, listed        the answers of a numbered source and of a listed one
+transport               reaches them in virtual time
+server, wire            reach them over a real socket
 fuzz                    random worlds, each from one seed, judged after every step
-checks, meter           was it too fast, is anything missing or different, what was counted
+checks, meter           whether it was too fast, whether anything is missing or different, what was counted
 
-Only `remora simulate` and the demo reach into this package; nothing that collects does.
+Only `remora simulate` and the demo import this package; the code that collects does not.
 """

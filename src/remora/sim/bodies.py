@@ -1,4 +1,4 @@
-"""How does an item look on the wire? Compact JSON, keys in alphabetical order, raw UTF-8, and now and then an oddity."""
+"""How does an item look on the wire? Compact JSON, keys in alphabetical order, raw UTF-8, and sometimes an oddity."""
 
 from collections.abc import Callable
 from typing import Final
@@ -9,7 +9,7 @@ _FAR_FUTURE_S: Final = 4_102_444_800  # the year 2100
 
 
 class _Openings(dict[str, bytes]):
-    """Each key as it stands in a body; made once."""
+    """Each key as it is written in a body; made once."""
 
     def __missing__(self, key: str) -> bytes:
         self[key] = f'"{key}":'.encode()
@@ -97,7 +97,7 @@ ODDITIES: Final[tuple[Callable[[Fields], None], ...]] = (
 
 
 def made_odd(fields: Fields, draw: int) -> Fields:
-    """The same item with one oddity that others have met in real bodies."""
+    """The same item with one oddity that has been seen in real bodies."""
     odd = dict(fields)
     ODDITIES[draw % len(ODDITIES)](odd)
     return dict(sorted(odd.items()))

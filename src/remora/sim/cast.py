@@ -1,8 +1,8 @@
-"""Who is who among the ids? Roles and reply structure, made block by block from the seed, never all at once.
+"""What is each id, and what does it reply to? Roles and threads, made from the seed one block at a time.
 
-Ids are cut into blocks. A block's draws and roles depend on nothing but the seed and its number. A comment replies
-within a thread whose story stands in the same block or in the one before, so everything about a thread is known from
-two or three neighbouring blocks, whatever the size of the world.
+Ids are divided into blocks. A block's draws and roles depend only on the seed and the block's number. The story of a
+comment is in the same block or in the one before, so two or three neighbouring blocks tell everything about a thread,
+whatever the size of the world.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from itertools import accumulate, count, islice
 from typing import Final
 
 BLOCK_IDS: Final = 1_024
-DRAWS: Final = 16  # numbers of 32 bits for each id
+DRAWS: Final = 16  # 32-bit numbers for each id
 DRAW_MAX: Final = 1 << 32
 _BLOCKS_KEPT: Final = 64
 
@@ -58,7 +58,7 @@ class Block:
     first_id: int
     draws: "array[int]"
     roles: list[Role]
-    stories: list[tuple[int, int]]  # what can be commented on (stories and polls), each with its popularity
+    stories: list[tuple[int, int]]  # stories and polls, each with its popularity; comments reply to these
     options: dict[int, list[int]]  # poll -> its options
 
     def role(self, item_id: int) -> Role:
@@ -94,12 +94,12 @@ class Cast:
         return self.block(item_id // BLOCK_IDS).role(item_id)
 
     def own(self, item_id: int) -> Draws:
-        """The draws of one id, without asking who its neighbours are."""
+        """The draws of one id, without making the roles of its block."""
         at = item_id % BLOCK_IDS * DRAWS
         return self.draws(item_id // BLOCK_IDS)[at : at + DRAWS]
 
     def is_absent(self, item_id: int) -> bool:
-        """Whether there is nothing behind this id."""
+        """Whether this id has no item."""
         return item_id < 1 or self.own(item_id)[EXTRA] < self._absent_below
 
     def poll_of(self, option_id: int) -> int:
@@ -111,7 +111,7 @@ class Cast:
         return array("I", shake_128(f"{self._seed}/{number}".encode()).digest(BLOCK_IDS * DRAWS * 4))
 
     def _make_block(self, number: int) -> Block:
-        """Whoever looks at one id far away pays for its whole neighbourhood, so what is common is done in bulk."""
+        """Looking at one id makes its whole block, so the common work is done in bulk."""
         draws = self.draws(number)
         extras = draws[EXTRA::DRAWS]
         roles = [_BY_SHARE[bisect_right(_EDGES, draw)] for draw in draws[ROLE::DRAWS]]
@@ -129,7 +129,7 @@ class Cast:
         return Block(first_id, draws, roles, stories, options)
 
     def _make_replies(self, number: int) -> Replies:
-        """Put every comment into a thread: newer stories get more of them, and of two the more popular one does."""
+        """Put every comment into a thread: draw two stories, newer ones more often; the more popular one gets it."""
         block = self.block(number)
         candidates = list(self.block(number - 1).stories) if number > 0 else []
         coming = iter([*block.stories, (_NO_ID, 0)])
@@ -155,7 +155,7 @@ class Cast:
 
 
 def _let_a_story_be_first(roles: list[Role]) -> None:
-    """There is always something to comment on: the first that would be a comment is a story instead."""
+    """Make the first comment a story if no story or poll comes before it: comments need something to reply to."""
     for at, role in enumerate(roles):
         if role is Role.COMMENT:
             roles[at] = Role.STORY
@@ -164,10 +164,10 @@ def _let_a_story_be_first(roles: list[Role]) -> None:
 
 
 def _lay_out_polls(roles: list[Role], extras: "array[int]") -> dict[int, list[int]]:
-    """What follows a poll becomes its options, whatever it would have been; only absent ids stay absent."""
+    """Turn the ids after a poll into its options, whatever their role was; only absent ids stay absent."""
     polls: dict[int, list[int]] = {}
     for poll in [at for at, role in enumerate(roles) if role is Role.POLL]:
-        if roles[poll] is Role.POLL:  # not an option of the one before
+        if roles[poll] is Role.POLL:  # not turned into an option of an earlier poll
             wanted = _OPTIONS_MIN + extras[poll] % _OPTIONS_SPREAD
             polls[poll] = list(
                 islice((at for at in range(poll + 1, BLOCK_IDS) if roles[at] is not Role.ABSENT), wanted)
@@ -178,7 +178,7 @@ def _lay_out_polls(roles: list[Role], extras: "array[int]") -> dict[int, list[in
 
 
 def _let_move(replies: Replies, comment: int, target: int) -> None:
-    """The comment will be moved under another story."""
+    """Plan to move the comment under another story."""
     if target != replies.story_of[comment]:
         replies.adopted.setdefault(target, []).append(comment)
         replies.moves_to[comment] = target

@@ -1,4 +1,4 @@
-"""Was it too fast, and is anything missing or different? What a simulated run is judged by."""
+"""Was it too fast, and is anything missing or different? The checks of a simulated run."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -11,10 +11,10 @@ _ABSENT: Final = "(absent)"
 
 @dataclass(frozen=True, slots=True)
 class WorstWindow:
-    """The window that holds the most for its length. `excess` arrivals too many; zero or less keeps the ceiling."""
+    """The fullest window for its length. It holds `excess` arrivals too many; zero or less keeps the ceiling."""
 
     excess: float
-    excess_ns: int  # the same as time: how much too close together they were
+    excess_ns: int  # the same as a time: how much too close together the arrivals were
     first_ns: int = 0
     last_ns: int = 0
     count: int = 0
@@ -23,8 +23,8 @@ class WorstWindow:
 def worst_window(arrivals_ns: Sequence[int], ceiling_interval_ns: int, burst: int = 1) -> WorstWindow:
     """Whether any window of length T holds more than `burst + T / F` arrivals, F being the ceiling interval.
 
-    One pass: with g(k) = k·F − t(k) over the sorted times, the window from i to j exceeds by g(j) − g(i) + (1 − burst)·F
-    nanoseconds, so the worst start for each end is the smallest g before it.
+    One pass: with g(k) = k·F − t(k) over the sorted times, the window from i to j is too full by
+    g(j) − g(i) + (1 − burst)·F nanoseconds, so the worst start for each end is the smallest g before it.
     """
     assert ceiling_interval_ns > 0, f"a ceiling interval of {ceiling_interval_ns} ns"
     assert burst >= 1, f"a burst of {burst}"
@@ -54,7 +54,7 @@ class Difference:
 
 
 def compare(mirror: Iterable[tuple[int, bytes]], world: Iterable[tuple[int, bytes]]) -> list[Difference]:
-    """Everything in which two sets of bodies differ, key for key; both in ascending order of id. At most a thousand."""
+    """The differences between two sets of bodies, key by key, at most a thousand. Both are in ascending order of id."""
     found: list[Difference] = []
     ours, theirs = iter(mirror), iter(world)
     mine, truth = next(ours, None), next(theirs, None)

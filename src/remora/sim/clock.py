@@ -1,8 +1,8 @@
 """What time is it in the simulated world, and how does a program run in it?
 
 `run` executes a coroutine function in virtual time: production code with `asyncio.sleep` and `clock.sleep_until` runs
-unchanged, and a day takes as long as the work done in it. Sets of strings are ordered by Python's own hash seed; code
-that must be repeatable does not iterate over them.
+unchanged, and a day takes as long as the work done in it. The order of a set of strings depends on Python's hash seed,
+so code that must be repeatable does not iterate over such sets.
 """
 
 import asyncio
@@ -17,12 +17,12 @@ __all__ = ["START_WALL_NS", "Deadlock", "RanTooLong", "SimClock", "run"]
 
 T = TypeVar("T")
 
-# Where simulated wall clocks begin: a Tuesday in 2026.
+# The time at which simulated wall clocks begin: a Tuesday in 2026.
 START_WALL_NS: Final = 1_767_700_800 * SECOND_NS
 
 
 class _Machine:
-    """The clock of the machine: it may be stepped, by an administrator or by a bad time server."""
+    """The machine's clock. An administrator or a bad time server may step it."""
 
     def __init__(self, loop: JumpingLoop, start_wall_ns: int) -> None:
         self.loop = loop
@@ -36,15 +36,15 @@ class _Machine:
 class SimClock:
     """The clock as one process sees it; see `contracts.Clock`.
 
-    `wall_ns` never goes back within a process: after a step back it stands still until the machine's clock has caught
+    `wall_ns` never goes back within a process: after a step back it does not move until the machine's clock has caught
     up. A process that starts after the step (`restarted`) sees the machine's clock as it is, earlier than what the
-    process before it saw. The monotonic clock counts on across restarts, as it does on a machine that stays up.
+    previous process saw. The monotonic clock goes on across restarts, as it does on a machine that stays up.
     """
 
     def __init__(self, loop: JumpingLoop, *, start_wall_ns: int = START_WALL_NS, seed: int = 0) -> None:
         self._machine = _Machine(loop, start_wall_ns)
         self._latest_wall_ns = 0
-        self.random = random.Random(seed)  # the one source of chance of a simulated run
+        self.random = random.Random(seed)  # the only source of randomness in a simulated run
 
     def monotonic_ns(self) -> int:
         return self._machine.loop.now_ns
@@ -54,15 +54,15 @@ class SimClock:
         return self._latest_wall_ns
 
     def true_ns(self) -> int:
-        """What the wall clock would say had nobody stepped it: the provider's own time."""
+        """The wall clock without any steps: the provider's own time."""
         return self._machine.start_wall_ns + self._machine.loop.now_ns
 
     def step_wall(self, by_ns: int) -> None:
-        """The machine's wall clock jumps, forward or (negative) back."""
+        """Step the machine's wall clock forward, or back if negative."""
         self._machine.steps_ns += by_ns
 
     def stall(self, for_ns: int) -> None:
-        """The machine is suspended for so long."""
+        """Suspend the machine for this time."""
         self._machine.loop.stall(for_ns)
 
     def restarted(self) -> "SimClock":
@@ -97,7 +97,7 @@ def run(
     start_wall_ns: int = START_WALL_NS,
     limit_ns: int = VIRTUAL_LIMIT_NS,
 ) -> T:
-    """Run `main(clock)` in virtual time and give its result.
+    """Run `main(clock)` in virtual time and return its result.
 
     The same seed gives the same run: the module `random` and `clock.random` both start from it. Raises `Deadlock` when
     every task waits and nothing is scheduled, `RanTooLong` when virtual time passes `limit_ns`.

@@ -1,7 +1,7 @@
-"""What is left when a process dies? A generation is one life of a simulated process; its death is not a cancellation.
+"""What remains when a process is killed? A generation is one life of a simulated process; a kill is not a cancellation.
 
-A killed process runs no `finally` block. In one interpreter they do run, so a dead generation makes them harmless:
-first it is marked dead, from then on every port it was given raises `Crashed`, and only then its tasks are cleaned up.
+A killed process runs no `finally` block. Inside one interpreter these blocks do run, so they must have no effect: the
+generation is first marked dead, from then on each of its ports raises `Crashed`, and only then are its tasks cancelled.
 Nothing durable can happen between the crash and the next generation.
 """
 
@@ -15,19 +15,19 @@ from remora.sim.loop import OWNER, SimTask
 Port = TypeVar("Port")
 T = TypeVar("T")
 
-# A task that still lives after this many cancellations swallows them; that is a mistake in the task.
+# A task that is not done after this many cancellations swallows them; that is a bug in the task.
 _CANCELLATIONS_MAX: Final = 100
 
 
 class Crashed(BaseException):
-    """The process is dead. Not an `Exception`: code that survives everything does not survive this."""
+    """The process is dead. Not an `Exception`, so that `except Exception` does not catch it."""
 
 
 class Generation:
     """One life of a process.
 
-    `guard` wraps every port (store, transport, clock) the process gets. `die_at_call` kills it at its n-th guarded call,
-    before the call has any effect, or after it with `after_effect` (the answer is never seen).
+    `guard` wraps every port (store, transport, clock) of the process. `die_at_call` kills it at its n-th guarded call,
+    before the call has any effect; with `after_effect` it dies after the effect and never sees the answer.
     """
 
     def __init__(self, *, die_at_call: int | None = None, after_effect: bool = False) -> None:
@@ -77,12 +77,12 @@ class Generation:
             raise Crashed("this process has been killed")
         finally:
             death.cancel()
-            if not process.done():  # who waits for it was cancelled: it is asked to stop, and may drain
+            if not process.done():  # our caller was cancelled: ask the process to stop and let it drain
                 process.cancel()
                 await asyncio.wait([process])
 
     async def _bury(self) -> None:
-        """End every task of the dead process. Whatever they still try to do fails at a port."""
+        """End every task of the dead process. Any effect they still attempt fails at a port."""
         for _ in range(_CANCELLATIONS_MAX):
             tasks = [task for task in asyncio.all_tasks() if isinstance(task, SimTask) and task.owner is self]
             if not tasks:
@@ -104,14 +104,14 @@ class Generation:
         raise Crashed(f"killed before call {self.calls}")
 
     def leave(self, *, last: bool) -> None:
-        """A call had its effect; its answer reaches only the living."""
+        """End a call that had its effect; raise instead of answering if the process is dead."""
         if last:
             self.crash()
         self.check()
 
 
 def _report_the_living(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Nobody asks what became of a dead process's tasks; that is no news. Everything else is reported as usual."""
+    """Ignore errors that nobody retrieved from a dead process's tasks; report everything else as usual."""
     if not isinstance(context.get("exception"), Crashed):
         loop.default_exception_handler(context)
 

@@ -1,4 +1,4 @@
-"""What goes wrong at the provider? Faults by chance, by id and by time, declared in one frozen value or a file."""
+"""What goes wrong at the provider? Faults at random, by id and by time, declared in one frozen value or a file."""
 
 import tomllib
 from enum import StrEnum
@@ -34,7 +34,7 @@ class FaultKind(StrEnum):
 
 
 class Outage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A time, in seconds since the provider started, in which a part of it does not answer."""
+    """A period, in seconds since the provider started, in which a part of the provider does not answer."""
 
     from_s: float
     to_s: float
@@ -42,7 +42,7 @@ class Outage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Flood(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A time in which the stream of changes is flooded with old ids."""
+    """A period in which the stream of changes is flooded with old ids."""
 
     from_s: float
     to_s: float
@@ -66,7 +66,7 @@ class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     seed: int = 0
     rates: dict[FaultKind, float] = {}  # share of item requests, by kind
     ids: dict[str, FaultKind] = {}  # item ids (or user names, or document keys) that always fail, until healed
-    retry_after_s: float | None = None  # sent with chance 429s and 503s
+    retry_after_s: float | None = None  # sent with random 429s and 503s
     slow_s: float = 3.0
     stale_by_s: float = 600.0
     latency_ms: float = 0.0  # added to every answer
@@ -83,12 +83,12 @@ NO_FAULTS = Faults()
 
 
 def every_kind(share: float, *, seed: int = 0) -> Faults:
-    """Faults of every kind, together this share of requests."""
+    """Faults of every kind that together hit this share of requests."""
     return Faults(seed=seed, rates=dict.fromkeys(FaultKind, share / len(FaultKind)), slow_s=0.5)
 
 
 def parse_faults(text: str | bytes, *, is_toml: bool) -> Faults:
-    """Faults from TOML or JSON text; a mistake says where it is."""
+    """Faults from TOML or JSON text; an error says where the mistake is."""
     try:
         plain = (
             tomllib.loads(text if isinstance(text, str) else text.decode()) if is_toml else msgspec.json.decode(text)

@@ -1,7 +1,7 @@
-"""Which items changed since the last look? The truth behind `updates.json`: a log of changes, made as time passes.
+"""Which items changed since the last poll? The log of changes behind `updates.json`, extended as time passes.
 
-Like the real list it does not hold every change: a share is left out, and changes of items older than the window of
-recent ids are never announced.
+Like the real list, it does not contain every change: a share is left out, and changes of items older than the window
+of recent ids are never announced.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ _HASH_MIX: Final = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An item was different from this moment on."""
+    """An item changed at this moment."""
 
     at_ns: int
     item_id: int
@@ -43,7 +43,7 @@ class Feed:
         self._plan(since_ns, past_ns=since_ns)
 
     def advance(self, now_ns: int) -> int:
-        """Bring the log up to date; returns the position of its end, for `after`."""
+        """Bring the log up to date and return its end position, for `after`."""
         if now_ns > self._now_ns:
             self._plan(now_ns, past_ns=self._now_ns)
             self._now_ns = now_ns
@@ -68,7 +68,7 @@ class Feed:
         return list(recent)
 
     def _plan(self, now_ns: int, *, past_ns: int) -> None:
-        """Put the lives of newly assigned ids on the calendar, without what was over by `past_ns`."""
+        """Schedule the changes of newly assigned ids, except those before `past_ns`."""
         newest = self._world.max_id(now_ns)
         for item_id in range(self._planned_to + 1, newest + 1):
             if not self._world.is_absent(item_id):
@@ -78,7 +78,7 @@ class Feed:
         self._planned_to = max(self._planned_to, newest)
 
     def _announce(self, at_ns: int, item_id: int) -> None:
-        """Log a change, and that of the items above a comment that appears or moves."""
+        """Log a change. If a comment appears or moves, its parent and story changed, too."""
         changed = [item_id]
         if self._world.role(item_id) is Role.COMMENT:
             life = self._world.life(item_id)
@@ -92,5 +92,5 @@ class Feed:
                 self._logged += 1
 
     def _is_missed(self, at_ns: int, item_id: int) -> bool:
-        """A fixed choice for each change, without keeping dice."""
+        """Decide for each change, always in the same way, without the state of a random generator."""
         return ((at_ns ^ item_id) * _HASH_MIX >> 16) % (1 << 32) < self._missed_below

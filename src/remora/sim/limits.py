@@ -1,6 +1,6 @@
-"""How fast does the provider let itself be read? Hidden limits of the kinds that real providers use.
+"""How many requests does the provider accept? Hidden limits of the kinds that real providers use.
 
-Each limit is a frozen setting; `limiter` makes the thing that counts. Time is monotonic nanoseconds.
+Each limit is a frozen setting; `limiter` makes the counter for it. Time is monotonic nanoseconds.
 """
 
 from collections import deque
@@ -16,10 +16,10 @@ class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     kind: Literal["none", "token_bucket", "sliding_window", "fixed_window", "heat"] = "none"
     per_second: float = 10.0
-    burst: int = 10  # token_bucket: how many may come at once
+    burst: int = 10  # token_bucket: how many may arrive at once
     window_s: float = 60.0  # windows: their length
-    count: int = 600  # windows and heat: how many requests fit
-    cools_in_s: float = 240.0  # heat: how long until a hot account is cold again
+    count: int = 600  # windows and heat: how many requests are allowed
+    cools_in_s: float = 240.0  # heat: how long a hot account takes to cool down
     retry_after: bool = False  # whether a refusal says when to come back
 
 
@@ -27,7 +27,7 @@ class Limiter(Protocol):
     """Counts requests."""
 
     def refuse_ns(self, now_ns: int) -> int | None:
-        """None if this request passes (and is counted), else how long until the next one would."""
+        """None if this request passes (and is counted), else the time until the next one would pass."""
 
 
 class Unlimited:
@@ -72,7 +72,7 @@ class SlidingWindow:
 
 
 class FixedWindow:
-    """No more than `count` between two strokes of the clock."""
+    """No more than `count` in each window; windows start at fixed times."""
 
     def __init__(self, *, count: int, window_s: float) -> None:
         self._count = count
@@ -91,11 +91,11 @@ class FixedWindow:
 
 
 class Heat:
-    """Every request warms the account, refused ones too; hot, it refuses until it has cooled down to half."""
+    """Every request heats the account, also refused ones. A hot account refuses until it has cooled down to half."""
 
     def __init__(self, *, count: int, cools_in_s: float) -> None:
         self._count = count
-        self._cool_ns = max(1, round(cools_in_s * SECOND_NS) // count)  # time that takes one request's heat away
+        self._cool_ns = max(1, round(cools_in_s * SECOND_NS) // count)  # how long one request's heat takes to cool
         self._heat_ns = 0
         self._at_ns: int | None = None
         self._hot = False
@@ -113,7 +113,7 @@ class Heat:
 
 
 def limiter(limit: Limit) -> Limiter:
-    """What counts for this limit."""
+    """The counter for this limit."""
     match limit.kind:
         case "none":
             return Unlimited()

@@ -1,8 +1,8 @@
 """What does an account's archive of conversations look like? A list, newest first, and one detail request per entry.
 
-The same list is cut into pages in four ways: `/archive/list` (offset and limit), `/archive/cursor`, `/archive/pages`
-(page number) and `/archive/links` (Link header). While somebody walks it, conversations are added, updated (which moves
-them to the front) and removed. A bearer token is required, and the account heats up.
+The same list is paged in four ways: `/archive/list` (offset and limit), `/archive/cursor`, `/archive/pages`
+(page number) and `/archive/links` (Link header). While a client walks it, conversations are added, updated (which moves
+them to the front) and removed. A bearer token is required. The usual limit is of the kind `heat`.
 """
 
 import json
@@ -25,7 +25,7 @@ PREFIX: Final = "/archive/"
 DETAIL: Final = "/archive/detail/"
 _PAGE_MAX: Final = 100
 _UPDATES_MAX: Final = 6
-_TOGETHER: Final = 3  # conversations that were made in the same second, so that marks are not unique
+_TOGETHER: Final = 3  # conversations created in the same second, so that marks are not unique
 _OLD_SPACING_NS: Final = HOUR_NS
 _OLDEST_CHANGE_NS: Final = 30 * DAY_NS
 _DRAW_MAX: Final = 1 << 32
@@ -34,17 +34,17 @@ Query = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ArchiveSettings:
-    """What kind of archive; the same settings give the same archive."""
+    """What the archive is like; the same settings give the same archive."""
 
     seed: int = 1
-    conversations: int = 500  # when the archive begins
+    conversations: int = 500  # at the start
     added_per_day: float = 40.0
     removed_share: float = 0.02
     gone_share: float = 0.01  # listed, but the detail is 404 or 410
-    malformed_share: float = 0.01  # the detail is not JSON, has the wrong shape, or is another conversation
+    malformed_share: float = 0.01  # the detail is not JSON, has the wrong shape, or is of another conversation
     large_share: float = 0.0
-    large_bytes: int = 17 * 1024 * 1024  # just beyond what a client accepts
-    token: str = "simulated-token"  # noqa: S105  nobody's secret
+    large_bytes: int = 17 * 1024 * 1024  # slightly more than a client accepts
+    token: str = "simulated-token"  # noqa: S105  not a real secret
     start_ns: int = START_WALL_NS
     limit: Limit = field(default_factory=lambda: Limit(kind="heat", count=150, cools_in_s=240))
 
@@ -55,9 +55,9 @@ class Conversation:
 
     key: str
     number: int
-    moments_ns: tuple[int, ...]  # made, then every update, ascending
+    moments_ns: tuple[int, ...]  # creation, then every update, ascending
     removed_ns: int
-    oddity: float  # 0..1, decides about what is wrong with the detail
+    oddity: float  # 0..1, decides what is wrong with the detail
 
     def is_there(self, now_ns: int) -> bool:
         return self.moments_ns[0] <= now_ns < self.removed_ns
@@ -104,12 +104,12 @@ class Archive:
         return self._list
 
     def detail(self, key: str, now_ns: int) -> bytes | None:
-        """The whole conversation as it is now, whatever is wrong with its detail page; None when it is not there."""
+        """The whole conversation as it is now, even if its detail page is faulty; None if it does not exist."""
         conversation = self._find(key, now_ns)
         return None if conversation is None else self._body(conversation, now_ns)
 
     def readable(self, now_ns: int) -> dict[str, bytes]:
-        """The truth a mirror can reach: every listed conversation whose detail is answered as it should be."""
+        """What a mirror can fetch: every listed conversation whose detail is answered correctly."""
         keys = [line.key for line in self.listing(now_ns)]
         answers = {key: self._detail_answer(key, now_ns) for key in keys}
         return {key: answers[key].body for key in keys if answers[key].body == self.detail(key, now_ns)}
@@ -150,7 +150,7 @@ class Archive:
                 return NOT_FOUND
 
     def _detail_answer(self, key: str, now_ns: int) -> Answer:
-        """The detail, or what is wrong with it."""
+        """The detail, or the faulty answer instead of it."""
         conversation = self._find(key, now_ns)
         if conversation is None:
             return NOT_FOUND
@@ -222,7 +222,7 @@ class Archive:
 
 
 def _after_cursor(listing: Sequence[Listed], cursor: str | None, size: int) -> tuple[Sequence[Listed], str | None]:
-    """Entries older than the cursor, a place between two entries that stays where it is when others come and go."""
+    """Entries older than the cursor: a place between two entries that stays valid when entries come and go."""
     start = 0
     if cursor:
         mark, _space, key = cursor.partition(" ")

@@ -1,4 +1,4 @@
-"""What happens to an item, and when? Its whole life is decided at birth; the present is only how far it has come."""
+"""What happens to an item, and when? Its draws decide its whole life; the time says how much of it has happened."""
 
 from dataclasses import dataclass
 from math import log
@@ -20,9 +20,9 @@ _SCORE_MAX: Final = 4_000
 
 @dataclass(frozen=True, slots=True)
 class Chances:
-    """How much happens in a world, as shares of its items."""
+    """How often things happen in a world, as shares of its items."""
 
-    late: float = 0.03  # null at first although the newest id is already beyond them
+    late: float = 0.03  # null at first, although the newest id is already higher
     delayed: float = 0.02  # comments that begin as `[delayed]`
     deleted: float = 0.025
     dead: float = 0.03
@@ -31,7 +31,7 @@ class Chances:
 
 
 class Life(NamedTuple):
-    """The moments of one item's life; `NEVER_NS` is a moment that does not come."""
+    """The moments of one item's life; `NEVER_NS` means that it never happens."""
 
     assigned_ns: int
     visible_ns: int
@@ -48,7 +48,7 @@ class Life(NamedTuple):
         return self.died_ns <= now_ns < self.revived_ns
 
     def score(self, now_ns: int) -> int:
-        """Grows quickly, then slowly, then no more."""
+        """The score now. It grows quickly, then slowly, then stops."""
         steps = self.score_steps
         if not steps or now_ns >= self._score_step_ns(steps):
             return self.final_score
@@ -111,7 +111,7 @@ class Lives:
         return assigned_ns + longest_ns * (lateness + 1) // DRAW_MAX
 
     def moved_ns(self, own: Draws, assigned_ns: int) -> int:
-        """When a mover moves."""
+        """When a comment that moves is moved."""
         return self.visible_ns(own, assigned_ns) + _age_ns(own[FATE_AGE])
 
     def life(self, role: Role, own: Draws, assigned_ns: int, *, moves_away: bool) -> Life:
@@ -159,7 +159,7 @@ def _age_ns(draw: int) -> int:
 
 
 def _score(role: Role, draw: int) -> tuple[int, int]:
-    """The score an item ends with, and in how many steps."""
+    """The final score of an item, and in how many steps it gets there."""
     if role not in (Role.STORY, Role.POLL, Role.POLLOPT):
         return 1, 0
     final = min(_SCORE_MAX, int(1 / (1 - draw / DRAW_MAX) ** 1.2))

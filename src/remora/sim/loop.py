@@ -1,8 +1,8 @@
 """How can asyncio run without waiting? An event loop whose time jumps to the next timer instead of sleeping until it.
 
 Time is an integer of nanoseconds. Timers that are due at the same moment run in the order in which they were set, and
-tasks hash by their number, so that the same program does the same thing every time. There are no file descriptors: a
-socket, a subprocess or a thread inside this loop is a mistake and says so.
+tasks hash by their number, so the same program does the same thing every time. There are no file descriptors: a socket,
+a subprocess or a thread inside this loop is a mistake and raises an error.
 """
 
 import asyncio
@@ -20,25 +20,25 @@ from remora.core.units import DAY_NS, SECOND_NS
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-# A simulation that goes on for longer than this polls for something that never comes.
+# A simulation that runs for longer than this polls for something that never happens.
 VIRTUAL_LIMIT_NS: Final = 1_000 * DAY_NS
 _DEADLOCK_TASKS_SHOWN: Final = 12
 _NO_SOCKETS: Final = "real sockets do not exist in simulated time; use the simulated transport"
 
-# Whose tasks are these? Inherited by every task a task starts; see `sim.crash`.
+# The owner of a task. Tasks inherit it from the task that starts them; see `sim.crash`.
 OWNER: Final[ContextVar[object]] = ContextVar("OWNER", default=None)
 
 
 class Deadlock(RuntimeError):
-    """Every task waits for another one: nothing is scheduled, so time cannot move."""
+    """Every task is waiting and nothing is scheduled, so time cannot move."""
 
 
 class RanTooLong(RuntimeError):
-    """Virtual time passed its limit: something polls for what never comes."""
+    """Virtual time passed its limit: something polls for an event that never happens."""
 
 
 class SimTask(asyncio.Task[T]):
-    """A task with a stable hash: asyncio keeps tasks in sets, whose order would otherwise follow memory addresses."""
+    """A task with a stable hash: asyncio keeps tasks in sets, and their order would depend on memory addresses."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class SimTask(asyncio.Task[T]):
         number: int,
         context: Context | None,
     ) -> None:
-        # Before the rest: the base class puts the task into a set at once.
+        # Set first: the base class adds the task to a set immediately.
         self._number = number
         self.owner: object = OWNER.get() if context is None else context.get(OWNER)
         super().__init__(coro, loop=loop, name=f"task-{number}", context=context)
@@ -77,7 +77,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
         return self._now_ns
 
     def stall(self, for_ns: int) -> None:
-        """The machine is suspended: so much time passes, and nothing runs meanwhile."""
+        """Suspend the machine: this much time passes and nothing runs."""
         self._now_ns += for_ns
 
     def time(self) -> float:
@@ -111,7 +111,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
         for _ in range(len(self._ready)):
             handle = self._ready.popleft()
             if not handle.cancelled():
-                handle._run()  # noqa: SLF001  a loop is what runs handles
+                handle._run()  # noqa: SLF001  running handles is a loop's job
 
     def _jump(self) -> None:
         timers = self._timers
@@ -138,7 +138,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
         return SimTask(coro, loop=self, number=self._tasks_made, context=context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """The base class counts them to clean its own heap; ours skips them when their time comes."""
+        """The base class counts cancelled timers to clean its heap; this loop skips them when they are due."""
 
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
@@ -164,7 +164,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    """The innermost coroutine the task stands in."""
+    """The innermost coroutine in which the task waits."""
     coroutine: Any = task.get_coro()
     while inspect.iscoroutine(getattr(coroutine, "cr_await", None)):
         coroutine = coroutine.cr_await

@@ -1,4 +1,4 @@
-"""What was counted? A meter that keeps every count in plain sight, for tests and simulated runs."""
+"""What was counted? A meter whose counts are public attributes, for tests and simulated runs."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from remora.core.verdict import Verdict
 
 @dataclass(slots=True)
 class CountingMeter:
-    """Counts everything a `contracts.Meter` is told."""
+    """Counts everything that is reported to a `contracts.Meter`."""
 
     departures: Counter[tuple[str, Lane]] = field(default_factory=Counter)
     wire_sends: Counter[str] = field(default_factory=Counter)
@@ -41,9 +41,9 @@ class CountingMeter:
         self.circuits.append((source, state))
 
     def total_departures(self, source: str) -> int:
-        """All lanes together."""
+        """Departures of all lanes."""
         return sum(count for (name, _lane), count in self.departures.items() if name == source)
 
     def total_outcomes(self, outcome: Outcome) -> int:
-        """All sources and lanes together."""
+        """Outcomes of all sources and lanes."""
         return sum(count for (_source, _lane, kind), count in self.outcomes.items() if kind is outcome)

@@ -1,6 +1,6 @@
-"""What do simulated people write? One long text made from the seed, of which every comment is a slice.
+"""What do simulated people write? One long text is made from the seed; every comment is a slice of it.
 
-Everything here is already escaped the way the provider's JSON is, so that a body is put together without encoding.
+Everything here is already escaped like the provider's JSON, so a body is put together without encoding.
 """
 
 import json
@@ -44,7 +44,7 @@ class Prose:
         self._titles = [_title(chance) for _ in range(_SENTENCES)]
 
     def text(self, start_draw: int, length_draw: int, *, edited: bool = False) -> bytes:
-        """A slice of whole sentences, as a JSON string; an edited text says one thing more."""
+        """A slice of whole sentences, as a JSON string; an edited text has one sentence more."""
         count = _LENGTHS[length_draw % len(_LENGTHS)] + (1 if edited else 0)
         first = start_draw * (_SENTENCES - count - 1) // _DRAW_MAX
         return b'"' + self._pool[self._ends[first] : self._ends[first + count]].rstrip() + b'"'
@@ -66,9 +66,9 @@ def name_of(number: int) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """Which person has this name; None if it is nobody's."""
+    """The number of the person with this name; None if nobody has it."""
     digits = name.rpartition("_")[2]
-    # isdecimal alone would let digits of other scripts through.
+    # isdecimal alone would accept digits of other scripts.
     number = int(digits) if digits.isascii() and digits.isdecimal() else None
     return number if number is not None and name_of(number) == name else None
 

@@ -1,7 +1,7 @@
-"""How does the simulated provider answer? The world, seen through its hidden limit and its faults.
+"""How does the simulated provider answer? With the world's bodies, subject to its hidden limit and its faults.
 
 One provider serves both the simulated transport and the loopback server. It keeps its own log of arrivals, which is
-what a ceiling is checked against.
+used to check the ceiling.
 """
 
 from array import array
@@ -40,7 +40,7 @@ _SUFFIX: Final = ".json"
 
 
 class Arrivals:
-    """The provider's own log: when each request came (monotonic) and what it asked for."""
+    """The provider's own log: when each request arrived (monotonic) and its path."""
 
     def __init__(self) -> None:
         self.times_ns = array("q")
@@ -55,7 +55,7 @@ class Arrivals:
         self.paths.append(path)
 
     def counts(self) -> Counter[str]:
-        """How often each path was asked for."""
+        """How often each path was requested."""
         return Counter(self.paths)
 
 
@@ -76,9 +76,9 @@ class Provider:
         self.now = now
         self.ticks = ticks
         self.arrivals = Arrivals()
-        self.connects: Counter[str] = Counter()  # attempts to open a stream, by path; they are arrivals, too
+        self.connects: Counter[str] = Counter()  # attempts to open a stream, by path; they are also arrivals
         self.streams_opened = 0
-        self.claims_newest_id: int | None = None  # told instead of the truth, by request and by stream
+        self.claims_newest_id: int | None = None  # reported instead of the true newest id, by requests and streams
         self._born_ns = now()
         self._started_ns = ticks()
         self._bodies: dict[int, tuple[int, bytes]] = {}
@@ -90,7 +90,7 @@ class Provider:
         self.set_faults(faults)
 
     def set_faults(self, faults: Faults) -> None:
-        """From now on this goes wrong, and this is the limit; one that stays the same goes on counting."""
+        """Replace the faults and the limit from now on; an unchanged limit keeps its count."""
         if faults.limit != self.faults.limit:
             self._limiter = limiter(faults.limit)
         self.faults = faults
@@ -99,7 +99,7 @@ class Provider:
         self._latency_ns = round(faults.latency_ms * MILLISECOND_NS)
 
     def heal(self, key: str | None = None) -> None:
-        """Nothing goes wrong any more, or nothing with one key; the limit stays."""
+        """Remove all faults, or those of one key; the limit stays."""
         if key is None:
             self.set_faults(Faults(seed=self.faults.seed, limit=self.faults.limit))
         else:
@@ -137,14 +137,14 @@ class Provider:
         return body
 
     def warm_up(self) -> None:
-        """Make every body of today before anybody asks: for measurements that must not wait for the world."""
+        """Make every current body in advance, for measurements that must not include this work."""
         newest = self.world.max_id(self.now())
         self._bodies_kept = max(self._bodies_kept, 2 * newest)
         for item_id in range(1, newest + 1):
             self.body(item_id)
 
     def open_stream(self, target: str) -> EventStream | Answer | None:
-        """A stream of a path; None while streams cannot be opened or for a path that has none.
+        """Open the stream of a path; None while streams cannot be opened or if the path has none.
 
         A connect is a request: it is in the log of arrivals and counts against the limit.
         """
@@ -194,7 +194,7 @@ class Provider:
         return replies.NOT_FOUND
 
     def _archived(self, archive: Archive, target: str, path: str, headers: Mapping[str, str]) -> Response:
-        """The archive has an account and a limit of its own; the faults of its details are declared here."""
+        """Answer for the archive. It has its own account and limit; the faults of its details are declared here."""
         answer = archive.respond(target, headers, now_ns=self.now(), at_ns=self.ticks())
         if answer.status != 200 or not path.startswith(ARCHIVE_DETAIL):
             return answer
@@ -202,7 +202,7 @@ class Provider:
         return answer if fault is None else self._spoil(fault, answer.body)
 
     def _fault(self, path: str, key: str) -> FaultKind | None:
-        """Which fault this request meets: always the one of its id, else one by chance, fixed by path and attempt."""
+        """The fault of this request: that of its id if it has one, else a random one, fixed by path and attempt."""
         if key in self.faults.ids:
             return self.faults.ids[key]
         if not self._edges:
@@ -229,7 +229,7 @@ class Provider:
         return replies.ok(body) if fault is None else self._spoil(fault, body)
 
     def _spoil(self, fault: FaultKind, body: bytes) -> Response:
-        """What becomes of the right body."""
+        """What the fault turns the right body into."""
         hint_ns = None if self.faults.retry_after_s is None else round(self.faults.retry_after_s * SECOND_NS)
         match fault:
             case FaultKind.RATE_LIMITED:
@@ -319,13 +319,13 @@ class Provider:
         return UPDATES_EVERY_NS
 
     def _until_newest_ns(self) -> int:
-        """Until the next id is assigned, but no longer than it may take to notice an outage."""
+        """The time until the next id is assigned, but short enough to notice an outage soon."""
         now_ns = self.now()
         assigned_ns = self.world.moment_of(self.world.max_id(now_ns) + 1)
         return min(UPDATES_EVERY_NS, max(NEWEST_EVERY_NS, assigned_ns - now_ns))
 
     def _flood(self, elapsed_ns: int, chance: Random) -> list[int]:
-        """Old ids that did not change at all."""
+        """Old ids that did not change, announced by a flood."""
         running_s = (self.ticks() - self._started_ns) / SECOND_NS
         newest = self.world.max_id(self.now())
         wanted = sum(

@@ -1,4 +1,4 @@
-"""What can happen to one request? The closed set of what the simulated provider does with it."""
+"""What can happen to one request? The closed set of things that the simulated provider does with it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from remora.core.units import SECOND_NS
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer. `cut_at`: the connection breaks after so many bytes of the body."""
+    """An answer. `cut_at`: the connection breaks after this many bytes of the body."""
 
     status: int
     body: bytes
@@ -44,12 +44,12 @@ def ok(body: bytes) -> Answer:
 
 
 def rate_limited(retry_after_ns: int | None) -> Answer:
-    """429, bare or with a hint in whole seconds."""
+    """429, with or without a `Retry-After` in whole seconds."""
     return Answer(429, b'{"error":"Too many requests"}', _retry_after(retry_after_ns))
 
 
 def unavailable(retry_after_ns: int | None) -> Answer:
-    """503, bare or with a hint in whole seconds."""
+    """503, with or without a `Retry-After` in whole seconds."""
     return Answer(503, b'{"error":"Service unavailable"}', _retry_after(retry_after_ns))
 
 

@@ -1,7 +1,7 @@
-"""How is the simulated world reached over a real socket? The same provider on loopback, in this process or its own.
+"""How can a client reach the simulated world over a real socket? The provider listens on loopback.
 
-`serve` starts it and gives a `ServerHandle`; `python -m remora.sim.server` does the same as a process and prints one
-line of JSON with the port. Tests talk to the world itself under `/_sim/`: see `Administration`.
+`serve` starts it and returns a `ServerHandle`; `python -m remora.sim.server` runs it as a process of its own and prints
+one line of JSON with the port. Tests control the world under `/_sim/`: see `Administration`.
 """
 
 import argparse
@@ -31,7 +31,7 @@ _BACKLOG: Final = 1_024
 
 
 class WorldTime:
-    """The world's own time: it begins at the world's start and may run faster than real time, or stand still."""
+    """The world's own time. It begins at the world's start and can run faster than real time or stop."""
 
     def __init__(self, start_ns: int, speed: float) -> None:
         if speed < 0:
@@ -45,19 +45,19 @@ class WorldTime:
         return self._from_world_ns + (elapsed_ns if self._speed == 1 else int(elapsed_ns * self._speed))
 
     def set_speed(self, speed: float) -> None:
-        """From now on at this speed, without a jump."""
+        """Run at this speed from now on, without a jump."""
         self._from_world_ns, self._from_real_ns, self._speed = self.now_ns(), time.monotonic_ns(), speed
 
 
 class Administration:
-    """What tests may ask the world itself. None of it is logged as an arrival or counted by the limit.
+    """The requests with which tests control the world. None is logged as an arrival or counted by the limit.
 
     GET /_sim/world      now_ns, max_id, arrivals, streams_opened
     GET /_sim/arrivals   the log: times_ns (monotonic) and paths
     GET /_sim/dump       every readable item, one body per line; ?first=&last= bound the ids, ?now_ns= the moment
     POST /_sim/faults    replace the faults (JSON)
-    POST /_sim/heal      nothing goes wrong any more; ?key=17 heals one
-    POST /_sim/speed     ?x=0 makes the world's time stand still
+    POST /_sim/heal      remove all faults; ?key=17 only those of one key
+    POST /_sim/speed     ?x=0 stops the world's time
     """
 
     def __init__(self, provider: Provider, world_time: WorldTime) -> None:
@@ -130,12 +130,12 @@ class ServerHandle:
 
     @property
     def origin(self) -> str:
-        """Where everything begins, also `/_sim/` and `/archive/`."""
+        """The base address of everything, also of `/_sim/` and `/archive/`."""
         return f"http://{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """Where the numbered source begins: what a mirror is told as its address."""
+        """The base address of the numbered source, for a mirror's settings."""
         return f"{self.origin}/v0"
 
     async def close(self) -> None:
@@ -165,9 +165,9 @@ async def serve(
     archive: ArchiveSettings | None = None,
     newest_id: int = 0,
 ) -> ServerHandle:
-    """Serve a world, and an archive under `/archive/` if one is described; port 0 takes any free one.
+    """Serve a world, and an archive under `/archive/` if its settings are given; port 0 takes any free port.
 
-    Returns once it listens; `warm` makes every body before that. `newest_id` lets time begin when that id was the newest.
+    Returns once it listens; `warm` makes every body before that. With `newest_id`, time begins when that id is newest.
     """
     world = World(settings)
     world_time = WorldTime(world.moment_of(newest_id), speed)
@@ -186,7 +186,7 @@ async def serve(
 async def listen(
     provider: Provider, admin: Admin = lambda _: NOT_FOUND, *, host: str = "127.0.0.1", port: int = 0
 ) -> ServerHandle:
-    """Put a provider on a socket. It keeps whatever time it was made with."""
+    """Serve a provider on a socket. It keeps the time source it was made with."""
     connections: set[ProviderProtocol] = set()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(

@@ -1,7 +1,7 @@
-"""How do simulated processes share one gate, and which of them leads? What PostgreSQL does, in memory and virtual time.
+"""How do simulated processes share one gate and elect a leader? As with PostgreSQL, but in memory and in virtual time.
 
-Every question takes a round trip, and the store may be out of reach for a while. What was granted to a process that is
-killed is spent, as it is in the database. The shared clock can be set, and the row can be lost.
+Every question takes a round trip, and the store may be unreachable for a while. What was granted to a killed process is
+spent, as in the database. The shared clock can be set, and the row can be lost.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from remora.core.rate.stretches import AHEAD_NS, Grant, Question
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 ROUND_TRIP_NS: Final = MILLISECOND_NS
-# A prober that has not told its answer by then is dead or lost.
+# A process that has not reported its probe's answer by then is dead or unreachable.
 PROBE_AT_MOST_NS: Final = 90 * SECOND_NS
 LEASE_NS: Final = 9 * SECOND_NS
 ASK_EVERY_NS: Final = SECOND_NS
@@ -24,7 +24,7 @@ ASK_EVERY_NS: Final = SECOND_NS
 
 @dataclass(slots=True)
 class _Row:
-    """What was granted of one source's time."""
+    """How much of one source's time has been granted."""
 
     next_ns: int
     pace_next_ns: int
@@ -41,7 +41,7 @@ class _Known:
 
 
 class SimGate:
-    """`contracts.GateStore` in memory; `is_down` makes it silent."""
+    """`contracts.GateStore` in memory; `is_down` makes it unreachable."""
 
     def __init__(self, clock: Clock, *, round_trip_ns: int = ROUND_TRIP_NS) -> None:
         self._clock = clock
@@ -54,11 +54,11 @@ class SimGate:
         self.questions = 0
 
     def lose_rows(self) -> None:
-        """The server crashed: what is not logged is gone."""
+        """The server crashed: unlogged rows are lost."""
         self._rows.clear()
 
     async def borrow(self, source: str, question: Question, *, seen_version: int) -> tuple[Grant, SharedPace]:
-        """The next stretch behind all that was granted."""
+        """Grant the next stretch after all stretches granted so far."""
         await self._travel()
         self.questions += 1
         grant, pace = self.grant(source, question)
@@ -66,7 +66,7 @@ class SimGate:
         return grant, pace if pace.version > seen_version else replace(pace, record=None)
 
     async def return_probe(self, source: str) -> None:
-        """The probe that was granted did not leave: it is anybody's."""
+        """Give back a granted probe that was not sent: any process may have it."""
         await self._travel()
         if (row := self._rows.get(source)) is not None and row.shut_until_ns:
             row.shut_until_ns = min(row.shut_until_ns, self._now_ns())
@@ -80,7 +80,7 @@ class SimGate:
         not_before_in_ns: int = 0,
         seen_version: int | None = None,
     ) -> tuple[bool, SharedPace]:
-        """Keep what one process learned; an outdated version only ever makes it slower."""
+        """Keep what one process learned; a process with an outdated version can only slow the pace down."""
         await self._travel()
         known, now_ns = self._known.setdefault(source, _Known()), self._now_ns()
         kept = known.pace
@@ -96,7 +96,7 @@ class SimGate:
         return was_taken, self._pace(known, now_ns)
 
     async def announce(self, source: str, *, sender: str) -> None:
-        """Tell all processes to give up what they hold and ask again."""
+        """Tell all processes to give up their grants and ask again."""
         await self._travel()
         for about, name, heard in list(self._listening):
             if about == source and name != sender:
@@ -122,7 +122,7 @@ class SimGate:
         )
 
     async def shut(self, source: str, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
-        """Grant nothing for so long, and then one probe."""
+        """Grant nothing for this time, and then one probe."""
         await self._travel()
         if (row := self._rows.get(source)) is not None:
             until_ns = self._now_ns() + for_ns
@@ -130,13 +130,13 @@ class SimGate:
             row.cool_down_ns = max(row.cool_down_ns, cool_down_ns)
 
     async def open_again(self, source: str) -> None:
-        """Grant as before."""
+        """Grant as usual again."""
         await self._travel()
         if (row := self._rows.get(source)) is not None:
             row.shut_until_ns = row.cool_down_ns = 0
 
     def grant(self, source: str, question: Question) -> tuple[Grant, SharedPace]:
-        """What `gate.sql` does in `borrow`, step by step and at once."""
+        """The steps of `borrow` in `gate.sql`, without a pause between them."""
         now_ns, ceiling_ns = self._now_ns(), question.ceiling_interval_ns
         row, known = self._row(source, question, now_ns), self._known.setdefault(source, _Known())
         interval_ns = max(question.interval_ns, known.pace.interval_ns)
@@ -192,7 +192,7 @@ class _Lease:
 
 
 class SimLease:
-    """`contracts.LeaderLease` in memory: a holder that dies keeps the name until its lease has ended."""
+    """`contracts.LeaderLease` in memory: a dead holder keeps the name until its lease has ended."""
 
     def __init__(self, lease: _Lease, clock: Clock) -> None:
         self._lease = lease
@@ -231,7 +231,7 @@ class SimNames:
 
 
 class SimSharing:
-    """`contracts.Sharing` of simulated processes: each gets its own, on the gate and the names that all share."""
+    """`contracts.Sharing` for simulated processes: one object per process, all with the same gate and names."""
 
     def __init__(self, gate_store: SimGate, names: SimNames, clock: Clock) -> None:
         self.gate_store = gate_store
@@ -239,7 +239,7 @@ class SimSharing:
         self._clock = clock
 
     def leader_lease(self, name: str) -> SimLease:
-        """The right to do what has this name."""
+        """The right to do the work with this name."""
         return SimLease(self._names.lease(name), self._clock)
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""What comes out of an event stream, and when? The provider's side of streaming, without any connection.
+"""What does an event stream send, and when? The provider's side of streaming, without a connection.
 
-Whoever holds the connection sends `take()`, sleeps until `wake_ns` (monotonic), and closes it once `ended`. The events
-use the whole grammar that clients must understand: whole lists and single slots, arrays as objects, empty slots.
+The owner of the connection sends `take()`, sleeps until `wake_ns` (monotonic), and closes it once `ended`. The events
+use the whole grammar that clients must understand: complete lists, single slots, arrays as objects, empty slots.
 """
 
 import json
@@ -31,7 +31,7 @@ AUTH_REVOKED: Final = b'event: auth_revoked\ndata: "credential is no longer vali
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What the stream of changes says at one moment."""
+    """What the stream of changes announces at one moment."""
 
     items: list[int]
     profiles: list[str]
@@ -67,7 +67,7 @@ def _as_object(items: Sequence[int]) -> dict[str, int]:
 
 
 class EventStream:
-    """One open stream: first everything, then what is new, keep-alives in between, and its own way to end."""
+    """One open stream: first the full state, then changes, with keep-alives in between and one of several endings."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class EventStream:
 
     @property
     def wake_ns(self) -> int:
-        """When there is something to do again."""
-        # A zombie outlives its own end: that moment is over and must not be waited for again and again.
+        """When there is something to send or do next."""
+        # A zombie stays open after its end: waiting for that past moment would loop for ever.
         ends_ns = self._ends[0][0] if self._ends[0][0] < self._silent_ns else _NEVER_NS
         return min(self._news_ns, self._alive_ns, ends_ns)
 
     def take(self) -> bytes:
-        """Everything that is due by now. A zombie gives nothing and does not end."""
+        """Everything that is due by now. A zombie sends nothing and does not end."""
         now_ns = self._ticks()
         if self._is_out():
             self.ended = True

@@ -1,4 +1,4 @@
-"""Who replies to whom, and when is that seen? One thread: a story or poll, its comments, and what is moved in and out."""
+"""Which comments does a thread have, and when? A story or poll, its comments, and those that are moved in and out."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _TOP_LEVEL: Final = int(0.4 * DRAW_MAX)  # comments that reply to the story itse
 
 
 class Reply(NamedTuple):
-    """A comment in a thread, from when until when."""
+    """A comment in a thread, and from when until when it is there."""
 
     item_id: int
     from_ns: int
@@ -26,13 +26,13 @@ class Thread:
 
     parents: dict[int, int]  # comment -> what it replies to, before any move
     replies: dict[int, list[Reply]]
-    moments: list[int]  # when anything in the thread appears or leaves, ascending
-    settled_ns: int  # from here on nothing changes any more
+    moments: list[int]  # when a comment appears in the thread or is moved away, ascending
+    settled_ns: int  # from then on nothing changes
     settled_kids: dict[int, list[int]]
     settled_size: int
 
     def kids(self, parent: int, now_ns: int) -> list[int]:
-        """The children to be seen now, best first."""
+        """The replies that are visible now, best first."""
         if now_ns >= self.settled_ns:
             return self.settled_kids.get(parent, [])
         return [reply.item_id for reply in self.replies.get(parent, []) if reply.from_ns <= now_ns < reply.until_ns]
@@ -50,10 +50,10 @@ class Thread:
 
 
 def build_thread(cast: Cast, lives: Lives, story: int, assigned_ns: Callable[[int], int]) -> Thread:
-    """The thread of a story, from the two blocks its comments can stand in."""
+    """The thread of a story, from the two blocks that can hold its comments."""
     parents: dict[int, int] = {}
     replies: dict[int, list[Reply]] = {}
-    earlier: list[int] = []  # what can be replied to; never a comment that will move away
+    earlier: list[int] = []  # comments that can be replied to; never one that will be moved away
     for number in (story // BLOCK_IDS, story // BLOCK_IDS + 1):
         joined, block = cast.replies(number), cast.block(number)
         for comment in joined.members.get(story, ()):

@@ -1,7 +1,7 @@
 """How does a request reach the simulated provider in virtual time? A `Transport` without a network.
 
-Production code gets this where it would get the HTTP transport: it takes the permit right before the request leaves,
-and what the provider does comes back as a reply or as the reason there is none.
+Production code gets this in place of the HTTP transport. It uses the permit right before the request is sent, and
+returns a reply, or the reason why there is none.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Answering(Protocol):
-    """Whoever plays a provider."""
+    """Anything that acts as a provider."""
 
     def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
         """What happens to one request that arrives now."""
 
     def open_stream(self, target: str) -> EventStream | Answer | None:
-        """A stream of a path, a refusal, or None where there is none."""
+        """The stream of a path, a refusal, or None if there is no stream."""
 
 
 class SimTransport:
-    """One client of the provider. Latency is drawn from the clock's seeded dice: mostly the usual, now and then far more."""
+    """One client of the provider. Latency comes from the clock's seeded generator: sometimes it is far above normal."""
 
     def __init__(
         self,
@@ -60,8 +60,8 @@ class SimTransport:
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         departed_ns = await permit.depart()
         self._sent(permit)
-        # What is in the air when the client goes away has arrived all the same: the provider answers at once, and
-        # only the answer takes its time.
+        # A request that was sent arrives even if the client then goes away: the provider handles it at once, and only
+        # the answer is delayed.
         response = self._provider.respond(_target(url), headers)
         match response:
             case Hang():
@@ -149,7 +149,7 @@ class FreePermit:
         return self._clock.monotonic_ns()
 
     def sent(self) -> None:
-        """There is no gate that waits for it."""
+        """Nothing to do: there is no gate."""
 
 
 class FreeConnect:
@@ -167,10 +167,10 @@ class FreeConnect:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """There is nothing to give back."""
+        """Nothing to do: there is no permit to give back."""
 
     def answered(self, reply: Reply | NoReply) -> None:
-        """There is nobody to learn from it."""
+        """Nothing to do: there is no gate to learn from it."""
 
 
 def _target(url: str) -> str:

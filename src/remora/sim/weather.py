@@ -1,6 +1,6 @@
-"""What goes wrong today? Faults come in weather: each epoch another few of them, and calm days in between.
+"""Which faults occur in this epoch? Each epoch has a few random kinds; some epochs are calm.
 
-Faults that always come together hide each other's consequences; a few at a time, in every combination, do not.
+Faults that always occur together hide each other's consequences. A few at a time, in changing combinations, do not.
 """
 
 from random import Random
@@ -14,12 +14,12 @@ from remora.sim.faults import FaultKind, Faults, StreamFaults
 from remora.sim.provider import Provider
 
 _CALM_SHARE: Final = 0.25
-_RATE_MAX: Final = 0.05  # of requests, for each kind that is about
+_RATE_MAX: Final = 0.05  # share of requests, for each kind of the epoch
 _PER_HOUR_MAX: Final = 6.0
 
 
 def weather(seed: int, epoch: int, climate: Faults) -> Faults:
-    """The faults of one epoch: a random few kinds at random rates; ids, outages, floods and limit are the climate's."""
+    """The faults of one epoch: a few random kinds and rates. Ids, outages, floods and the limit come from `climate`."""
     chance = Random(f"weather/{seed}/{epoch}")
     if chance.random() < _CALM_SHARE:
         return msgspec.structs.replace(climate, rates={}, stream=_stream(chance, climate, stormy=False))
@@ -46,7 +46,7 @@ def _stream(chance: Random, climate: Faults, *, stormy: bool) -> StreamFaults:
 
 
 async def change_weather(provider: Provider, clock: SimClock, *, seed: int, epoch_s: float = 3_600.0) -> None:
-    """Give the provider new weather every epoch, for ever; whoever starts this cancels it."""
+    """Give the provider new weather every epoch, until the caller cancels this."""
     climate = provider.faults
     epoch_ns = round(epoch_s * SECOND_NS)
     for epoch in range(1 << 30):

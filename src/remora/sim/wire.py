@@ -1,7 +1,6 @@
 """How does the provider speak HTTP/1.1 on a socket? A bare protocol: one write per answer, and real broken connections.
 
-Requests on one connection are answered in order, also when they come before the earlier ones are answered. An answer
-that takes its time holds back those behind it.
+Requests on one connection are answered in order, also when they are pipelined. A slow answer delays those after it.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from remora.sim.streams import EventStream
 
 _HEAD_BYTES_MAX: Final = 64 * 1024
 _BODY_BYTES_MAX: Final = 16 * 1024 * 1024
-_HANG_S: Final = 600.0  # even a hanging connection is let go at some time
+_HANG_S: Final = 600.0  # even a hanging connection is closed eventually
 _END_OF_HEAD: Final = b"\r\n\r\n"
 _OK: Final = b"HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: %d\r\n\r\n%b"
 _REASONS: Final = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 410: "Gone"}
@@ -92,7 +91,7 @@ class ProviderProtocol(asyncio.Protocol):
                 return
 
     def _item(self, target: str) -> None:
-        """The common case, without reading headers nobody needs."""
+        """Fast path: answer an item without parsing headers that are not needed."""
         response = self._provider.respond(target)
         if type(response) is Answer and response.status == 200 and not response.delay_ns and response.cut_at is None:
             self._transport.write(_OK % (len(response.body), response.body))
@@ -100,7 +99,7 @@ class ProviderProtocol(asyncio.Protocol):
             self._respond(response)
 
     def _general(self, head: bytes, rest: bytes) -> bool:
-        """Any other request; False while its body is not complete."""
+        """Answer any other request; False while its body is incomplete."""
         request = _read_head(head)
         if request is None:
             self._buffer = b""

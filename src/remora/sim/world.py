@@ -1,7 +1,7 @@
-"""What is true in the simulated Hacker News, at any moment? Every body is a function of the seed, the id and the time.
+"""What does the simulated Hacker News contain at any moment? Every body is a function of the seed, the id and the time.
 
-Nothing is stored but small caches, so a world of a million items costs nothing until somebody looks. History ends and
-the present begins at `start_ns`: then `items` ids exist, and new ones are assigned at a steady rate.
+Only small caches are stored, so a world of a million items costs nothing until items are read. At `start_ns`, `items`
+ids exist as history; from then on new ids are assigned at a steady rate.
 """
 
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ _SUBMISSIONS_SHOWN: Final = 100
 _ITEMS_PER_PERSON: Final = 20
 _PEOPLE_MIN: Final = 10
 _PEOPLE_MAX: Final = 100_000
-_STRIDE: Final = 7_919  # authors follow each other in steps of this, so that neighbours have different authors
+_STRIDE: Final = 7_919  # the step between authors of neighbouring ids, so that they differ
 _DAY_S: Final = 86_400
 _PLACEHOLDERS: Final = (b'"[dead]"', b'"[flagged]"')
 
 
 @dataclass(frozen=True, slots=True)
 class WorldSettings:
-    """What kind of world; the same settings give the same world."""
+    """What the world is like; the same settings give the same world."""
 
     seed: int = 1
     items: int = 20_000  # ids that exist when the world begins
@@ -47,7 +47,7 @@ class WorldSettings:
 
 
 class Look(NamedTuple):
-    """One item, looked at in one moment."""
+    """One item at one moment."""
 
     item_id: int
     role: Role
@@ -63,7 +63,7 @@ class Look(NamedTuple):
 
 
 class World:
-    """The truth."""
+    """The true content of the simulated Hacker News."""
 
     def __init__(self, settings: WorldSettings) -> None:
         self.settings = settings
@@ -82,7 +82,7 @@ class World:
         return max(0, self.settings.items + (now_ns - self.settings.start_ns) // self._spacing_ns)
 
     def moment_of(self, newest_id: int) -> int:
-        """When this id was the newest; the beginning for an id of the world's history."""
+        """When this id became the newest; for an id of the history, the world's start."""
         return max(self.settings.start_ns, self._assigned_ns(newest_id))
 
     def is_absent(self, item_id: int) -> bool:
@@ -99,11 +99,11 @@ class World:
         return self._life(item_id, block.role(item_id), block.own(item_id))
 
     def body(self, item_id: int, now_ns: int) -> bytes | None:
-        """The item as it is now; None where the provider says `null`."""
+        """The item as it is now; None if the provider answers `null`."""
         return self.render(item_id, now_ns)[0]
 
     def render(self, item_id: int, now_ns: int) -> tuple[bytes | None, int]:
-        """The body, and the moment until which it stays exactly like this."""
+        """The body, and until when it stays exactly the same."""
         if item_id < 1:
             return None, NEVER_NS
         block = self._cast.block(item_id // BLOCK_IDS)
@@ -135,7 +135,7 @@ class World:
         return name_of(item_id * _STRIDE % self._people)
 
     def user(self, name: str, now_ns: int) -> bytes | None:
-        """A profile; None where the provider says `null`."""
+        """A profile; None if the provider answers `null`."""
         number = number_of(name)
         if number is None or number >= self._people:
             return None
@@ -145,7 +145,7 @@ class World:
             "created": b"%d" % (self.settings.start_ns // SECOND_NS - _DAY_S * (1_000 + number % 3_000)),
             "id": b'"%b"' % name.encode(),
             "karma": b"%d" % (1 + 3 * len(submitted) + number % 1_000),
-            # A list of one sometimes comes without its brackets.
+            # A list with one element sometimes comes without brackets.
             "submitted": b"%d" % submitted[0] if len(submitted) == 1 else ids(submitted),
         }
         return render(fields)
@@ -187,7 +187,7 @@ class World:
         return visible_ns <= now_ns and not self._cast.is_absent(item_id)
 
     def _fields(self, look: Look) -> tuple[Fields, int]:
-        """The values of a body, in the order of the alphabet, and until when what others add to it stays the same."""
+        """The fields of a body in alphabetical order, and until when the parts from other items stay the same."""
         match look.role:
             case Role.COMMENT:
                 return self._comment(look)
@@ -203,7 +203,7 @@ class World:
                 raise AssertionError(f"{look.item_id} is absent and has no body")
 
     def _opening(self, look: Look) -> Fields:
-        """The fields that come first in the alphabet."""
+        """The fields that come first in alphabetical order."""
         fields: Fields = {}
         if look.life.deleted_ns > look.now_ns:
             fields["by"] = self._name(look.item_id * _STRIDE % self._people)
@@ -216,7 +216,7 @@ class World:
         return fields
 
     def _uneventful_comment(self, item_id: int, own: Draws, now_ns: int) -> tuple[bytes | None, int]:
-        """Three of four items, at a third of the cost: what `_comment` says when only replies can change anything."""
+        """The same as `_comment` if only replies can change the body: three of four items, at a third of the cost."""
         assigned_ns = self._assigned_ns(item_id)
         if now_ns < assigned_ns:
             return None, assigned_ns
@@ -234,7 +234,7 @@ class World:
 
     def _comment(self, look: Look) -> tuple[Fields, int]:
         replies = self._cast.replies(look.item_id // BLOCK_IDS)
-        # A comment keeps its replies in the thread it was written in: only those without any are moved.
+        # The replies of a comment are in the thread in which it was written: only comments without replies are moved.
         thread = self.thread(replies.story_of[look.item_id])
         moved = look.life.moved_ns <= look.now_ns
         parent = replies.moves_to[look.item_id] if moved else thread.parents[look.item_id]
@@ -278,7 +278,7 @@ class World:
         return dict(sorted(fields.items())), thread.next_change_ns(look.now_ns)
 
     def _story_content(self, look: Look) -> Fields:
-        """Most link somewhere, some have a text, both or neither."""
+        """Most stories have a link, some a text, some both or neither."""
         shape = look.own[draws.LENGTH] % 20
         content: Fields = {"title": self._prose.title(look.own[draws.TITLE], edited=look.edited())}
         if look.role is Role.POLL or shape < 4:

@@ -1,4 +1,4 @@
-"""How is a world replayed, and how are many tried? `python -m remora.sim.fuzz --seed 7`, or `--seconds 600`."""
+"""How do I replay one world, or try many? `python -m remora.sim.fuzz --seed 7`, or `--seconds 600`."""
 
 import argparse
 import sys
@@ -75,14 +75,14 @@ def _many(options: argparse.Namespace) -> int:
 
 
 def _seeds(options: argparse.Namespace) -> Iterator[int]:
-    """The wanted worlds; others are drawn and left out, which costs nothing."""
+    """The seeds of the wanted worlds; others are drawn and skipped, which is cheap."""
     wanted = dict(pair.split("=", 1) for pair in options.where)
     fitting = (seed for seed in count(options.seed) if _fits(draw(seed), wanted))
     return islice(fitting, options.worlds)
 
 
 def _fits(scenario: Scenario, wanted: Mapping[str, str]) -> bool:
-    """Whether every named field has one of the values that are allowed for it."""
+    """Whether every named field has one of its wanted values."""
     return all(str(getattr(scenario, name)) in values.split(",") for name, values in wanted.items())
 
 
@@ -105,7 +105,7 @@ def _say(text: str) -> None:
 
 
 def _shape(violation: str) -> str:
-    """The violation without its numbers: what a shorter world must still show."""
+    """The violation without its numbers; a shorter world must show the same."""
     return "".join(letter for letter in violation if not letter.isdigit())
 
 

@@ -1,4 +1,4 @@
-"""How does a simulated process get its gate? The one place of this package that knows how gates are built."""
+"""How does a simulated process get its gate? The only module of this package that builds gates."""
 
 from remora.contracts import Clock, GateHome, LeaderLease, Meter, Store
 from remora.gate.governor import Governor, Limits
@@ -10,7 +10,7 @@ from remora.sim.sharing import SimGate, SimNames, SimSharing
 
 
 class Gates:
-    """The gates of all processes of a world: one each, or one for all."""
+    """The gates of all processes of a world: one per process, or one that all share."""
 
     def __init__(self, clock: SimClock, *, processes: int) -> None:
         self._clock = clock
@@ -20,7 +20,7 @@ class Gates:
     def governor(
         self, name: str, limits: Limits, *, life: Generation, clock: Clock, store: Store, meter: Meter
     ) -> Governor:
-        """The gate of one life."""
+        """The gate for one life of a process."""
         home: GateHome = LocalHome(name, store)
         if self._shared is not None:
             interval_ns = limits.ceiling_interval_ns
@@ -28,7 +28,7 @@ class Gates:
         return Governor(name, limits, clock=clock, home=home, meter=meter, chance=self._clock.random.random)
 
     def leader_lease(self, name: str, clock: Clock) -> LeaderLease | None:
-        """The right to watch the source alone; None where there is only one process."""
+        """The right to be the only one that watches the source; None if there is only one process."""
         if self._shared is None:
             return None
         return SimSharing(self._shared, self._names, clock).leader_lease(name)

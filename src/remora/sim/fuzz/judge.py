@@ -1,4 +1,4 @@
-"""What must hold after every step? Nothing forgotten, nothing gone back, no lease held twice, no history lost, no secret told."""
+"""What must hold after every step? Nothing is lost, no lease is held twice, no frontier goes back, no secret leaks."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -16,48 +16,48 @@ CANARY: Final = "canary-7f3a9c-never-shown"
 GAPS_READ_MAX: Final = 1_000_000
 VIOLATIONS_KEPT: Final = 20
 ABSENT_AFTER_LOOKS: Final = 3
-# The provider has no such item, or has it no longer: nothing is owed.
+# The provider does not have the item, or no longer: nothing is owed.
 AT_REST: Final = frozenset({GapState.ABSENT, GapState.GONE})
 _KEPT: Final = {Outcome.NEW, Outcome.CHANGED}
 
 
 class Judge:
-    """Collects violations. The first one ends a world; it is never raised inside production code, which might survive it."""
+    """Collects violations. The first one ends a world. None is raised inside production code, which might catch it."""
 
     def __init__(self, content_of: Callable[[int, bytes], bytes]) -> None:
         self.stage: Stage | None = None  # what the provider really said
-        self.is_exact = True  # whether every call of the store that had an effect is seen here
-        self._content_of = content_of  # decides about revisions, as the source's decoder does
+        self.is_exact = True  # whether this judge sees every store call that had an effect
+        self._content_of = content_of  # what counts as a new revision, as in the source's decoder
         self.violations: list[str] = []
-        self.clock_stepped = False  # leases are told by the wall clock: after a step two may overlap
+        self.clock_stepped = False  # leases use the wall clock: after a step two may overlap
         self.looks = 0
         self.is_reading = True  # whether checks of the whole ledger may run now
         self._frontier = 0
         self._segment_leases: dict[int, tuple[int, str, int]] = {}  # fence, owner, until
         self._gap_leases: dict[tuple[Kind, str], tuple[str, int]] = {}  # owner, until
         self._announced: dict[tuple[Kind, str], int] = {}  # when, by the wall clock
-        self._recorded: dict[tuple[Kind, str], int] = {}  # the latest departure that was recorded
-        self._histories: dict[int, list[bytes]] = {}  # the contents that the store said it had kept, by item
+        self._recorded: dict[tuple[Kind, str], int] = {}  # the latest recorded departure
+        self._histories: dict[int, list[bytes]] = {}  # the contents that the store reported as kept, by item
 
     def fail(self, violation: str) -> None:
-        """A promise is broken."""
+        """Note a violation: a promise is broken."""
         if len(self.violations) < VIOLATIONS_KEPT:
             self.violations.append(violation)
 
     def forget_leases(self) -> None:
-        """A file was opened by its next writer: nobody else can be alive, so the leases of the dead have ended."""
+        """The next writer opened the file: no other process can be alive, so the leases of dead ones have ended."""
         self._gap_leases.clear()
         self._segment_leases = {name: (fence, owner, 0) for name, (fence, owner, _) in self._segment_leases.items()}
 
     def told(self, text: str, *, where: str) -> None:
-        """Something was written where people read it."""
+        """Check text that people can read for secrets."""
         if CANARY in text:
             self.fail(f"a secret is in {where}")
 
     # -- after every call of the store ---------------------------------------------------------------------------------
 
     def seen(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
-        """A call of the store returned this."""
+        """Check a call of the store that returned this."""
         look = getattr(self, f"_saw_{name}", None)
         if look is not None:
             look(args, kwargs, result)
@@ -131,7 +131,7 @@ class Judge:
     # -- every few minutes ---------------------------------------------------------------------------------------------
 
     async def look(self, store: Store, *, is_numbered: bool) -> None:
-        """Everything that can be read from the ledger right now."""
+        """Check everything that can be read from the ledger now."""
         self.looks += 1
         if is_numbered:
             await self._look_at_ids(store)
@@ -143,7 +143,7 @@ class Judge:
                 self.fail(f"a gap is dead because of {gap.reason}, which is not the item's fault")
 
     async def _look_at_announced(self, store: Store) -> None:
-        """What was announced waits, or was fetched by a request that left after that."""
+        """An announced item is still waiting, or was fetched by a request that was sent later."""
         if not self.is_exact or self.clock_stepped:
             return
         waiting = {(entry.kind, entry.key) for entry in await store.waiting(NAME, limit=GAPS_READ_MAX)}
@@ -153,7 +153,7 @@ class Judge:
         self._announced = {key: at_ns for key, at_ns in self._announced.items() if key in waiting}
 
     async def _look_at_list(self, store: Store) -> None:
-        """The watermark is never beyond an entry that nobody has seen. Numbered pages cannot promise that."""
+        """The watermark is never beyond an entry that was not seen. Numbered pages cannot promise that."""
         watermark = (await store.walk_state(NAME)).watermark
         if watermark is None or self.stage is None or self.stage.archive_pages:
             return
@@ -180,7 +180,7 @@ class Judge:
     # -- at the end ----------------------------------------------------------------------------------------------------
 
     async def look_at_histories(self, store: Store) -> None:
-        """Every content that the store said it had kept is still there, in the order it came."""
+        """Every content that the store reported as kept is still there, in the order of arrival."""
         for item_id, kept in self._histories.items():
             current = await store.item(NAME, item_id)
             bodies = [revision.body for revision in await store.revisions(NAME, item_id)]
@@ -190,15 +190,15 @@ class Judge:
                 self.fail(f"item {item_id} had {len(kept)} contents; of those the store lost some, it has {len(have)}")
 
     async def look_for_owed(self, store: Store) -> None:
-        """After the faults have stopped nothing is owed but what does not exist yet."""
+        """After the faults have stopped, nothing is owed except items that do not exist yet."""
         for gap in await store.gaps(NAME, limit=GAPS_READ_MAX):
             if gap.kind is Kind.ITEM and self.stage is not None and not self.stage.has(int(gap.key)):
-                continue  # a young id is looked at for an hour before it is called absent
+                continue  # a young id is asked for again for an hour before it counts as absent
             if gap.state is GapState.DEAD or (gap.state not in AT_REST and gap.reason.family != "young"):
                 self.fail(f"still {gap.state} after the faults have stopped: {gap.kind} because {gap.reason}")
 
 
 def _holds_in_order(have: list[bytes], kept: list[bytes]) -> bool:
-    """Whether all that was kept is there. A killed process may have kept one more than it could tell."""
+    """Whether everything kept is there. A killed process may have stored one more content without reporting it."""
     rest = iter(have)
     return all(content in rest for content in kept)

@@ -35,7 +35,7 @@ from remora.sources.secret import Secret
 from remora.stores.memory import MemoryStore
 from remora.stores.sqlite import InPlace, SqliteStore
 
-WINDOW_NS = 60 * DAY_NS  # of a rescan: everything a small world holds is younger
+WINDOW_NS = 60 * DAY_NS  # of a rescan: all items of a small world are younger
 AGAIN_AFTER_NS = 30 * SECOND_NS
 SPARSE = Declaration(
     item=ItemSettings(path="/item/{id}.json", id="id", time="time", type="type"),
@@ -50,7 +50,7 @@ class Given:
 
     life: Generation
     real: Store  # as it is
-    store: Store  # as the process meets it
+    store: Store  # as the process sees it
     governor: Governor
     clock: Clock
     owner: str
@@ -86,7 +86,7 @@ class Home:
         self.ceiling_ns = round(SECOND_NS / scenario.ceiling_per_s)
 
     async def reader(self) -> Store | None:
-        """The store as somebody sees it who only looks; None before the first process has made it."""
+        """The store for reading only; None before the first process has created it."""
         if self._memory is not None:
             return self._memory
         if self._reader is None and self._path.exists():
@@ -96,14 +96,14 @@ class Home:
         return self._reader
 
     async def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._reader is not None:
             await self._reader.close()
             self._reader = None
         shutil.rmtree(self._path.parent, ignore_errors=True)
 
     async def start(self, life: Generation, owner: str) -> Running:
-        """One more process; its loops do not run yet."""
+        """Make one more process; its loops do not run yet."""
         clock = self.clock.restarted()
         real: Store = self._memory or SqliteStore(self._path, offload=InPlace)
         await real.open()
@@ -191,7 +191,7 @@ class Process:
         self.life = Generation()
 
     async def live_on(self) -> None:
-        """Life after life, until cancelled."""
+        """Live one life after another, until cancelled."""
         while True:
             self._lives += 1
             self._stop.clear()
@@ -209,7 +209,7 @@ class Process:
             self.down_for_ns = 0
 
     def crash(self, *, calls: int, after_effect: bool, down_for_ns: int) -> None:
-        """Die so many calls from now, and stay down for a while."""
+        """Die this many calls from now, and stay down for a while."""
         self.down_for_ns = down_for_ns
         self.life.die_in(calls, after_effect=after_effect)
 
@@ -244,7 +244,7 @@ class Process:
                 await running.given.real.close()
 
     def _ended_by(self, error: BaseException | None) -> None:
-        """Only a store that is away may end a process."""
+        """Only an unreachable store may end a process."""
         home = self._home
         if isinstance(error, Crashed):
             return
@@ -254,6 +254,6 @@ class Process:
 
 
 def _abandon(store: Store) -> None:
-    """What a killed process leaves: an open transaction is rolled back, an open file is let go."""
+    """Clean up after a killed process: roll back an open transaction and close an open file."""
     if isinstance(store, SqliteStore):
         store.abandon()

@@ -1,4 +1,4 @@
-"""Are the words of the status true? Each answer is compared with what the world itself knows to be the case."""
+"""Is the status true? Each of its answers is compared with the world itself."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ from remora.sim.fuzz.scenario import IncidentKind
 from remora.sim.fuzz.stage import RECENT_NS
 from remora.sources.paging import Paging
 
-# What was the case a moment ago may still be told.
+# The status may still show what was true a moment ago.
 SLACK_NS: Final = 15 * SECOND_NS
 HEARD_WITHIN_NS: Final = 3 * SECOND_NS
 BLACKOUT_NS: Final = 10 * MINUTE_NS
@@ -28,7 +28,7 @@ BLACKOUT_REQUESTS: Final = 30
 # The breaker opens after a few bad answers, and then lets one probe pass after each pause.
 BLACKOUT_REQUESTS_MAX: Final = 100
 BLACKOUT_REQUESTS_MAX_PER_S: Final = 0.25
-CIRCUIT_MEMORY_NS: Final = 100 * MINUTE_NS  # a suspended machine wakes up with the circuit it fell asleep with
+CIRCUIT_MEMORY_NS: Final = 100 * MINUTE_NS  # a suspended machine wakes up with the old state of its circuit
 
 
 class Readout:
@@ -45,7 +45,7 @@ class Readout:
         self._unchanged_since_ns = 0
 
     async def look(self, store: Store) -> None:
-        """Every sentence that can be checked right now."""
+        """Check every statement of the status that can be checked now."""
         now_ns = self._now_wall_ns()
         ledger = await self._ledger(store)
         for number, process in enumerate(self._processes):
@@ -112,7 +112,7 @@ class Readout:
         match rate.limited_by:
             case LimitedBy.RETRY_AFTER if stage.hinted_until_ns + SLACK_NS < now_ns:
                 self._judge.fail("limited by Retry-After, and the provider asked for no pause")
-            # A pause that the provider asked for keeps the circuit as it was: nothing is sent that could close it.
+            # During a pause that the provider asked for, the circuit stays as it was: no request could close it.
             case LimitedBy.CIRCUIT if (
                 stage.last_bad_ns is None or now_ns - max(stage.last_bad_ns, stage.hinted_until_ns) > CIRCUIT_MEMORY_NS
             ):
@@ -123,7 +123,7 @@ class Readout:
                 pass
 
     def _is_long_at_ceiling(self, rate: RateFacts) -> bool:
-        """Whether the pace was the ceiling already at a look a while ago, and has not changed since."""
+        """Whether the pace has been at the ceiling, without a change, for a while."""
         now_ns, changes = self._home.clock.monotonic_ns(), len(self._home.meter.paces_ns)
         if rate.interval_ns > self._home.stage.ceiling_interval_ns or changes != self._pace_changes:
             self._pace_changes, self._unchanged_since_ns = changes, now_ns
@@ -152,7 +152,7 @@ class Readout:
                 self._judge.fail(f"status says complete, and item {item_id} is neither held nor absent")
 
     async def _check_list(self, store: Store, source: SourceStatus) -> None:
-        """What the list has shown since before the last complete run must be here when status says complete."""
+        """If the status says complete, every entry listed since before the last complete run is in the mirror."""
         home, archive = self._home, self._home.stage.provider.archive
         complete = [run for run in source.runs if run.stopped_by == StoppedBy.COMPLETE]
         is_proven = home.scenario.shape.paging is not Paging.PAGE and not home.judge.clock_stepped
@@ -167,7 +167,7 @@ class Readout:
         if len(missing) > gone:
             home.judge.fail(f"status says complete, and {len(missing)} listed entries are not here ({gone} explained)")
 
-    # -- what is told --------------------------------------------------------------------------------------------------
+    # -- the snapshots -------------------------------------------------------------------------------------------------
 
     def _snapshot(self, running: Running, ledger: LedgerFacts) -> Snapshot:
         facts = self._numbered(running) if running.service is not None else self._listed(running)
@@ -178,7 +178,7 @@ class Readout:
 
     def _recent(self, running: Running) -> Recent | None:
         if len(self._processes) > 1:
-            return None  # the log of arrivals does not tell who sent them
+            return None  # the log of arrivals does not say which process sent them
         stage, now_ns = self._home.stage, self._home.clock.monotonic_ns()
         words = [word for at_ns, word in stage.recent if at_ns >= now_ns - RECENT_NS]
         refused, failed = words.count("refused"), words.count("failed")

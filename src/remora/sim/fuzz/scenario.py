@@ -1,4 +1,4 @@
-"""Which world belongs to a seed? Its source, store, limits and incidents, as one value that can be cut shorter."""
+"""Which world belongs to a seed? Its source, store, limits and incidents, as one value that can be shrunk."""
 
 from enum import StrEnum
 from random import Random
@@ -27,7 +27,7 @@ class SourceShape(StrEnum):
 
     @property
     def paging(self) -> Paging | None:
-        """How its list is cut into pages; None: it is numbered."""
+        """How its list is paged; None for a numbered source."""
         return Paging(self.value) if self.value in set(Paging) else None
 
 
@@ -40,7 +40,7 @@ class IncidentKind(StrEnum):
     BAD_ITEMS = "bad_items"  # a run of neighbours that always fail in the same way
     BAN = "ban"  # everything is refused
     WRONG_HINT = "wrong_hint"  # refusals with a Retry-After that is wrong
-    LIE = "lie"  # the newest id is told too low or too high
+    LIE = "lie"  # the reported newest id is too low or too high
     CRASH = "crash"
     RESTART = "restart"
     STALL = "stall"  # the machine is suspended: time passes and nothing runs
@@ -67,14 +67,14 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     store: str  # "memory" or "sqlite"
     processes: int
     hours: float
-    items: int  # that exist at the beginning
+    items: int  # how many exist at the beginning
     new_per_day: float
     ceiling_per_s: float
     in_flight: int
     limit: Limit
-    backstop: bool  # False: no rescan helps, so every announced change must arrive by itself
-    every_s: float  # between two runs over a list
-    max_fetches: int | None  # of one run
+    backstop: bool  # False: there is no rescan, so every announced change must arrive without one
+    every_s: float  # time between two runs over a list
+    max_fetches: int | None  # of one run; None: unlimited
     incidents: tuple[Incident, ...]
 
     def without(self, index: int) -> "Scenario":
@@ -89,7 +89,7 @@ def draw(seed: int) -> Scenario:
     is_listed = shape.paging is not None
     processes = 1 if chance.random() < 0.7 else chance.choice([2, 3])
     backstop = is_listed or shape is SourceShape.NUMBERED or chance.random() < 0.6
-    # Most worlds are small: what is wrong shows there, too, and many of them are more than a few large ones.
+    # Most worlds are small: they show the same mistakes, and many small ones find more than a few large ones.
     is_small = chance.random() < 0.7
     longest_h = (30 if is_small else 120) if is_listed else (0.6 if is_small else 3)
     hours = chance.uniform(longest_h / 4, longest_h)
@@ -118,7 +118,7 @@ def draw(seed: int) -> Scenario:
 
 
 def _kinds(*, backstop: bool, is_listed: bool, has_stream: bool) -> list[IncidentKind]:
-    """Without a backstop only what loses no announcement."""
+    """The possible kinds. Without a backstop, only those that lose no announcement."""
     if not backstop:
         return [IncidentKind.WEATHER, IncidentKind.CRASH, IncidentKind.RESTART, IncidentKind.BAD_ITEMS]
     kinds = list(IncidentKind)
@@ -130,7 +130,7 @@ def _kinds(*, backstop: bool, is_listed: bool, has_stream: bool) -> list[Inciden
 
 
 def _incident(chance: Random, kind: IncidentKind, hours: float, *, backstop: bool) -> Incident:
-    at_s = round(chance.random() ** 3 * hours * HOUR_S, 3)  # most while there is still much to collect
+    at_s = round(chance.random() ** 3 * hours * HOUR_S, 3)  # most incidents come early, while there is much to collect
     seed = chance.randrange(1 << 30)
     lasts_s = round(min(chance.expovariate(1 / 900), 6 * HOUR_S), 3)
     match kind:

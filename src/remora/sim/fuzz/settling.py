@@ -21,12 +21,12 @@ CALM_NS: Final = 8 * MINUTE_NS
 
 
 async def settle(home: Home) -> None:
-    """The provider is well again. One more process does what is left to do, and then mirror and world are compared."""
+    """Heal the provider, let one more process do the remaining work, and compare the mirror with the world."""
     home.stage.calm()
     home.trouble.end()
     running = await home.start(Generation(), "last")
     try:
-        # A provider may have asked for a pause of hours, rightly or not: nothing is sent before it ends.
+        # The provider may have asked for a pause of hours, justified or not: nothing is sent before it ends.
         while wait_ns := running.given.governor.state().not_before_in_ns:
             await home.clock.sleep_until(home.clock.monotonic_ns() + wait_ns)
         if running.service is not None:

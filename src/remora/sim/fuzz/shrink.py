@@ -1,4 +1,4 @@
-"""What is the shortest world that still fails? Incidents, hours and processes are taken away one by one."""
+"""What is the shortest world that still fails? Incidents, hours and processes are removed one by one."""
 
 from collections.abc import Callable, Iterator
 

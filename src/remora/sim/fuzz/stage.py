@@ -1,4 +1,4 @@
-"""How does a client meet the provider? Through bans, lies and wrong hints; every arrival is logged and counted."""
+"""What does a client see of the provider? Its answers, with bans, lies and wrong hints; every arrival is logged."""
 
 import re
 from collections import Counter, deque
@@ -34,7 +34,7 @@ _BAD_PAGES: Final = (
     replies.ok(b"null"),
 )
 RECENT_NS: Final = 10 * SECOND_NS
-# So soon an answer has been heard, stored, and told to all processes.
+# Within this time an answer has been received, stored and announced to all processes.
 HEARD_WITHIN_NS: Final = 10 * SECOND_NS
 HINT_MAX_S: Final = 86_400
 LEARNING_NS: Final = 10 * MINUTE_NS
@@ -42,9 +42,9 @@ _ITEM: Final = re.compile(r"/v0/item/([0-9]+)\.json")
 
 
 class Ceiling:
-    """Whether any window holds more arrivals than the ceiling allows, told as soon as the last one arrives.
+    """Whether any window holds more arrivals than the ceiling allows, checked at each arrival.
 
-    With g(k) = k·F − t(k) the window from i to k holds too many by (g(k) − g(i)) / F − burst + 1.
+    With g(k) = k·F − t(k), the window from i to k holds too many by (g(k) − g(i)) / F − burst + 1.
     """
 
     def __init__(self, interval_ns: int, burst: int) -> None:
@@ -54,7 +54,7 @@ class Ceiling:
         self.count = 0
 
     def excess_ns(self, at_ns: int) -> int:
-        """By how much the fullest window that ends here is too full; zero or less keeps the ceiling."""
+        """By how much the fullest window that ends now is too full; zero or less keeps the ceiling."""
         height = self.count * self._interval_ns - at_ns
         self.count += 1
         self._lowest = height if self._lowest is None else min(self._lowest, height)
@@ -71,24 +71,24 @@ class Stage:
         self.ceiling_interval_ns = ceiling_interval_ns
         self._ceiling = Ceiling(ceiling_interval_ns, burst_allowance(ceiling_interval_ns))
         self._is_sparse = is_sparse
-        self.archive_pages = False  # the list is cut into numbered pages
+        self.archive_pages = False  # the list has numbered pages
         self.fail = fail
         self._active: list[Incident] = []
         self._chance = Random(0)
         self._digest = blake2b(digest_size=8)
         self.faults_met: Counter[str] = Counter()
-        self.hinted_until_ns = 0  # monotonic; the provider itself asked for silence until then
+        self.hinted_until_ns = 0  # monotonic; the provider asked for a pause until then
         self.last_bad_ns: int | None = None  # monotonic; the last answer that was a refusal or a fault
         self.last_good_ns: int | None = None
         self.recent: deque[tuple[int, str]] = deque()
-        self.hints: list[tuple[int, int]] = []  # (when it was given, until when it asks for silence), both monotonic
-        self.absences: Counter[int] = Counter()  # how often the provider said that it has no such item
+        self.hints: list[tuple[int, int]] = []  # (when it was given, until when it asks for a pause), monotonic
+        self.absences: Counter[int] = Counter()  # how often the provider answered that it has no such item
         self.honest: dict[int, set[bytes]] = {}  # every true body that was sent, by item
-        self.limited: deque[int] = deque()  # when the hidden limit refused, in the last minute
-        self.limited_most = 0  # in any minute, after the first ten
+        self.limited: deque[int] = deque()  # when the hidden limit refused, during the last minute
+        self.limited_most = 0  # most refusals in any minute, after the first ten minutes
 
     def forgive(self, *, younger_than_ns: int = HEARD_WITHIN_NS) -> None:
-        """A process ended: what the provider asked for a moment ago may not have been stored."""
+        """Drop the youngest hints: a process ended, and may not have stored what the provider just asked for."""
         now_ns = self.provider.ticks()
         self.hints = [hint for hint in self.hints if hint[0] < now_ns - younger_than_ns]
 
@@ -108,26 +108,26 @@ class Stage:
 
     @property
     def trace(self) -> str:
-        """A digest of all arrivals: two equal runs have equal ones."""
+        """A digest of all arrivals: equal runs have equal digests."""
         return self._digest.hexdigest()
 
     def begin(self, incident: Incident) -> None:
-        """From now on this is the case."""
+        """Start an incident."""
         self._active.append(incident)
         self._chance = Random(incident.seed)
 
     def end(self, incident: Incident) -> None:
-        """No longer."""
+        """End an incident."""
         if incident in self._active:
             self._active.remove(incident)
 
     def calm(self) -> None:
-        """Nothing is the case any more."""
+        """End all incidents and heal the provider."""
         self._active.clear()
         self.provider.heal()
 
     def active(self, kind: IncidentKind) -> Sequence[Incident]:
-        """The incidents of a kind that are the case now."""
+        """The current incidents of a kind."""
         return [incident for incident in self._active if incident.kind is kind]
 
     def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -216,7 +216,7 @@ class Stage:
             self.hints.append((at_ns, until_ns))
 
     def _limited(self, at_ns: int) -> None:
-        """The hidden limit refused. Refusals that are drawn or declared do not count."""
+        """Count a refusal by the hidden limit. Random and declared refusals do not count."""
         if self._active or self.provider.faults.rates or self.provider.faults.ids:
             return
         self.limited.append(at_ns)
@@ -227,5 +227,5 @@ class Stage:
 
 
 def honest(kinds: Sequence[FaultKind]) -> list[FaultKind]:
-    """Without stale bodies: they are true, of another moment, and only a later look can tell."""
+    """The kinds without stale bodies. Those were true at an earlier moment, so only a later request can reveal them."""
     return [kind for kind in kinds if kind is not FaultKind.STALE]

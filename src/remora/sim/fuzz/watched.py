@@ -1,4 +1,4 @@
-"""How does a process meet its store? It is sometimes away, and every call that succeeds is seen by the judge."""
+"""How does a process see its store? It is sometimes unreachable, and the judge sees every call that has an effect."""
 
 from collections.abc import Awaitable, Mapping
 from random import Random
@@ -9,14 +9,14 @@ from remora.core.errors import StoreUnavailable
 
 
 class Witness(Protocol):
-    """Whoever looks at what a store did."""
+    """Sees every call of a store that has an effect."""
 
     def seen(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         """A call returned this."""
 
 
 class StoreTrouble:
-    """Whether the store answers. `lost_answers`: some calls have their effect, and the caller never hears of it."""
+    """Whether the store answers. `lost_answers`: some failed calls have an effect that the caller does not learn of."""
 
     def __init__(self) -> None:
         self.is_down = False
@@ -25,16 +25,16 @@ class StoreTrouble:
         self._chance = Random(0)
 
     def begin(self, seed: int, *, lost_answers: bool) -> None:
-        """The store is away from now on."""
+        """Make the store unreachable from now on."""
         self._chance = Random(seed)
         self.is_down, self.lost_answers = True, lost_answers
 
     def end(self) -> None:
-        """It answers again."""
+        """Let the store answer again."""
         self.is_down = False
 
     def fail(self) -> StoreUnavailable:
-        """What a caller gets."""
+        """The error that a caller gets."""
         self.failures += 1
         return StoreUnavailable("the simulated store does not answer", hint="wait")
 
@@ -44,7 +44,7 @@ class StoreTrouble:
 
 
 def watched(store: Store, trouble: StoreTrouble, witness: Witness) -> Store:
-    """The same store, as unreliable as the trouble says."""
+    """The same store, but it fails as `trouble` says, and `witness` sees its calls."""
     return cast("Store", _Watched(store, trouble, witness))
 
 

@@ -35,7 +35,7 @@ from remora.sources.numbered import DeclaredReading
 LOOK_EVERY_NS: Final = 7 * MINUTE_NS
 LONGEST_NS: Final = 90 * DAY_NS
 TASKS_MAX: Final = 500
-# The law keeps refusals to a few in a minute once it knows of a limit; a law that does not learn gets hundreds.
+# Once the rate law knows a limit, it keeps refusals to a few per minute; without learning there are hundreds.
 LIMITED_PER_MINUTE_MAX: Final = 30
 _RATE_MAX: Final = 0.06
 _PER_HOUR_MAX: Final = 8.0
@@ -43,7 +43,7 @@ _PER_HOUR_MAX: Final = 8.0
 
 @dataclass(slots=True)
 class Verdict:
-    """How a world ended, and what was in it."""
+    """How a world ended, and what happened in it."""
 
     scenario: Scenario
     violations: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Verdict:
 
 
 class Violated(Exception):
-    """A promise is broken: the rest of the world does not matter."""
+    """A promise is broken: the world ends here."""
 
 
 def judge_world(scenario: Scenario) -> Verdict:
@@ -79,7 +79,7 @@ def judge_world(scenario: Scenario) -> Verdict:
         pass
     except (Deadlock, RanTooLong) as stuck:
         judge.fail(f"{type(stuck).__name__}: {stuck}")
-    except Exception as error:  # noqa: BLE001  whatever escapes production code is a violation
+    except Exception as error:  # noqa: BLE001  any error that escapes production code is a violation
         judge.fail(f"{type(error).__name__}: {error}")
     finally:
         structlog.configure(**before)
@@ -125,7 +125,7 @@ async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdi
 
 
 async def _until(end_ns: int, home: Home, processes: list[Process], tasks: list["asyncio.Task[None]"]) -> None:
-    """Look at everything every few minutes, and let the incidents happen in between."""
+    """Check everything every few minutes, and let the incidents happen in between."""
     readout = Readout(home, processes)
     moments: list[tuple[int, int, Incident]] = []
     for number, incident in enumerate(home.scenario.incidents):
@@ -178,7 +178,7 @@ def _happen(home: Home, processes: list[Process], incident: Incident, *, begins:
             (home.stage.begin if begins else home.stage.end)(incident)
             home.stage.provider.set_faults(_faults(home))
         case _:
-            pass  # outages and floods are known to the provider from the beginning
+            pass  # the provider knows outages and floods from the beginning
 
 
 async def _look(home: Home, processes: list[Process], readout: Readout) -> None:
@@ -201,7 +201,7 @@ def _stop_if_violated(judge: Judge) -> None:
         raise Violated
 
 
-# -- what the world is made of ---------------------------------------------------------------------------------------------
+# -- what the world is made of -------------------------------------------------------------------------------------
 
 
 def _make_stage(scenario: Scenario, clock: SimClock, judge: Judge) -> Stage:
@@ -243,7 +243,7 @@ def _make_stage(scenario: Scenario, clock: SimClock, judge: Judge) -> Stage:
 
 
 def _from_the_beginning(scenario: Scenario) -> dict[str, Any]:
-    """Outages and floods: the provider knows when they come."""
+    """Outages and floods, which the provider knows from the beginning."""
     outages = tuple(
         Outage(incident.at_s, incident.at_s + incident.for_s, incident.detail)  # type: ignore[arg-type]
         for incident in scenario.incidents
@@ -259,7 +259,7 @@ def _from_the_beginning(scenario: Scenario) -> dict[str, Any]:
 
 
 def _faults(home: Home) -> Faults:
-    """What goes wrong at the provider, of all that is the case now."""
+    """The faults of the provider during the current incidents."""
     scenario, stage = home.scenario, home.stage
     faults = Faults(seed=scenario.seed, limit=stage.provider.faults.limit, **_from_the_beginning(scenario), slow_s=3.0)
     rates: dict[FaultKind, float] = {}
