@@ -7,8 +7,8 @@ from remora.core.reasons import FAMILY, GapFamily, GapReason
 SETS = {
     GapFamily.PRESSURE: {"rate_limited", "upstream_pressure"},
     GapFamily.RUN_CAP: {"max_wall_clock", "max_fetches", "retry_budget"},
-    GapFamily.ITEM: {"not_found", "gone", "unauthorized", "forbidden", "malformed", "too_large"},
-    GapFamily.TRANSPORT: {"timeout", "connection", "server_error", "moved"},
+    GapFamily.ITEM: {"not_found", "gone", "unauthorized", "forbidden", "malformed", "too_large", "moved"},
+    GapFamily.TRANSPORT: {"timeout", "connection", "server_error"},
     GapFamily.YOUNG: {"not_yet"},
 }
 

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 from urllib.parse import quote, urlsplit
 
 import aiohappyeyeballs
@@ -28,6 +28,7 @@ SWEEP_EVERY_S: Final = 0.05
 # If one address of a host does not answer within this time, the next one is tried beside it.
 NEXT_ADDRESS_AFTER_S: Final = 0.25
 _PORTS: Final = {"http": 80, "https": 443}
+
 _PLAIN: Final = re.compile(r"[!-~]*")
 _KEPT_IN_TARGET: Final = "/?:@!$&'()*+,;=%-._~[]|"
 
@@ -193,7 +194,9 @@ class LeanTransport:
     async def _connect(self, origin: Origin) -> socket.socket:
         """A connected socket; of several addresses the first that answers."""
         loop = asyncio.get_running_loop()
-        addresses = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+        addresses = _written_as_numbers(origin) or await loop.getaddrinfo(
+            origin.host, origin.port, type=socket.SOCK_STREAM
+        )
         link = await aiohappyeyeballs.start_connection(
             addresses, happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S, interleave=1, loop=loop
         )
@@ -290,6 +293,16 @@ def _origin(scheme: str, authority: str) -> Origin | None:
         is_tls=scheme == "https",
         host_header=shown if port is None else f"{shown}:{port}",
     )
+
+
+def _written_as_numbers(origin: Origin) -> list[Any]:
+    """The address of a host that is written as one; empty where a name must be looked up, which takes a thread."""
+    try:
+        return socket.getaddrinfo(
+            origin.host, origin.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        )
+    except socket.gaierror:
+        return []
 
 
 async def _until_ready(descriptor: int, *, writing: bool) -> None:
