@@ -1,1 +1,1 @@
-"""Which decisions does Remora make? Pure ones live here: no I/O, no clock, no chance, no logging; time is passed in."""
+"""Which decisions does Remora make? Pure functions: no I/O, clock, randomness or logging; time is an argument."""

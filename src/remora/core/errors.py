@@ -5,7 +5,7 @@ RemoraError
 └── StoreError              exit 1: the local copy cannot be read or written
     ├── StoreUnavailable    retryable: it may work in a moment
     ├── StoreBusy           another process holds the store
-    ├── StoreRefused        the database's server turns us away until somebody acts; exit 2, but retryable
+    ├── StoreRefused        the database server rejects us until somebody acts; exit 2, but retryable
     └── StoreForeign        the file or database is not ours, or from a newer version; exit 2
         └── StoreEmpty      nothing is there yet, and it was opened to be read
 """
@@ -58,9 +58,9 @@ class StoreBusy(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The database's server turns us away, and will until somebody corrects the address, the rights or the server.
+    """The database server rejects us until somebody corrects the address, the rights or the server.
 
-    At a start that is bad input. A process that has been let in waits: what the owner wrote did work, and may again.
+    At startup that is bad input. A process that was connected before waits: the settings did work, and may again.
     """
 
     exit_code = Exit.USAGE
@@ -74,4 +74,4 @@ class StoreForeign(StoreError):
 
 
 class StoreEmpty(StoreForeign):
-    """Nothing is there yet that could be read; whoever opens it to write makes it."""
+    """There is nothing to read yet; opening the store for writing creates it."""

@@ -1,4 +1,4 @@
-"""What does a source give back? The things a reply can hold, each with its raw body kept as it came."""
+"""What does a source return? The things a reply can hold, each with its raw body unchanged."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,9 +20,9 @@ class Item:
     deleted: bool = False
     title: str | None = None
     url: str | None = None
-    content: bytes = b""  # a canonical rendering of what a person would call its content; decides about revisions
-    delayed: bool = False  # the provider sent a placeholder text; worth another look soon
-    anomalies: tuple[str, ...] = ()  # names of oddities met while decoding; counted, never fatal
+    content: bytes = b""  # a canonical form of what a person would call its content; a change of it makes a revision
+    delayed: bool = False  # the provider sent a placeholder text; fetch it again soon
+    anomalies: tuple[str, ...] = ()  # names of oddities found while decoding; counted, never fatal
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Document:
 
     key: str
     body: bytes
-    updated_at: str | None = None  # the source's own update mark, as it came
+    updated_at: str | None = None  # the source's own update mark, unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Entry:
 
     @property
     def mark(self) -> str | None:
-        """The mark that decides about its place in the list."""
+        """The mark by which the list is sorted."""
         return self.updated_at if self.created_at is None else self.created_at
 
 
@@ -84,17 +84,17 @@ class Page:
     entries: tuple[Entry, ...]
     next_position: str | None  # None: this was the last page
     unreadable: int = 0  # entries without a usable key; such a page never moves the cursor past itself
-    shared: int = 0  # how many entries the page before showed already, unless the list moved meanwhile
-    resume_at: str | None = None  # where an interrupted walk may go on; None: it must read this page once more
+    shared: int = 0  # how many entries the previous page already had, unless the list moved in the meantime
+    resume_at: str | None = None  # where an interrupted walk may go on; None: it must read this page again
     order: Order | None = None  # how its marks should be sorted; None: the list has no marks
     mark_at: str = ""  # where the marks were looked for
-    contradicts: str | None = None  # what the page says that its declaration rules out, and what to write
+    contradicts: str | None = None  # how the page contradicts its declaration, and what to write instead
     missing_is_end: bool = False  # a next page that does not exist is the end of the list
 
 
 @dataclass(frozen=True, slots=True)
 class StreamOpened:
-    """An event stream is open, or the address where it is."""
+    """An event stream is open, or its address is known."""
 
 
 Thing = Item | User | Document | Newest | Page | StreamOpened
@@ -114,7 +114,7 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """The body is not what its type promises: not JSON, not UTF-8, half of it missing."""
+    """The body is not what its type promises: not JSON, not UTF-8, or incomplete."""
 
     why: str
 

@@ -1,4 +1,4 @@
-"""Whose turn is it? Strict priority between lanes, with a guaranteed minimum share so that nothing starves."""
+"""Which lane is next? Strict priority between lanes, with a guaranteed minimum share so that none starves."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ class Lane(StrEnum):
 
 ORDER: Final[tuple[Lane, ...]] = tuple(Lane)
 
-# Guaranteed share of departures, in percent, while a lane waits. What is left over goes by priority, so a lone lane
-# gets everything. Together less than 100, or the guarantees could not all be kept.
+# Guaranteed share of departures, in percent, while a lane waits. The rest goes by priority, so a lane that waits alone
+# gets everything. The sum is below 100, or the guarantees could not all be kept.
 SHARE_PERCENT: Final[Mapping[Lane, int]] = {
     Lane.LIVE: 40,
     Lane.UPDATE: 10,
@@ -39,7 +39,7 @@ LIVE_OVERTAKEN_AT_MOST: Final = -(-_ONE_TURN // SHARE_PERCENT[Lane.LIVE]) - 1
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """What each lane has saved up towards its guaranteed share, in percent of a turn."""
+    """What each lane has earned of its guaranteed share, in percent of a turn."""
 
     credit: Mapping[Lane, int] = field(default_factory=lambda: dict.fromkeys(ORDER, 0))
 
@@ -48,7 +48,7 @@ _NOTHING_SAVED: Final = Turns()
 
 
 def choose(turns: Turns, waiting: Collection[Lane]) -> tuple[Lane, Turns]:
-    """The lane that departs next: one that is owed its share if there is any, else the most important one.
+    """The next lane: one that is owed its share if there is any, else the one with the highest priority.
 
     Lanes that do not wait save nothing, so that an idle lane cannot burst later.
     """

@@ -1,11 +1,11 @@
-"""What is a quota? So many requests that a provider still allows, until it is full again."""
+"""What is a quota? How many requests a provider still allows until a reset."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What an answer tells about a quota: so many requests are left, of so many, until it is full again."""
+    """What an answer says about a quota: how many requests are left, of how many, until the reset."""
 
     remaining: int
     limit: int | None  # None: it does not say

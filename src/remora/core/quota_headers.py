@@ -1,6 +1,6 @@
-"""What do the headers of a reply tell about limits? How long to wait, how many requests are left, and until when.
+"""What do the headers of a reply say about limits? How long to wait, how many requests are left, and until when.
 
-A moment that a provider names is judged on its own clock (the `Date` header): ours may be wrong.
+A moment that a provider names is read on its own clock (the `Date` header): ours may be wrong.
 """
 
 import re
@@ -13,9 +13,9 @@ from typing import Final
 from remora.core.quota import Quota
 from remora.core.units import DAY_NS, SECOND_NS
 
-# A provider that asks for more than this is broken rather than busy; the wait stays bounded and visible.
+# A provider that asks for more than this is broken, not busy; the wait stays bounded and visible.
 RETRY_AFTER_MAX_NS: Final = 30 * DAY_NS
-# Larger numbers are no span of seconds but a moment: seconds since 1970, or milliseconds.
+# Larger numbers are not a duration but a moment: seconds since 1970, or milliseconds.
 EPOCH_FROM_S: Final = 1_000_000_000
 EPOCH_FROM_MS: Final = 1_000_000_000_000
 # Shopify's bucket is documented to drain in this time, whatever its size (40 at 2/s, 80 at 4/s, 400 at 20/s).
@@ -31,7 +31,7 @@ QUOTA_HEADERS: Final = frozenset(
     | {f"{prefix}{word}" for prefix in PREFIXES for word in ("limit", "remaining", "used", "reset", "reset-after")}
 )
 
-# Python reads more as a number than any provider means by one: "inf", "nan", "1_000".
+# Python accepts numbers that no provider means: "inf", "nan", "1_000".
 _SECONDS: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
 _LEADING_NUMBER: Final = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{0,20})?)\s*(?:[,;]|$)")
 _MEMBER: Final = re.compile(r'(?:"[^"]*"|[^,"])+')
@@ -42,13 +42,13 @@ _USED_OF: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*([0-9]{1,9})\s*")
 def parse_retry_after(headers: Mapping[str, str], *, now_wall_ns: int) -> int | None:
     """How long the provider asks to wait: seconds, a fraction, or a date.
 
-    Zero and past dates give 0: there was a hint, but the pace alone decides. What cannot be read gives None.
+    Zero and past dates give 0: there was a hint, but the pace alone decides. An unreadable value gives None.
     """
     return parse_wait(headers.get("retry-after", ""), headers, now_wall_ns=now_wall_ns)
 
 
 def parse_wait(text: str, headers: Mapping[str, str], *, now_wall_ns: int) -> int | None:
-    """A wait as providers write it in `Retry-After` and elsewhere; None where there is none, or it cannot be read."""
+    """A wait as providers write it in `Retry-After` and elsewhere; None if it is missing or unreadable."""
     text = text.strip()
     if not text:
         return None
@@ -59,7 +59,7 @@ def parse_wait(text: str, headers: Mapping[str, str], *, now_wall_ns: int) -> in
 
 
 def wait_of(value: object, headers: Mapping[str, str], *, now_wall_ns: int) -> int | None:
-    """A wait that a rule found: seconds, a moment since 1970, a date, or the same as text; None for all else."""
+    """A wait that a rule found: seconds, a moment since 1970, a date, or the same as text; otherwise None."""
     match value:
         case bool():
             return None
@@ -75,7 +75,7 @@ def wait_of(value: object, headers: Mapping[str, str], *, now_wall_ns: int) -> i
 
 
 def read_quota(headers: Mapping[str, str], *, now_wall_ns: int) -> Quota | None:
-    """The tightest quota that a reply tells; None where it tells none that can be used."""
+    """The tightest quota in a reply; None if it has none that can be used."""
     if QUOTA_HEADERS.isdisjoint(headers):
         return None
     return tightest(
@@ -86,7 +86,7 @@ def read_quota(headers: Mapping[str, str], *, now_wall_ns: int) -> Quota | None:
 
 
 def tightest(quotas: Iterator[Quota]) -> Quota | None:
-    """Of several quotas the one that allows the least: an empty one, or the one that must be spread the most."""
+    """The quota that allows the least: an empty one, or the one with the most time per remaining request."""
     return max(quotas, key=_tightness, default=None)
 
 
@@ -98,7 +98,7 @@ def _tightness(quota: Quota) -> tuple[bool, float]:
 
 
 def _standard(headers: Mapping[str, str]) -> Iterator[Quota]:
-    """`"default";r=50;t=30` beside the policy `"default";q=100;w=60`, or `limit=100, remaining=50, reset=30` (older)."""
+    """`"default";r=50;t=30` with the policy `"default";q=100;w=60`, or `limit=100, remaining=50, reset=30` (older)."""
     members = _MEMBER.findall(headers.get(STANDARD, ""))
     policies = dict(map(_parameters, _MEMBER.findall(headers.get(POLICY, ""))))
     for name, told in map(_parameters, members):
@@ -135,7 +135,7 @@ def _by_name(headers: Mapping[str, str], now_wall_ns: int) -> Iterator[Quota]:
 
 
 def _reset_in_ns(headers: Mapping[str, str], prefix: str, now_wall_ns: int) -> int | None:
-    """How long until the quota is full again: told in seconds, as a moment since 1970, or as a date."""
+    """How long until the reset: given in seconds, as a moment since 1970, or as a date."""
     after_s = _leading_number(headers.get(f"{prefix}reset-after", ""))
     if after_s is not None:
         return ceil(after_s * SECOND_NS)
@@ -153,7 +153,7 @@ def _epoch_ns(number: float) -> int:
 
 
 def _shopify(headers: Mapping[str, str]) -> Iterator[Quota]:
-    """`32/40`: so much is in the bucket. At half full, what is left spread over the time to empty is its drain rate."""
+    """`32/40`: the bucket's level. At half full, what is left divided by the time to empty is its drain rate."""
     found = _USED_OF.fullmatch(headers.get(SHOPIFY, ""))
     if found is not None and (limit := int(found[2])) > 0 and (used := int(found[1])) > 0:
         yield _quota(max(0, limit - used), limit, ceil(SHOPIFY_DRAIN_NS * min(used, limit) / limit))
@@ -174,7 +174,7 @@ def _leading_number(text: str) -> float | None:
 def _seconds_ns(text: str) -> int | None:
     if not _SECONDS.fullmatch(text):
         return None
-    # Rounded up: a wait is never a nanosecond shorter than it was asked for.
+    # Rounded up: a wait is never shorter than the provider asked for.
     return ceil(min(max(float(text), 0.0), RETRY_AFTER_MAX_NS / SECOND_NS) * SECOND_NS)
 
 

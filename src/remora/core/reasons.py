@@ -1,16 +1,16 @@
-"""Why is an item owed? One closed vocabulary, split into sets that are disjoint by construction."""
+"""Why is an item owed? One closed list of reasons, each in exactly one family."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class GapFamily(StrEnum):
-    """What the reasons of one set have in common: who has to change for the item to be collected."""
+    """What the reasons of one family have in common: what has to change before the item can be collected."""
 
     PRESSURE = "pressure"  # the provider asks for less
     RUN_CAP = "run_cap"  # we stopped ourselves
     ITEM = "item"  # this one item is refused or wrong
-    TRANSPORT = "transport"  # the way to the provider is broken
+    TRANSPORT = "transport"  # the connection to the provider failed
     YOUNG = "young"  # the item does not exist yet
 
 
@@ -36,7 +36,7 @@ class GapReason(StrEnum):
 
     @property
     def family(self) -> GapFamily:
-        """The one set this reason belongs to."""
+        """The one family this reason belongs to."""
         return FAMILY[self]
 
 

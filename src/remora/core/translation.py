@@ -8,7 +8,7 @@ from remora.core.quota import Quota
 
 
 class Means(StrEnum):
-    """What a rule may say that a reply means."""
+    """What a reply can mean according to a rule."""
 
     PRESSURE = "pressure"
     REFUSED = "refused"
@@ -21,7 +21,7 @@ class Means(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """What the rules made of one reply. An answer may be good and still ask for a pause or tell a quota."""
+    """What the rules found in one reply. An answer may be good and still ask for a wait or name a quota."""
 
     means: Means | None = None  # None: no rule matched; the status decides
     wait_ns: int | None = None

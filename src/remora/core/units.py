@@ -1,4 +1,4 @@
-"""How long is that in nanoseconds? Named units, so that no bare power of ten stands in the code."""
+"""How long is that in nanoseconds? Named units, so that the code has no bare powers of ten."""
 
 from typing import Final
 

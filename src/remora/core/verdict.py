@@ -12,11 +12,11 @@ from remora.core.quota_headers import read_quota
 from remora.core.reasons import GapReason
 from remora.core.translation import NOTHING_SAID, Means, Translation
 
-# A null this close to the newest id may still become an item: ids are handed out before their items can be read.
+# A null this close to the newest id may still become an item: ids are assigned before their items can be read.
 NEAR_NEWEST_IDS: Final = 50
-# One this far above it is no young one: somebody named a wrong number. Once it is assigned it is asked for as a new id.
+# An id this far above the newest one is a wrong number, not a new item. Once assigned, it is fetched as a new id.
 FAR_ABOVE_NEWEST_IDS: Final = 1_000
-# How a provider usually says that it has no such item, beside a body of `null`.
+# How a provider usually says that it has no such item, besides a body of `null`.
 ABSENT_STATUSES: Final = frozenset({404, 410})
 
 
@@ -26,7 +26,7 @@ class Fault(StrEnum):
     TIMEOUT = "timeout"
     CONNECTION = "connection"
     TOO_LARGE = "too_large"
-    BAD_ENCODING = "bad_encoding"  # the body arrived whole, but not in the encoding that its header names
+    BAD_ENCODING = "bad_encoding"  # the body arrived complete, but not in the encoding that its header names
     EXHAUSTED = "exhausted"  # this machine has no free descriptors, memory or buffers
 
 
@@ -38,12 +38,12 @@ class Reply:
     body: bytes
     departed_at_ns: int
     answered_at_ns: int
-    headers: Mapping[str, str] = field(default_factory=dict)  # lower-case names, only the few that anybody reads
+    headers: Mapping[str, str] = field(default_factory=dict)  # lower-case names, only the few that are read
 
 
 @dataclass(frozen=True, slots=True)
 class NoReply:
-    """The reason nothing came back. `departed_at_ns` is None when the request never left."""
+    """Why nothing came back. `departed_at_ns` is None if the request was never sent."""
 
     fault: Fault
     departed_at_ns: int | None
@@ -52,7 +52,7 @@ class NoReply:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Here it is."""
+    """The reply holds what was asked for."""
 
     thing: Thing
 
@@ -64,7 +64,7 @@ class NotYet:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """The provider says it has no such thing. One look proves little; see the gap's confirmations."""
+    """The provider says it has no such thing. One answer proves little; see the gap's confirmations."""
 
     reason: GapReason
 
@@ -79,7 +79,7 @@ class Pressure:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A fault on the way or at the provider's side; the same request may succeed in a moment."""
+    """A fault of the network or the provider; the same request may succeed in a moment."""
 
     reason: GapReason
 
@@ -93,14 +93,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A whole answer that is not this item: not readable, no content, a redirect, wrong shape, wrong id, too large."""
+    """A complete answer that is not this item: unreadable, no content, a redirect, wrong shape, wrong id, too large."""
 
     reason: GapReason
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """Our own doing: a run stopped before it asked, or this machine could not send. Says nothing about the provider."""
+    """Our own cause: a run stopped before it asked, or this machine could not send. Says nothing about the provider."""
 
     reason: GapReason
 
@@ -119,13 +119,13 @@ def classify(
     is_page: bool = False,
     is_one_of_many: bool = True,
 ) -> Verdict:
-    """The verdict on one reply. What a rule makes of it counts before its status.
+    """The verdict on one reply. A rule that matches takes precedence over the status.
 
     `decoded` is None unless the body was worth decoding (see `has_content`); `behind_newest` is how many ids the item
     is behind the newest known one, None where ids mean nothing; `absent_statuses` say that there is no such item.
 
-    A whole answer that is nonsense is the item's own fault: it is owed, and others are asked for. `is_one_of_many` is False
-    for a list page and for the newest id: nothing else can be asked for instead, so nonsense is trouble, worth a retry.
+    A complete answer that is nonsense is a fault of the item: it is owed, and other items are fetched. `is_one_of_many`
+    is False for a list page and for the newest id: nothing can be fetched instead, so nonsense is trouble and retried.
     """
     nonsense = Malformed(GapReason.MALFORMED) if is_one_of_many else Trouble(GapReason.SERVER_ERROR)
     match reply:
@@ -161,12 +161,12 @@ def is_stream_here(status: int) -> bool:
 
 
 def is_stream_elsewhere(status: int) -> bool:
-    """Whether the answer names the address where the stream is."""
+    """Whether the answer gives the address of the stream."""
     return status == 307
 
 
 def can_mean_absent(status: int) -> bool:
-    """Whether a provider may say with this status that it has no such item; some statuses have another meaning."""
+    """Whether this status can mean that there is no such item; some statuses have another meaning."""
     return 400 <= status < 500 and status not in {401, 408, 429}
 
 
@@ -231,11 +231,11 @@ def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int, absent
     match reply.status:
         case 429:
             return Pressure(GapReason.RATE_LIMITED, retry_after_ns)
-        case 403 if retry_after_ns is not None:  # some providers say "too many" this way; the headers tell
+        case 403 if retry_after_ns is not None:  # some providers say "too many" this way; the headers show it
             return Pressure(GapReason.RATE_LIMITED, retry_after_ns)
         case status if status >= 500 and retry_after_ns is not None:
             return Pressure(GapReason.UPSTREAM_PRESSURE, retry_after_ns)
-        case 410:  # the provider says that it was there and is deleted, whatever its id
+        case 410:  # the item existed and was deleted, whatever its id
             return Missing(GapReason.GONE)
         case status if status in absent:
             return _absence(GapReason.NOT_FOUND, behind_newest)
@@ -247,12 +247,12 @@ def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int, absent
             return Malformed(GapReason.TOO_LARGE)
         case status if 400 <= status < 500:
             return Refused(GapReason.FORBIDDEN)
-        case _:  # 5xx, and what no standard names
+        case _:  # 5xx, and statuses that no standard defines
             return Trouble(GapReason.SERVER_ERROR)
 
 
 def asked_wait_ns(reply: Reply, *, now_wall_ns: int) -> int | None:
-    """How long a refusal asks to wait: `Retry-After`, or until a quota that is used up is full again."""
+    """How long a refusal asks to wait: `Retry-After`, or until a used-up quota resets."""
     retry_after_ns = parse_retry_after(reply.headers, now_wall_ns=now_wall_ns)
     if retry_after_ns is not None:
         return retry_after_ns

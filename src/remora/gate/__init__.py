@@ -1,1 +1,1 @@
-"""May this request leave now? Everything that leaves passes the gate: turns, departures, the learned pace, the circuit breaker."""
+"""May this request be sent now? All requests pass the gate: turns, departures, learned pace, circuit breaker."""

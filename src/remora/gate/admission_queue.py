@@ -1,4 +1,4 @@
-"""Who waits for a turn, and who is next? One line for each lane, in order of arrival; the lanes' shares decide between them."""
+"""Which waiting request gets the next turn? One queue per lane, in order of arrival; shares decide between lanes."""
 
 import asyncio
 from collections import deque
@@ -19,7 +19,7 @@ class Waiter:
 
     @property
     def permit(self) -> GovernedPermit | None:
-        """What it got; None while it waits, and when nobody will give it a turn any more."""
+        """Its permit; None while it waits, and when it will get no turn any more."""
         if not self.turn.done() or self.turn.cancelled() or self.turn.exception() is not None:
             return None
         return self.turn.result()
@@ -43,7 +43,7 @@ class AdmissionQueue:
         return self._canary is not None
 
     def join(self, lane: Lane, *, ready_at_ns: int, is_canary: bool = False) -> Waiter:
-        """Wait at the end of a lane. A canary waits before all lanes."""
+        """Wait at the end of a lane. A canary goes before all lanes."""
         waiter = Waiter(ready_at_ns, asyncio.get_running_loop().create_future(), is_canary)
         if is_canary:
             self._waiting[lane].appendleft(waiter)
@@ -53,30 +53,30 @@ class AdmissionQueue:
         return waiter
 
     def leave(self, lane: Lane, waiter: Waiter) -> None:
-        """Wait no longer; nothing happens if its turn came already."""
+        """Stop waiting; nothing happens if it already got its turn."""
         if waiter in self._waiting[lane]:
             self._waiting[lane].remove(waiter)
         self._forget(waiter)
 
     def lanes(self) -> list[Lane]:
-        """The lanes in which anybody waits, in order of priority."""
+        """The lanes in which a request waits, in order of priority."""
         lanes = []
         for lane, line in self._lines:
-            while line and line[0].turn.done():  # cancelled a moment ago; it has not left the line itself yet
+            while line and line[0].turn.done():  # just cancelled, but still in the queue
                 line.popleft()
             if line:
                 lanes.append(lane)
         return lanes
 
     def ready_at_ns(self, lanes: list[Lane]) -> int:
-        """When the first of those at the head of these lanes is ready."""
+        """When the first request at the head of one of these lanes is ready."""
         return min(self._waiting[lane][0].ready_at_ns for lane in lanes)
 
     def take_next(self, lanes: list[Lane], *, now_ns: int, is_probe: bool = False) -> tuple[Lane, Waiter]:
-        """Whose turn it is among those at the head of these lanes; somebody must be ready.
+        """The next request among those at the head of these lanes; one of them must be ready.
 
-        A canary is always next. Without one, a probe is not an item that is owed if anything else waits: what is owed may
-        have a fault of its own.
+        A canary is always next. Without one, a probe is not an owed item if anything else waits: an owed item may be a
+        bad item.
         """
         if self._canary is not None and not self._canary[1].turn.done():
             lane, waiter = self._canary
@@ -94,12 +94,12 @@ class AdmissionQueue:
             self._canary = None
 
     def cancel(self) -> None:
-        """Send everybody away."""
+        """Cancel all that wait."""
         for waiter in self._everybody():
             waiter.turn.cancel()
 
     def fail(self, error: Exception) -> None:
-        """Our own mistake: whoever waits must hear of it instead of waiting for ever."""
+        """We have a bug: all that wait must get the error instead of waiting for ever."""
         for waiter in self._everybody():
             if not waiter.turn.done():
                 waiter.turn.set_exception(error)

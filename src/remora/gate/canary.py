@@ -1,6 +1,6 @@
-"""Who sends a canary, and when? One at a time: at once when the gate is suspicious, and as the probe while it is shut.
+"""When is a canary sent? At once when the gate suspects an outage, and as the probe while the circuit is open.
 
-The gate does not know what is good; whoever asks for items does, and says how to ask for it (`CanaryMaker`).
+There is one at a time. The gate does not know what is good; the code that fetches items does (`CanaryMaker`).
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from remora.core.rate.attribution import CANARY_PATIENCE_S
 from remora.gate.circuit_breaker import SourceBreaker
 from remora.gate.permit import GovernedPermit
 
-# A request for something that is known to be good, through the gate; None: nothing is known.
+# Makes a request for something known to be good, through the gate; None: nothing is known to be good.
 CanaryMaker = Callable[[], Coroutine[None, None, None] | None]
 
 
@@ -32,12 +32,12 @@ class Canaries:
         self._circuit = circuit
 
     def made_by(self, make: CanaryMaker) -> None:
-        """Who knows what is good."""
+        """Use this function to make canaries."""
         self._make = make
 
     @property
     def blame_items(self) -> bool:
-        """Whether trouble is the items' own for now: the last canary was answered well."""
+        """Whether trouble counts as bad items for now: the last canary was answered well."""
         return self._breaker.blames_items
 
     @property
@@ -51,7 +51,7 @@ class Canaries:
         return self._circuit
 
     def send(self) -> bool:
-        """Send one, unless one is on its way. False: nothing is known to be good."""
+        """Send one, unless one is already under way. False: nothing is known to be good."""
         if self._task is not None:
             return True
         request = None if self._make is None or self._closed else self._make()
@@ -63,14 +63,14 @@ class Canaries:
         return True
 
     def tend(self) -> None:
-        """While the circuit is open a canary waits for the end of the cool-down; one that nobody needs goes home."""
+        """While the circuit is open, let a canary wait for the end of the cool-down; cancel one that is not needed."""
         if self._breaker.wants_canary:
             self.send()
         elif self._task is not None and not self._has_left:
             self._task.cancel()
 
     def departed(self, permit: GovernedPermit) -> None:
-        """A request was sent. If it is the canary, its answer is awaited from now on."""
+        """A request was sent. If it is the canary, wait for its answer from now on."""
         if not permit.is_canary:
             return
         self._has_left = True
@@ -87,12 +87,12 @@ class Canaries:
         self._task = None
         if self._patience is not None:
             self._patience.cancel()
-        self._breaker.canary_is_lost()  # changes nothing if it was answered
+        self._breaker.canary_is_lost()  # no effect if it was answered
         self._error = None if task.cancelled() else task.exception()
         if not self._closed and self._error is None:
             self.tend()
 
     def check(self) -> None:
-        """Raise what ended a canary: a mistake of our own must not stay unheard."""
+        """Raise the error that ended a canary: our own bugs must not stay hidden."""
         if self._error is not None:
             raise self._error

@@ -1,10 +1,10 @@
-"""Does the circuit let a request pass, in this process and in all that share the store?
+"""May a request pass the circuit breaker, in this process and in all that share the store?
 
-Bad answers alone do not open it while something is known to be good. They make it suspicious, and a canary, a request
-for something known to be good, decides: answered well, the failures are the items' own; failed, the circuit opens.
+Bad answers alone do not open the circuit while something is known to be good. They only raise suspicion, and a canary
+decides: if it is answered well, the failures are caused by bad items; if it fails, the circuit opens.
 
-Each process judges by its own answers. One that opens shuts the common gate for all, and whichever process the gate then
-lets through sends the one probe of all: its answer opens the gate again, or keeps it shut for longer.
+Each process judges by its own answers. A process that opens its circuit shuts the shared gate for all. After the
+cool-down one of them sends a single probe: its answer opens the gate again, or keeps it shut for longer.
 """
 
 from collections.abc import Callable
@@ -24,21 +24,21 @@ from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
 
-# The gate may open long before its time, when another process's probe is answered: it is looked at this often.
+# The shared gate may open early, when another process's probe is answered: it is checked this often.
 LOOK_AGAIN_NS: Final = SECOND_NS
 ANOTHER_PROCESS: Final = "another process met trouble"
 LATE: Final = "it does not answer in time"
 
 
 class OnAttributed(Protocol):
-    """Hears whose fault the troubled answers were that were held back."""
+    """Is called when it is known who caused the troubled answers that were held back."""
 
     def __call__(self, *, is_provider: bool) -> None:
-        """The provider's, or the items' own."""
+        """The provider, or bad items."""
 
 
 class SourceBreaker:
-    """One source's circuit. `on_change` is called when it moves, `on_news` when all processes should hear of it.
+    """One source's circuit. `on_change` is called when it changes, `on_news` when all processes should know of it.
 
     `send_canary` sends one; False: nothing is known to be good.
     """
@@ -63,17 +63,17 @@ class SourceBreaker:
         self._on_attributed = on_attributed
         self._own = CircuitBreaker()
         self._attribution = Attribution()
-        self._probes_with_canary = False  # the next probe is a canary; otherwise whoever waits is
-        self._answers = ""  # what the provider said to the last request that failed, in words
-        self.down: ProviderDown | None = None  # while requests are not let through
-        self._shut_until_ns = 0  # by another process, as far as this one has heard
-        self._shared_cool_down_ns = 0  # the longest that any process has told
+        self._probes_with_canary = False  # the next probe is a canary; otherwise it is a waiting request
+        self._answers = ""  # what the provider answered to the last request that failed, in words
+        self.down: ProviderDown | None = None  # while requests may not pass
+        self._shut_until_ns = 0  # by another process, as far as this one knows
+        self._shared_cool_down_ns = 0  # the longest that any process has shared
         self._probes_for_all = False
         self.is_told = True  # whether all processes know what this one found
 
     @property
     def state(self) -> CircuitState:
-        """As this process's own answers have it."""
+        """The state according to this process's own answers."""
         return self._own.state
 
     def is_shut(self, *, now_ns: int) -> bool:
@@ -88,32 +88,32 @@ class SourceBreaker:
 
     @property
     def wants_canary(self) -> bool:
-        """Whether a canary should be on its way, or wait for the end of the cool-down."""
+        """Whether a canary should be under way, or wait for the end of the cool-down."""
         return self._attribution.is_asked or (self._probes_with_canary and self.state is not CircuitState.CLOSED)
 
     @property
     def blames_items(self) -> bool:
-        """Whether the last canary was answered well, so that troubled answers are the items' own for now."""
+        """Whether the last canary was answered well, so that troubled answers count as bad items for now."""
         return self._attribution.left > 0
 
     def hear(
         self, sent: Sent, answer: Answer | None, *, already_counted: bool, told: str, is_nonsense: bool = False
     ) -> Lesson:
-        """Hear what an answer says about the provider as a whole; None says something about one item only.
+        """Learn what an answer says about the provider as a whole; None: it concerns one item only.
 
-        `is_nonsense`: the answer arrived whole and in time, but is not what was asked for.
+        `is_nonsense`: the answer arrived complete and in time, but is not what was asked for.
         """
         if self.state is not CircuitState.CLOSED and not sent.is_probe:
-            return Lesson.TEACH  # it left before the circuit opened
+            return Lesson.TEACH  # it was sent before the circuit opened
         if already_counted and answer is Answer.TROUBLED and not sent.is_probe:
-            return Lesson.DROP  # one item's fault, met again; pressure is the provider's as often as it says so
+            return Lesson.DROP  # a known bad item again; pressure counts every time, because it comes from the provider
         is_bad = answer is Answer.REFUSED or answer is Answer.TROUBLED
         if sent.is_canary:
-            is_bad = is_bad or is_nonsense  # of what is known to be good, nonsense is no answer
+            is_bad = is_bad or is_nonsense  # nonsense for something known to be good is a failure
         if is_bad:
             self._answers = told
-        if sent.is_probe:  # one item's own refusal will do: the provider answers, which is all a probe asks
-            # Whoever waits has its turn after a canary has failed: nobody waits for ever without asking.
+        if sent.is_probe:  # a refusal of one item is enough: a probe only asks whether the provider answers
+            # After a failed canary a waiting request is the next probe: none waits for ever without being sent.
             self._probes_with_canary = not sent.is_canary and answer is not Answer.REFUSED
             self.move(CircuitEvent.BAD if is_bad else CircuitEvent.GOOD)
         elif sent.is_canary:
@@ -128,7 +128,7 @@ class SourceBreaker:
         return Lesson.TEACH
 
     def _hear_trouble(self, *, is_nonsense: bool) -> Lesson:
-        """Trouble with one item, or with the provider? Nothing changes before that is known."""
+        """Trouble with one item, or with the provider? Nothing changes until that is known."""
         if self._attribution.is_asked:
             return Lesson.HOLD
         if self._attribution.left:
@@ -161,8 +161,8 @@ class SourceBreaker:
 
     def _hear_canary(self, *, is_good: bool) -> None:
         if not self._attribution.is_asked:
-            return  # it was late, and others were answered well meanwhile
-        # While others are answered well it was this key alone, however good it was known to be.
+            return  # it was late, and others were answered well in the meantime
+        # If other requests are answered well, only this key failed, although it was known to be good.
         opens = self._attribution.opens and not is_good and self._attribution.good < ANSWERS_BEFORE_OPENING
         self._attribution = blame.after_canary(self._attribution, is_good=is_good)
         self._on_attributed(is_provider=not is_good)
@@ -172,13 +172,13 @@ class SourceBreaker:
             self._open()
 
     def canary_is_late(self) -> None:
-        """It should have been answered by now. If nothing else was either, that is an answer, too."""
+        """The canary should have been answered by now. If nothing else was answered either, it has failed."""
         if self._attribution.is_asked and self.state is CircuitState.CLOSED and self._attribution.good == 0:
             self._answers = LATE
             self._hear_canary(is_good=False)
 
     def canary_is_lost(self) -> None:
-        """It was given up for a reason of our own."""
+        """The canary was given up for a reason of our own."""
         self._attribution = blame.after_lost_canary(self._attribution)
 
     def _open(self) -> None:
@@ -188,22 +188,22 @@ class SourceBreaker:
         self._on_news()
 
     def move(self, event: CircuitEvent) -> None:
-        """Let something happen to the circuit; a change of state is an event."""
+        """Apply an event to the circuit; a change of state is logged."""
         self._become(circuits.after(self._own, event, now_ns=self._clock.monotonic_ns()))
-        # A probe of our own that was lost is no news; the one that all wait for is.
+        # A lost probe of our own is not news; a lost probe that all processes wait for is.
         is_bad = event is CircuitEvent.BAD and self.state is CircuitState.OPEN
         if is_bad or (self._probes_for_all and self.state is not CircuitState.HALF_OPEN):
             self.is_told = False
             self._on_news()
 
     def probe_for_all(self) -> None:
-        """This request is the only one that may leave in any process: all wait for its answer."""
+        """This request is the only one that any process may send: all wait for its answer."""
         self._probes_for_all = True
         longest_ns = max(self._own.cool_down_ns, self._shared_cool_down_ns)
         self._become(replace(self._own, state=CircuitState.HALF_OPEN, cool_down_ns=longest_ns))
 
     def adopt(self, shared: SharedPace) -> None:
-        """Another process may have shut the gate; or its probe was answered well, which closes every circuit."""
+        """Another process may have shut the gate. A good answer to its probe closes every circuit."""
         now_ns = self._clock.monotonic_ns()
         shut_in_ns = shared.shut_in_ns
         self._shared_cool_down_ns = shared.cool_down_ns
@@ -213,7 +213,7 @@ class SourceBreaker:
         self._note_down()
 
     async def tell(self, home: GateHome) -> None:
-        """Let all processes know what this one found."""
+        """Tell all processes what this one found."""
         if self.is_told:
             return
         found, was_prober = self._own, self._probes_for_all
@@ -254,7 +254,7 @@ class SourceBreaker:
                 return "one probe asks whether the provider answers again"
 
     def _note_down(self) -> None:
-        """Since when the provider is down, and what it answers; a failed probe may change the words, never the time."""
+        """Since when the provider is down, and what it answers. A failed probe may change the words, never the time."""
         if self._own.state is CircuitState.CLOSED and self._shut_until_ns == 0:
             self.down = None
             return

@@ -1,7 +1,7 @@
-"""Who of those that had their turn and stand ready leaves next? The most important lane, then whoever came first.
+"""Which admitted request departs next? The one in the most important lane, then the one that came first.
 
-After a stall of the network many connections are ready at once. Only the first of them waits for the next slot, and the
-others wait for it: so an item that matters more is not overtaken by all of them, and nobody is woken for nothing.
+After a network stall many connections are ready at once. Only the first request waits for the next slot, and the others
+wait for it: so they do not overtake a more important item, and no task is woken for nothing.
 """
 
 import asyncio
@@ -17,34 +17,34 @@ RANK: Final = {lane: rank for rank, lane in enumerate(ORDER)}
 
 @dataclass(order=True, slots=True)
 class ReadyRequest:
-    """One request that is ready to leave. A probe or a canary comes first: the others may depend on its answer."""
+    """One request that is ready to depart. A probe or a canary comes first: the others may depend on its answer."""
 
     key: tuple[bool, int, int]
     is_first: asyncio.Future[None] | None = field(default=None, compare=False)
 
 
 class DepartureQueue:
-    """The requests of one source that are ready to leave."""
+    """The requests of one source that are ready to depart."""
 
     def __init__(self) -> None:
         self._standing: list[ReadyRequest] = []
         self._came = 0
 
     def join(self, permit: GovernedPermit) -> ReadyRequest:
-        """Stand ready."""
+        """Add a request that is ready."""
         self._came += 1
         standing = ReadyRequest((not (permit.is_probe or permit.is_canary), RANK[permit.lane], self._came))
         insort(self._standing, standing)
         return standing
 
     async def until_first(self, standing: ReadyRequest) -> None:
-        """Until nobody stands before this one; somebody may come to stand there later."""
+        """Wait until this request is first; another may still get ahead of it later."""
         while self._standing[0] is not standing:
             standing.is_first = asyncio.get_running_loop().create_future()
             await standing.is_first
 
     def leave(self, standing: ReadyRequest) -> None:
-        """It left, or will not: whoever is first now is told."""
+        """The request departed or was given up: wake the one that is first now."""
         self._standing.remove(standing)
         if self._standing and (told := self._standing[0].is_first) is not None and not told.done():
             told.set_result(None)

@@ -1,10 +1,10 @@
-"""May this request leave now? The governor is the only thing a request waits for before it leaves.
+"""May this request be sent now? A request waits for nothing but the governor before it is sent.
 
 Every wait is the latest of three moments, never a sum: a small jitter, the pacer's next moment, and the provider's own
-not-before. A request is admitted in turn (`admit`) and departs when its connection is ready (`depart`): what is spaced is
-what leaves, however long a connection took to open.
+not-before. A request gets its turn (`admit`) and departs when its connection is ready (`depart`): the departures are
+spaced, however long a connection takes to open.
 
-It happens in time that the gate's home grants: all of time to a process alone, stretches of it to those that share a store.
+The gate home grants the time for it: all of time to a process alone, stretches to processes that share a store.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from remora.gate.permit import GovernedPermit as GovernedPermit
 
 
 class Governor:
-    """One account's gate: one source's, or that of several."""
+    """The gate of one account, with one source or several."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class Governor:
             send_canary=self.canaries.send,
         )
         self.canaries.serve(self._learner.circuit)
-        # `_departed` is the schedule of what left; `_granted` runs ahead of it by the permits still on their way out.
+        # `_departed` is the schedule of what was sent; `_granted` is ahead of it by the permits that are not used yet.
         self._departed: Pacer = self._new_pacer()
         self._granted: Pacer = self._departed
-        self._departing_in: Stretch | None = None  # the time that each of the two schedules is in
+        self._departing_in: Stretch | None = None  # the stretch that each of the two schedules is in
         self._granting_in: Stretch | None = None
         self._admissions = AdmissionQueue()
         self._departing = DepartureQueue()
@@ -83,13 +83,13 @@ class Governor:
         self._dispatcher: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Take up the learned pace where the last process left it."""
+        """Continue with the pace that the last process stored."""
         self._home.serve(self)
         await self._learner.open()
         self._departed = self._granted = self._new_pacer()
 
     async def close(self) -> None:
-        """Store what was learned. Whoever still waits is cancelled."""
+        """Store what was learned. Requests that still wait are cancelled."""
         if self._dispatcher is not None:
             self._dispatcher.cancel()
             await asyncio.gather(self._dispatcher, return_exceptions=True)
@@ -101,11 +101,11 @@ class Governor:
             await self._home.close()
 
     def admit(self, lane: Lane, source: str | None = None, *, is_canary: bool = False) -> Admission:
-        """Wait for this request's turn. The permit is held until its answer was learned from, or it is given up."""
+        """Wait for this request's turn. The permit is held until its answer is learned, or the request is given up."""
         return Admission(self, lane, source or self._source, is_canary=is_canary)
 
     async def depart(self, permit: GovernedPermit) -> int:
-        """The moment the request leaves. Between the last check and the return nothing else can run."""
+        """Wait for the departure and return its time. Between the last check and the return nothing else can run."""
         now_ns = await self._until_free(permit)
         assert permit.departed_at_ns is None, "a permit is for one request"
         assert not permit.was_given_back, "a permit that was given back"
@@ -115,7 +115,7 @@ class Governor:
             permit.is_probe = True
             self._learner.circuit.probe_for_all()
         elif self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
-            self._make_probe(permit)  # it was still connecting when the circuit opened, and is now the first to leave
+            self._make_probe(permit)  # it was still connecting when the circuit opened, and departs first now
         before, self._departed = self._departed, self._departed.departed(now_ns=now_ns)  # asserts the ceiling
         self._home.departed(stretch, before, now_ns=now_ns)
         self._granted = self._granted.no_earlier_than(self._departed)
@@ -131,14 +131,14 @@ class Governor:
         return now_ns
 
     def sent(self, permit: GovernedPermit) -> None:
-        """The request is on the wire. If the process stalled on the way, the next departure counts from now."""
+        """The request is on the wire. If the process stalled before that, the next departure counts from now."""
         now_ns = self._clock.monotonic_ns()
         if permit.departed_at_ns is not None and now_ns - permit.departed_at_ns > SEND_NS:
             self._departed = self._departed.sent(now_ns=now_ns)
             self._granted = self._granted.no_earlier_than(self._departed)
 
     async def _until_free(self, permit: GovernedPermit) -> int:
-        """Until nothing holds the request back, and the moment at which that was so."""
+        """Wait until nothing holds the request back, and return that moment."""
         place = self._departing.join(permit)
         try:
             while True:
@@ -162,17 +162,17 @@ class Governor:
         already_counted: bool = False,
         said: Translation = NOTHING_SAID,
     ) -> None:
-        """Hear what an answer says about the rate and about the provider; see `Learner.hear`."""
+        """Learn what an answer says about the rate and about the provider; see `Learner.hear`."""
         permit.was_heard = True
         sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe, permit.is_canary)
         self._learner.hear(sent, reply, verdict, already_counted=already_counted, said=said)
 
     def wait_ahead_ns(self) -> int:
-        """How long a request that asked now would wait, as far as can be known. Changes nothing."""
+        """How long a request that asks now would wait, as far as is known. Changes nothing."""
         return self.state().next_in_ns
 
     def state(self) -> RateFacts:
-        """A readout; reading it changes nothing."""
+        """The facts about the rate. Reading them changes nothing."""
         now_ns = self._clock.monotonic_ns()
         pace, circuit = self._learner.pace, self._learner.circuit
         held = self._held.shares(now_ns=now_ns)
@@ -204,16 +204,16 @@ class Governor:
 
     @property
     def pacer(self) -> Pacer:
-        """The schedule of what left."""
+        """The schedule of what was sent."""
         return self._departed
 
     @property
     def own_interval_ns(self) -> int:
-        """The pace this process would keep by itself."""
+        """This process's own pace."""
         return self._learner.pace.interval_ns
 
     def demand(self) -> int:
-        """How many requests could leave now if there were time for them."""
+        """How many requests could be sent now if time were granted."""
         if self._learner.not_before_ns > self._clock.monotonic_ns() + SECOND_NS:
             return 0  # the provider asked for a wait
         return self._leaving + min(len(self._admissions), self._limits.in_flight - self._in_flight)
@@ -224,13 +224,13 @@ class Governor:
         self._on_change()
 
     def changed(self) -> None:
-        """There is more time, or none: whoever waits looks again."""
+        """Time was granted or withdrawn: waiting requests check again."""
         self._timer.changed()
 
     # ── turns ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def turn(self, lane: Lane, *, is_canary: bool = False) -> GovernedPermit:
-        """Wait in line; use `admit`, which also gives the permit back."""
+        """Wait for a turn; use `admit`, which also gives the permit back."""
         self._learner.check()
         self.canaries.check()
         ready_at_ns = self._clock.monotonic_ns() + (0 if is_canary else self._limits.jitter_ns(self._chance()))
@@ -263,7 +263,7 @@ class Governor:
         self._timer.changed()
 
     async def _dispatch(self) -> None:
-        """Hand out turns while anybody waits. The clock is read again before every turn: timers lie."""
+        """Give turns while requests wait. The clock is read again before every turn: timers are not exact."""
         try:
             while lanes := self._admissions.lanes():
                 hold = self._turn_hold = self._hold_turn(lanes)
@@ -289,8 +289,8 @@ class Governor:
         now_ns = self._clock.monotonic_ns()
         is_probe = self._learner.circuit.state is CircuitState.OPEN
         lane, waiter = self._admissions.take_next(lanes, now_ns=now_ns, is_probe=is_probe)
-        # Only a request that the pacer alone held back proves that the pace is what limits us. While this process has
-        # learned a faster pace than it has told the others, all keep to the slower one, which proves nothing about it.
+        # Only a request that the pacer alone held back proves that the pace limits us. While this process has learned
+        # a faster pace than it has shared, all keep the slower one, which proves nothing about the faster one.
         paced_ns = max(self._granted.turn_ns(), self._granted.earliest_ns())
         bound = paced_ns > max(waiter.ready_at_ns, self._unhindered_since_ns) and not self._learner.is_ahead_of_all()
         permit = GovernedPermit(self, lane, pace_bound=bound, is_canary=waiter.is_canary)
@@ -339,14 +339,14 @@ class Governor:
         return self._hold(self._departed.earliest_ns(), now_ns=now_ns, is_probe=permit.is_probe)
 
     def _hold(self, paced_until_ns: int, *, now_ns: int, is_probe: bool) -> Hold | None:
-        """The later of what the pacer and the lessons say: one wait, never a sum."""
+        """The later of the pacer's and the learner's moments: one wait, never a sum."""
         hold = self._learner.hold(now_ns=now_ns, is_probe=is_probe)
         if hold is not None and (hold.until_ns is None or hold.until_ns >= paced_until_ns):
             return hold
         return Hold(self._pacing_limit(), paced_until_ns) if paced_until_ns > now_ns else None
 
     def _hold_without_time(self, *, now_ns: int, is_probe: bool) -> Hold:
-        """No time is held: until the home has more."""
+        """No stretch is held: wait until the gate home grants more time."""
         if self._home.is_silent:
             return Hold(LimitedBy.STORE, None)
         circuit = self._learner.circuit
@@ -365,7 +365,7 @@ class Governor:
         self._held.switch(cause, until_ns=until_ns, now_ns=self._clock.monotonic_ns())
 
     def _note_unless_held(self) -> None:
-        """The same, where it would change nothing while the dispatcher waits for something."""
+        """The same, skipped while the dispatcher waits: its hold counts first."""
         if self._turn_hold is None:
             self._note_hold()
 
@@ -394,5 +394,5 @@ class Governor:
         )
 
     def _interval_ns(self) -> int:
-        """The slower of what this process learned and what all keep to."""
+        """The slower of this process's pace and the shared pace."""
         return max(self._learner.pace.interval_ns, self._home.interval_ns)

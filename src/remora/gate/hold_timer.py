@@ -1,4 +1,4 @@
-"""How is a hold waited out? To its exact moment, and with an ear for what may end it early: a free place, a better pace."""
+"""How does a request wait until a hold ends? To the exact moment, or until a change ends it early."""
 
 import asyncio
 from contextlib import suppress
@@ -8,27 +8,27 @@ from remora.contracts import Clock
 from remora.core.rate.gate_types import Hold, LimitedBy
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
-# Where requests leave in bursts, turns are handed out this often: waking for each of them would cost more than sending.
+# Where requests are sent in bursts, turns are given this often: waking for each turn would cost more than sending.
 WAKE_EVERY_NS: Final = MILLISECOND_NS
-# A longer wait listens for what may shorten it: the pace may be back long before a slot of a slow one. Its last part is
-# slept without listening, to the exact moment.
+# A longer wait listens for changes that may shorten it: the pace may recover long before the next slow slot. The last
+# part of the wait is slept without listening, to the exact moment.
 LISTEN_FROM_NS: Final = 100 * MILLISECOND_NS
 SLEEP_LAST_NS: Final = 50 * MILLISECOND_NS
 
 
 class HoldTimer:
-    """The waits of one gate. Each may end early: whoever waited looks again, and waits again if need be."""
+    """The waits of one gate. Each may end early: the caller checks again, and waits again if necessary."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._changed = asyncio.Event()
 
     def changed(self) -> None:
-        """Something moved that whoever waits should know of."""
+        """Something changed that waiting requests should know of."""
         self._changed.set()
 
     async def until_over(self, hold: Hold) -> None:
-        """Until the hold ends, as far as is known; one without an end is over when something changes."""
+        """Wait until the hold ends; if its end is unknown, until something changes."""
         if hold.until_ns is None:
             await self._listen(None)
             return
@@ -41,7 +41,7 @@ class HoldTimer:
             await self._clock.sleep_until(hold.until_ns)
 
     async def until_turn(self, hold: Hold, *, in_bursts: bool) -> None:
-        """A turn comes ahead of its departure, so a coarse timer will do; where requests leave in bursts, a rare one."""
+        """Wait for a turn. It comes before the departure, so a coarse timer is enough, and with bursts a rare one."""
         if hold.until_ns is None:
             await self._listen(None)
             return

@@ -1,6 +1,6 @@
-"""What has this source taught us so far? The learned pace, the circuit and the provider's not-before, kept durable.
+"""What have we learned about this source so far? The pace, the circuit and the provider's not-before, kept durable.
 
-Nothing here waits for anything: the learner hears every answer at once, also while the store is down.
+Learning never waits: the learner processes every answer at once, even while the store is down.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 
 class Learner:
-    """One source's lessons. `on_change` is called after anything moved that a waiting request should know of."""
+    """What was learned about one source. `on_change` is called after a change that concerns waiting requests."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Learner:
         self._home = home
         self._meter = meter
         self._on_change = on_change
-        self._version = 0  # of what all processes know, as far as this one has heard
+        self._version = 0  # of the shared pace, as far as this process knows
         self._unshared = UnsharedAnswers()
         self._shared_interval_ns = 0
         self._common_cuts = 0
@@ -82,7 +82,7 @@ class Learner:
         self._well_answered = WellAnswered()
         self.quota = ToldQuota(clock)
         self.not_before_ns = 0
-        self.idle_ns = 0  # at the start: how long ago, as far as is known, the last process sent something
+        self.idle_ns = 0  # at startup: how long ago, as far as is known, the last process sent something
         self._started_at_ns = now_ns
         self._departed_at_ns: int | None = None
         self._shared_at_ns = now_ns
@@ -96,14 +96,14 @@ class Learner:
         self._keeper: asyncio.Task[None] | None = None
 
     def hold(self, *, now_ns: int, is_probe: bool) -> Hold | None:
-        """What the lessons say against sending right now, apart from the pace: the longest of all reasons to wait."""
+        """Why nothing may be sent right now, apart from the pace: the reason with the longest wait."""
         if (
             self.circuit.state is CircuitState.CLOSED
             and not self.circuit.is_shut(now_ns=now_ns)
             and self._cuts == self._cuts_saved
             and self.not_before_ns <= now_ns >= self.pace.quiet_until_ns
         ):
-            return None  # as nearly always
+            return None  # fast path
         circuit_wait_ns = self.circuit.wait_ns(now_ns=now_ns, is_probe=is_probe)
         store_until_ns = self._cut_at_ns + keeping.HOLD_FOR_STORE_NS if self._cuts > self._cuts_saved else 0
         until_ns, limited_by = max(
@@ -126,10 +126,10 @@ class Learner:
         already_counted: bool,
         said: Translation = NOTHING_SAID,
     ) -> None:
-        """Hear what an answer says about the rate and about the provider as a whole; `said` is what its dialect tells.
+        """Learn what an answer says about the rate and about the provider; `said` is what its dialect's rules found.
 
-        `already_counted` marks what was met before, by an earlier attempt or when the item became owed: it slows nothing down a
-        second time. Nor does an item that hangs while the source answers others.
+        `already_counted` marks a failure that an earlier attempt met, or that made the item owed: it does not slow us
+        down a second time. Nor does an item that hangs while the source answers others.
         """
         answer, departed_at_ns = answer_of(verdict), sent.departed_at_ns
         if departed_at_ns is not None and answer is Answer.GOOD:
@@ -159,11 +159,11 @@ class Learner:
             return
         if is_news and lesson is Lesson.HOLD:
             self._held.append((event, verdict))
-        if quota is not None:  # it says nothing about the rate, but what is left is left for all
+        if quota is not None:  # it says nothing about the rate, but the quota counts for all requests
             self._learn(event, after_quota(self.pace, event), verdict)
 
     def _teach(self, event: Answered, verdict: Verdict, *, asks_canary: bool) -> None:
-        """Let the law hear an answer. Trouble cuts the pace only after a canary has failed, if anything is known good."""
+        """Apply the law to an answer. Trouble cuts the pace only after a failed canary, if one can be sent."""
         learned = after(self.pace, event)
         is_cut = event.answer is Answer.TROUBLED and describe(self.pace, learned) is not None
         if is_cut and asks_canary and self.circuit.suspect():
@@ -185,7 +185,7 @@ class Learner:
             self._tell_soon() if learned.interval_ns > before.interval_ns else self._unsaved.set()
 
     def _attributed(self, *, is_provider: bool) -> None:
-        """A canary was answered: the troubled answers that were held back count, or they are the items' own."""
+        """A canary was answered: the troubled answers that were held back count, or bad items caused them."""
         held, self._held = self._held, []
         if is_provider:
             for event, verdict in held:
@@ -195,7 +195,7 @@ class Learner:
         self._unshared.excuse()
 
     def departed(self, *, now_ns: int) -> None:
-        """A request left. Where departures are rare, each is stored: the next process counts its wait from the last."""
+        """A request was sent. If departures are rare, each is stored: the next process waits from the last one."""
         self._departed_at_ns = now_ns
         if self.pace.interval_ns >= keeping.RARE_FROM_NS and not self._home.sees_departures:
             self._unsaved.set()
@@ -217,7 +217,7 @@ class Learner:
             self._urgent.set()
             is_quota = change.kind is ChangeKind.QUIETED and is_empty_until_ns(self.pace) == self.pace.quiet_until_ns
             if not is_quota and (reason is not None or self.last_back_off is None):
-                # A success may settle the pace a little lower, in the wake of a refusal that was told already.
+                # A success may still lower the pace a little after a refusal that was already reported.
                 why = reason or keeping.REMEMBERED
                 self.last_back_off = BackOff(self._clock.wall_ns(), why, change.from_per_s, change.to_per_s)
         elif self.is_ahead_of_all(keeping.SHARE_RISE) and self._rested_ns() >= keeping.SHARE_RISE_EVERY_NS:
@@ -228,7 +228,7 @@ class Learner:
         self._on_change()
 
     def is_ahead_of_all(self, by: float = keeping.AHEAD_OF_ALL) -> bool:
-        """Whether this process has learned a faster pace than it has told the others, who all go at the slower one."""
+        """Whether this process has learned a faster pace than it has shared; all processes keep the slower one."""
         return self.pace.interval_ns * by < self._shared_interval_ns
 
     def _rested_ns(self) -> int:
@@ -239,7 +239,7 @@ class Learner:
         self._urgent.set()
 
     def adopt(self, shared: SharedPace) -> None:
-        """Take over what all processes know, if it is news, and add to it what only this one has heard."""
+        """Take over the shared pace, if it is new, and add the answers that only this process got."""
         now_ns = self._clock.monotonic_ns()
         self.circuit.adopt(shared)
         if shared.version <= self._version:
@@ -247,10 +247,10 @@ class Learner:
         self._version, self._shared_interval_ns = shared.version, shared.interval_ns
         common = self._common_pace(shared)
         if common is None:
-            return  # another version of this program wrote it; its interval binds in the gate all the same
+            return  # another version of Remora wrote it; the gate still obeys its interval
         was_cut = common.cuts > self._common_cuts
         if was_cut:
-            # What left before this process knew of the cut says nothing new about the rate.
+            # Requests sent before this process knew of the cut say nothing new about the rate.
             common = replace(common, pace=replace(common.pace, last_cut_at_ns=now_ns))
         self._common_cuts = common.cuts
         before, self.pace = self.pace, heard_on_top(common.pace, self.pace, self._unshared)
@@ -265,7 +265,7 @@ class Learner:
         self._on_change()
 
     async def open(self) -> None:
-        """Take up the stored lessons, if they can be trusted, and keep them stored from now on."""
+        """Restore what was stored, if it can be trusted, and keep storing from now on."""
         known = await self._home.look()
         self._take_up(known.record)
         self._take_up_common(known)
@@ -293,10 +293,10 @@ class Learner:
         self.quota.take_up(fields)
 
     def _take_up_common(self, shared: SharedPace) -> None:
-        """How old it is, the shared store knows better than any wall clock: nobody learns while nothing leaves."""
+        """Restore the shared pace. Its age comes from the shared store: nobody learns while nothing is sent."""
         now_ns = self._clock.monotonic_ns()
         self._version = shared.version
-        # What nobody has shared yet was copied from another store, and its own wait is the only one that is known.
+        # A record that nobody has shared yet was copied from another store: only its own wait is known.
         copied_ns = 0 if shared.interval_ns else self.not_before_ns
         self.not_before_ns = max(copied_ns, now_ns + shared.not_before_in_ns)
         common = self._common_pace(shared)
@@ -318,18 +318,18 @@ class Learner:
         )
 
     def check(self) -> None:
-        """Raise what ended the keeper: a mistake of our own must not stay unheard until the process ends."""
+        """Raise the error that ended the keeper: our own bugs must not stay hidden until the process ends."""
         if self._keeper is not None and self._keeper.done():
             self._keeper.result()
 
     async def close(self) -> None:
-        """Store what was learned and let go."""
+        """Stop the keeper and store what was learned."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.cancel()
             await asyncio.gather(keeper, return_exceptions=True)
             if not keeper.cancelled() and (error := keeper.exception()) is not None:
-                raise error  # our own mistake ended it
+                raise error  # our own bug ended it
         self._pace_events.tell_now()
         if self._unshared or not self.circuit.is_told or not self._home.sees_departures:
             await self._save()
@@ -355,7 +355,7 @@ class Learner:
                     self._urgent.set()
                 return
         except StoreError as error:
-            # The discipline holds without the store; what was learned is stored once it answers again.
+            # The pace is kept without the store; what was learned is stored once the store answers again.
             log.warning("pace_not_stored", source=self._source, why=error.message)
             self._unsaved.set()
             return
@@ -363,7 +363,7 @@ class Learner:
         self._on_change()
 
     def _record(self) -> dict[str, Json]:
-        """What the next process should know. A pace grows stale from its last use, however long ago it last changed."""
+        """What the next process should know. A pace becomes stale after its last use, not after its last change."""
         now_ns, wall_ns = self._clock.monotonic_ns(), self._clock.wall_ns()
         unused_ns = self.idle_ns + now_ns - self._started_at_ns
         idle_ns = unused_ns if self._departed_at_ns is None else now_ns - self._departed_at_ns
@@ -377,7 +377,7 @@ class Learner:
         }
 
     async def _share(self, record: dict[str, Json]) -> bool:
-        """Tell all processes. False: another one told them something newer first, and ours now stands on top of it."""
+        """Share with all processes. False: another one was first, and our answers are now added to its newer pace."""
         await self.circuit.tell(self._home)
         now_ns, told = self._clock.monotonic_ns(), tuple(self._unshared)
         wait_ns = max(self.not_before_ns, self.pace.quiet_until_ns) - now_ns

@@ -1,4 +1,4 @@
-"""What if no other process shares the source? All of time is this process's own, and the pace is kept in the store."""
+"""How does the gate work when no other process shares the source? It has all of time, and stores the pace."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,7 +8,7 @@ from remora.core.rate.pace_record import LEAST_STALE_AFTER_NS
 from remora.core.rate.pacing import Pacer
 from remora.core.rate.stretches import ALL_OF_TIME, Stretch
 
-# A pace that is in use and does not change is stored rarely: the next process trusts what was used lately.
+# A pace that is in use and does not change is stored rarely, but often enough that the next process trusts it.
 SHARE_EVERY_NS: Final = LEAST_STALE_AFTER_NS // 6
 
 
@@ -27,7 +27,7 @@ class LocalHome:
         self._book = book
 
     def serve(self, gate: Borrower) -> None:
-        """Nothing to do: nobody else takes any time."""
+        """Nothing to do: no other process takes time."""
 
     def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch:
         """All of time."""
@@ -40,7 +40,7 @@ class LocalHome:
     async def share(
         self, record: Mapping[str, Json], *, interval_ns: int, not_before_in_ns: int, seen_version: int
     ) -> tuple[bool, SharedPace]:
-        """Store what was learned; nobody else can have changed it."""
+        """Store what was learned; no other process can have changed it."""
         del interval_ns, not_before_in_ns  # both are in the record
         await self._book.save_pace(self._source, record)
         return True, SharedPace(version=seen_version)
@@ -50,10 +50,10 @@ class LocalHome:
         return SharedPace(record=await self._book.load_pace(self._source))
 
     async def shut(self, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
-        """Nothing to do: nobody else must be held."""
+        """Nothing to do: there is no other process to stop."""
 
     async def open_again(self) -> None:
-        """Nothing to do: nobody else was held."""
+        """Nothing to do: no other process was stopped."""
 
     async def close(self) -> None:
         """Nothing to do: nothing was borrowed."""

@@ -1,4 +1,4 @@
-"""What does an operator hear of the pace? An event on every change, few and whole, without anybody's content."""
+"""Which events tell the operator about the pace? Few, complete ones about changes and long waits, without content."""
 
 from typing import Final, Protocol
 
@@ -12,12 +12,12 @@ from remora.core.units import SECOND_NS
 log = structlog.get_logger()
 
 EVENT_EVERY_NS: Final = SECOND_NS // 2
-# A wait this long is told when it begins: an operator who sees nothing leave must know until when, and why.
+# A wait this long is logged when it begins: an operator who sees nothing being sent must know why and until when.
 TOLD_FROM_NS: Final = 5 * SECOND_NS
 
 
 class Lessons(Protocol):
-    """What the source has taught so far: the learner."""
+    """What was learned about the source so far: the learner."""
 
     pace: Pace
     last_back_off: BackOff | None
@@ -25,7 +25,7 @@ class Lessons(Protocol):
 
 
 class PaceEvents:
-    """Tells the changes of one source's pace; those that come faster than a few per second are told together."""
+    """Logs changes of one source's pace; changes that come faster than a few per second share one event."""
 
     def __init__(self, source: str, lessons: Lessons, *, ceiling_interval_ns: int, clock: Clock) -> None:
         self._source = source
@@ -36,7 +36,7 @@ class PaceEvents:
         self._told_at_ns = clock.monotonic_ns() - EVENT_EVERY_NS
 
     def tell(self, change: PaceChange) -> None:
-        """The pace changed: tell it, now or with the next ones."""
+        """The pace changed: log it now, or together with the next changes."""
         untold = self._untold
         from_per_s = change.from_per_s if untold is None else untold.from_per_s
         slower = change.kind is not ChangeKind.SPED_UP or (untold is not None and untold.kind is not ChangeKind.SPED_UP)
@@ -45,12 +45,12 @@ class PaceEvents:
         self.tell_if_due()
 
     def tell_if_due(self) -> None:
-        """Tell what came too soon after the last event, once it does not any more."""
+        """Log a pending change once the last event is long enough ago."""
         if self._clock.monotonic_ns() - self._told_at_ns >= EVENT_EVERY_NS:
             self.tell_now()
 
     def tell_now(self) -> None:
-        """Tell what is untold, if anything is."""
+        """Log the pending change, if there is one."""
         if (change := self._untold) is None:
             return
         self._untold = None
@@ -68,7 +68,7 @@ class PaceEvents:
         if change.kind is not ChangeKind.SPED_UP and back_off is not None:
             fields["reason"] = back_off.reason
             fields["backed_off_at_s"] = round(back_off.at_ns / SECOND_NS, 3)
-            # What rose before or after it is told with it, so it has rates of its own.
+            # The event may include a rise before or after the back-off, so the back-off has its own rates.
             fields["backed_off_from_per_s"] = round(back_off.from_per_s, 4)
             fields["backed_off_to_per_s"] = round(back_off.to_per_s, 4)
             fields["not_before_in_s"] = round(max(0, self._lessons.not_before_ns - self._told_at_ns) / SECOND_NS, 3)
@@ -76,7 +76,7 @@ class PaceEvents:
 
 
 class WaitEvents:
-    """Tells the long waits of one source, each once, when it begins. The usual spacing of a low ceiling is no wait."""
+    """Logs the long waits of one source, each once, when it begins. The usual spacing of a low ceiling is no wait."""
 
     def __init__(self, source: str, *, clock: Clock) -> None:
         self._source = source

@@ -1,4 +1,4 @@
-"""What does a request hold while it is under way? Its permit: one turn in the gate, one departure, one place in flight."""
+"""What does a request hold while it is in flight? Its permit: one turn, one departure, one place in flight."""
 
 from types import TracebackType
 from typing import Protocol
@@ -7,13 +7,13 @@ from remora.core.lanes import Lane
 
 
 class Gate(Protocol):
-    """Who gives permits and takes them back: the governor."""
+    """What gives permits and takes them back: the governor."""
 
     async def turn(self, lane: Lane, *, is_canary: bool) -> "GovernedPermit":
-        """Wait in line."""
+        """Wait for a turn."""
 
     async def depart(self, permit: "GovernedPermit") -> int:
-        """The moment the request leaves."""
+        """Wait for the departure and return its time."""
 
     def sent(self, permit: "GovernedPermit") -> None:
         """The request is on the wire."""
@@ -44,14 +44,14 @@ class GovernedPermit:
         self.pace_bound = pace_bound
         self.source = ""  # whose request it is; several sources may pass one gate
         self.is_canary = is_canary  # asks for something known to be good
-        self.is_probe = False  # the only one that leaves while the circuit is open
+        self.is_probe = False  # the only one that is sent while the circuit is open
         self.was_heard = False
         self.was_given_back = False
         self.departed_at_ns: int | None = None
         self.departed_wall_ns: int | None = None
 
     async def depart(self) -> int:
-        """Fix the moment of departure; waits again only if the world changed since the permit was given."""
+        """Depart now; waits again only if something changed since the permit was given."""
         return await self._gate.depart(self)
 
     def sent(self) -> None:

@@ -1,7 +1,7 @@
-"""How does one process borrow its time from a store that many share? It asks ahead, one round trip per stretch.
+"""How does a process get its time from a store that several share? It asks ahead, one round trip per stretch.
 
-The rule is in `core.rate.stretches`. This is the shell around it: the task that asks, what it hears from the store while
-it does, and the announcements that end what is held.
+The rule is in `core.rate.stretches`. This is the shell around it: the task that asks, what the store answers, and the
+announcements that end held stretches.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
 
-# How long to wait before a store is asked again that did not answer.
+# How long to wait before asking again a store that did not answer.
 STORE_AGAIN_NS: Final = SECOND_NS
-# Answers that leave the pace where it is count, too: all processes together earn the next look at the edge.
+# Answers that do not change the pace count, too: all processes together earn the next probe of the edge.
 SHARE_EVERY_NS: Final = 5 * SECOND_NS
-# Where a record says when it was shared, on the clock that all processes share.
+# The field of a record that says when it was shared, on the clock that all processes share.
 SHARED_AT: Final = "shared_at_ns"
 
 
@@ -46,7 +46,7 @@ class SharedHome:
         self._listener: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._error: Exception | None = None
-        self._is_missing = False  # a request found no time since the last grant
+        self._is_missing = False  # a request found no stretch since the last grant
         self._version = 0
         self._ahead_ns = 0
         self.interval_ns = 0
@@ -59,7 +59,7 @@ class SharedHome:
         self._listener = asyncio.get_running_loop().create_task(self._listen(), name=f"gate-news:{self._source}")
 
     def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch | None:
-        """The time in which this pacer's next departure may take place; None while more is on its way."""
+        """The stretch for this pacer's next departure; None while more time is asked for."""
         found = self._stretches.find(pacer, now_ns=now_ns)
         if found is None:
             self._is_missing = True
@@ -67,7 +67,7 @@ class SharedHome:
         return found
 
     def departed(self, stretch: Stretch, pacer: Pacer, *, now_ns: int) -> None:
-        """A request left: ask for more before the time runs out."""
+        """A request was sent: ask for more before the time runs out."""
         self._stretches.departed(stretch, pacer, now_ns=now_ns)
         if now_ns >= self._stretches.ask_at_ns:
             self._ask_soon()
@@ -75,7 +75,7 @@ class SharedHome:
     async def share(
         self, record: Mapping[str, Json], *, interval_ns: int, not_before_in_ns: int, seen_version: int
     ) -> tuple[bool, SharedPace]:
-        """Keep what this process learned; what makes all slower is announced, so that it also ends stretches held."""
+        """Share what this process learned. A slower pace is announced, so that others give up their stretches."""
         is_slower = not_before_in_ns > 0 or interval_ns > self.interval_ns > 0
         was_taken, kept = await self._store.share(
             self._source,
@@ -97,7 +97,7 @@ class SharedHome:
         return self._dated(await self._store.look(self._source))
 
     async def shut(self, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
-        """Nobody sends for so long, and then one probe."""
+        """No process sends for this long; then one probe is sent."""
         await self._store.shut(self._source, for_ns=for_ns, cool_down_ns=cool_down_ns, was_prober=was_prober)
         self._stretches.forget()
         await self._announce()
@@ -109,7 +109,7 @@ class SharedHome:
         await self._announce()
 
     async def close(self) -> None:
-        """Borrow nothing more. What is held runs out by itself."""
+        """Ask for no more time. Held stretches run out by themselves."""
         tasks = [task for task in (self._asker, self._listener) if task is not None]
         for task in tasks:
             task.cancel()
@@ -127,7 +127,7 @@ class SharedHome:
             )
 
     async def _ask_while_short(self, gate: Borrower) -> None:
-        """Ask until what is held is enough for all that are ready. What can never succeed is raised by `stretch`."""
+        """Ask until the held time is enough for all ready requests. `stretch` raises what cannot be retried."""
         try:
             while self._is_short(gate):
                 at_ns = self._stretches.ask_at_ns
@@ -164,11 +164,11 @@ class SharedHome:
         gate.changed()
         if grant.is_probe:
             await self._see_probe_leave(held)
-        elif self._news.is_set():  # announced while the answer was on its way: it may be older
+        elif self._news.is_set():  # announced while we waited for the answer, which may be older
             self._hear()
 
     async def _wait_for_store(self, gate: Borrower, error: StoreError) -> None:
-        """Without an answer of the store nothing leaves."""
+        """Without an answer from the store nothing is sent."""
         self._stretches.forget()
         if not self.is_silent:
             log.warning("gate_waits_for_store", source=self._source, why=error.message)
@@ -177,7 +177,7 @@ class SharedHome:
         await self._clock.sleep_until(self._clock.monotonic_ns() + STORE_AGAIN_NS)
 
     async def _see_probe_leave(self, probe: Stretch | None) -> None:
-        """All processes wait for this one request: if it does not leave, it is anybody's."""
+        """All processes wait for this one request: if it is not sent, any process may send the probe."""
         if probe is not None:
             await self._clock.sleep_until(probe.ends_ns)
         if probe is None or not probe.is_used:
@@ -185,7 +185,7 @@ class SharedHome:
                 await self._store.return_probe(self._source)
 
     async def _nap_until(self, at_ns: int) -> None:
-        """Sleep, with an ear for news."""
+        """Sleep until then, or until news arrives."""
         self._news.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0, at_ns - self._clock.monotonic_ns()) / SECOND_NS):
@@ -194,7 +194,7 @@ class SharedHome:
     # ── news ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _announce(self) -> None:
-        """Others hear of it with their next question at the latest, so a lost announcement only costs time."""
+        """Others learn of it with their next question at the latest, so a lost announcement only costs time."""
         with suppress(StoreError):
             await self._store.announce(self._source, sender=self._name)
 
@@ -205,14 +205,14 @@ class SharedHome:
             await self._clock.sleep_until(self._clock.monotonic_ns() + STORE_AGAIN_NS)
 
     def _hear(self) -> None:
-        """Something changed for all: what is held was granted before it."""
+        """Something changed for all processes: give up stretches that were granted before."""
         self._stretches.forget()
         self._news.set()
         if self._gate is not None:
             self._gate.changed()
 
     def _dated(self, pace: SharedPace) -> SharedPace:
-        """What all know, and how old it is."""
+        """The shared pace with its age."""
         self._version = max(self._version, pace.version)
         self._ahead_ns = pace.ahead_ns or self._ahead_ns
         shared_at_ns = pace.record.get(SHARED_AT) if isinstance(pace.record, dict) else None

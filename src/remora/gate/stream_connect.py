@@ -1,7 +1,7 @@
-"""How does a stream connect pass the gate? Like every request: a turn, a departure, and an answer that the gate learns from.
+"""How does a stream connect pass the gate? Like every request: a turn, a departure, an answer to learn from.
 
-Each hop of a redirect is a request of its own. The permit is given back when the answer's head has arrived: an open stream
-takes no place from the requests.
+Each hop of a redirect is a request of its own. The permit is given back when the answer's head has arrived: an open
+stream takes no place in flight.
 """
 
 from collections.abc import AsyncIterator
@@ -15,12 +15,12 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import Deferred, Found, NoReply, Pressure, Reply, Verdict, classify_connect
 from remora.gate.governor import GovernedPermit, Governor
 
-# While the circuit is open, items probe the provider: a stream may be broken although the items are well.
+# While the circuit is open, items probe the provider: a stream may be broken although items are answered.
 LOOK_AGAIN_NS: Final = SECOND_NS
 
 
 class StreamGate:
-    """The way out for the connects of one stream; `contracts.ConnectGate`."""
+    """The gate for the connects of one stream; `contracts.ConnectGate`."""
 
     def __init__(self, source: str, lane: Lane, governor: Governor, *, clock: Clock, meter: Meter) -> None:
         self._source = source
@@ -32,17 +32,17 @@ class StreamGate:
 
     @asynccontextmanager
     async def __call__(self) -> AsyncIterator["Connecting"]:
-        """Wait out an open circuit and take a turn; held until the block ends."""
+        """Wait until the circuit is closed, then for a turn; the permit is held until the block ends."""
         while self._governor.state().circuit != CircuitState.CLOSED:
             await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_AGAIN_NS)
         async with self._governor.admit(self._lane, self._source) as permit:
             yield Connecting(self, permit)
 
     def hear(self, permit: GovernedPermit, reply: Reply | NoReply) -> None:
-        """Learn from what a connect was answered."""
+        """Learn from the answer to a connect."""
         verdict = classify_connect(reply, now_wall_ns=self._clock.wall_ns())
         self._meter.judged(self._source, self._lane, verdict)
-        if isinstance(verdict, Deferred):  # what this machine could not send teaches nothing
+        if isinstance(verdict, Deferred):  # a request that this machine could not send teaches nothing
             return
         # A stream that stays broken is one fault, not a new one at every connect. A refusal is news each time.
         is_repeated = type(verdict) is self._last and not isinstance(verdict, Found | Pressure)
@@ -59,7 +59,7 @@ class Connecting:
 
     @property
     def permit(self) -> Permit:
-        """Take it right before the request is written."""
+        """The permit; depart with it right before the request is written."""
         return self._permit
 
     def answered(self, reply: Reply | NoReply) -> None:

@@ -1,4 +1,4 @@
-"""What has the provider last told about its quota? Kept to be shown; the law keeps what it needs in the pace itself."""
+"""What did the provider last say about its quota? Kept for display; the law keeps what it needs in the pace itself."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,7 +17,7 @@ STORE_CHANGE: Final = 0.05
 
 
 class ToldQuota:
-    """The quota of one gate, as its last answer told it."""
+    """The quota of one gate, as the last answer gave it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -25,7 +25,7 @@ class ToldQuota:
         self._stored = (0, 0)  # interval and end
 
     def hear(self, reply: Reply | NoReply, in_body: Quota | None) -> Quota | None:
-        """What an answer tells, in its headers or its body; it is remembered until its end."""
+        """The quota that an answer gives in its headers or its body; it is remembered until its reset."""
         if not isinstance(reply, Reply):
             return None
         wall_ns = self._clock.wall_ns()
@@ -39,7 +39,7 @@ class ToldQuota:
         return told
 
     def is_worth_storing(self, pace: Pace) -> bool:
-        """Whether the next process would be too fast, or wait too long, by what was stored last."""
+        """Whether the next process would be too fast, or wait too long, with what was stored last."""
         interval_ns, until_ns = self._stored
         moved_ns = abs(pace.quota_interval_ns - interval_ns)
         if moved_ns <= STORE_CHANGE * interval_ns and pace.quota_until_ns - until_ns <= pace.interval_ns:
@@ -48,17 +48,17 @@ class ToldQuota:
         return True
 
     def facts(self) -> QuotaFacts | None:
-        """What is known of it now; None when none was told or it is full again."""
+        """The quota as known now; None if there is none or it was reset."""
         known = self._last
         return known if known is not None and known.until_ns > self._clock.wall_ns() else None
 
     def record(self) -> Json:
-        """What the next process may show."""
+        """What the next process can show."""
         known = self.facts()
         return None if known is None else msgspec.to_builtins(known)
 
     def take_up(self, fields: Mapping[str, Json]) -> None:
-        """What the last process stored, if it can be read."""
+        """Restore what the last process stored, if it can be read."""
         try:
             self._last = msgspec.convert(fields.get("quota"), QuotaFacts | None)
         except msgspec.ValidationError:
@@ -66,5 +66,5 @@ class ToldQuota:
 
 
 def is_empty_until_ns(pace: Pace) -> int:
-    """Until when a quota that was told is used up; 0: it is not."""
+    """Until when the quota is used up; 0: it is not."""
     return pace.quota_until_ns if pace.quota_until_ns and not pace.quota_interval_ns else 0

@@ -1,1 +1,1 @@
-"""How fast may we go? The rate law, the pacer, lanes, the circuit breaker and what is remembered between runs."""
+"""How fast may we send? The rate law, the pacer, the circuit breaker and what is remembered between runs."""

@@ -1,8 +1,8 @@
-"""Whose fault are troubled answers: the items' own, or the provider's? A canary decides.
+"""Is trouble caused by bad items or by the provider? A canary decides.
 
-A canary is a request for something that is known to be good. While it is answered well, the failures are the items' own:
-they teach nothing about the provider. Each canary excuses twice as many troubled answers as the last one, within bounds,
-so that a long run of bad items costs few canaries and an outage in the middle of it is still noticed soon.
+A canary is a request for something that is known to be good. If it is answered well, the failures are caused by bad
+items and say nothing about the provider. Each canary excuses twice as many troubled answers as the last one, within
+bounds: a long run of bad items costs few canaries, and an outage in the middle of it is still noticed soon.
 """
 
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from typing import Final
 EXCUSED_FIRST: Final = 12
 EXCUSED_MOST: Final = 24
 GOOD_IN_A_ROW_TO_FORGET: Final = 20
-# A canary that takes longer has failed, unless others were answered well meanwhile.
+# A canary that takes longer has failed, unless other requests were answered well in the meantime.
 CANARY_PATIENCE_S: Final = 2.0
 
 
@@ -20,18 +20,18 @@ class Lesson(StrEnum):
     """What a troubled answer teaches the law."""
 
     TEACH = "teach"  # it counts
-    HOLD = "hold"  # a canary is on its way: its answer decides
-    DROP = "drop"  # it is the item's own
+    HOLD = "hold"  # a canary was sent: its answer decides
+    DROP = "drop"  # the item caused it; it does not count
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """What the last canary said, and how long its word is good for."""
+    """What the last canary showed, and for how many troubled answers that still counts."""
 
-    is_asked: bool = False  # a canary is on its way
-    opens: bool = False  # if it fails, so many answers are bad that the circuit opens
+    is_asked: bool = False  # a canary was sent and is not answered yet
+    opens: bool = False  # enough answers are bad that the circuit opens if the canary fails
     excused: int = 0  # how many troubled answers the last canary excused
-    left: int = 0  # of those
+    left: int = 0  # how many more it still excuses
     good: int = 0  # good answers since the last canary
     good_in_a_row: int = 0
 
@@ -42,7 +42,7 @@ class Attribution:
 
 
 def after_good(before: Attribution) -> Attribution:
-    """A good answer. When they flow again the next suspicion begins anew."""
+    """A good answer. After enough of them in a row, old canaries are forgotten."""
     if before.excused == 0 and not before.is_asked:
         return before
     in_a_row = before.good_in_a_row + 1
@@ -57,7 +57,7 @@ def after_trouble(before: Attribution) -> Attribution:
 
 
 def asked(before: Attribution, *, opens: bool) -> Attribution:
-    """A canary is on its way."""
+    """A canary was sent."""
     return replace(before, is_asked=True, opens=opens, good=0, good_in_a_row=0)
 
 
@@ -70,5 +70,5 @@ def after_canary(before: Attribution, *, is_good: bool) -> Attribution:
 
 
 def after_lost_canary(before: Attribution) -> Attribution:
-    """The canary was not answered, for a reason of our own: nothing is known."""
+    """The canary was given up for a reason of our own: nothing is known."""
     return replace(before, is_asked=False, opens=False)

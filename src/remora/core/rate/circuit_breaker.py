@@ -1,4 +1,4 @@
-"""Is the provider as a whole in trouble? A circuit that opens says "slow down, then continue", never "stop"."""
+"""Is the provider as a whole in trouble? An open circuit means "pause, then try again", never "stop for good"."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -12,7 +12,7 @@ BAD_SHARE_TO_OPEN: Final = 0.5
 COOL_DOWN_NS: Final = 10 * SECOND_NS
 COOL_DOWN_MAX_NS: Final = 120 * SECOND_NS
 _ALL_GOOD: Final = (False,) * RECENT_ANSWERS
-# So many bad answers in a row, and none in between was good.
+# As many bad answers in a row, with no good one in between.
 BAD_IN_A_ROW: Final = (True,) * ANSWERS_BEFORE_OPENING
 
 
@@ -29,7 +29,7 @@ class CircuitEvent(StrEnum):
 
     GOOD = "good"
     BAD = "bad"  # pressure or trouble; a single-item refusal is neither good nor bad
-    PROBE = "probe"  # the one request after the cool-down has left
+    PROBE = "probe"  # the one request after the cool-down was sent
     PROBE_LOST = "probe_lost"  # it was cancelled before its answer came
 
 
@@ -44,7 +44,7 @@ class CircuitBreaker:
 
     @property
     def looks_down(self) -> bool:
-        """Whether enough answers were bad to open, or nothing succeeded of late."""
+        """Whether enough answers were bad to open, or none of the latest ones was good."""
         return _is_mostly_bad(self.recent_bad) or self.recent_bad[-ANSWERS_BEFORE_OPENING:] == BAD_IN_A_ROW
 
     def wait_ns(self, *, now_ns: int) -> int | None:
@@ -73,7 +73,7 @@ def after(circuit: CircuitBreaker, event: CircuitEvent, *, now_ns: int) -> Circu
         case CircuitState.HALF_OPEN, CircuitEvent.PROBE_LOST:
             return replace(circuit, state=CircuitState.OPEN, open_until_ns=now_ns)
         case _:
-            # Answers to requests that left before the circuit opened say nothing new.
+            # Answers to requests that were sent before the circuit opened say nothing new.
             return circuit
 
 
@@ -85,7 +85,7 @@ def _judge(circuit: CircuitBreaker, *, bad: bool, now_ns: int) -> CircuitBreaker
 
 
 def note(circuit: CircuitBreaker, *, bad: bool) -> CircuitBreaker:
-    """One more answer, which opens nothing."""
+    """Count one more answer without opening the circuit."""
     recent = (*circuit.recent_bad, bad)[-RECENT_ANSWERS:]
     return CircuitBreaker(circuit.state, recent, circuit.cool_down_ns, circuit.open_until_ns)
 

@@ -1,8 +1,8 @@
-"""How far is another machine's clock ahead of ours? Between two bounds, which every answer of that machine may narrow.
+"""How far is another machine's clock ahead of ours? Between two bounds, which each answer of that machine may narrow.
 
-An answer tells the other clock's time at some moment between question and answer, so a quick answer tells it well. A
-bound stays true for a while, because clocks drift apart slowly. Bounds that contradict each other show that the other
-clock was set.
+An answer gives the other clock's time at some moment between question and answer, so a quick answer gives it precisely.
+A bound stays true for a while, because clocks drift apart slowly. If two bounds contradict each other, somebody has set
+the other clock.
 """
 
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from typing import Final
 
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
-# No clock that is disciplined but not set runs faster or slower than another by more than one part in this many.
+# Two clocks that are synchronised by slewing, not by steps, drift apart by at most one part in this many.
 DRIFT_ONE_IN: Final = 2_000
-# An older answer is not trusted: a machine may have slept since.
+# An older answer is not trusted: a machine may have been suspended since.
 KNOWN_FOR_NS: Final = 10 * SECOND_NS
-# A smaller jump is taken for drift.
+# A smaller jump counts as drift.
 JUMP_LEAST_NS: Final = MILLISECOND_NS
 # Databases tell the time in whole microseconds, rounded down.
 ROUNDED_NS: Final = 1_000
@@ -29,12 +29,12 @@ class Ahead:
     answered_at_ns: int
 
     def surely_from_ns(self, theirs_ns: int) -> int:
-        """From when on, on our clock, the other clock has surely reached a moment."""
+        """When, on our clock, the other clock has certainly reached a moment."""
         at_ns = theirs_ns - self.least_ns
         return at_ns + max(0, at_ns - self.answered_at_ns) // DRIFT_ONE_IN
 
     def surely_until_ns(self, theirs_ns: int) -> int:
-        """Until when, on our clock, the other clock has surely not passed a moment."""
+        """Until when, on our clock, the other clock has certainly not passed a moment."""
         at_ns = theirs_ns - self.most_ns
         return at_ns - max(0, at_ns - self.answered_at_ns) // DRIFT_ONE_IN
 
@@ -44,13 +44,13 @@ class Ahead:
 
 
 def look(*, asked_at_ns: int, answered_at_ns: int, theirs_ns: int) -> Ahead:
-    """What one answer tells."""
+    """The bounds that one answer gives."""
     assert asked_at_ns <= answered_at_ns, "answered before it was asked"
     return Ahead(theirs_ns - answered_at_ns, theirs_ns + ROUNDED_NS - asked_at_ns, answered_at_ns)
 
 
 def narrowed(known: Ahead | None, seen: Ahead) -> Ahead:
-    """What all answers tell together. The latest one alone when they contradict each other, or are too far apart."""
+    """The bounds from all answers; from the latest alone if they contradict each other or are too far apart in time."""
     if known is None or not 0 <= (age_ns := seen.answered_at_ns - known.answered_at_ns) <= KNOWN_FOR_NS:
         return seen
     drift_ns = age_ns // DRIFT_ONE_IN + 1

@@ -1,8 +1,8 @@
 """Where is the edge, once the provider has refused?
 
-Four cases. Nothing is known yet: the octave below, and go on. A refusal alone: the edge was met again, or a probe got
-above it, and the answers right after it are the test of whether a burst carried it there. Refusals dense enough to be believed: the
-edge is the rate that was let through between them. Refusals in a row are an outage: see `rate_outage.py`.
+Four cases. Nothing is known yet: go on from the octave below. A single refusal: the edge was met again, or a probe got
+above it; the next answers test whether a burst carried it there. Dense refusals: the edge is the rate that was accepted
+between them. Refusals in a row are an outage: see `outage.py`.
 """
 
 from math import log, sqrt
@@ -49,11 +49,11 @@ from remora.core.units import SECOND_NS
 def refused(pace: Pace, event: Answered) -> Pace:
     """The pace after a refusal."""
     stale = event.departed_at_ns < pace.last_cut_at_ns
-    # While waiting, the interval is the wait; what still comes back left before it and took none of its time.
+    # While waiting, the interval is the wait. Answers that still arrive belong to requests sent before it.
     if pace.chain_ns >= 0 and not (stale and pace.wait_ns):
         pace = changed(pace, chain_ns=pace.chain_ns + pace.interval_ns)
     if stale:
-        # It left before the cut and counts for nothing but its price, if a probe was what we were paying for.
+        # It was sent before the cut: only its price counts, and only if a probe caused the refusals.
         return charged(pace, 1.0) if pace.probed else pace
     if pace.streak:
         return refused_in_a_row(pace, event)
@@ -80,15 +80,15 @@ def refused(pace: Pace, event: Answered) -> Pace:
     if evidence < EDGE_BELIEVED + needed:
         return _refused_alone(pace, event) if pace.edges_per_s else _refused_discovering(pace, event)
     if clogged and pace.overshot and pace.edges_per_s:
-        # The rate was just set to what is let through, and is refused at once: too much is still counted from before.
+        # The rate was just set to the accepted rate and is refused at once: the provider still counts earlier requests.
         return refused_in_a_row(pace, event)
     return _refused_densely(pace, event)
 
 
 def _refused_discovering(pace: Pace, event: Answered) -> Pace:
-    """One refusal while nothing is known yet: the octave below."""
+    """One refusal while nothing is known yet: go to the octave below."""
     rate = pace.rate_per_s
-    # A stray may hit at any rate; an edge is met twice at about the same one.
+    # A stray may come at any rate; an edge refuses twice at about the same rate.
     again = pace.suspect_per_s / SAME_RATE <= rate <= pace.suspect_per_s * SAME_RATE
     pace = charged(pace, REST_CHARGE * meaning(pace))
     pace = changed(pace, edges_per_s=(rate,), provisional=not again, suspect_per_s=0.0 if again else rate)
@@ -131,18 +131,18 @@ def _met_again(pace: Pace) -> float:
 
 
 def _lowered(pace: Pace) -> float:
-    """The edge after a refusal at rest: what was let through tells where it is."""
+    """The edge after a refusal at rest: the accepted rate shows where it is."""
     edge, proven = pace.edges_per_s[0], proven_edge(pace)
-    # A provider that says how long to wait has counted; any other refusal may have been a stray.
+    # A provider that says how long to wait counts requests; any other refusal may have been a stray.
     counted = pace.asked_ns > 0 and proven > 0
     lowered = edge * (1 - DIP * (ASKED_DIPS if counted else EDGE_NUDGE * meaning(pace)))
     return min(edge, max(lowered, proven))
 
 
 def _test_failed(pace: Pace, event: Answered) -> Pace:
-    """Refused again where a probe had got above the old edge: half way back to that, until it is near."""
+    """Refused again after a probe got above the old edge: go half way back to the old edge, until it is near."""
     below, tested = pace.below_per_s, pace.edges_per_s[0]
-    # While nothing was sent a burst may have overflowed: then what was let through is no bound.
+    # While nothing was sent a burst may have overflowed: then the accepted rate is no bound.
     is_shut_out = pace.outage_ns * below >= SECOND_NS
     top = tested if is_shut_out else min(tested, accepted_at_most_per_s(pace))
     proven = min(tested, proven_edge(pace))
@@ -156,23 +156,23 @@ def _test_failed(pace: Pace, event: Answered) -> Pace:
 
 
 def is_test_passed(pace: Pace) -> bool:
-    """Was more let through, since a probe was refused, than the old edge would have?"""
+    """Has the provider accepted more, since a probe was refused, than the old edge would allow?"""
     if not pace.below_per_s or pace.clean < CHAIN_GAP:
         return False
-    # A burst that filled while nothing was sent carries any rate for a while, but does not raise what is let through.
+    # A burst that filled while nothing was sent carries any rate for a while, but does not raise the accepted rate.
     enough = (pace.below_per_s * (1 - DIP) + pace.rate_per_s) / 2
     return pace.clean >= TEST_MOST or accepted_per_s(pace) >= enough
 
 
 def passed_test(pace: Pace) -> Pace:
-    """What a probe found has held: that is the edge."""
+    """The rate that a probe found has held: it is the edge."""
     edge, below = pace.edges_per_s[0], pace.below_per_s
     pace = changed(pace, below_per_s=0.0, bursts=False)
     return with_a_stray(moved(pace, below)) if edge > below * (1 + ELSEWHERE) else pace
 
 
 def _refused_densely(pace: Pace, event: Answered) -> Pace:
-    """Refusals too dense to be strays: the edge is what was let through between them."""
+    """Refusals too dense to be strays: the edge is the rate that was accepted between them."""
     rate, edges = pace.rate_per_s, pace.edges_per_s
     pace = charged(pace, meaning(pace))
     new_rate = max(rate / 2, min(rate * (1 - DIP), accepted_per_s(pace)))

@@ -1,4 +1,4 @@
-"""What does the gate say about itself? Why nothing may leave, what was sent, and the facts about the rate.
+"""What does the gate say about itself? Why nothing may be sent, what was sent, and the facts about the rate.
 
 `RateFacts` is the one shape of the rate: the gate fills it, a heartbeat carries it, and the status, the metrics and the
 browser read the same fields. Moments are wall clock; waits count from `at_ns`.
@@ -36,13 +36,13 @@ class LimitedBy(StrEnum):
 
 
 PACING = frozenset({LimitedBy.CEILING, LimitedBy.PACE, LimitedBy.QUOTA})
-# Nothing at all is sent while one of these holds a request: it is told at once.
+# While one of these holds a request, nothing at all is sent: it is shown at once.
 STOPS = frozenset({LimitedBy.RETRY_AFTER, LimitedBy.CIRCUIT})
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why nothing may leave, and until when; None means until something changes."""
+    """Why nothing may be sent, and until when; None means until something changes."""
 
     limited_by: LimitedBy
     until_ns: int | None
@@ -90,15 +90,15 @@ class ProviderDown(msgspec.Struct, frozen=True):
 
 
 class QuotaFacts(msgspec.Struct, frozen=True):
-    """What the provider last told about its quota."""
+    """What the provider last said about its quota."""
 
     remaining: int
     limit: int | None  # None: it did not say
-    until_ns: int  # when it is full again
+    until_ns: int  # when it resets
 
 
 class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast requests may leave, and what keeps them from leaving faster."""
+    """How fast requests may be sent, and what limits that."""
 
     known: bool = True
     at_ns: int = 0  # when this was read
@@ -111,13 +111,13 @@ class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
     circuit: CircuitState
     circuit_wait_ns: int | None = 0  # 0: requests pass; None: one probe's answer is awaited
     provider_down: ProviderDown | None = None
-    not_before_in_ns: int = 0  # the provider asked for silence until then
-    quota: QuotaFacts | None = None  # None: it told none, or it is full again
+    not_before_in_ns: int = 0  # how long the provider's own wait still lasts
+    quota: QuotaFacts | None = None  # None: the provider named none, or it was reset
     next_in_ns: int = 0  # how long a request that asks now waits at least
     next_held_by: LimitedBy | None = None  # and for what
     in_flight: int = 0
     in_flight_bound: int | None = None
-    leaving: int = 0  # of those in flight: they had their turn and have not left yet
+    leaving: int = 0  # of those in flight: admitted, not sent yet
     waiting: int = 0
     departures: int = 0
     wire_sends: int | None = None
@@ -127,7 +127,7 @@ class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def per_s(self) -> float:
-        """The pace: what may leave."""
+        """The pace: what may be sent."""
         return SECOND_NS / self.interval_ns
 
     @property
@@ -137,5 +137,5 @@ class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def recent_per_s(self) -> float | None:
-        """What really left; unknown before the first second has passed."""
+        """What was really sent; unknown before the first second has passed."""
         return None if self.recent is None else self.recent.per_s

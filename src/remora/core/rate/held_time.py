@@ -1,4 +1,4 @@
-"""What really held requests back? The time that each cause took in the last seconds, whoever looks and whenever."""
+"""What really held requests back? How much of the last seconds each cause took."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from remora.core.rate.quota import is_spread
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 WINDOW_NS: Final = 10 * SECOND_NS
-# A timer is never exact. What wakes later than this after its moment was kept by a busy machine.
+# A timer is never exact. If one fires later than this, the machine was busy.
 LATE_NS: Final = 2 * MILLISECOND_NS
 
 
 class HeldTime:
-    """At every moment one cause counts. Each second is added up on its own, so that old ones can be forgotten."""
+    """One cause counts at any moment. Each second has its own sum, so that old seconds can be forgotten."""
 
     def __init__(self, *, now_ns: int) -> None:
         self._cause = LimitedBy.NO_WORK
@@ -26,7 +26,7 @@ class HeldTime:
         self._seconds: deque[tuple[int, dict[LimitedBy, int]]] = deque(maxlen=WINDOW_NS // SECOND_NS + 1)
 
     def switch(self, cause: LimitedBy, *, until_ns: int | None = None, now_ns: int) -> None:
-        """From now on this is the cause; where its end is known, what comes after that end is our own lateness."""
+        """This is the cause from now on. If its end is known, time after that end is our own lateness."""
         if cause is self._cause and until_ns == self._until_ns:
             return
         end_ns = self._until_ns
@@ -71,7 +71,7 @@ class HeldTime:
 
 
 def cause_of(hold: Hold | None, *, in_flight: int, bound: int, storing: int) -> LimitedBy:
-    """What keeps requests from leaving faster: a hold, or whatever those under way wait for."""
+    """What keeps requests from being sent faster: a hold, or what the requests in flight wait for."""
     if hold is not None:
         return hold.limited_by
     if in_flight >= bound:
@@ -82,12 +82,12 @@ def cause_of(hold: Hold | None, *, in_flight: int, bound: int, storing: int) -> 
 
 
 def limiting(shares: Mapping[LimitedBy, float]) -> LimitedBy:
-    """The cause that took most of the time; nothing recorded means that nobody asked."""
+    """The cause that took most of the time; nothing recorded means that there was no work."""
     return max(shares, key=lambda cause: shares[cause], default=LimitedBy.NO_WORK)
 
 
 def pacing_limit(pace: Pace) -> LimitedBy:
-    """What a request waits for while the pacer spaces it: the owner, the provider's word, or what was learned."""
+    """What a request waits for while the pacer spaces it: the ceiling, a quota, or the learned pace."""
     if pace.interval_ns <= pace.ceiling_interval_ns:
         return LimitedBy.CEILING
     return LimitedBy.QUOTA if is_spread(pace) else LimitedBy.PACE

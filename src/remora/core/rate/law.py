@@ -1,9 +1,9 @@
-"""How fast may the next request leave, given how the last ones were answered?
+"""How fast may we send, given how the last requests were answered?
 
-The law is a pure function of (pace, answer, time). It has one owner's number, the ceiling. It looks for the *edge*, the
-rate at which the provider refuses; rests a *dip* below it; and climbs to it again only as often as the *account* of
-what probing may cost allows. `rate_edges.py` says what a refusal means, `rate_outage.py` how to come back after being
-shut out, `rate_probing.py` what probing costs, `rate_constants.py` why each number is what it is.
+The law is a pure function of (pace, answer, time). The owner sets one number, the ceiling. The law looks for the
+*edge*, the rate at which the provider refuses. It rests a *dip* below the edge and climbs to it again only as often as
+the *account*, the budget for probing, allows. `edges.py` says what a refusal means, `outage.py` how to come back after
+being shut out, `probing.py` what probing costs, `constants.py` why each number has its value.
 """
 
 from math import log, sqrt
@@ -72,7 +72,7 @@ __all__ = ["Answer", "Answered", "ChangeKind", "Pace", "PaceChange", "Quota", "a
 
 
 def after(pace: Pace, event: Answered) -> Pace:
-    """The pace once this answer is known."""
+    """The pace after this answer."""
     if event.quota is not None or pace.quota_until_ns:
         pace = told(pace, event)
         if is_used_up(event):
@@ -98,18 +98,18 @@ def _good(pace: Pace, event: Answered) -> Pace:
 
 
 def _counted(pace: Pace) -> Pace:
-    """An answer to a request that left before the last cut counts as let through, and as nothing else."""
+    """An answer to a request that was sent before the last cut only counts as accepted."""
     if pace.chain_ns < 0 or pace.wait_ns:
         return pace
     return changed(pace, chain_good=pace.chain_good + 1, chain_ns=pace.chain_ns + pace.interval_ns)
 
 
 def _reassured(pace: Pace, event: Answered) -> Pace:
-    """All evidence fades a little with a good answer, the account is credited, and the rate may take one step up."""
+    """After a good answer all evidence fades a little, the account grows, and the rate may take one step up."""
     edges, strays, faults = pace.edges_per_s, pace.stray_share, pace.trouble_share
     at_rest = not is_probing(pace)
     latency = float(max(1, event.answered_at_ns - event.departed_at_ns))
-    # Longer than an answer takes there was no queue, but idleness.
+    # A gap longer than an answer takes is idleness, not a queue.
     interval_ns = pace.interval_ns
     gap = min(latency + interval_ns, max(0.0, event.answered_at_ns - pace.answered_at_ns))
     baseline = pace.baseline_ns or latency
@@ -118,9 +118,9 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
     queueing = _is_queueing(pace)
     climbs = event.pace_bound and not queueing and not is_spread(pace)
     rate, edges = _raised(pace) if climbs else (pace.rate_per_s, edges)
-    # The time this request was given: an interval, or more where nothing was to be sent.
+    # The time before this request: an interval, or more if there was nothing to send.
     since_ns = interval_ns if event.pace_bound else max(interval_ns, event.departed_at_ns - pace.left_at_ns)
-    # One copy for all of it: this is the way of nearly every answer.
+    # Fast path: one copy for all changes.
     return changed(
         pace,
         rate_per_s=rate,
@@ -134,7 +134,7 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         account=min(ACCOUNT_MOST, pace.account + 1.0),
         held=0 if edges != pace.edges_per_s or _is_left_behind(edges, rate) else pace.held + 1,
         evidence=max(0.0, pace.evidence - (DENSE_SHARE - strays)) if pace.evidence else 0.0,
-        # The share of strays is measured at rest, where no refusal is the probe's doing.
+        # The share of strays is measured at rest, where no probe causes a refusal.
         stray_share=max(STRAY_LEAST, strays * (1 - 1 / STRAY_MEMORY)) if at_rest and strays > STRAY_LEAST else strays,
         trouble_share=max(TROUBLE_LEAST, faults * (1 - 1 / TROUBLE_MEMORY)) if faults > TROUBLE_LEAST else faults,
         trouble_evidence=_calmer(pace) if pace.trouble_evidence else 0.0,
@@ -151,16 +151,16 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
 
 
 def _is_left_behind(edges_per_s: tuple[float, ...], rate_per_s: float) -> bool:
-    """Has the rate climbed so far above the edge that this cannot be said to hold?"""
+    """Is the rate so far above the edge that the edge no longer holds?"""
     return bool(edges_per_s) and rate_per_s > edges_per_s[0] * LEFT_BEHIND
 
 
 def _raised(pace: Pace) -> tuple[float, tuple[float, ...]]:
-    """The rate one additive step up, the smaller the nearer an edge; and the edges it has not refuted."""
+    """The rate one additive step up, and the edges that are left. Steps are smaller near an edge."""
     edges = pace.edges_per_s
     rate = pace.rate_per_s + _step(pace)
     if edges and rate > edges[0] and pace.outage_ns * edges[0] / SECOND_NS > CAREFUL:
-        # Being shut out cost much the last time: no acceleration, and far away the edge moves up behind the rate.
+        # The last outage was expensive: do not accelerate. Far above the edge, the edge follows the rate.
         rate = min(rate, pace.rate_per_s * (1 + DIP / CAREFUL_SUCCESSES))
         if rate > edges[0] * FAR:
             edges = remember(edges, rate / FAR)
@@ -186,12 +186,12 @@ def _step(pace: Pace) -> float:
 
 
 def _may_owe(pace: Pace) -> float:
-    """Where strays are usual, most refusals were not the probes' doing: some may be owed."""
+    """Where strays are usual, probes did not cause most refusals: some may be owed."""
     return STRAYS_CREDIT * price(pace) if pace.stray_share > STRAYS_USUAL else 0.0
 
 
 def _is_queueing(pace: Pace) -> bool:
-    """Do answers take much longer than usual, and more of them than by chance?"""
+    """Do more answers take much longer than usual than chance explains?"""
     return _is_slow(pace, pace.latency_ns) and pace.slow * log(SLOW_QUEUED / pace.slow_share) > SLOW_BELIEVED
 
 
@@ -206,15 +206,15 @@ def _is_long(pace: Pace) -> bool:
 
 
 def _queued(pace: Pace, event: Answered) -> Pace:
-    """Answers take much longer: more is sent than served. Cut until the queue has drained, once per round trip."""
+    """Answers take much longer because we send more than is served: cut once per round trip until the queue drains."""
     if pace.latency_ns > QUEUE_DRAINS * pace.queue_ns > 0:
-        # The last cut did not help: it is not our queue, but a provider that has become slower. The edge is in doubt.
+        # The last cut did not help: the provider has become slower, it is not our queue. The edge is in doubt.
         return changed(pace, baseline_ns=pace.latency_ns, account=max(0.0, pace.account), queued=0, queue_ns=0.0)
     rate, edges = pace.rate_per_s, pace.edges_per_s
-    # No more than an octave at once: after a moment's standstill all answers come together, and none had queued.
+    # At most an octave at once: after a short stall all answers come together although none was queued.
     served = edge = min(rate, max(rate / 2, SECOND_NS / max(1.0, pace.gap_ns)))
     if edges and not is_probing(pace) and pace.held >= CHAIN_GAP and not pace.below_per_s:
-        # At a rate that has held, a longer queue is chance or a load that is not ours. It passes, and the edge stays.
+        # At a rate that has held, a longer queue is chance or somebody else's load. It passes, and the edge stays.
         edge = edges[0]
         pace = charged(pace, REST_CHARGE)
     else:
@@ -223,18 +223,18 @@ def _queued(pace: Pace, event: Answered) -> Pace:
             served = edge = min(rate, sqrt(edge * edges[0]))
         elif edges:
             pace = moved(pace, edges[0])
-    # A test is over: what it would tell is lost in the queue.
+    # A running test ends: the queue hides its result.
     pace = changed(pace, edges_per_s=remember(edges, edge), below_per_s=0.0, queued=0, queue_ns=pace.latency_ns)
     return cut(pace, max(_least(pace), served * QUEUE_CUT), event.answered_at_ns)
 
 
 def _least(pace: Pace) -> float:
-    """Neither faults nor a queue push it below where a cold start would begin: coming back would take hours."""
+    """The lowest rate after faults or a queue: that of a cold start. Coming back from a lower one would take hours."""
     return min(pace.rate_per_s, COLD_START_PER_S)
 
 
 def _troubled(pace: Pace, event: Answered) -> Pace:
-    """A fault is no pressure until faults are clearly more frequent than usual; then one cut."""
+    """A single fault is not pressure. If faults are clearly more frequent than usual, cut once."""
     if event.departed_at_ns < pace.last_cut_at_ns:
         return pace
     usual = pace.trouble_share

@@ -1,4 +1,4 @@
-"""What does the owner allow? One number, the ceiling, and what may only make it slower."""
+"""What does the owner allow? One number, the ceiling, and settings that can only make it slower."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -7,13 +7,13 @@ from remora.core.errors import ConfigurationError
 from remora.core.rate.pace_record import DEFAULT_STALE_AFTER_NS
 from remora.core.units import MILLISECOND_NS
 
-# Noise that keeps independent mirrors from falling into step; never longer than the ceiling's interval.
+# Noise that keeps independent mirrors from sending in step; never longer than the ceiling's interval.
 JITTER_NS: Final = 20 * MILLISECOND_NS
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The owner's ceiling, and what may only make it slower."""
+    """The owner's ceiling, and settings that can only make it slower."""
 
     ceiling_interval_ns: int
     in_flight: int = 1
@@ -34,6 +34,6 @@ class Limits:
             raise ConfigurationError(f"in_flight is {self.in_flight}", hint="write 1 or more")
 
     def jitter_ns(self, chance: float) -> int:
-        """How long one request waits for no reason but to be out of step with other mirrors; `chance` is below 1."""
+        """How long one request waits only to be out of step with other mirrors; `chance` is below 1."""
         high_ns = max(self.jitter_min_ns, min(self.jitter_max_ns, self.ceiling_interval_ns))
         return self.jitter_min_ns + int(chance * (high_ns - self.jitter_min_ns))

@@ -1,7 +1,7 @@
-"""How long to wait while the provider lets nothing through, and where to come back?
+"""How long do we wait while the provider accepts nothing, and at which rate do we come back?
 
-Refused in a row, or told to wait: an outage. Wait it out, a single request at a time. Then come back below what caused
-it, and pay for the time it took before the next probe.
+Several refusals in a row, or a wait that the provider asks for, are an outage. Wait, then send a single request at a
+time. Then come back below the rate that caused it, and pay for the lost time before the next probe.
 """
 
 from dataclasses import dataclass
@@ -34,8 +34,8 @@ from remora.core.units import SECOND_NS
 
 
 def refused_in_a_row(pace: Pace, event: Answered) -> Pace:
-    """Nothing gets through: only wait, longer each time, and as long as the last outage took."""
-    # Faults or a queue may have left the rate far below the edge. Refused there, the edge is not where to come back.
+    """Nothing is accepted: wait, longer each time, and at least as long as the last outage took."""
+    # Faults or a queue may have left the rate far below the edge. If it is refused there, do not come back at the edge.
     edge = min(pace.edges_per_s[0], 2 * pace.rate_per_s) if pace.streak == 1 else pace.edges_per_s[0]
     outage_requests = pace.outage_ns * edge / SECOND_NS
     faded_ns = pace.outage_ns / (1 + pace.clean / max(1.0, OUTAGE_MEMORY * outage_requests))
@@ -50,12 +50,12 @@ def refused_in_a_row(pace: Pace, event: Answered) -> Pace:
         last_refused_at_ns=event.departed_at_ns,
         quiet_until_ns=event.answered_at_ns + wait_ns,
     )
-    # One request per wait: the first probe after it is single by its pace alone.
+    # One request per wait: this pace alone makes the first probe after it a single request.
     return cut(pace, SECOND_NS / wait_ns, event.answered_at_ns)
 
 
 def resumed(pace: Pace, event: Answered) -> Pace:
-    """The first good answer after a refusal: the end of a single one, or of an outage."""
+    """The first good answer after a refusal: it ends a single refusal or an outage."""
     assert pace.edges_per_s, "a streak of refusals always has an edge"
     chain_good, chain_ns = _chain_goes_on(pace)
     went_on = changed(
@@ -71,7 +71,7 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         left_at_ns=event.departed_at_ns,
     )
     if pace.streak == 1 and pace.asked_ns * pace.edges_per_s[0] / SECOND_NS < SHUT_OUT:
-        # One refusal while discovering may be a stray: go on from the octave below, and see.
+        # One refusal during discovery may be a stray: go on from the octave below.
         edges = () if pace.provisional else pace.edges_per_s
         return changed(went_on, edges_per_s=edges, outage_ns=int(pace.outage_ns * OUTAGE_KEPT))
     back = _after_an_outage(pace, event)
@@ -83,7 +83,7 @@ def resumed(pace: Pace, event: Answered) -> Pace:
     # A probe that got far above the old edge has found a faster provider: no old debts.
     faster = pace.streak == 1 and 0 < FAR * pace.below_per_s < edge
     least = ACCOUNT_AFTER_A_CHANGE if faster else ACCOUNT_LEAST
-    # A streak has lowered an edge that was far above the rate; a single refusal has left both as they were.
+    # A streak lowers an edge that was far above the rate; a single refusal changes neither.
     most = 2 * pace.rate_per_s if pace.streak == 1 else back.rate_per_s
     rate = possible(pace, min(back.rate_per_s, most))
     return changed(
@@ -95,43 +95,43 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         wait_ns=0,
         quiet_until_ns=0,
         outage_ns=back.outage_ns,
-        # Only what the provider's silence is believed to have lasted: what we waited longer is no evidence.
+        # Only the time for which the provider is believed to have refused: what we waited longer is no evidence.
         chain_ns=chain_ns + back.outage_ns,
         # A guessed edge says nothing about bursts.
         filled=0.0 if pace.provisional else filled(went_on, for_ns=back.silent_ns, taken=0),
-        # What left since the wait, before this answer came, left at another rate: it must not judge this one.
+        # Requests sent between the wait and this answer were sent at another rate: they must not judge this one.
         last_cut_at_ns=event.answered_at_ns,
         learned_at_ns=event.answered_at_ns,
     )
 
 
 def _chain_goes_on(pace: Pace) -> tuple[int, float]:
-    """What of the chain, the answers since a refusal and the time they took, still tells what is let through."""
-    # Before a refusal that discovery met, the rate was another at each answer: no measure of what is let through.
+    """The part of the chain (answers since a refusal, and their time) that still measures the accepted rate."""
+    # Before a refusal during discovery the rate changed with each answer: it does not measure the accepted rate.
     if pace.chain_ns < 0 or pace.provisional or pace.clean >= CHAIN_GAP or pace.chain_good >= CHAIN_MOST:
         return 0, 0.0
-    # Half of the past is enough: a burst that was left when the limit fell must not be remembered for long.
+    # Half of the past is enough: a burst left over when the limit fell must not be remembered for long.
     return pace.chain_good // 2, pace.chain_ns / 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Return:
-    """Where an outage leaves us: the edges, the rate, how long it took and what it cost the account."""
+    """The state after an outage: the edges, the rate, how long it took and what it cost the account."""
 
     edges_per_s: tuple[float, ...]
     rate_per_s: float
     outage_ns: int
-    silent_ns: int  # from the first refusal to the end of the wait; nothing was let through
+    silent_ns: int  # from the first refusal to the end of the wait; nothing was accepted
     cost: float
 
 
 def _after_an_outage(pace: Pace, event: Answered) -> _Return:
-    # What came after the wait was idleness.
+    # Time after the wait was idleness.
     wait_over_ns = max(pace.quiet_until_ns, pace.last_cut_at_ns + pace.asked_ns)
     end_ns = min(event.departed_at_ns, wait_over_ns)
     silent_ns = max(0, end_ns - pace.streak_began_at_ns)
-    # Told how long, and let in then: that long. Otherwise we chose the wait. The end lies somewhere between the last
-    # refusal and the end of the wait: the middle.
+    # If the provider named a wait and accepted us after it, the outage took that long. Otherwise we chose the wait, and
+    # the outage ended between the last refusal and the end of the wait: take the middle.
     middle_ns = (pace.last_refused_at_ns + end_ns) // 2
     kept_its_word = pace.asked_ns > 0 and pace.streak == 1
     outage_ns = silent_ns if kept_its_word else max(0, middle_ns - pace.streak_began_at_ns)
@@ -144,7 +144,7 @@ def _after_an_outage(pace: Pace, event: Answered) -> _Return:
     cost = lost / (OUTAGE_BUDGET_UNSETTLED if unsettled else OUTAGE_BUDGET)
     guessed = pace.provisional and pace.streak > 1
     if guessed or (not pace.probed and edge < before * (1 - ELSEWHERE)):
-        # No probe caused it: the edge was unknown, or it has moved and is set lower. There is nothing to pay for.
+        # No probe caused it: the edge was unknown, or it has moved and is set lower. So it costs nothing.
         cost = 0.0
     elif pace.asked_ns and not pace.probed and not pace.provisional:
         cost *= REST_CHARGE
@@ -159,12 +159,12 @@ def _edge_after(pace: Pace, outage_ns: int, accepted: float) -> float:
     if pace.provisional:
         return edge / 4 if expensive and pace.streak > 1 else edge
     if pace.streak == 1:
-        # We were told at once: what the next answers at about this rate will tell is worth the wait.
+        # A single refusal: the next answers at about this rate show where the edge is, which is worth the wait.
         return edge
     if (pace.probed or pace.below_per_s) and edge > known * (1 + ELSEWHERE) and not expensive:
         return sqrt(known * edge)
     if pace.probed:
-        # A provider that shuts us out for longer each time must not be asked as often.
+        # A provider that shuts us out for longer each time must be probed less often.
         worse = outage_ns > FAR * pace.outage_ns > 0
         lowered = known * (1 - DIP * OUTAGE_DIPS * (2 if worse else 1))
     elif pace.overshot or pace.below_per_s:

@@ -1,4 +1,4 @@
-"""What is a pace: the learned rate, and all that the law must remember to keep it?"""
+"""What is a pace? The learned rate, and all that the law must remember to keep it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -50,42 +50,42 @@ class Answered:
     departed_at_ns: int
     answered_at_ns: int
     pace_bound: bool  # the pace, not idleness, latency or the in-flight bound, held departures back
-    asked_to_wait_ns: int = 0  # a refusal's Retry-After, which whoever sends keeps; 0 = it did not say
-    quota: Quota | None = None  # what the answer tells about a quota; none = nothing
+    asked_to_wait_ns: int = 0  # a refusal's Retry-After, which the gate obeys; 0 = it did not say
+    quota: Quota | None = None  # what the answer says about a quota; None = nothing
 
 
 @dataclass(frozen=True)
 class Pace:
-    """The learned rate and what the law remembers. Only the first lines matter to who asks how fast to go."""
+    """The learned rate and what the law remembers. For the present speed only the first fields matter."""
 
     ceiling_interval_ns: int
     rate_per_s: float  # never above the ceiling
     learned_at_ns: int
     octave_per_s: float  # the rate at which the present octave of discovery began
-    quiet_until_ns: int = 0  # nothing leaves before this; 0 = no such wait
+    quiet_until_ns: int = 0  # nothing is sent before this; 0 = no such wait
     last_cut_at_ns: int = -1
-    quota_interval_ns: int = 0  # spreads what is left of a quota that was told over its time; 0 = none was told
-    quota_until_ns: int = 0  # when that quota is full again
+    quota_interval_ns: int = 0  # spreads what is left of a known quota over its time; 0 = no quota is known
+    quota_until_ns: int = 0  # when that quota resets
 
     # The edge, and what probing it may still cost.
     edges_per_s: tuple[float, ...] = ()  # rates that were refused: the present edge, then the next higher one
-    below_per_s: float = 0.0  # the edge that a probe had passed when it was refused, while that is tested; 0 = no test
+    below_per_s: float = 0.0  # during a test: the old edge, which a probe had passed when it was refused; 0 = no test
     met_per_s: float = 0.0  # where the last probe was refused alone; 0 = nowhere
     suspect_per_s: float = 0.0  # where discovery was last refused, which may have been a stray; 0 = nowhere
     account: float = ACCOUNT_MOST  # good answers that probing may still cost
     bursts: bool = False  # a burst is known to carry probes above the edge
-    filled: float = 0.0  # requests that a burst can have saved up since the last refusal, while we sent less or nothing
+    filled: float = 0.0  # requests that a burst may have saved up since the last refusal, while we sent less or nothing
     held: int = 0  # good answers since the edge was last found somewhere else
-    lasted: int = 0  # how long it had held then; 0 = it never moved once it had settled
-    left_per_s: float = 0.0  # the edge that had held so long; 0 = none
+    lasted: int = 0  # how long the edge before had held; 0 = no settled edge ever moved
+    left_per_s: float = 0.0  # that edge; 0 = none
 
     # The present streak of refusals, and the last time the provider shut us out.
     streak: int = 0  # refusals in a row that counted
     streak_began_at_ns: int = 0
     last_refused_at_ns: int = 0
     provisional: bool = False  # the edge was set by this streak; none was known before
-    probed: bool = False  # it began by probing the edge
-    overshot: bool = False  # the first of the refusals that are near each other came while probing or discovering
+    probed: bool = False  # the streak began with a probe of the edge
+    overshot: bool = False  # the first of several close refusals came while probing or discovering
     wait_ns: int = 0  # length of the present wait; 0 = not waiting
     asked_ns: int = 0  # the wait the provider asked for with the last refusal; 0 = it did not say
     outage_ns: int = 0  # how long the provider shut us out the last time
@@ -95,29 +95,29 @@ class Pace:
     clean_before: int = 0  # the same between the two refusals before
     alike: int = 0  # refusals in a row that came after about as many good answers as the one before
     chain_good: int = 0  # good answers since the refusal from which the accepted rate is measured
-    chain_ns: float = -1.0  # the time they took, idleness left out; negative before the first refusal
+    chain_ns: float = -1.0  # the time they took without idleness; negative before the first refusal
     evidence: float = 0.0  # log-likelihood that the edge lies below the present rate
     stray_share: float = STRAY_LEAST
     trouble_share: float = TROUBLE_LEAST
     trouble_evidence: float = 0.0
     latency_ns: float = 0.0  # how long answers take, smoothed
-    baseline_ns: float = 0.0  # how long the quick ones usually take
+    baseline_ns: float = 0.0  # how long quick answers usually take
     slow: int = 0  # answers in a row that took much longer than that
-    slow_share: float = SLOW_LEAST  # of all answers, usually
+    slow_share: float = SLOW_LEAST  # their usual share of all answers
     answered_at_ns: int = 0  # when the last good answer came
-    left_at_ns: int = 0  # when its request had left
-    gap_ns: float = 0.0  # time between good answers, smoothed: in a queue, the time one request is served in
-    queued: int = 0  # answers in a row for which a queue was believed, since the rate was last cut for it
-    queue_ns: float = 0.0  # how long answers took when the rate was cut for it; 0 = there is none, or it has drained
+    left_at_ns: int = 0  # when its request was sent
+    gap_ns: float = 0.0  # time between good answers, smoothed: in a queue, the time to serve one request
+    queued: int = 0  # answers in a row that showed a queue, since the rate was last cut for it
+    queue_ns: float = 0.0  # how long answers took when the rate was cut for a queue; 0 = no queue, or it has drained
 
     @property
     def interval_ns(self) -> int:
-        """Time between departures, never shorter than the ceiling's or than a quota allows."""
+        """Time between departures, never shorter than the ceiling or a quota allows."""
         return max(self.ceiling_interval_ns, ceil(SECOND_NS / self.rate_per_s), self.quota_interval_ns)
 
     @property
     def learned_interval_ns(self) -> int:
-        """The same without a quota."""
+        """The same without the quota."""
         return max(self.ceiling_interval_ns, ceil(SECOND_NS / self.rate_per_s))
 
     @property
@@ -126,7 +126,7 @@ class Pace:
 
 
 if TYPE_CHECKING:
-    # To the type checker it is `replace`, so that every field and its type is checked.
+    # The type checker sees `replace`, so that every field and its type are checked.
     from dataclasses import replace as changed
 else:
 
@@ -140,18 +140,18 @@ else:
 
 
 def possible(pace: Pace, rate_per_s: float) -> float:
-    """The rate, neither above the ceiling nor slower than one request in the longest wait."""
+    """The rate, not above the ceiling and not slower than one request per longest wait."""
     return min(pace.ceiling_per_s, max(RATE_LEAST_PER_S, rate_per_s))
 
 
 def cut(pace: Pace, rate_per_s: float, now_ns: int) -> Pace:
-    """The pace at this rate, if that is lower; requests that left before now will neither lower nor raise it again."""
+    """The pace at this rate, if that is lower. Requests sent before now will neither lower nor raise it again."""
     rate = min(pace.rate_per_s, possible(pace, rate_per_s))
     return changed(pace, rate_per_s=rate, octave_per_s=rate, last_cut_at_ns=now_ns, learned_at_ns=now_ns)
 
 
 def remember(edges: tuple[float, ...], edge: float) -> tuple[float, ...]:
-    """Put an edge first; a clearly higher one stays, as what to slow down at once this one is passed."""
+    """Put an edge first. A clearly higher one stays: the climb slows down there once this one is passed."""
     edge = max(RATE_LEAST_PER_S, edge)
     return (edge, *(higher for higher in edges if higher > edge * (1 + 2 * DIP)))[:EDGES_KEPT]
 
@@ -179,7 +179,7 @@ class PaceChange:
 
 
 def describe(before: Pace, after: Pace) -> PaceChange | None:
-    """What an operator should hear of a change of pace; none if there was none."""
+    """What an operator should know about a change of pace; None if there was none."""
     if after.quiet_until_ns > before.quiet_until_ns:
         return PaceChange(ChangeKind.QUIETED, before.rate_per_s, after.rate_per_s)
     if after.rate_per_s < before.rate_per_s:

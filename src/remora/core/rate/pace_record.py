@@ -1,7 +1,7 @@
-"""What of a pace survives a run, and may it be trusted when the next one starts?
+"""What is stored of a pace between runs, and when can the next run trust it?
 
 A record holds plain numbers and a wall time. It is restored only while fresh, never faster than it says
-and never faster than the ceiling. What cannot be trusted is answered by a cold start and the reason for it.
+and never faster than the ceiling. A record that cannot be trusted leads to a cold start, with the reason.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ LEAST_STALE_AFTER_NS: Final = HOUR_NS
 # Two clocks of one machine, or one clock before and after a correction, may differ this much.
 CLOCK_SLACK_NS: Final = 2 * SECOND_NS
 
-# Nothing real is faster or slower than this; a number outside is damage.
+# No real rate is faster or slower than this; a number outside is damage.
 FASTEST_PER_S: Final = 1e9
 SLOWEST_PER_S: Final = 1e-6
 NO_NUMBERS: Final = ("edges_per_s", "bursts")
@@ -43,7 +43,7 @@ LARGEST: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class PaceRecord:
-    """A pace at rest: JSON-able, with the wall time at which it was learned."""
+    """A pace as it is stored: fit for JSON, with the wall time at which it was learned."""
 
     rate_per_s: float
     edges_per_s: tuple[float, ...]
@@ -56,11 +56,11 @@ class PaceRecord:
     learned_at_wall_ns: int
     outage_ns: int = 0  # how long the provider shut us out the last time
     held: int = 0  # good answers since the edge was last found somewhere else
-    lasted: int = 0  # how long it had held then
-    left_per_s: float = 0.0  # the edge that had held so long; 0 = none
+    lasted: int = 0  # how long the edge before had held
+    left_per_s: float = 0.0  # that edge; 0 = none
     bursts: bool = False  # a burst is known to carry probes above the edge
-    quota_interval_ns: int = 0  # spreads what is left of a quota that was told; 0 = none was told
-    quota_until_wall_ns: int = 0  # when that quota is full again; 0 = none was told
+    quota_interval_ns: int = 0  # spreads what is left of a known quota; 0 = no quota is known
+    quota_until_wall_ns: int = 0  # when that quota resets; 0 = no quota is known
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Damaged:
 
 
 class Restore(StrEnum):
-    """How a run came by its first pace."""
+    """Where a run got its first pace from."""
 
     WARM = "warm"
     COLD_NONE = "cold_none"
@@ -87,7 +87,7 @@ class Restored:
 
 
 def to_record(pace: Pace, *, now_ns: int, now_wall_ns: int) -> PaceRecord:
-    """The pace as it may be stored. What a probe found and is still being tested is not known yet: the edge below it."""
+    """The pace as it is stored. An edge that is still being tested is not stored, but the one below it."""
     rate, edges = pace.rate_per_s, pace.edges_per_s
     if pace.below_per_s and edges[0] >= RATE_LEAST_PER_S:
         edges = remember(edges, min(pace.below_per_s, edges[0]))
@@ -118,7 +118,7 @@ def record_to_json(record: PaceRecord) -> dict[str, object]:
 
 
 def record_from_json(data: object) -> PaceRecord | Damaged | None:
-    """A record read back from JSON. None stays none; anything unreadable is damaged, never an exception."""
+    """A record read back from JSON. None stays None; an unreadable record is `Damaged`, never an exception."""
     if data is None:
         return None
     if not isinstance(data, dict):
@@ -129,7 +129,7 @@ def record_from_json(data: object) -> PaceRecord | Damaged | None:
     bursts = data.get("bursts", False)
     if not isinstance(bursts, bool):
         return Damaged("bursts is neither true nor false")
-    # A record of an older version lacks what has a default here.
+    # A record of an older version lacks the fields that have a default here.
     names = {field.name: field.default for field in fields(PaceRecord) if field.name not in NO_NUMBERS}
     numbers = {
         name: _number(data.get(name, None if default is MISSING else default)) for name, default in names.items()
@@ -161,7 +161,7 @@ def record_from_json(data: object) -> PaceRecord | Damaged | None:
 
 
 def damage(record: PaceRecord) -> str | None:
-    """What is wrong with a record, or none."""
+    """What is wrong with a record; None if nothing is."""
     rates = (record.rate_per_s, *record.edges_per_s)
     if not all(isfinite(rate) and SLOWEST_PER_S <= rate <= FASTEST_PER_S for rate in rates):
         return "a rate is not a possible rate"
@@ -190,7 +190,7 @@ def restore(
     now_wall_ns: int,
     stale_after_ns: int = DEFAULT_STALE_AFTER_NS,
 ) -> Restored:
-    """The pace a run starts with, and how it came by it."""
+    """The pace a run starts with, and where it came from."""
     cold = cold_start(ceiling_interval_ns=ceiling_interval_ns, now_ns=now_ns)
     if record is None:
         return Restored(cold, Restore.COLD_NONE)
@@ -198,7 +198,7 @@ def restore(
         return Restored(cold, Restore.COLD_DAMAGED)
     age_ns = now_wall_ns - record.learned_at_wall_ns
     if age_ns < -CLOCK_SLACK_NS:
-        # The clock is not to be trusted, the throttle is: never faster than what was learned.
+        # The clock cannot be trusted, but the learned rate can: never start faster than that.
         slower = min(cold.rate_per_s, record.rate_per_s)
         return Restored(replace(cold, rate_per_s=slower, octave_per_s=slower), Restore.COLD_FUTURE)
     if age_ns > max(stale_after_ns, LEAST_STALE_AFTER_NS):
@@ -207,7 +207,7 @@ def restore(
 
 
 def _under_quota(record: PaceRecord, pace: Pace, *, now_ns: int, now_wall_ns: int) -> Pace:
-    """The pace with the quota that was told: it is true until its end, however old the rest has become."""
+    """The pace with the stored quota, which is valid until its reset, however old the rest is."""
     left_ns = min(RETRY_AFTER_MAX_NS, record.quota_until_wall_ns - now_wall_ns)
     if left_ns <= 0:
         return pace
@@ -235,12 +235,12 @@ def _warm(record: PaceRecord, cold: Pace, *, now_ns: int, now_wall_ns: int) -> P
         last_refused_at_ns=now_ns,
         last_cut_at_ns=now_ns,
         outage_ns=record.outage_ns,
-        overshot=record.streak > 1,  # what led to the wait is forgotten: come back further below it
+        overshot=record.streak > 1,  # what led to the wait is not stored: come back further below it
         held=record.held,
         lasted=record.lasted,
         left_per_s=record.left_per_s,
         bursts=record.bursts,
-        filled=BURST_MOST if record.edges_per_s else 0.0,  # nothing is known of what was sent meanwhile
+        filled=BURST_MOST if record.edges_per_s else 0.0,  # nobody knows what was sent in the meantime
         left_at_ns=now_ns,
         wait_ns=record.wait_ns,
         quiet_until_ns=now_ns + quiet_left_ns if quiet_left_ns > 0 else 0,
@@ -249,7 +249,7 @@ def _warm(record: PaceRecord, cold: Pace, *, now_ns: int, now_wall_ns: int) -> P
 
 
 def in_bounds(pace: Pace) -> Pace:
-    """The pace with what was stored kept within what the law would ever make of it."""
+    """The pace with stored values limited to what the law itself could produce."""
     rate = min(pace.rate_per_s, pace.ceiling_per_s)
     return replace(
         pace,
@@ -268,13 +268,13 @@ def _number(value: object) -> float | int | None:
 
 
 def wait_ns_of(fields: Mapping[str, object], name: str) -> int:
-    """A wait as it was stored beside a pace; none where it cannot be read."""
+    """A wait that was stored beside a pace; 0 if it cannot be read."""
     value = fields.get(name)
     return min(max(0, value), RETRY_AFTER_MAX_NS) if _is_whole(value) else 0
 
 
 def since_saved_ns(fields: Mapping[str, object], now_wall_ns: int) -> int:
-    """How long ago the record was stored. Not at all, if the clock stepped back: waits are then served in full."""
+    """How long ago the record was stored; 0 if the clock stepped back, so that waits are kept in full."""
     saved_at_ns = fields.get("saved_at_wall_ns")
     return max(0, now_wall_ns - saved_at_ns) if _is_whole(saved_at_ns) else 0
 

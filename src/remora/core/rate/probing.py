@@ -1,8 +1,8 @@
 """What may probing the edge cost, and how much does one refusal say?
 
-Both are counted in good answers. A refusal has a price, which the answers that follow must earn before the next probe.
-The longer an edge has held, the longer it will, so the price grows with its age; where edges are known to move, it
-stays low. And a refusal says little where refusals come by chance.
+Cost is counted in good answers. A refusal has a price, which the next good answers must earn before the next probe.
+The longer an edge has held, the longer it is likely to hold, so the price grows with its age. Where edges are known to
+move, the price stays low. A refusal says little where refusals come by chance.
 """
 
 from remora.core.rate.constants import (
@@ -39,7 +39,7 @@ from remora.core.units import SECOND_NS
 
 
 def is_probing(pace: Pace) -> bool:
-    """Is the rate nearer to the edge, or above it, than to the rest below it?"""
+    """Is the rate above the edge, or nearer to it than to the resting rate below?"""
     return bool(pace.edges_per_s) and pace.rate_per_s > pace.edges_per_s[0] * (1 - DIP / 2)
 
 
@@ -48,7 +48,7 @@ def price(pace: Pace) -> float:
     answers = pace.held * PRICE_AGE
     edge, left = pace.edges_per_s[0] if pace.edges_per_s else 0.0, pace.left_per_s
     if pace.lasted and max(edge, left) > FAR * min(edge, left):
-        # It was seen to move far. The more it would bring to find the edge again that was left, the less it costs.
+        # The edge has moved far before. The more we would gain by finding the old edge again, the lower the price.
         regained = min(1.0, edge / left) if left else 1.0
         answers = min(answers, max(pace.lasted * PRICE_LASTED * regained, pace.held * PRICE_HELD))
     return min(PRICE_MOST, max(PRICE_LEAST, answers))
@@ -61,7 +61,7 @@ def charged(pace: Pace, refusals: float) -> Pace:
 
 
 def moved(pace: Pace, left_per_s: float) -> Pace:
-    """The edge is known to be somewhere else: no old debts, probing is cheap again, and bursts must show anew."""
+    """The edge has moved: forgive old debts, make probing cheap again, and forget what is known about bursts."""
     account = max(pace.account, ACCOUNT_AFTER_A_CHANGE)
     if pace.held < SETTLED:
         return changed(pace, held=0, account=account, bursts=False)
@@ -77,14 +77,14 @@ def meaning(pace: Pace) -> float:
 
 def with_a_stray(pace: Pace) -> Pace:
     """The pace with one more refusal counted as a stray, if it can have been one."""
-    # A provider that says when to come back has counted.
+    # A provider that says when to come back counts requests.
     if pace.clean < ISOLATED or pace.asked_ns or is_alike(pace):
         return pace
     return changed(pace, stray_share=min(STRAY_MOST, pace.stray_share + STRAY_WEIGHT / STRAY_MEMORY))
 
 
 def without_strays(pace: Pace) -> Pace:
-    """The pace once refusals keep coming at the same rate, or after as many answers: what passed for strays was an edge."""
+    """The pace when refusals repeat at the same rate or after as many answers: what looked like strays was an edge."""
     same = pace.probed and abs(pace.rate_per_s - pace.met_per_s) < SAME_PLACE * pace.rate_per_s
     if not same and not (pace.alike and is_alike(pace)):
         return pace
@@ -92,42 +92,42 @@ def without_strays(pace: Pace) -> Pace:
 
 
 def is_alike(pace: Pace) -> bool:
-    """Chance is not regular: refusals after about as many answers each time are a quota that runs out."""
+    """Whether refusals come after about as many answers each time: a quota that runs out, not chance."""
     return pace.clean_before <= pace.clean * REGULAR and pace.clean <= pace.clean_before * REGULAR
 
 
 def accepted_per_s(pace: Pace) -> float:
-    """The rate let through since the chain began: refusals at both ends say it was all the provider would take."""
+    """The rate accepted since the chain began: with a refusal at both ends, it is all the provider would accept."""
     return (pace.chain_good + 0.5) / max(1.0, pace.chain_ns) * SECOND_NS
 
 
 def accepted_at_most_per_s(pace: Pace) -> float:
-    """The most the provider can have been willing to take since then: what is on its way has not been counted yet."""
+    """The most the provider can have accepted since then: requests in flight are not counted yet."""
     on_its_way = pace.rate_per_s * pace.latency_ns / SECOND_NS
     return (pace.chain_good + 1.5 + on_its_way) / max(1.0, pace.chain_ns) * SECOND_NS
 
 
 def proven_edge(pace: Pace) -> float:
-    """The edge whose rest lies just at what was let through since the last refusal; 0 = too little to tell."""
+    """The edge whose resting rate equals the rate accepted since the last refusal; 0 = too few answers to tell."""
     if pace.chain_good < CHAIN_GAP or pace.chain_ns <= 0:
         return 0.0
     says = meaning(pace)
-    # Off by one either way: a stray stood where a good answer would have been, a refusal at the edge did not.
+    # Off by one either way: a stray took the place of a good answer, a refusal at the edge did not.
     accepted = (pace.chain_good + 1 - 2 * says) / pace.chain_ns * SECOND_NS
-    # Below it a burst can fill again. But it fills during a wait that was asked for, too: then above, to take that up.
+    # Below it a burst can fill again. A burst also fills during a wait that the provider asked for: then rest above it.
     fills = pace.asked_ns * accepted / SECOND_NS
     rest = 1 + min(REST_MARGIN, fills / FILLED_LASTS) if pace.asked_ns else 1 - REST_MARGIN * says
     return accepted * rest / (1 - DIP)
 
 
 def may_be_a_burst(pace: Pace) -> bool:
-    """Can a burst that filled since the last refusal have carried the probe this far above the edge?"""
+    """Can a burst that filled since the last refusal explain that the probe got this far above the edge?"""
     is_near = pace.rate_per_s <= pace.edges_per_s[0] * (1 + PROBE_HEIGHT + DIP)
     return is_near and _is_refused_at_times(pace) and pace.filled >= -BURST_NOISE
 
 
 def filled(pace: Pace, *, for_ns: float, taken: int) -> float:
-    """What a burst can hold after so long, in which so many requests were taken from it."""
+    """What a burst can hold after `for_ns`, in which `taken` requests used it."""
     if not pace.edges_per_s or not _is_refused_at_times(pace):
         return 0.0
     limit_per_s = pace.edges_per_s[0] * (1 - LIMIT_DIPS * DIP)
@@ -135,5 +135,5 @@ def filled(pace: Pace, *, for_ns: float, taken: int) -> float:
 
 
 def _is_refused_at_times(pace: Pace) -> bool:
-    """Whether there is a limit at all: in this process or an earlier one. An edge may also be that of a queue."""
+    """Whether this process or an earlier one was ever refused. An edge may also come from a queue alone."""
     return pace.chain_ns >= 0 or pace.filled > 0

@@ -1,7 +1,7 @@
-"""What if the provider tells how many requests are left, and until when?
+"""How fast do we send when the provider says how many requests are left, and until when?
 
-Then nothing is left to find out: what is left is spread over the time that is left, and nothing is sent into a window
-that was announced as empty. The learned rate stays as a second limit; the slower of the two counts.
+There is nothing to learn then: the remaining requests are spread over the remaining time, and nothing is sent while the
+quota is used up. The learned rate stays as a second limit; the slower of the two counts.
 """
 
 from math import ceil
@@ -11,15 +11,15 @@ from remora.core.verdict import RETRY_AFTER_MAX_NS
 
 
 def told(pace: Pace, event: Answered) -> Pace:
-    """The pace once an answer has told about the quota, or no longer does."""
+    """The pace after an answer that says something about the quota, or no longer does."""
     quota, now_ns = event.quota, event.answered_at_ns
     if quota is None:
         is_over = now_ns >= pace.quota_until_ns
         return changed(pace, quota_interval_ns=0, quota_until_ns=0) if is_over else pace
     if not 0 < quota.reset_in_ns <= RETRY_AFTER_MAX_NS or quota.remaining < 0:
-        return pace  # no quota is like this: it was misread
+        return pace  # no real quota looks like this: it was misread
     until_ns = now_ns + quota.reset_in_ns
-    # The answer does not count what has left since its request did.
+    # The answer does not count requests that were sent after its own.
     on_its_way = max(0, now_ns - event.departed_at_ns) // pace.interval_ns
     left = quota.remaining - on_its_way
     if left > 0:
@@ -30,10 +30,10 @@ def told(pace: Pace, event: Answered) -> Pace:
 
 
 def is_used_up(event: Answered) -> bool:
-    """Was this refused because a quota is used up? That says nothing about the rate."""
+    """Was this refused because the quota is used up? Then it says nothing about the rate."""
     return event.answer is Answer.REFUSED and event.quota is not None and event.quota.remaining == 0
 
 
 def is_spread(pace: Pace) -> bool:
-    """Is it a quota that was told, not the learned rate, that holds requests back?"""
+    """Does a quota, not the learned rate, hold requests back?"""
     return pace.quota_interval_ns > 0 and pace.quota_interval_ns > pace.learned_interval_ns

@@ -1,7 +1,7 @@
-"""How does what one process heard become what all processes know? The whole pace travels, its moments as ages.
+"""How do processes share what they learned? The whole pace is stored, with ages instead of moments.
 
-No two machines agree on the time, so a record holds how long ago each moment was. A process that adds to a newer record
-hears its own answers again on top of it: the law then sees the answers of all processes, as if one had heard them.
+No two machines agree on the time, so a record holds how long ago each moment was. A process that finds a newer record
+applies its own answers on top of it: the law then sees the answers of all processes, as if one process had got them.
 """
 
 from collections import deque
@@ -14,9 +14,9 @@ from remora.core.rate.law import Answer, Answered, Pace, after, cold_start
 from remora.core.rate.pace_record import LARGEST, SLOWEST_PER_S, damage, in_bounds, to_record
 from remora.core.units import HOUR_NS
 
-# A process that cannot share goes on learning, but remembers only its latest answers for the day it can.
+# A process that cannot share keeps learning, but keeps only its latest answers for sharing later.
 UNSHARED_MAX: Final = 4_096
-# How far a request travels is each process's own affair.
+# Latency differs from process to process, so these fields are not shared.
 OWN: Final = frozenset(
     {
         "ceiling_interval_ns",
@@ -38,10 +38,10 @@ NEVER_NEGATIVE: Final = (
     *("below_per_s", "suspect_per_s", "asked_ns", "quota_interval_ns"),
     *("clean", "clean_before", "chain_good", "evidence", "trouble_evidence"),
 )
-# No moment that still matters lies further back.
+# Moments further back do not matter any more.
 AGE_MOST_NS: Final = 24 * HOUR_NS
 
-# Under which name it stands in a record, beside what a single process would keep.
+# Their names in a record, beside what a single process stores.
 COMMON: Final = "common"
 CUTS: Final = "cuts"
 
@@ -50,14 +50,14 @@ Plain = bool | int | float | list[float]
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """The pace of all processes, and how often it was cut: a cut is news to whoever has counted fewer."""
+    """The pace of all processes, and how often it was cut: a process that counted fewer cuts learns of a new one."""
 
     pace: Pace
     cuts: int = 0
 
 
 class UnsharedAnswers:
-    """What this process has heard and not told the others yet, the latest answers only."""
+    """The latest answers that this process has not shared yet."""
 
     def __init__(self) -> None:
         self._answers: deque[Answered] = deque(maxlen=UNSHARED_MAX)
@@ -69,30 +69,30 @@ class UnsharedAnswers:
         return iter(self._answers)
 
     def append(self, answer: Answered) -> None:
-        """One more."""
+        """Add one answer."""
         self._answers.append(answer)
 
     def forget(self, told: Iterable[Answered]) -> None:
-        """All processes know these by now."""
+        """Remove answers that were shared."""
         shared = {id(answer) for answer in told}
         while self._answers and id(self._answers[0]) in shared:
             self._answers.popleft()
 
     def excuse(self) -> None:
-        """The troubled ones were the items' own: nobody needs to hear of them."""
+        """Remove troubled answers: bad items caused them, so they are not shared."""
         kept = [answer for answer in self._answers if answer.answer is not Answer.TROUBLED]
         self._answers = deque(kept, maxlen=UNSHARED_MAX)
 
 
 def to_common(common: Common, *, now_ns: int) -> dict[str, Plain]:
-    """The pace as all processes may read it."""
+    """The pace in the form that all processes read."""
     told: dict[str, Plain] = {CUTS: common.cuts}
     for name in _names():
         value = getattr(common.pace, name)
         if name in MOMENTS:
             value = min(AGE_MOST_NS, max(0, now_ns - value))
         elif name in WAITS:
-            value = (value - now_ns or -1) if value else 0  # 0: there was none
+            value = (value - now_ns or -1) if value else 0  # 0: no wait
         elif isinstance(value, tuple):
             value = list(value)
         told[name] = value
@@ -104,7 +104,7 @@ def from_common(
 ) -> Common | None:
     """The pace that a record holds, never above the ceiling; None when it cannot be read.
 
-    `age_ns` is how long ago it was shared, `quiet_in_ns` what is left of the wait it asks for, if it asks for one.
+    `age_ns` is how long ago it was shared, `quiet_in_ns` what is left of its wait, if it has one.
     """
     data = record.get(COMMON) if isinstance(record, Mapping) else None
     if not isinstance(data, Mapping):
@@ -126,7 +126,7 @@ def from_common(
 
 
 def heard_on_top(common: Pace, own: Pace, heard: Iterable[Answered]) -> Pace:
-    """The common pace once the answers that only this process heard are added."""
+    """The common pace plus the answers that only this process got."""
     pace = replace(common, **{name: getattr(own, name) for name in OWN})
     for answered in heard:
         pace = after(pace, answered)
@@ -134,7 +134,7 @@ def heard_on_top(common: Pace, own: Pace, heard: Iterable[Answered]) -> Pace:
 
 
 def _is_possible(pace: Pace) -> bool:
-    """Can the law have led here? It divides by some of these numbers, and takes the root of others."""
+    """Could the law have produced this? It divides by some of these numbers and takes the root of others."""
     if not pace.edges_per_s and (pace.streak or pace.below_per_s):
         return False
     if pace.octave_per_s < SLOWEST_PER_S:

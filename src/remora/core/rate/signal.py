@@ -1,4 +1,4 @@
-"""What does an answer say about the source? One word for the law and the circuit, or nothing where it is about one item."""
+"""What does an answer say about the source? One word for the law and the circuit; nothing if it concerns one item."""
 
 from collections import deque
 
@@ -35,7 +35,7 @@ def answer_of(verdict: Verdict) -> Answer | None:
 
 
 def is_nonsense(verdict: Verdict) -> bool:
-    """Whether an answer came whole and in time, and is not what was asked for."""
+    """Whether an answer came complete and in time, but is not what was asked for."""
     return isinstance(verdict, Malformed)
 
 
@@ -62,19 +62,19 @@ def in_words(reply: Reply | NoReply, verdict: Verdict) -> str:
 
 
 class WellAnswered:
-    """When the requests left that were answered well of late.
+    """When the latest well-answered requests were sent.
 
-    A request that hangs is heard of last, when others that left after it have long been answered. Counted as it comes,
-    a few items that always hang look like an outage: they stay in flight, and are given up together.
+    A request that hangs is given up last, when later requests have long been answered. If all were counted as they end,
+    a few items that always hang would look like an outage: they stay in flight and are given up together.
     """
 
     def __init__(self) -> None:
         self._left_at_ns: deque[int] = deque(maxlen=RECENT_ANSWERS)
 
     def add(self, departed_at_ns: int) -> None:
-        """A request that left then was answered well."""
+        """A request that was sent then was answered well."""
         self._left_at_ns.append(departed_at_ns)
 
     def have_overtaken(self, departed_at_ns: int) -> bool:
-        """Whether all the circuit would judge by left after this one: then it says nothing about the source of today."""
+        """Whether all requests that the circuit judges by were sent later: this one says nothing about the present."""
         return len(self._left_at_ns) == RECENT_ANSWERS and min(self._left_at_ns) > departed_at_ns

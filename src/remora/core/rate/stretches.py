@@ -1,13 +1,13 @@
-"""Which time may this process spend, and when does it ask for more? Stretches of time that a shared store grants.
+"""When may this process send, and when does it ask for more time? A shared store grants it stretches of time.
 
-Processes that share a ceiling own stretches of *time*, on the database's clock. Two stretches never overlap. Inside its
-stretch a process paces itself with the same `Pacer` as a process alone.
+Processes that share a ceiling hold stretches of *time*, on the database's clock. Two stretches never overlap. Inside
+its stretch a process paces itself with the same `Pacer` as a process alone.
 
 F is the ceiling's interval, L the lateness that the burst allowance tolerates. Every departure has a *moment* in the
-pacer's schedule: at least F after the moment before it, and the request leaves at its moment or up to L later. A request
-that is later than L moves its moment, and all that follow. The first moment of a stretch is not before its start, the
-last one at least F before its end. So the moments of all processes are F apart, and any window of length T holds at most
-1 + (T + L) / F = burst + T / F departures.
+pacer's schedule, at least F after the previous one. The request departs at its moment or up to L later. A request that
+is later than L moves its moment and all that follow. The first moment of a stretch is not before its start, the last
+one at least F before its end. So the moments of all processes are at least F apart, and any window of length T holds at
+most 1 + (T + L) / F = burst + T / F departures.
 
 No I/O here. Times are nanoseconds of our own monotonic clock; those of a `Grant` and of `mine_ns` are the database's.
 """
@@ -24,15 +24,15 @@ from remora.core.units import MILLISECOND_NS, SECOND_NS
 NEVER_NS: Final = 1 << 62
 # Nothing is granted that starts later than this from now.
 AHEAD_NS: Final = SECOND_NS
-# How long a grant should last; where every gap counts a late departure costs more, so handovers are rarer.
+# How long a grant should last. With strict spacing a late departure costs more, so handovers are rarer.
 BLOCK_NS: Final = 100 * MILLISECOND_NS
 STRICT_BLOCK_NS: Final = 200 * MILLISECOND_NS
-# A slow database gets longer blocks, so that one lasts over a few round trips, up to this many times the usual length.
+# With a slow database blocks are longer, to last for a few round trips: up to this many times the usual length.
 BLOCKS_MOST: Final = 4
 LEAD_MOST_NS: Final = 250 * MILLISECOND_NS
 SPARE_MOST_NS: Final = 50 * MILLISECOND_NS
 FIRST_ROUND_TRIP_NS: Final = 5 * MILLISECOND_NS
-# Of a new value this share goes into an average.
+# A new value enters an average with one part in this many.
 AVERAGE_OVER: Final = 16
 
 
@@ -40,22 +40,22 @@ AVERAGE_OVER: Final = 16
 class Stretch:
     """Time in which this process may send."""
 
-    starts_ns: int  # on the late side
-    ends_ns: int  # on the early side
-    last_ns: int = NEVER_NS  # the latest time at which a request may leave, with all the lateness it is allowed
+    starts_ns: int  # rounded to the late side
+    ends_ns: int  # rounded to the early side
+    last_ns: int = NEVER_NS  # the latest time at which a request may depart, including the lateness it is allowed
     binds: bool = True  # it had to be placed behind other departures
     is_probe: bool = False  # for one request, while the circuit breaker holds all others back
     is_used: bool = False
 
     def has_room(self, pacer: Pacer, *, now_ns: int) -> bool:
-        """Whether the pacer's next request may leave before it is too late. Runs for every request."""
+        """Whether the pacer's next request can still depart in this stretch. Runs for every request."""
         last_ns = self.last_ns
         if pacer.ceiling_next_ns > last_ns or now_ns + SEND_NS > last_ns:
             return False
         return pacer.pace_next_ns <= last_ns or pacer.pace_earliest_ns() <= last_ns
 
     def end_at(self, ends_ns: int, *, gap_ns: int, late_ns: int) -> None:
-        """End then, with the last moment `gap_ns` before; a request may leave `late_ns` after its moment."""
+        """End then, with the last moment `gap_ns` before; a request may depart `late_ns` after its moment."""
         self.ends_ns = ends_ns
         fits = self.starts_ns + gap_ns <= ends_ns
         self.last_ns = ends_ns - gap_ns + late_ns if fits else -NEVER_NS
@@ -68,14 +68,14 @@ class Question(NamedTuple):
     """What a process asks the shared store for."""
 
     ceiling_interval_ns: int
-    interval_ns: int  # the pace this process would keep by itself
+    interval_ns: int  # this process's own pace
     want: int  # departures
-    lead_ns: int  # the answer takes about so long: nothing is granted that would be over by then
-    spare_ns: int  # on top of the departures: what is uncertain about the clock, and how late we usually are
-    mine_ns: int  # the end of our last grant: if nobody came between, the new one continues it without a seam
-    block_ns: int  # no grant with several departures is longer
-    reach_ns: int  # no grant that was ever made ends later than this from the moment it was made
-    was_set_forward: bool  # the database's clock jumped: nobody may use what was granted behind it
+    lead_ns: int  # about how long the answer takes: nothing is granted that would be over by then
+    spare_ns: int  # added for the uncertainty of the clock and our usual lateness
+    mine_ns: int  # the end of our last grant: if no other process came between, the new one continues it
+    block_ns: int  # the longest grant with several departures
+    reach_ns: int  # every grant ends within this time after it was made
+    was_set_forward: bool  # the database's clock jumped forward: nobody may use what was granted before
 
 
 class Grant(NamedTuple):
@@ -91,7 +91,7 @@ class Grant(NamedTuple):
 
 
 def reach_for(ceiling_interval_ns: int) -> int:
-    """How far from the moment it is made a grant can reach: a row that was lost begins behind all of it."""
+    """How long after it was made a grant can end. If the row is lost, a new one starts after that."""
     return AHEAD_NS + LEAD_MOST_NS + BLOCKS_MOST * _block_ns(ceiling_interval_ns) + ceiling_interval_ns + SPARE_MOST_NS
 
 
@@ -108,7 +108,7 @@ class Stretches:
         self._mine_ns = 0  # its end on the database's clock
         self.ask_at_ns = 0  # when the next question is due
         self._round_trip_ns = FIRST_ROUND_TRIP_NS  # a high estimate: up at once, down slowly
-        self._moved_ns = 0  # by how much a departure moves the moments behind it, on average
+        self._moved_ns = 0  # by how much a departure delays later moments, on average
         self._wanted = 0  # departures, in the last question
         self._used = 0  # departures since the last question
         self._was_set_forward = False
@@ -122,7 +122,7 @@ class Stretches:
         return None
 
     def departed(self, stretch: Stretch, pacer: Pacer, *, now_ns: int) -> None:
-        """A request left in this stretch; `pacer` is the schedule from before it left."""
+        """A request departed in this stretch; `pacer` is the schedule from before."""
         moved_ns = max(0, now_ns - max(pacer.ceiling_next_ns, pacer.pace_next_ns))
         self._moved_ns += (moved_ns - self._moved_ns) // AVERAGE_OVER
         self._used += 1
@@ -131,13 +131,13 @@ class Stretches:
             self.forget()
 
     def is_short(self, pacer: Pacer, *, ready: int, now_ns: int) -> bool:
-        """Whether more requests are ready, or will be as far as can be told, than what is held has room for."""
+        """Whether more requests are ready, or expected, than the held stretches have room for."""
         self._drop(pacer, now_ns=now_ns)
         usable = max(ready, self._usable()) if ready else 0
         return self._was_set_forward or usable > self._room(pacer, now_ns=now_ns)
 
     def question(self, *, interval_ns: int, ready: int, now_ns: int) -> Question:
-        """What to ask for when `ready` requests wait; `interval_ns` is the pace this process would keep by itself."""
+        """What to ask for when `ready` requests wait; `interval_ns` is this process's own pace."""
         interval_ns = max(interval_ns, self._ceiling_interval_ns)
         reach_ns = min(max(self._block_ns, 4 * self._round_trip_ns), BLOCKS_MOST * self._block_ns)
         want = max(1, min(max(ready, self._usable()), reach_ns // interval_ns))
@@ -157,14 +157,14 @@ class Stretches:
         )
 
     def granted(self, grant: Grant, *, asked_at_ns: int, answered_at_ns: int) -> Stretch | None:
-        """The store answered. Returns what is held because of it. None: nothing; ask again at `ask_at_ns`."""
+        """The store answered. Returns the stretch that it granted, or None: ask again at `ask_at_ns`."""
         took_ns = answered_at_ns - asked_at_ns
         self._round_trip_ns = max(took_ns, self._round_trip_ns - (self._round_trip_ns - took_ns) // AVERAGE_OVER)
         seen = look(asked_at_ns=asked_at_ns, answered_at_ns=answered_at_ns, theirs_ns=grant.now_ns)
         self._was_set_forward = was_set_forward(self.ahead, seen)
         self.ahead = narrowed(self.ahead, seen)
         if self._was_set_forward:
-            # Others hold stretches by the old time, and this one may cross them, so it is not used.
+            # Other processes hold stretches on the old time that may overlap this one, so it is not used.
             self.ask_at_ns = answered_at_ns
             return None
         if grant.departures == 0:
@@ -173,23 +173,23 @@ class Stretches:
         self._interval_ns = grant.interval_ns
         tail = self._continued(grant, self.ahead)
         ends_ns = self.ahead.surely_until_ns(grant.ends_ns)
-        # Where one departure has less room than its own pace asks for, the ceiling alone is kept at the end.
+        # If there is less room than one interval of the pace, only the ceiling is kept at the end.
         has_whole_gap = ends_ns - tail.starts_ns >= grant.interval_ns
         gap_ns = grant.interval_ns if has_whole_gap else self._ceiling_interval_ns
         tail.end_at(ends_ns, gap_ns=gap_ns, late_ns=self._late_ns)
         if not self._held or self._held[-1] is not tail:
-            self._held.append(tail)  # new, or it was used up and comes back to life
+            self._held.append(tail)  # new, or it was used up and is extended
         self._tail, self._mine_ns = tail, grant.ends_ns
         self._plan_next(gap_ns)
         return tail
 
     def forget(self) -> None:
-        """Give up what is held: something changed for all processes, or the only request of a probe left."""
+        """Give up all stretches: something changed for all processes, or the probe was sent."""
         self._held.clear()
         self._tail, self._mine_ns, self.ask_at_ns = None, 0, 0
 
     def _plan_next(self, gap_ns: int) -> None:
-        """Ask two slow round trips before the time runs out, but not while all that could be granted is too far ahead."""
+        """Ask two slow round trips before the time runs out, but not so early that any grant would be too far ahead."""
         assert self._tail is not None, "nothing is held"
         soon_ns = self._tail.ends_ns - gap_ns - 2 * self._round_trip_ns - 2 * MILLISECOND_NS
         self.ask_at_ns = max(soon_ns, self._tail.ends_ns - AHEAD_NS * 3 // 4)
@@ -201,7 +201,7 @@ class Stretches:
         return Stretch(starts_ns, starts_ns, binds=grant.binds, is_probe=grant.is_probe)
 
     def _usable(self) -> int:
-        """What this process can use until the next answer: more than last time while it uses nearly all it gets."""
+        """How many departures this process can use until the next answer: more than last time if it used nearly all."""
         return self._wanted * 3 // 2 + 1 if 4 * self._used >= 3 * self._wanted else self._used
 
     def _room(self, pacer: Pacer, *, now_ns: int) -> int:
@@ -214,7 +214,7 @@ class Stretches:
     def _drop(self, pacer: Pacer, *, now_ns: int) -> None:
         """Forget stretches in which no further moment fits."""
         while self._held and not self._held[0].has_room(pacer, now_ns=now_ns):
-            if not self._held.popleft().is_used:  # too late for all of it: more room next time
+            if not self._held.popleft().is_used:  # all of it came too late: ask for more room next time
                 self._moved_ns = min(2 * self._moved_ns + MILLISECOND_NS, self._interval_ns)
 
     def _unsure_ns(self, now_ns: int) -> int:
