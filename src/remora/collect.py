@@ -45,14 +45,14 @@ from remora.gate.stream_connect import StreamGate
 
 log = structlog.get_logger()
 
-# This machine ran out of descriptors or memory: how long to wait before the same request, and how often to say so.
+# When this machine runs out of descriptors or memory: the wait before the same request, and how often it is logged.
 EXHAUSTED_WAIT_NS: Final = SECOND_NS
 EXHAUSTED_TOLD_EVERY_NS: Final = MINUTE_NS
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What came of asking for one thing. Deferred: the allowance was used up before the first request."""
+    """The result of asking for one thing. Deferred: the allowance was used up before the first request."""
 
     verdict: Verdict
     started_at_ns: int  # wall clock at the departure of the request that was answered
@@ -60,7 +60,7 @@ class Asked:
 
 
 class _Answer(NamedTuple):
-    """What came of one request."""
+    """The result of one request."""
 
     verdict: Verdict
     started_at_ns: int  # wall clock
@@ -68,7 +68,7 @@ class _Answer(NamedTuple):
 
 
 class _Asking(NamedTuple):
-    """A request under way, and what ends the wait for it."""
+    """A request in flight, and what ends the wait for it."""
 
     permit: GovernedPermit
     patience: asyncio.Timeout
@@ -103,10 +103,10 @@ class Collector:
         governor.canaries.made_by(self._canary)
         self._asking: dict[Discovery, _Asking] = {}
         self._exhausted_told_ns: int | None = None
-        self.newest_id: int | None = None  # the highest id that is believed
-        self.proven_id = 0  # the highest id up to it whose item was read
-        self.doubt: Doubt | None = None  # the source tells a newest id that nothing proves
-        self.newest_is_malformed = False  # the last answer held no newest id, although it was whole
+        self.newest_id: int | None = None  # the highest id that we believe
+        self.proven_id = 0  # the highest id, not above `newest_id`, whose item was read
+        self.doubt: Doubt | None = None  # the source reports a newest id that no item proves
+        self.newest_is_malformed = False  # the last answer was complete but held no newest id
 
     @property
     def capabilities(self) -> Capabilities:
@@ -114,7 +114,7 @@ class Collector:
         return self._source.capabilities
 
     def is_sent(self, discovery: Discovery) -> bool:
-        """Whether a request for it is on the wire."""
+        """Whether a request for it was sent and is not answered yet."""
         asking = self._asking.get(discovery)
         return asking is not None and asking.permit.departed_at_ns is not None
 
@@ -124,7 +124,7 @@ class Collector:
         return await self.record(discovery, asked)
 
     async def record(self, discovery: Discovery, asked: Asked) -> Outcome:
-        """Make what came of asking durable."""
+        """Make the result durable."""
         seen = Observation(discovery, asked.verdict, asked.started_at_ns, self._clock.wall_ns())
         self._governor.storing(+1)
         try:
@@ -140,7 +140,7 @@ class Collector:
     async def ask(
         self, discovery: Discovery, allowance: Allowance = UNBOUNDED, policy: AskPolicy | None = None
     ) -> Asked:
-        """Ask until there is an answer, the policy has had enough of this item, or the allowance is used up."""
+        """Ask until there is an answer, the policy allows no more retries, or the allowance is used up."""
         policy = policy or self._policy
         asked = None
         requests, taken_ns, met = 0, 0, frozenset[type[Verdict]]()
@@ -155,7 +155,7 @@ class Collector:
                 was_renewed = True
                 continue
             delay_ns = policy.delay_ns(answer.verdict, requests=requests, taken_ns=taken_ns)
-            # A fault that is known to be the item's own does not go away in a moment: it is owed, and recovery asks later.
+            # A fault of the item itself does not go away in a moment: the item is owed, and recovery asks later.
             is_own_fault = isinstance(answer.verdict, Trouble) and self._governor.canaries.blame_items
             if delay_ns is None or is_own_fault or allowance.stop is not None or not allowance.may_retry():
                 return asked
@@ -165,7 +165,7 @@ class Collector:
         return asked or self._deferred(allowance.stop)
 
     async def _has_new_credential(self, verdict: Verdict) -> bool:
-        """Whether the provider refused a credential that is another one by now."""
+        """Whether the provider refused a credential that has been replaced since."""
         is_refused = isinstance(verdict, Refused) and verdict.reason is GapReason.UNAUTHORIZED
         return is_refused and self._credential is not None and await self._credential.renew()
 
@@ -178,11 +178,11 @@ class Collector:
         await self._clock.sleep_until(now_ns + EXHAUSTED_WAIT_NS)
 
     def stream_gate(self, lane: Lane) -> StreamGate:
-        """How the connects of one stream leave."""
+        """How the connects of one stream pass the gate."""
         return StreamGate(self._source.name, lane, self._governor, clock=self._clock, meter=self._meter)
 
     def give_up_if_it_hangs(self, discovery: Discovery) -> None:
-        """End its request if it has been out for as long as an item may take: no answer came, so the item is owed."""
+        """End its request if it has taken as long as an item may take. There was no answer, so the item is owed."""
         asking = self._asking.get(discovery)
         if asking is None or asking.permit.departed_at_ns is None:
             return
@@ -190,21 +190,21 @@ class Collector:
             asking.patience.reschedule(asyncio.get_running_loop().time())
 
     async def newest(self) -> int | None:
-        """Ask for the highest id and remember it; None when there was no answer, or none to be believed."""
+        """Ask for the highest id and remember it; None when there was no answer, or no believable one."""
         told = await self._ask_newest()
         if told is None or (needs_proof(told, proven_id=self.proven_id) and not await self._is_proven(told)):
             return None
         return self.believe(told)
 
     def believe(self, newest_id: int) -> int:
-        """The source has ids up to this one, or up to a higher one that was believed before."""
+        """Believe that the source has ids up to this one, or up to a higher one that was believed before."""
         assert not needs_proof(newest_id, proven_id=self.proven_id), "no item proves this newest id"
         self.doubt = None
         self.newest_id = max(newest_id, self.newest_id or 0, self.proven_id)
         return self.newest_id
 
     async def _is_proven(self, told: int) -> bool:
-        """Whether an item near this id can be read. Few requests, and ever more rarely while the answer is no."""
+        """Whether an item near this id can be read. Sends few requests, and less often while the answer is no."""
         now_ns = self._clock.monotonic_ns()
         if self.doubt is not None and self.doubt.covers(told, now_ns=now_ns):
             return False
@@ -216,7 +216,7 @@ class Collector:
                 case NotYet() | Missing() | Malformed() | Refused():
                     continue
                 case Trouble() | Pressure() | Deferred():
-                    return False  # the provider has no time for it: nothing is proven, and nothing is refused
+                    return False  # in trouble or under pressure: the claim is neither proven nor refused
         self.doubt = doubted(self.doubt, told, now_ns=now_ns, now_wall_ns=self._clock.wall_ns())
         log.warning("newest_id_refused", source=self._source.name, told=told, believed=self.newest_id)
         return False
@@ -237,7 +237,7 @@ class Collector:
     async def _ask_within(
         self, allowance: Allowance, discovery: Discovery, met: frozenset[type[Verdict]]
     ) -> _Answer | None:
-        """One request if the allowance covers it. None: it does not, or its time ran out while the request waited."""
+        """Send one request if the allowance covers it. None: it does not, or time ran out while the request waited."""
         if not allowance.may_ask():
             return None
         left_ns, asking = allowance.left_ns(), self._ask_once(discovery, met)
@@ -251,7 +251,7 @@ class Collector:
     async def _in_time(
         self, discovery: Discovery, request: Coroutine[None, None, _Answer], left_ns: int
     ) -> _Answer | None:
-        """A request that has not been sent by then is given up. One that has may finish: its own timeout bounds it."""
+        """A request that was not sent by then is given up. One that was sent may finish: its own timeout bounds it."""
         asking = asyncio.get_running_loop().create_task(request, name="asking")
         try:
             await asyncio.wait({asking}, timeout=left_ns / SECOND_NS)
@@ -262,12 +262,12 @@ class Collector:
                 await asyncio.gather(asking, return_exceptions=True)
 
     def _canary(self) -> Coroutine[None, None, None] | None:
-        """One request for something that is known to be good; the gate sends it to tell bad items from a provider down."""
+        """A request for something known to be good. The gate uses it to tell bad items from a provider that is down."""
         known = self._known_good.canary(newest_id=self.newest_id)
         return None if known is None else self._send_canary(known)
 
     async def _send_canary(self, known: Discovery) -> None:
-        """Only the gate hears its answer: what is known to be good is stored already."""
+        """Only the gate uses its answer: what is known to be good is already stored."""
         async with self._governor.admit(known.via, is_canary=True) as permit:
             reply = await self._source.fetch(known, permit)
             said = self._translate(reply, self._clock.wall_ns())
@@ -281,7 +281,7 @@ class Collector:
             await self._wait_for_resources()
 
     async def _ask_once(self, discovery: Discovery, met: frozenset[type[Verdict]]) -> _Answer:
-        """One request: the line of verbs, up to what the gate learns from it."""
+        """One request: the line of verbs up to `governor.learn`."""
         if self._credential is not None:
             await self._credential.ready()
         async with self._governor.admit(discovery.via, self._source.name) as permit:
@@ -290,14 +290,14 @@ class Collector:
             now_wall_ns = self._clock.wall_ns()
             said = self._translate(reply, now_wall_ns)
             verdict = self._classify(discovery, reply, said)
-            if not isinstance(verdict, Deferred):  # what this machine could not send teaches nothing
+            if not isinstance(verdict, Deferred):  # a request that this machine could not send teaches nothing
                 already_counted = self._is_already_counted(discovery, verdict, met)
                 self._known_good.hear(discovery, verdict)
                 self._governor.learn(permit, reply, verdict, already_counted=already_counted, said=said)
         self._meter.judged(self._source.name, discovery.via, verdict)
-        # A request that was never sent was held up by its connection alone.
+        # A request that was never sent was delayed by its connection only.
         took_ns = reply.answered_at_ns - (admitted_ns if reply.departed_at_ns is None else reply.departed_at_ns)
-        # Read at the departure itself: computed backwards from now, a step of the clock could turn two fetches around.
+        # Read at the departure itself: computed backwards from now, a clock step could swap the order of two fetches.
         return _Answer(verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns, took_ns)
 
     def _classify(self, discovery: Discovery, reply: Reply | NoReply, said: Translation) -> Verdict:
@@ -313,17 +313,17 @@ class Collector:
         )
 
     def _is_already_counted(self, discovery: Discovery, verdict: Verdict, met: frozenset[type[Verdict]]) -> bool:
-        """Whether this failure was met before, by an earlier attempt or when the item became owed."""
+        """Whether this failure was counted before, by an earlier attempt or when the item became owed."""
         owed = owed_because(discovery)
         hangs_again = owed is GapReason.TIMEOUT and is_unanswered(verdict)
-        # A fault that follows the item around while others are answered is its own.
+        # A fault that stays with the item while others are answered is the item's own.
         is_same_fault = isinstance(verdict, Trouble | Malformed) and owed is verdict.reason
         fails_again = is_same_fault and self._known_good.is_answering
         is_own_refusal = self._refusals.hear(discovery, verdict)
         return type(verdict) in met or hangs_again or fails_again or is_own_refusal
 
     async def _fetch(self, discovery: Discovery, permit: GovernedPermit) -> Reply | NoReply:
-        """One request, until there is an answer or nobody waits for it any longer."""
+        """One request, until there is an answer or the wait for it ends."""
         try:
             async with asyncio.timeout(None) as patience:
                 self._asking[discovery] = _Asking(permit, patience)
@@ -339,7 +339,7 @@ class Collector:
         return Asked(Deferred(stop.reason), self._clock.wall_ns(), 0)
 
     def _tell(self, discovery: Discovery, verdict: Verdict, outcome: Outcome) -> None:
-        """What is owed is told as it opens and as it ends; how many, why and how it was found, never which item."""
+        """Log when a gap opens and when it ends: how many, why and how it was found, never which item."""
         was_owed, reason = isinstance(discovery.origin, FromGap), owed_reason(verdict)
         match outcome:
             case Outcome.OWED if not was_owed:
@@ -352,7 +352,7 @@ class Collector:
                 log.info("gap_gone", source=self._source.name, via=str(discovery.via), reason=reason)
             case Outcome.NEW | Outcome.CHANGED | Outcome.UNCHANGED if was_owed and reason is None:
                 log.info("gap_settled", source=self._source.name, via=str(discovery.via))
-            case _:  # stored as usual, still owed, or overtaken by a newer answer: nothing changed for an operator
+            case _:  # stored as usual, still owed, or overtaken by a newer answer: nothing new for an operator
                 pass
 
     def _translate(self, reply: Reply | NoReply, now_wall_ns: int) -> Translation:
@@ -372,12 +372,12 @@ class Collector:
     def _behind_newest(self, discovery: Discovery) -> int | None:
         if discovery.kind is not Kind.ITEM:
             return None
-        # While nobody has told us the newest id, any id may be a young one: a null is "not yet".
+        # While the newest id is unknown, any id may be near it: a null means "not yet".
         return 0 if self.newest_id is None else self.newest_id - discovery.item_id
 
 
 def _age_s(seen: Observation) -> float | None:
-    """How old the item was when it was fetched; None where its time is missing or in the future."""
+    """How old the item was when it was fetched; None if its time is missing or in the future."""
     match seen.verdict:
         case Found(Item(time=int(time))) if 0 < time * SECOND_NS <= seen.started_at_ns:
             return seen.started_at_ns / SECOND_NS - time

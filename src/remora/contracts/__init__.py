@@ -1,6 +1,6 @@
-"""Which seams are there? Clock, Transport, Source, Store, Meter and what processes share; each with its promise.
+"""Which contracts are there? Clock, Transport, Source, Store, Meter and what processes share; each with its promise.
 
-Every implementation of a seam passes the same behaviour suite (`tests/contract`).
+Every implementation of a contract passes the same behaviour suite (`tests/contract`).
 """
 
 from remora.contracts.announcements import Announced as Announced

@@ -1,4 +1,4 @@
-"""What may a run spend? Whoever asks tells the allowance of every request; the allowance says when it is used up."""
+"""What may a run spend? The caller reports every request to the allowance; the allowance says when it is used up."""
 
 from typing import Final, Protocol
 
@@ -7,11 +7,11 @@ from remora.core.verdict import Verdict
 
 
 class Allowance(Protocol):
-    """What all the asking of one run may spend together. Whoever runs for ever has no bound: `UNBOUNDED`."""
+    """What all requests of one run may spend together. A loop that runs for ever has no limit: `UNBOUNDED`."""
 
     @property
     def stop(self) -> Stop | None:
-        """Why nothing more is asked for, once that is so."""
+        """Why nothing more is requested; None while requests may be sent."""
 
     def may_ask(self) -> bool:
         """Whether one more request may be sent; otherwise `stop` says why not."""
@@ -23,14 +23,14 @@ class Allowance(Protocol):
         """A request waited in the gate until the time was used up. It was not sent."""
 
     def heard(self, verdict: Verdict, *, departed_wall_ns: int | None = None) -> None:
-        """One request, sent at this moment, was answered so."""
+        """One request, sent at this time, got this verdict."""
 
     def may_retry(self) -> bool:
-        """Whether a request that failed may be repeated; counts the repeat."""
+        """Whether a failed request may be retried; counts the retry."""
 
 
 class _Unbounded:
-    """Never used up, and counts nothing."""
+    """Never used up; counts nothing."""
 
     stop = None
 

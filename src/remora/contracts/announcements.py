@@ -39,14 +39,14 @@ class AuthRevoked:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Nothing that a mirror can use, and why."""
+    """Nothing that a mirror can use, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """An event could not be read (too long, not JSON, no path): it announced changes that nobody knows."""
+    """An event could not be read (too long, not JSON, no path), so the changes it announced are unknown."""
 
     reason: str = "too_long"
 
@@ -56,7 +56,7 @@ Announcement = Announced | NewestAnnounced | KeepAlive | Cancelled | AuthRevoked
 
 @dataclass(frozen=True, slots=True)
 class StreamPart:
-    """What one read from an open stream held. Without announcements it still proves that the stream is alive."""
+    """The content of one read from an open stream. Without announcements it still proves that the stream is alive."""
 
     announcements: tuple[Announcement, ...] = ()
     reconnect_after_ns: int = 0  # how long the provider asks to wait before the next connect

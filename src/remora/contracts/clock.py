@@ -7,7 +7,7 @@ class Clock(Protocol):
     """The only source of time."""
 
     def monotonic_ns(self) -> int:
-        """Never goes back, knows nothing of dates."""
+        """Never goes back; not related to the date."""
 
     def wall_ns(self) -> int:
         """Nanoseconds since 1970. Never goes back within one process, whatever the system clock does."""

@@ -1,3 +1,3 @@
-"""What can a durable fact hold? Plain JSON."""
+"""Which values can a stored fact have? Plain JSON."""
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]

@@ -14,7 +14,7 @@ class Meter(Protocol):
         """A permit was used."""
 
     def wire_sent(self, source: str) -> None:
-        """A request is written to a connection, dead or alive. Always equal to the departures."""
+        """A request was written to a connection, dead or alive. The count always equals the departures."""
 
     def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
         """An answer was classified."""
@@ -23,7 +23,7 @@ class Meter(Protocol):
         """An outcome is durable; `age_s` is how old the item is, where known."""
 
     def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None:
-        """The learned pace moved."""
+        """The learned pace changed."""
 
     def circuit_changed(self, source: str, state: str) -> None:
-        """The circuit moved."""
+        """The state of the circuit breaker changed."""

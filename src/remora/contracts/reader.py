@@ -1,7 +1,7 @@
-"""What must a store offer to those who only read? Short reads of the copy and of the change feed, as values.
+"""What must a store offer to callers that only read? Short reads of the mirror and of the change feed, as values.
 
-A reader never writes and never waits for the writer. Every method is one short read, so that a slow caller does not hold
-up the writer's housekeeping.
+A reader never writes and never waits for the writer. Every method is one short read, so that a slow caller does not
+hold up the writer's housekeeping.
 """
 
 import json
@@ -19,7 +19,7 @@ def moment(time_ns: int) -> datetime:
 
 
 def parsed(body: bytes) -> Mapping[str, Any]:
-    """The fields of a body. A body that is no JSON object has none."""
+    """The fields of a body. A body that is not a JSON object has none."""
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
@@ -29,7 +29,7 @@ def parsed(body: bytes) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class MirroredSource:
-    """A source that the mirror holds something of."""
+    """A source with content in the mirror."""
 
     name: str
     is_listed: bool  # it has documents by key; otherwise it has items by number
@@ -184,24 +184,24 @@ class QueryResult:
 
 
 class Reader(Protocol):
-    """The mirror for those who only read it."""
+    """The mirror, for callers that only read it."""
 
     async def open(self) -> None:
-        """Connect; refuse what is not a mirror."""
+        """Connect; refuse a database that is not a mirror."""
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
 
     async def sources(self) -> Sequence[MirroredSource]:
-        """Every source that the mirror holds something of, by name."""
+        """Every source with content in the mirror, by name."""
 
     async def items(self, source: str, ids: Sequence[int]) -> Sequence[MirroredItem]:
-        """Those of the ids that are held, by id."""
+        """The items of these ids that the mirror has, by id."""
 
     async def item_page(
         self, source: str, *, first_id: int, last_id: int, changed_since_ns: int, limit: int
     ) -> Sequence[MirroredItem]:
-        """The next items by id. What did not change since a moment is left out."""
+        """The next items by id. Items that did not change since the given time are left out."""
 
     async def replies(self, source: str, parents: Sequence[int], *, limit: int) -> Sequence[MirroredItem]:
         """The items that name one of these as their parent, by parent and id."""
@@ -218,7 +218,7 @@ class Reader(Protocol):
     async def document_page(
         self, source: str, *, after: str, fetched_since_ns: int, limit: int
     ) -> Sequence[MirroredDocument]:
-        """The next documents that have a body, by key. What was not fetched since a moment is left out."""
+        """The next documents that have a body, by key. Those not fetched since the given time are left out."""
 
     async def changes(self, after: str, *, limit: int) -> Sequence[Change]:
         """The next lines of the change feed after a position. "0" is before the first one."""

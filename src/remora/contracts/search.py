@@ -1,6 +1,6 @@
 """What must a search index offer? Entries written from the mirror, and keys found by words and filters.
 
-The index is beside the mirror and only derived from it: it may lag, be left out, or be built again.
+The index is separate from the mirror and only derived from it: it may lag, be missing, or be rebuilt.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class SearchOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SearchTerm:
-    """A word, or several words in a row. An excluded one must not be there."""
+    """A word, or several words in a row. An excluded term must not occur."""
 
     text: str
     is_excluded: bool = False
@@ -39,7 +39,7 @@ class SearchQuery:
 
     @property
     def has_words(self) -> bool:
-        """Whether a word must be there: filters alone need no words."""
+        """Whether a word must occur: a query may consist of filters only."""
         return any(not term.is_excluded for term in self.terms)
 
 
@@ -71,19 +71,19 @@ class SearchIndex(Protocol):
     """The index of one mirror."""
 
     async def exists(self) -> bool:
-        """Whether it was built, or at least begun."""
+        """Whether it was built, at least in part."""
 
     async def open(self, *, to_write: bool) -> None:
-        """Open it. To write it is created if need be, and belongs to this process alone."""
+        """Open it. For writing it is created if needed, and this process has it exclusively."""
 
     async def close(self) -> None:
-        """Let go."""
+        """Close it."""
 
     async def progress(self) -> str | None:
-        """What the last `write` said about how far it is; None for a new index."""
+        """The progress that the last `write` stored; None for a new index."""
 
     async def write(self, entries: Sequence[IndexEntry], *, before: str | None, after: str) -> None:
-        """Add or replace entries and keep the new progress, in one transaction.
+        """Add or replace entries and store the new progress, in one transaction.
 
         Refused (`StoreBusy`) unless the progress is still `before`: two writers never mix.
         """
@@ -97,4 +97,4 @@ class SearchIndex(Protocol):
         """How large it is."""
 
     async def clear(self) -> None:
-        """Forget everything: the next build begins anew."""
+        """Delete everything: the next build starts from the beginning."""

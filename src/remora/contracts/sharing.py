@@ -1,7 +1,7 @@
 """Where does a gate get its time, and what do processes that share a store share? One ceiling, one pace, one leader.
 
-A gate has one of two homes (`GateHome`). At the local home this process is alone: all of time is its own. At the shared
-home time is borrowed from the store, stretch by stretch, and what one process learned is known to all.
+A gate has one of two homes (`GateHome`). The local home is for a single process, which may use all the time. The shared
+home borrows time from the store, stretch by stretch, and what one process learns is known to all.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,12 +19,12 @@ class SharedPace:
 
     record: Json = None
     version: int = 0
-    interval_ns: int = 0  # that all processes keep to; 0: nobody else keeps to any
+    interval_ns: int = 0  # that all processes keep to; 0: no other process keeps to one
     not_before_in_ns: int = 0  # 0: the provider asked for no wait
-    ahead_ns: int = 0  # how far the clock that all processes share is ahead of our monotonic one
+    ahead_ns: int = 0  # how far the shared clock is ahead of our monotonic one
     age_ns: int = 0  # since it was shared
     idle_ns: int | None = None  # since the last departure of any process; None: not asked, or never
-    shut_in_ns: int | None = None  # how long a circuit breaker holds all processes; 0: it does not, None: not asked
+    shut_in_ns: int | None = None  # how long a circuit breaker stops all processes; 0: it does not, None: not asked
     cool_down_ns: int = 0  # of that circuit breaker
 
 
@@ -33,20 +33,20 @@ class Borrower(Protocol):
 
     @property
     def pacer(self) -> Pacer:
-        """The schedule of what left."""
+        """The schedule of departures."""
 
     @property
     def own_interval_ns(self) -> int:
         """The pace this process would keep by itself."""
 
     def demand(self) -> int:
-        """How many requests could leave now if there were time for them."""
+        """How many requests could be sent now if there were time for them."""
 
     def adopt(self, pace: SharedPace) -> None:
-        """This is what all processes know by now."""
+        """Take over what all processes know now."""
 
     def changed(self) -> None:
-        """There is more time, or none: whoever waits should look again."""
+        """The available time changed: requests that wait should check again."""
 
 
 class GateHome(Protocol):
@@ -54,19 +54,19 @@ class GateHome(Protocol):
 
     @property
     def interval_ns(self) -> int:
-        """The pace that all processes keep to, as far as this one has heard; 0: nobody else keeps to any."""
+        """The pace that all processes keep to, as far as this one knows; 0: no other process keeps to one."""
 
     @property
     def is_silent(self) -> bool:
-        """Whether no time comes because the store does not answer."""
+        """Whether there is no time because the store does not answer."""
 
     @property
     def share_every_ns(self) -> int:
-        """How often a pace is worth sharing that did not change."""
+        """How often an unchanged pace is shared."""
 
     @property
     def sees_departures(self) -> bool:
-        """Whether the home knows by itself when the last request left."""
+        """Whether the home knows by itself when the last request was sent."""
 
     def serve(self, gate: Borrower) -> None:
         """Work for this gate from now on."""
@@ -74,42 +74,42 @@ class GateHome(Protocol):
     def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch | None:
         """The time in which this pacer's next departure may take place. None: there is none yet; the home gets more.
 
-        Raises what makes it impossible to ever get more.
+        Raises an error if it can never get more.
         """
 
     def departed(self, stretch: Stretch, pacer: Pacer, *, now_ns: int) -> None:
-        """A request left in this stretch; `pacer` is the schedule from before it left."""
+        """A request was sent in this stretch; `pacer` is the schedule from before its departure."""
 
     async def share(
         self, record: Mapping[str, Json], *, interval_ns: int, not_before_in_ns: int, seen_version: int
     ) -> tuple[bool, SharedPace]:
-        """Keep what this process learned on top of a version, and tell all processes.
+        """Store what this process learned on top of a version, and tell all processes.
 
-        Refused (False, and what is kept instead) when that version is outdated. A longer wait and a slower interval
-        count even then.
+        Refused (False, and the stored value) when that version is outdated. A longer wait and a slower interval count
+        even then.
         """
 
     async def look(self) -> SharedPace:
-        """What is known by now, and for how long all processes have been idle."""
+        """What is known now, and for how long all processes have been idle."""
 
     async def shut(self, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
-        """The provider is in trouble: nobody sends for so long, then one probe. A prober's word replaces the wait."""
+        """The provider is in trouble: nobody sends for this long, then one probe. A prober's wait replaces it."""
 
     async def open_again(self) -> None:
-        """The probe was answered well."""
+        """The probe got a good answer."""
 
     async def close(self) -> None:
-        """Borrow nothing more."""
+        """Stop borrowing."""
 
 
 class GateStore(Protocol):
     """The row per source from which a shared home borrows. Raises `StoreError` when the store does not answer."""
 
     async def borrow(self, source: str, question: Question, *, seen_version: int) -> tuple[Grant, SharedPace]:
-        """The next stretch behind all that was granted. The pace has its record only when it is newer than was seen."""
+        """The next stretch after all granted ones. The pace has its record only if it is newer than `seen_version`."""
 
     async def return_probe(self, source: str) -> None:
-        """The probe that was granted did not leave: it is anybody's."""
+        """The granted probe was not sent: any process may have it."""
 
     async def share(
         self,
@@ -120,10 +120,10 @@ class GateStore(Protocol):
         not_before_in_ns: int,
         seen_version: int | None,
     ) -> tuple[bool, SharedPace]:
-        """Keep what one process learned on top of a version; see `GateHome.share`. None replaces whatever is kept."""
+        """Store what one process learned on top of a version; see `GateHome.share`. None replaces any version."""
 
     async def announce(self, source: str, *, sender: str) -> None:
-        """Tell all processes to give up what they hold and ask again."""
+        """Tell all processes to give up the time they hold and ask again."""
 
     async def listen(self, source: str, *, sender: str, heard: Callable[[], None]) -> None:
         """Call `heard` whenever another process announces something. Until it is cancelled, or the store is lost."""
@@ -132,10 +132,10 @@ class GateStore(Protocol):
         """What all processes know."""
 
     async def shut(self, source: str, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
-        """Grant nothing for so long, then one probe, and nothing more until its answer is told."""
+        """Grant nothing for this long, then one probe, and nothing more until its result is reported."""
 
     async def open_again(self, source: str) -> None:
-        """Grant as before."""
+        """Grant time as before."""
 
 
 class LeaderLease(Protocol):
@@ -145,18 +145,18 @@ class LeaderLease(Protocol):
         """Whether this process is the leader right now."""
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease and do the work. When the lease is lost stop at once and begin anew, until it is done."""
+        """Wait for the lease and do the work. If the lease is lost, stop at once and start again, until it is done."""
 
 
 class Sharing(Protocol):
-    """What a shared store offers beside itself."""
+    """What a shared store offers in addition."""
 
     @property
     def gate_store(self) -> GateStore:
         """The rows from which gates borrow their time."""
 
     def leader_lease(self, name: str) -> LeaderLease:
-        """The right to do what has this name."""
+        """The leader lease with this name."""
 
     async def close(self) -> None:
         """Close the connections."""

@@ -18,12 +18,12 @@ class Permit(Protocol):
     async def depart(self) -> int:
         """Called when the connection is ready, right before the request is written; returns the departure (monotonic).
 
-        Returns at once while the permit is fresh. A permit that went stale over a slow connect is forfeited here and
-        waits in the gate again, so that what leaves the wire is spaced, not only what was allowed.
+        Returns at once while the permit is fresh. A permit that went stale during a slow connect is forfeited here and
+        waits in the gate again, so that the requests on the wire are spaced, not only the permits.
         """
 
     def sent(self) -> None:
-        """The request is on the wire. A request that never got there says so by giving its permit back."""
+        """The request is on the wire. A request that never got there gives its permit back instead."""
 
 
 class StreamConnect(Protocol):
@@ -45,12 +45,12 @@ class Transport(Protocol):
     """One HTTP exchange."""
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
-        """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
+        """Send exactly one request; return what came back, or why nothing did. Never raises for a provider's fault."""
 
     def stream(
         self, url: str, connect: "ConnectGate", *, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[bytes]:
-        """The raw bytes of an event stream until it ends or breaks (`StreamBroken`). Its first chunk is empty: it is open.
+        """The bytes of an event stream until it ends or breaks (`StreamBroken`). An empty first chunk says: it is open.
 
         Every connect passes the gate, and each hop of a redirect is a connect.
         """
@@ -68,13 +68,13 @@ class StreamBroken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a source can do. Whoever needs to know asks this value, never the kind of the source."""
+    """What a source can do. Callers check this value, never the kind of the source."""
 
-    newest_id: bool = False  # items have integer ids, and the source tells the highest one
+    newest_id: bool = False  # items have integer ids, and the source reports the highest one
     change_stream: bool = False  # a stream announces changed items
     newest_stream: bool = False  # a stream announces the newest id
-    item_times: bool = False  # items say when they were created: without it nobody knows which ones are recent
-    users: bool = False  # profiles can be asked for by name
+    item_times: bool = False  # items say when they were created: otherwise it is unknown which ones are recent
+    users: bool = False  # profiles can be requested by name
     list: bool = False  # a list of entries, in pages
     inline_details: bool = False  # a page already holds its entries in full
     public: bool = False  # items may be shown to whoever can see the console
@@ -82,7 +82,7 @@ class Capabilities:
 
 
 class Source(Protocol):
-    """A provider: where its things are, and what its replies mean."""
+    """One kind of thing of a provider: where it is, and what the replies mean."""
 
     @property
     def name(self) -> str:
@@ -96,20 +96,20 @@ class Source(Protocol):
         """One request for one thing."""
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
-        """What the reply holds, by its headers and its body. Pure and tolerant: an oddity is counted, never fatal.
+        """What the headers and the body of the reply contain. Pure and tolerant: an oddity is counted, never fatal.
 
         Called only for a reply whose body is what was asked for; `core.verdict` reads the status.
         """
 
 
 class Credential(Protocol):
-    """What shows the provider who asks. It signs in the transport; here it is kept good."""
+    """Proves to the provider who we are. The transport signs requests with it; here it is kept valid."""
 
     async def ready(self) -> None:
-        """Hold a secret that is believed to be good. Never raises for a secret that cannot be had."""
+        """Make sure that a secret believed to be valid is loaded. Never raises if there is none."""
 
     async def renew(self) -> bool:
-        """The provider refused it: read it again. True if it is another one now."""
+        """The provider refused it: read it again. True if it changed."""
 
 
 class Dialect(Protocol):

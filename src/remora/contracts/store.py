@@ -1,4 +1,4 @@
-"""What must a store offer? The copy, the ledger, the inbox, the learned pace and small facts, each method one transaction.
+"""What must a store offer? Mirror, ledger, inbox, learned pace and small facts; each method is one transaction.
 
 Times named `now_ns` and `*_at_ns` are wall clock unless they say monotonic.
 """
@@ -44,7 +44,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class InboxEntry:
-    """A discovery that waits. Its ticket changes when the same key is announced again."""
+    """A discovery that waits to be fetched. Its ticket changes when the same key is announced again."""
 
     kind: Kind
     key: str
@@ -53,7 +53,7 @@ class InboxEntry:
 
 @dataclass(frozen=True, slots=True)
 class NewItem:
-    """One of the newest items, for a short look at it."""
+    """One of the newest items, for a preview."""
 
     item_id: int
     body: bytes  # empty when it is larger than was asked for
@@ -68,7 +68,7 @@ class StoredItem:
     body: bytes
     revision: int
     first_seen_ns: int
-    last_fetched_ns: int  # the last read, changed or not; an unchanged one is known to the second
+    last_fetched_ns: int  # the last read, changed or not; for an unchanged item exact to the second
     changed_ns: int
 
 
@@ -85,15 +85,15 @@ class GapCount:
 
 
 class Mirror(Protocol):
-    """The copy itself. The key of everything in it is (source, id) or (source, name)."""
+    """The mirrored items, profiles and documents. Their key is (source, id) or (source, name)."""
 
     async def record(self, source: str, observation: Observation) -> Outcome:
         """Item, ledger and origin in one transaction; returns when it is durable.
 
-        Found: the item is stored and its gap is settled. An unchanged body rewrites no item; only the second of the read
-        is kept. Changed content keeps the earlier revision. Anything else: `core.ledger.gap.after` opens or moves the gap.
-        In both cases the inbox entry named by the origin is removed, unless it was announced again meanwhile. Many calls
-        may share one transaction.
+        Found: the item is stored and its gap is settled. An unchanged body rewrites no item; only the second of the
+        read is stored. If the content changed, the earlier revision is kept. Any other verdict:
+        `core.ledger.gap.after` opens or changes the gap. In both cases the inbox entry named by the origin is removed,
+        unless it was announced again meanwhile. Many calls may share one transaction.
         """
 
     async def item(self, source: str, item_id: int) -> StoredItem | None:
@@ -106,16 +106,16 @@ class Mirror(Protocol):
         """Raw bodies by id, in order, without holding the mirror in memory."""
 
     async def newest_items(self, source: str, *, first_id: int, limit: int, body_max_bytes: int) -> Sequence[NewItem]:
-        """The highest ids from `first_id` on, highest first. A body above the bound comes empty: memory stays bounded."""
+        """The highest ids from `first_id` on, highest first. A larger body is returned empty, to bound memory."""
 
     async def user(self, source: str, name: str) -> bytes | None:
         """The raw profile."""
 
     async def item_times(self, source: str, ids: Iterable[int]) -> Mapping[int, int]:
-        """Creation times (seconds, as the source says) of those ids that are held and have one."""
+        """Creation times (seconds, as the source says) of those ids that are stored and have one."""
 
     async def newest_time(self, source: str) -> int | None:
-        """A robust reading of the source's own clock: the time of recent items, absurd ones ignored."""
+        """A robust estimate of the source's own clock: the time of recent items, without absurd ones."""
 
     async def first_id_since(self, source: str, time_s: int) -> int | None:
         """The lowest id among recent items whose time is at or after `time_s`; None when there is none.
@@ -125,17 +125,17 @@ class Mirror(Protocol):
 
 
 class SegmentLedger(Protocol):
-    """Durable ranges and what they have covered. `advance` and `release` are refused (False) by an outdated fence."""
+    """Durable ranges and their coverage. `advance` and `release` refuse (False) an outdated fencing token."""
 
     async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
-        """Add pending segments of any width, leaving out ids that an unfinished segment of the same kind already has."""
+        """Add pending segments of any width, without ids that an unfinished segment of the same kind already has."""
 
     async def claim(
         self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int
     ) -> Segment | None:
         """One pending (or expired) segment, in the order of `kinds`, then newest ids first; one owner.
 
-        Of a wide one only the highest ids are claimed (`core.ledger.segment.top_piece`); the rest stays pending.
+        From a wide segment only the highest ids are claimed (`core.ledger.segment.top_piece`); the rest stays pending.
         """
 
     async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:
@@ -154,9 +154,9 @@ class SegmentLedger(Protocol):
         """Ids left to walk in unfinished segments, by kind."""
 
     async def retract(self, source: str, *, above: int) -> int:
-        """Forget what is planned, covered and owed above this id: the source never had those ids. Items are kept.
+        """Delete what is planned, covered and owed above this id: the source never had those ids. Items are kept.
 
-        Returns how many rows were dropped or cut. Whoever walks such a segment loses its lease.
+        Returns how many rows were deleted or shortened. A worker on such a segment loses its lease.
         """
 
 
@@ -166,14 +166,14 @@ class GapLedger(Protocol):
     async def lease_gaps(
         self, source: str, *, owner: str, limit: int, lease_ns: int, now_ns: int, without: Sequence[GapReason] = ()
     ) -> Sequence[Gap]:
-        """Due gaps (see `core.gap.is_due`) in fair order: longest not served first. Leases, not attempts.
+        """Due gaps (see `core.gap.is_due`) in fair order: the longest unserved first. A lease is not an attempt.
 
         Expired leases count as owed; dead gaps are leased too once their slow schedule is due; absent and
         gone ones never.
         """
 
     async def release_gaps(self, source: str, *, owner: str) -> int:
-        """Give back what this owner still holds."""
+        """Release the gaps that this owner still holds."""
 
     async def gaps(
         self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
@@ -193,10 +193,10 @@ class GapLedger(Protocol):
 
 
 class Inbox(Protocol):
-    """Discovered, not yet collected. Durable; no key is in it twice."""
+    """Announced keys that are not fetched yet. Durable; no key is in it twice."""
 
     async def announce(self, source: str, keys: Sequence[tuple[Kind, str]], *, now_ns: int) -> int:
-        """Add keys; one that waits already gets a new ticket. Returns the depth."""
+        """Add keys; a key that already waits gets a new ticket. Returns the depth."""
 
     async def waiting(self, source: str, *, limit: int, after_ticket: int = 0) -> Sequence[InboxEntry]:
         """The oldest tickets beyond `after_ticket`."""
@@ -206,7 +206,7 @@ class Inbox(Protocol):
 
 
 class PaceBook(Protocol):
-    """Where the learned pace outlives the process. The record is plain JSON; `core.rate_law` judges it."""
+    """Where the learned pace survives a restart. The record is plain JSON; `core.rate_law` checks it."""
 
     async def load_pace(self, source: str) -> Json:
         """What was saved last, or None."""
@@ -227,8 +227,8 @@ class Notes(Protocol):
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """The runtime is alive and this is what it sees.
 
-        Each start is a runtime of its own: of those named alike up to the last colon, what fell silent long ago is
-        forgotten, but for the latest few.
+        Each start is a separate runtime. Of the runtimes whose names are equal up to the last colon, those without a
+        heartbeat for a long time are deleted, except for the latest few.
         """
 
     async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
@@ -255,8 +255,8 @@ class StoredDocument:
     revision: int  # 0 while there is no body
     first_seen_ns: int
     changed_ns: int | None
-    vanished_ns: int | None  # since when the list has not shown it; None: it shows it, as far as is known
-    owed: bool  # its detail is to be asked for, the first time or again
+    vanished_ns: int | None  # since when the list no longer shows it; None: the list shows it, as far as is known
+    owed: bool  # its detail must be fetched, for the first time or again
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,29 +274,29 @@ class ListLedger(Protocol):
     """The ledger of listed sources."""
 
     async def record_page(self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int) -> int:
-        """Entries that are new or newer become owed details, and the walk moves, in one transaction. Returns how many.
+        """New or newer entries become owed details, and the walk moves, in one transaction. Returns how many.
 
-        An entry that had vanished has not vanished any more. If it was gone, or has no mark, its detail is owed again.
+        A vanished entry is listed again. If it was gone, or has no mark, its detail is owed again.
         """
 
     async def count_unlisted(self, source: str, *, walk: int) -> int:
-        """How many listed documents no page has shown since this walk began, without those known to have vanished."""
+        """How many documents no page has shown since this walk began, without those already known to have vanished."""
 
     async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
-        """The list no longer shows what no page has shown since this walk began; returns how many vanished now.
+        """Record as vanished what no page has shown since this walk began; returns how many vanished now.
 
-        `newer_than`: only missing details (`not_found`) whose entries have a newer mark, because the walk went no further.
-        What of them is owed as a gap is due at once.
+        `newer_than`: only missing details (`not_found`) whose entries have a newer mark, because the walk ended
+        there. Their gaps are due at once.
         """
 
     async def walk_state(self, source: str) -> WalkState:
-        """Where the walk stands."""
+        """The progress of the walk."""
 
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Entries whose detail is owed and that have no gap of their own, newest mark first."""
 
     async def count_owed_details(self, source: str) -> int:
-        """How many."""
+        """How many there are."""
 
     async def document(self, source: str, key: str) -> StoredDocument | None:
         """One document of the mirror."""
@@ -308,7 +308,7 @@ class ListLedger(Protocol):
         """All documents that have a body, by key."""
 
     async def key_of(self, source: str, fingerprint: str) -> str | None:
-        """The locator behind a gap's key: gaps name documents by fingerprint only."""
+        """The document key behind a gap's key: gaps name documents by fingerprint only."""
 
     async def start_run(self, source: str, *, now_ns: int) -> int:
         """A run begins."""
@@ -324,7 +324,7 @@ class Store(Mirror, SegmentLedger, GapLedger, Inbox, PaceBook, Notes, ListLedger
     """Everything durable. Every method is one transaction and raises only `StoreError`."""
 
     async def open(self) -> None:
-        """Connect, refuse what is not ours, bring the schema up to date."""
+        """Connect, refuse a database that is not ours, bring the schema up to date."""
 
     async def close(self) -> None:
-        """Flush what was accepted and let go."""
+        """Write what was accepted and close the connection."""

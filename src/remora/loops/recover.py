@@ -1,4 +1,4 @@
-"""How are gaps closed? Due gaps are leased in fair order and asked for again, through the same gate."""
+"""How are gaps closed? Due gaps are leased in fair order and requested again, through the same gate."""
 
 import asyncio
 from collections import Counter
@@ -26,10 +26,10 @@ log = structlog.get_logger()
 
 GAPS_AT_ONCE: Final = 100
 GAP_LEASE_NS: Final = 5 * MINUTE_NS
-# The last request under a lease begins this long before its end: it may have to wait in the gate.
+# The last request under a lease starts this long before the lease ends: it may have to wait in the gate.
 LEASE_LEFT_NS: Final = MINUTE_NS
 IDLE_NS: Final = SECOND_NS
-# What is owed because it hangs will mostly hang again. Beside walks, recovery takes this part of the places in flight.
+# An item that is owed because it hung usually hangs again. Next to walks, recovery uses this part of the places.
 PART_BESIDE_WALKS: Final = 4
 WIDTH_LEAST: Final = 2
 
@@ -38,21 +38,21 @@ Served = tuple[Kind, str]  # which gap
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What differs between recoveries: how many at once, for how long, and how often each is asked for."""
+    """What differs between recoveries: how many at once, for how long, and how often each gap is requested."""
 
-    width: int  # requests under way at once
+    width: int  # requests in flight at once
     at_once: int = GAPS_AT_ONCE  # gaps leased together
     lease_ns: int = GAP_LEASE_NS
-    asks: AskPolicy | None = None  # None: as the collector asks for everything
+    asks: AskPolicy | None = None  # None: the collector's own policy
 
 
 def beside_walks(in_flight: int) -> Recovery:
-    """How recovery works where walks want the places in flight, too."""
+    """How recovery works when walks also need places in flight."""
     return Recovery(width=max(WIDTH_LEAST, in_flight // PART_BESIDE_WALKS))
 
 
 class Recover:
-    """Serves owed items of one source, as its policy says."""
+    """Fetches owed items of one source, as its policy says."""
 
     def __init__(
         self,
@@ -78,14 +78,14 @@ class Recover:
         self._outcomes: Counter[Outcome] = Counter()
 
     async def run(self, idle_ns: Callable[[], int] = lambda: IDLE_NS) -> None:
-        """Serve whatever is due, for ever. One slow item keeps its place, and the others go on."""
+        """Fetch whatever is due, for ever. A slow item keeps its place, and the others continue."""
         async with self._serving() as group:
             while True:
                 if not await self._begin(group):
                     await self._clock.sleep_until(self._clock.monotonic_ns() + idle_ns())
 
     async def run_once(self, *, without: Sequence[GapReason] = ()) -> Counter[Outcome]:
-        """Lease one batch of due gaps and ask for each once more; empty when nothing was due."""
+        """Lease one batch of due gaps and request each once more; empty when nothing was due."""
         self._outcomes = Counter()
         async with self._serving() as group:
             await self._begin(group, without=without)
@@ -94,19 +94,19 @@ class Recover:
     async def run_through(
         self, *, without: Sequence[GapReason] = (), may_go_on: Callable[[], bool] = lambda: True
     ) -> Counter[Outcome]:
-        """Ask for everything that is due, each once in all calls. What is owed after that is left for later."""
+        """Request everything that is due, each gap once over all calls. What is owed after that is left for later."""
         self._outcomes = Counter()
         async with self._serving() as group:
             while begun := await self._begin(group, without=without, besides=self._served):
                 self._served |= begun
-                async with self._places:  # until one is free, so that `may_go_on` knows of an answer
+                async with self._places:  # wait until one is free, so that `may_go_on` knows the last answer
                     if not may_go_on():
                         break
         return self._outcomes
 
     @asynccontextmanager
     async def _serving(self) -> AsyncIterator[asyncio.TaskGroup]:
-        """What is leased and not served in the end is given back."""
+        """Release the gaps that are leased but not requested at the end."""
         try:
             async with asyncio.TaskGroup() as group:
                 yield group
@@ -120,8 +120,8 @@ class Recover:
     async def _begin(
         self, group: asyncio.TaskGroup, *, without: Sequence[GapReason] = (), besides: Collection[Served] = ()
     ) -> set[Served]:
-        """Lease a batch and begin with each gap in it as places become free; which ones, none when nothing was due."""
-        # Before the lease: a gap that is leased and then not asked for would lose its turn.
+        """Lease a batch and start each gap as places become free. Returns the gaps; none when nothing was due."""
+        # Before the lease: a gap that is leased but not requested would lose its turn.
         if not self._allowance.may_ask():
             return set()
         gaps = await self._store.lease_gaps(
@@ -132,7 +132,7 @@ class Recover:
             now_ns=self._clock.wall_ns(),
             without=without,
         )
-        # A lease that ran out under a request that is still on its way has just been renewed.
+        # If a lease expired while its request is still in flight, it has just been renewed.
         not_now = {*self._under_way, *besides}
         begun: set[Served] = set()
         begin_until_ns = self._clock.monotonic_ns() + self._policy.lease_ns - LEASE_LEFT_NS
@@ -142,7 +142,7 @@ class Recover:
             await self._places.acquire()
             if self._clock.monotonic_ns() >= begin_until_ns:
                 self._places.release()
-                break  # a slow source: the others are given back and come first next time
+                break  # a slow source: the others are released and come first next time
             begun.add((gap.kind, gap.key))
             self._under_way.add((gap.kind, gap.key))
             group.create_task(self._serve(gap)).add_done_callback(partial(self._end, gap))
@@ -161,12 +161,12 @@ class Recover:
 
     async def _serve(self, gap: Gap) -> None:
         if gap.kind is Kind.PAGE:
-            return  # the rest of a list: the walk and the details serve it
+            return  # the rest of a list: the walk and the details fetch it
         key: str | None = gap.key
         if gap.kind is Kind.DOCUMENT:
             key = await self._store.key_of(self._source, gap.key)
         assert key is not None, "a gap names a document that was never listed"
         discovery = Discovery(gap.kind, key, Lane.RECOVER, FromGap(self._owner, gap.reason))
         asked = await self._collector.ask(discovery, self._allowance, self._policy.asks)
-        if not isinstance(asked.verdict, Deferred):  # otherwise nobody asked, and its lease is given back
+        if not isinstance(asked.verdict, Deferred):  # otherwise it was not requested, and its lease is released
             self._outcomes[await self._collector.record(discovery, asked)] += 1

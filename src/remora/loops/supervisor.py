@@ -111,7 +111,7 @@ class Supervisor:
             except Exception as error:
                 life.last_error = type(first_leaf(error)).__name__
                 if self._stopping:
-                    # The store failed while leases were released. They expire by themselves, and nothing is restarted now.
+                    # The store failed while leases were released. They expire by themselves; nothing is restarted now.
                     log.warning("loop_stopped_badly", loop=name, error=life.last_error)
                     return None
                 if not is_retryable(error):

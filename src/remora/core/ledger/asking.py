@@ -1,4 +1,4 @@
-"""How often is one thing asked for, and is its failure news? What differs between kinds of asking is one value."""
+"""How often is one thing requested, and does its failure tell us anything new? An `AskPolicy` answers for each case."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pre
 
 # A request that failed is sent again after these delays, each time through the gate; then the item is owed.
 RETRY_DELAYS_NS: Final = (200 * MILLISECOND_NS, 500 * MILLISECOND_NS, 1_000 * MILLISECOND_NS)
-# An item whose own requests took this long is not asked for again at once: it is owed, and recovery asks later. A
-# request that hangs takes its whole timeout, and a walk stores no cursor beyond it. Waiting in the gate is not counted:
-# it says nothing about the item.
+# An item whose own requests took this long is not retried at once: it becomes owed, and recovery asks for it later. A
+# request that hangs takes its whole timeout, and a walk cannot store a cursor beyond it. Waiting in the gate is not
+# counted: it says nothing about the item.
 REQUEST_TIME_MAX_NS: Final = 5 * SECOND_NS
-# So many answers without a refusal of another key show that a refusal is this key's own.
+# If no other key was refused within this many answers, a refusal is this key's own.
 ANSWERS_REMEMBERED: Final = 16
-# Refused keys that are remembered. The gaps in the store remember all of them, but by a name of their own.
+# How many refused keys are remembered here. The gaps in the store remember all of them, but documents by fingerprint.
 KEYS_REMEMBERED: Final = 1_000
 
 Key = tuple[Kind, str]
@@ -25,24 +25,24 @@ Key = tuple[Kind, str]
 
 @dataclass(frozen=True, slots=True)
 class AskPolicy:
-    """What may be spent on one thing before others have their turn."""
+    """How much may be spent on one thing before other things get their turn."""
 
     retry_delays_ns: tuple[int, ...] = RETRY_DELAYS_NS
-    repeats_pressure: bool = True  # False: a refused key is set aside, and another one is asked first
-    repeats_are_news: bool = False  # True: one after the other is asked, so each fault counts against the provider
+    repeats_pressure: bool = True  # False: a refused key is set aside, and another key is requested first
+    repeats_are_news: bool = False  # True: requests go one at a time, so each fault counts against the provider
     request_time_max_ns: int | None = REQUEST_TIME_MAX_NS
-    retries_least: int | None = None  # repeats that a run may send, whatever its length; None: no limit
-    retries_one_in: int = 10  # and this part of its requests
+    retries_least: int | None = None  # retries that a run of any length may send; None: no limit
+    retries_one_in: int = 10  # plus one retry for this many requests
 
     def delay_ns(self, verdict: Verdict, *, requests: int, taken_ns: int) -> int | None:
-        """When to ask for the same thing again after so many requests that took so long; None: not now."""
+        """How long to wait before the next retry, after `requests` that took `taken_ns` together; None: no retry."""
         took_too_long = self.request_time_max_ns is not None and taken_ns >= self.request_time_max_ns
         if took_too_long or requests > len(self.retry_delays_ns) or not self._is_worth_a_retry(verdict):
             return None
         return self.retry_delays_ns[requests - 1]
 
     def covers_retry(self, *, retries: int, requests: int) -> bool:
-        """Whether a run that has sent so many repeats and requests may send one more repeat."""
+        """Whether a run that has sent this many retries and requests may send one more retry."""
         return self.retries_least is None or retries < self.retries_least + requests // self.retries_one_in
 
     def _is_worth_a_retry(self, verdict: Verdict) -> bool:
@@ -57,16 +57,16 @@ class AskPolicy:
 
 
 ITEM: Final = AskPolicy()
-# A run has a budget of its own for time and for repeats, and always has another entry to ask for.
+# A run has its own budget for time and retries, and it always has another entry to ask for.
 LISTED: Final = AskPolicy(repeats_pressure=False, repeats_are_news=True, request_time_max_ns=None, retries_least=100)
 ONCE: Final = AskPolicy(retry_delays_ns=())
 
 
 class Refusals:
-    """Which keys were refused? Tells a key that is always refused from a provider that refuses.
+    """Which keys were refused? Distinguishes a key that is always refused from a provider that refuses everything.
 
-    A refusal of a key that was refused before is the key's own if the last answer was good and no other key was refused
-    lately. Such a refusal slowed the pace when it was first met, and says nothing new about the provider.
+    A repeated refusal is the key's own if the last answer was good and no other key was refused recently. Such a
+    refusal slowed the pace the first time, and says nothing new about the provider.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Refusals:
         self._recent: deque[Key | None] = deque(maxlen=ANSWERS_REMEMBERED)  # the refused key; None: a good answer
 
     def hear(self, discovery: Discovery, verdict: Verdict) -> bool:
-        """Remember an answer. True: a refusal that is the key's own and was met before."""
+        """Remember an answer. True: it is a repeated refusal that is the key's own."""
         match verdict:
             case Pressure():
                 return self._refused(discovery)
@@ -105,5 +105,5 @@ class Refusals:
 
 
 def owed_because(discovery: Discovery) -> GapReason | None:
-    """Why the item is owed already; None when it is not a gap."""
+    """Why the item is already owed; None when it is not a gap."""
     return discovery.origin.reason if isinstance(discovery.origin, FromGap) else None

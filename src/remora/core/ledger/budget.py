@@ -1,4 +1,4 @@
-"""May this run go on? One budget of wall clock and requests, both unlimited unless the owner set them."""
+"""May this run continue? One budget for wall-clock time and requests, both unlimited unless the owner set a limit."""
 
 from dataclasses import dataclass, replace
 
@@ -7,7 +7,7 @@ from remora.core.reasons import GapReason
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a run may spend and what it has spent. Time is the monotonic clock's."""
+    """What a run may spend and what it has spent. Times are monotonic."""
 
     started_at_ns: int
     max_wall_ns: int | None = None
@@ -28,7 +28,7 @@ class Budget:
         return None
 
     def left_ns(self, *, now_ns: int) -> int | None:
-        """Wall clock that is left, or None when it is not limited."""
+        """The wall-clock time that is left, or None when it is not limited."""
         if self.max_wall_ns is None:
             return None
         return max(0, self.started_at_ns + self.max_wall_ns - now_ns)

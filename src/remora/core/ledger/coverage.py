@@ -1,4 +1,4 @@
-"""Which ids are covered, and how far without a hole? Coverage is a set of disjoint ranges, both ends included."""
+"""Which ids are covered, and up to where without a hole? Coverage is a set of disjoint ranges, both ends included."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -81,5 +81,5 @@ class Coverage:
 
 
 def newest_first(holes: Iterable[IdRange]) -> tuple[IdRange, ...]:
-    """The same holes, highest ids first: what people look at is recent."""
+    """The same holes, highest ids first: people look at recent items."""
     return tuple(sorted(holes, reverse=True))

@@ -14,20 +14,20 @@ class Kind(StrEnum):
     ITEM = "item"  # a numbered item, by id
     USER = "user"  # a profile, by name
     DOCUMENT = "document"  # an entry of a listed archive, by key
-    PAGE = "page"  # one page of a list; the key is the source's own position
+    PAGE = "page"  # one page of a list; the key is a position in the source's own form
     NEWEST = "newest"  # the highest id the source has assigned
 
 
 @dataclass(frozen=True, slots=True)
 class FromInbox:
-    """The discovery is in the inbox; `ticket` tells a later announcement of the same key from this one."""
+    """The discovery is in the inbox; `ticket` distinguishes it from a later announcement of the same key."""
 
     ticket: int
 
 
 @dataclass(frozen=True, slots=True)
 class FromGap:
-    """The discovery is a gap, leased to `owner` while it is served. `reason`: why it is owed."""
+    """The discovery is a gap, leased to `owner` while it is fetched. `reason`: why it is owed."""
 
     owner: str
     reason: GapReason | None = None
@@ -39,7 +39,7 @@ Origin = FromInbox | FromGap | None
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """A key, and via which lane it was found."""
+    """A key, and the lane in which it was found."""
 
     kind: Kind
     key: str
@@ -59,7 +59,7 @@ class Discovery:
 
     @classmethod
     def newest(cls) -> "Discovery":
-        """The question for the highest id."""
+        """The request for the highest id."""
         return cls(Kind.NEWEST, "", Lane.LIVE)
 
 

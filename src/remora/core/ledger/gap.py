@@ -1,4 +1,4 @@
-"""What do we owe, and when do we ask again? One gap is one owed item and its reason; it ends settled, absent, gone or dead."""
+"""What do we owe, and when do we ask again? A gap is one owed item; it ends settled, absent, gone or dead."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -12,13 +12,13 @@ from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pre
 
 
 class GapState(StrEnum):
-    """Where an owed item stands."""
+    """The state of an owed item."""
 
     OWED = "owed"
-    LEASED = "leased"  # being served right now; a lease is not an attempt
+    LEASED = "leased"  # being fetched right now; a lease is not an attempt
     SETTLED = "settled"
     ABSENT = "absent"  # confirmed: the provider has no such item
-    GONE = "gone"  # deleted upstream: the last content is kept and nobody asks again
+    GONE = "gone"  # deleted upstream: the last content is kept, and the item is not requested again
     DEAD = "dead"  # we gave up for now; replayed by command and, slowly, by itself
 
 
@@ -29,13 +29,13 @@ class GapEvent(StrEnum):
     RELEASE = "release"
     FAILED = "failed"
     FOUND = "found"
-    CONFIRMED = "confirmed"  # missing, looked at often enough
+    CONFIRMED = "confirmed"  # missing, and checked often enough
     DELETED = "deleted"  # the provider says it was deleted, or its list no longer shows it and its detail is missing
     GAVE_UP = "gave_up"
     REPLAY = "replay"
 
 
-# Pairs that are not here cannot happen. A settled gap that fails again is owed again; what is absent or gone may yet appear.
+# Other pairs cannot happen. A settled gap that fails again is owed again; an absent or gone item may still appear.
 TRANSITIONS: Final[dict[tuple[GapState, GapEvent], GapState]] = {
     (GapState.OWED, GapEvent.LEASE): GapState.LEASED,
     (GapState.OWED, GapEvent.FAILED): GapState.OWED,
@@ -73,23 +73,23 @@ TRANSITIONS: Final[dict[tuple[GapState, GapEvent], GapState]] = {
     (GapState.DEAD, GapEvent.REPLAY): GapState.OWED,
 }
 
-# Ids are handed out before their items can be read, in batches, some of them minutes later.
+# Providers assign ids before the items can be read, in batches, some of them minutes before.
 LOOKS_AT_A_NEW_ID: Final = 12
 YOUNG_FOR_NS: Final = HOUR_NS
-# A lagging replica answers null for an item it has not heard of yet.
+# A lagging replica answers null for an item that it does not have yet.
 LOOKS_AT_AN_OLD_ID: Final = 3
-# So many answers make it final that a document is gone although its list goes on showing it.
+# After this many answers a document is final as gone, even if its list still shows it.
 LOOKS_AT_A_LISTED_GONE: Final = 3
-# Single-item refusals are real and heal within hours; after these attempts only the slow schedule goes on.
+# Refusals of single items do happen and end within hours; after this many attempts only the slow schedule continues.
 ATTEMPTS_BEFORE_DEAD: Final = 6
 DEAD_LETTER_RETRY_NS: Final = 7 * DAY_NS
-# A missing detail whose entry the list may still show: a full walk comes within a day (`list_walk`) and tells a deleted
-# entry from a broken one, so nobody gives up before.
+# For a missing detail whose entry the list may still show. A full walk comes within a day (`list_walk`) and
+# distinguishes a deleted entry from a broken one, so we do not give up earlier.
 DOUBTED_FOR_NS: Final = 2 * DAY_NS
 
 _SECONDS: Final = tuple(seconds * SECOND_NS for seconds in (2, 3, 5, 10, 20, 40))
 _MINUTES: Final = tuple(minutes * MINUTE_NS for minutes in (1, 2, 5, 10, 15))
-# When to ask again after the n-th attempt; the last delay repeats. Every request passes the gate all the same.
+# When to ask again after the n-th attempt; the last delay repeats. Every request still passes the gate.
 SCHEDULE: Final[dict[GapFamily, tuple[int, ...]]] = {
     GapFamily.YOUNG: (*_SECONDS, *_MINUTES, 30 * MINUTE_NS),
     GapFamily.PRESSURE: (30 * SECOND_NS, *_MINUTES, 30 * MINUTE_NS, HOUR_NS, 3 * HOUR_NS, 6 * HOUR_NS),
@@ -97,17 +97,17 @@ SCHEDULE: Final[dict[GapFamily, tuple[int, ...]]] = {
     GapFamily.ITEM: (MINUTE_NS, 10 * MINUTE_NS, HOUR_NS, 3 * HOUR_NS, 6 * HOUR_NS, 12 * HOUR_NS),
     GapFamily.RUN_CAP: (0,),
 }
-# A not-before further away than this was written by a clock that has since stepped back: the gap is due.
+# A not-before further in the future than this was written before the clock stepped back: the gap is due.
 NOT_BEFORE_MAX_NS: Final = DEAD_LETTER_RETRY_NS + HOUR_NS
-# So is one whose last attempt lies in the future; the clocks of two machines may differ by this much.
+# A gap whose last attempt is in the future is due too; the clocks of two machines may differ by this much.
 CLOCK_SLACK_NS: Final = MINUTE_NS
 
 
 class Listing(StrEnum):
-    """What its list says about a document whose detail is missing."""
+    """What the list says about a document whose detail is missing."""
 
     UNKNOWN = "unknown"  # the list showed it before the detail was asked for, or there is no list
-    SHOWN_SINCE = "shown_since"  # the list showed it after the request left: the answer is older than the list
+    SHOWN_SINCE = "shown_since"  # the list showed it after the request was sent: the answer is older than the list
     VANISHED = "vanished"  # the list no longer shows it
 
 
@@ -120,15 +120,15 @@ class Gap:
     state: GapState
     reason: GapReason
     attempts: int
-    null_count: int  # how often, since it last showed anything, the provider said it has no such item
-    near_newest: bool  # first met near the newest id
+    null_count: int  # how often the provider said "no such item" since it last returned anything for it
+    near_newest: bool  # its id was near the newest id when the gap was opened
     not_before_ns: int
     first_seen_ns: int
     last_seen_ns: int
 
 
 def is_due(gap: Gap, *, now_ns: int) -> bool:
-    """Whether it may be asked for again, also after the clock stepped back."""
+    """Whether it may be requested again, even after the clock stepped back."""
     stepped_back = gap.last_seen_ns > now_ns + CLOCK_SLACK_NS or gap.not_before_ns > now_ns + NOT_BEFORE_MAX_NS
     return stepped_back or gap.not_before_ns <= now_ns
 
@@ -140,7 +140,7 @@ def retry_delay_ns(reason: GapReason, attempts: int) -> int:
 
 
 def moved(gap: Gap, event: GapEvent) -> Gap:
-    """The gap in its next state. An impossible pair is our own mistake."""
+    """The gap in its next state. An impossible pair is a bug."""
     return replace(gap, state=TRANSITIONS[gap.state, event])
 
 
@@ -159,7 +159,7 @@ def after(
         return None if gap is None else replace(moved(gap, GapEvent.FOUND), last_seen_ns=now_ns)
     tried = _one_more_attempt(gap, verdict, reason, kind=kind, key=key, now_ns=now_ns)
     event = _event(tried, verdict, listing, now_ns=now_ns)
-    if event is GapEvent.FOUND:  # a placeholder that never went away: we hold all there is
+    if event is GapEvent.FOUND:  # a placeholder that never went away: we have everything there is
         return moved(tried, event)
     ended = moved(tried, event)
     delay_ns = DEAD_LETTER_RETRY_NS if ended.state is GapState.DEAD else retry_delay_ns(reason, tried.attempts)
@@ -198,7 +198,7 @@ def _one_more_attempt(
             last_seen_ns=now_ns,
         )
     if isinstance(verdict, Found):
-        # The item was shown, so earlier nulls came from a replica that lags; placeholders are counted on their own.
+        # The item was returned, so earlier nulls came from a lagging replica; placeholders are counted separately.
         attempts = gap.attempts + 1 if gap.null_count == 0 and reason.family is gap.reason.family else 1
         return replace(gap, reason=reason, attempts=attempts, null_count=0, last_seen_ns=now_ns)
     return replace(
@@ -229,9 +229,9 @@ def _event(gap: Gap, verdict: Verdict, listing: Listing, *, now_ns: int) -> GapE
 
 
 def _is_gone(gap: Gap, reason: GapReason, listing: Listing) -> bool:
-    """Whether a missing thing was deleted: "gone" says so alone, "not found" needs a list that no longer shows it.
+    """Whether a missing thing was deleted. "Gone" is enough; "not found" also needs a list that no longer shows it.
 
-    Nothing contradicts a stray answer about a numbered item, so it takes as many looks as an absent one.
+    Nothing can contradict a stray answer about a numbered item, so it needs as many answers as an absent one.
     """
     if listing is Listing.SHOWN_SINCE:
         return False

@@ -1,4 +1,4 @@
-"""What is known to be good? A canary asks for it, to tell a bad item from a provider that is down."""
+"""Which items are known to be good? A canary requests one, to distinguish a bad item from a provider that is down."""
 
 from collections import defaultdict
 from typing import Final
@@ -12,10 +12,10 @@ KEYS_PER_KIND: Final = 8
 
 
 class KnownGood:
-    """The keys that were answered well of late, by kind. Each canary asks for another one: any of them may turn bad.
+    """The keys with recent good answers, by kind. Each canary requests a different one, because any may turn bad.
 
-    A canary is of the kind that fails: a list page says nothing about the details. Until a first one was answered well,
-    it asks for what is likely to be good: an item below the newest id, an entry of the last list page.
+    A canary has the kind that fails: a list page says nothing about the details. Until the first good answer of that
+    kind, it requests what is likely to be good: an item below the newest id, or an entry of the last list page.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class KnownGood:
         self.is_answering = False  # the last answer was good
 
     def hear(self, discovery: Discovery, verdict: Verdict) -> None:
-        """Remember what was answered well, and what kind of thing fails."""
+        """Remember which keys have good answers, and which kind fails."""
         match verdict:
             case Found(thing):
                 self.is_answering = True
@@ -43,17 +43,17 @@ class KnownGood:
                 self.is_answering = False
 
     def canary(self, *, newest_id: int | None) -> Discovery | None:
-        """Something to ask for that should be answered well; None: nothing is known."""
+        """Something to request that should get a good answer; None: nothing is known."""
         keys = self._keys[self._failing]
         if not keys and self._failing is Kind.DOCUMENT:
             keys = self._listed
         if keys:
             key = next(iter(keys))
-            keys[key] = keys.pop(key)  # the next canary asks for another one
+            keys[key] = keys.pop(key)  # the next canary requests another one
             return Discovery(self._failing, key, Lane.LIVE)
         if self._failing is not Kind.ITEM or newest_id is None:
             return None
-        # The newest ids may be bad, too: each canary asks further below.
+        # The newest ids may be bad too, so each canary requests a lower one.
         below = 4**self._newest_tried - 1
         self._newest_tried = 0 if below >= newest_id - 1 else self._newest_tried + 1
         return Discovery.item(max(1, newest_id - below), via=Lane.LIVE)
@@ -66,7 +66,7 @@ class KnownGood:
             del keys[next(iter(keys))]
 
     def _list(self, page: Page) -> None:
-        """Entries from all over the page: neighbours may be bad together."""
+        """Entries spread over the page: neighbours may be bad together."""
         if page.entries:
             every = -(-len(page.entries) // KEYS_PER_KIND)
             self._listed = {entry.key: None for entry in page.entries[::-every]}

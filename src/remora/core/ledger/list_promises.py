@@ -1,7 +1,7 @@
 """Does a page keep what the declaration promises? Order, marks, and pages that differ from each other.
 
-A declaration may be wrong, and a wrong one gives a wrong mirror. So every page is compared with it. A sentence about a
-page holds marks and counts, never a key or a content.
+A wrong declaration gives a wrong mirror, so every page is compared with it. A sentence about a page contains marks and
+counts, never a key or content.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Final
 from remora.core.item import Entry, Order, Page
 from remora.core.ledger.marks import compare, newest
 
-# A few entries may be odd: a pinned entry comes first, and one may change while its page is written.
+# A few entries may be out of order: a pinned entry comes first, and an entry may change while its page is written.
 ODD_ONE_IN: Final = 10
 # Entries that arrive during the walk can shift a page onto the one before it; they do not do so twice in a row.
 REPEATS_MAX: Final = 2
@@ -25,9 +25,9 @@ _WRITE_ORDER: Final = {
 
 
 def contradiction(page: Page, before: Sequence[Entry]) -> str | None:
-    """What this page shows that the declaration rules out, and what to write; None when they agree.
+    """How this page contradicts the declaration, and what to write instead; None when they agree.
 
-    `before` holds the entries of the page before it in the list; it is empty where there is none.
+    `before` holds the entries of the previous page of the list; it is empty if there is none.
     """
     if page.contradicts is not None:
         return page.contradicts
@@ -105,7 +105,7 @@ def _is_too_odd(odd: int, of: int) -> bool:
 
 
 def _write(entries: Sequence[Entry], order: Order) -> str:
-    """What would fit what was read: the other direction, or another mark."""
+    """What declaration would fit the page: the other direction, or another mark."""
     other = Order.UPDATED if order.is_ascending else Order.OLDEST
     wrong, pairs = _wrong_pairs(entries, other)
     if wrong * ODD_ONE_IN <= pairs:

@@ -1,8 +1,8 @@
-"""How far has the walk over a list come, and may it stop? Content decides, never offsets.
+"""How far has the walk over a list got, and may it stop? Content decides, never offsets.
 
-A list is mostly walked newest first. The watermark is the newest mark of the last walk that saw everything; entries with the
-same mark are looked at again, because a tie may hide an entry that was not there before. Now and then a walk goes to the
-end of the list all the same: an entry that slipped below the watermark unseen is found then.
+A list is usually walked newest first. The watermark is the newest mark of the last walk that saw everything. Entries
+with the same mark are read again, because a tie may hide a new entry. Now and then a walk ignores the watermark and
+goes to the end of the list, to find entries that slipped below the watermark unseen.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,7 +15,7 @@ from remora.core.ledger.marks import is_newer, newest
 from remora.core.units import DAY_NS, MINUTE_NS
 
 FULL_WALK_EVERY_NS: Final = 7 * DAY_NS
-# At most this often because a detail is missing: in a large archive something is deleted every day.
+# A missing detail causes a full walk at most this often: in a large archive something is deleted every day.
 FULL_WALK_IN_DOUBT_NS: Final = DAY_NS
 # The clocks of two machines, or of one before and after a correction, may differ by this much.
 CLOCK_SLACK_NS: Final = MINUTE_NS
@@ -23,28 +23,28 @@ CLOCK_SLACK_NS: Final = MINUTE_NS
 
 @dataclass(frozen=True, slots=True)
 class WalkState:
-    """Where the forward walk over a list stands. Stored with every page."""
+    """The progress of the forward walk over a list. Stored with every page."""
 
     watermark: str | None = None  # the newest mark of the last finished walk; None: walk to the end of the list
     walking_from: str | None = (
-        None  # the newest mark this walk has met: the next watermark, once it has seen everything
+        None  # the newest mark this walk has seen: the next watermark, once the walk has seen everything
     )
     seen_down_to: str | None = None  # the oldest mark this walk has recorded
-    position: str | None = None  # the page to go on with; None: no walk is under way
+    position: str | None = None  # the page to continue with; None: no walk is in progress
     walk: int = 0  # the number of this walk, or of the last one
-    full_walk: int | None = None  # a walk that saw the whole list; what it did not show is not recorded as vanished yet
+    full_walk: int | None = None  # a walk that saw the whole list; what it missed is not recorded as vanished yet
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a walk was interrupted and can go on."""
+        """Whether a walk was interrupted and can continue."""
         return self.position is not None
 
 
 def full_walk_is_due(finished_at_ns: int | None, *, now_ns: int, doubted_at_ns: int | None = None) -> bool:
-    """Whether the next walk ignores the watermark. A time in the future proves nothing, so it is due then too.
+    """Whether the next walk ignores the watermark. A time in the future proves nothing, so a full walk is due then too.
 
-    `doubted_at_ns` is when a detail was first missing although the list had shown its entry. It is due earlier then:
-    only a full walk tells whether the list still shows it.
+    `doubted_at_ns` is when a detail was first missing although the list had shown its entry. A full walk is due earlier
+    then: only a full walk shows whether the list still has the entry.
     """
     if finished_at_ns is None or finished_at_ns > now_ns + CLOCK_SLACK_NS:
         return True
@@ -53,17 +53,17 @@ def full_walk_is_due(finished_at_ns: int | None, *, now_ns: int, doubted_at_ns: 
 
 
 def begun(state: WalkState, *, is_full: bool) -> WalkState:
-    """The state a walk begins with. One that is under way goes on as it began."""
+    """The state a walk begins with. A walk in progress continues unchanged."""
     if state.is_under_way:
         return state
     return WalkState(None if is_full else state.watermark, walk=state.walk + 1, full_walk=state.full_walk)
 
 
 def fits_on(state: WalkState, page: Page) -> bool:
-    """Whether the first page after an interruption joins what was seen, or entries may lie unseen between them.
+    """Whether the first page after an interruption joins the pages seen before, with no unseen entries between them.
 
-    It shows something known: it is the last page once more, or it overlaps with it. Entries that vanished above it shift
-    what it shows, and a page that shows nothing known any more may have skipped something. A cursor needs no such proof.
+    It joins if it shows a known entry: it is the last page again, or overlaps with it. Entries that vanished above it
+    shift its content, and a page without a known entry may have skipped something. A cursor needs no such proof.
     """
     if state.seen_down_to is None or (page.resume_at is not None and not page.shared):
         return True
@@ -73,10 +73,10 @@ def fits_on(state: WalkState, page: Page) -> bool:
 
 
 def joins(page: Page, recent_keys: Collection[str]) -> bool:
-    """Whether a page joins the ones before it: it shows an entry of theirs, so nothing lies between.
+    """Whether a page joins the previous ones: it repeats one of their entries, so nothing lies between them.
 
-    Entries only ever move to the front or vanish, so what follows a known entry now is what was not seen yet. Pages
-    that cannot overlap (`shared` is 0) are taken as they come, and a page with an unreadable entry is not trusted anyway.
+    Entries only move to the front or vanish, so the entries after a known one are those not seen yet. Pages that cannot
+    overlap (`shared` is 0) always pass, and a page with an unreadable entry is not trusted anyway.
     """
     if not page.shared or page.unreadable:
         return True
@@ -109,13 +109,13 @@ def is_at_end(state: WalkState, page: Page) -> bool:
 
 
 def finished(state: WalkState, *, is_end: bool) -> WalkState:
-    """The state once a walk saw everything down to the watermark or, if `is_end`, to the end of the list."""
+    """The state after a walk saw everything down to the watermark or, if `is_end`, to the end of the list."""
     full_walk = state.walk if is_end else state.full_walk
     return WalkState(newest(state.watermark, state.walking_from), walk=state.walk, full_walk=full_walk)
 
 
 def restarted(state: WalkState) -> WalkState:
-    """Before the walk's first page. What was owed stays owed; the watermark has not moved."""
+    """The state before the walk's first page. What was owed stays owed; the watermark does not move."""
     return WalkState(state.watermark, walk=state.walk, full_walk=state.full_walk)
 
 

@@ -1,6 +1,6 @@
-"""Which of two update marks is the newer one? A mark is whatever text the source uses: a number, a date, or neither.
+"""Which of two update marks is newer? A mark is whatever text the source uses: a number, a date, or neither.
 
-Marks are compared as numbers when both are numbers, as moments when both are dates, else as text.
+Marks are compared as numbers if both are numbers, as times if both are dates, otherwise as text.
 """
 
 import re
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final
 
 _NUMBER: Final = re.compile(r"[+-]?\d{1,400}(?:\.\d{0,400})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
-# Clocks of other people count in nanoseconds; a datetime counts in microseconds and would call two marks the same.
+# Some providers use nanoseconds; a datetime has microseconds and would treat two such marks as equal.
 _FRACTION: Final = re.compile(r"(?P<before>.*:\d\d)[.,](?P<digits>\d{1,40})(?P<after>.*)", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DATE_LEAST_LENGTH: Final = len("2026-01-01")
@@ -43,7 +43,7 @@ def newest(*marks: str | None) -> str | None:
 
 
 def rank(mark: str | None) -> float | None:
-    """A number that sorts most marks of one source as `is_newer` does, for stores; None where only text can tell."""
+    """A number for stores that sorts most marks of one source as `is_newer` does; None for marks compared as text."""
     if mark is None:
         return None
     value = _number(mark)
@@ -71,6 +71,6 @@ def _moment(mark: str) -> Decimal | None:
         moment = datetime.fromisoformat(whole)
     except ValueError:
         return None
-    # A date without a zone is taken as UTC: what matters is that one source is always read the same way.
+    # A date without a zone is read as UTC: it only matters that one source is always read the same way.
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return Decimal((aware - _EPOCH) // timedelta(seconds=1)) + Decimal(f"0.{digits}")

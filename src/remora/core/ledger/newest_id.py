@@ -1,7 +1,7 @@
-"""Is the newest id that a source tells believable? A claim far above every item that was ever read must be proven by one.
+"""Is the newest id that a source reports believable? A claim far above every item read so far needs an item as proof.
 
-One wrong number would declare that many ids missing. Two equal answers prove nothing either: whoever lies once lies
-twice. An item that can be read does. So nothing is believed further than `PLAUSIBLE_IDS` above an item that exists.
+One wrong number would declare that many ids missing. Two equal answers prove nothing: a wrong answer can be repeated.
+An item that can be read is proof. So no claim more than `PLAUSIBLE_IDS` above an existing item is believed without one.
 """
 
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from typing import Final
 
 from remora.core.units import HOUR_NS, SECOND_NS
 
-# More ids than a source assigns between two polls, and than stay empty at its top. Below this no request is spent.
+# More ids than a source assigns between two polls or leaves empty at its top. Below this no probe is sent.
 PLAUSIBLE_IDS: Final = 1_000
-# Requests for one claim. A source of which one id in ten exists is believed after two claims on average.
+# Probes for one claim. A source where one id in ten exists is believed after two claims on average.
 PROBES_MAX: Final = 8
-# A claim that was refused is looked at again after this, then after twice as long, and so on.
+# A claim that was not believed is checked again after this time, then after twice as long, and so on.
 DOUBT_FIRST_NS: Final = 15 * SECOND_NS
 DOUBT_MAX_NS: Final = HOUR_NS
 _STRIDE: Final = PLAUSIBLE_IDS // PROBES_MAX
-_SHIFT: Final = 17  # no divisor of the stride, so that later looks meet other ids
+_SHIFT: Final = 17  # does not divide the stride, so that later attempts probe other ids
 
 
 def needs_proof(told: int, *, proven_id: int) -> bool:
@@ -26,10 +26,10 @@ def needs_proof(told: int, *, proven_id: int) -> bool:
 
 
 def probes(told: int, *, attempt: int = 0) -> tuple[int, ...]:
-    """Which ids to ask for, the most telling first: one item among them proves the claim.
+    """Which ids to request, the most likely first: one existing item among them proves the claim.
 
-    The newest id itself may not be readable yet, so the first attempt asks close below it. Later ones spread over the
-    whole range that an item proves, at other places each time: a sparse source has holes.
+    The newest id itself may not be readable yet, so the first attempt asks just below it. Later attempts spread over
+    the whole range in which an item is proof, at different ids each time: a sparse source has holes.
     """
     assert attempt >= 0, f"attempt {attempt}"
     if attempt == 0:
@@ -49,7 +49,7 @@ class Doubt:
     again_at_ns: int  # monotonic: not probed before
 
     def covers(self, told: int, *, now_ns: int) -> bool:
-        """Whether this claim is refused without asking: it is no lower than the one in doubt, and it is too early."""
+        """Whether to refuse this claim without a probe: it is not below the doubted one, and the wait is not over."""
         return now_ns < self.again_at_ns and told >= self.told
 
 

@@ -1,9 +1,9 @@
-"""Under which names does the store keep a source's notes? Every name in one place: two writers of one name would collide."""
+"""Under which names does the store keep a source's notes? All names are here, so that two writers never share one."""
 
 from typing import Final
 
-NEWEST_NOTE: Final = "newest_id"  # the highest id that the source told us
-# The highest id that an item proves. Without it a kept newest id is worth no more than the items in the store.
+NEWEST_NOTE: Final = "newest_id"  # the highest id that the source reported
+# The highest id that an item proves. Without it a stored newest id is only as believable as the items in the store.
 PROVEN_NOTE: Final = "proven_id"
 LIVE_FROM_NOTE: Final = "live_from"  # the first id that was collected live; history ends before it
 LAST_EVENT_NOTE: Final = "last_event"  # of the stream of changes

@@ -1,7 +1,7 @@
-"""When was an item last read, if nothing in it had changed? Kept for ranges of ids, so that no item's row is rewritten.
+"""When was an unchanged item last read? Stored for ranges of ids, so that no item's row is rewritten.
 
-A range holds neighbours that were read in the same second and ends at the next hundred. A walk over many unchanged items
-writes one small row per hundred of them, and two walks over different hundreds never touch the same row.
+A range holds neighbours that were read in the same second and ends at the next hundred. A walk over many unchanged
+items writes one small row per hundred of them, and two walks over different hundreds never touch the same row.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -10,9 +10,9 @@ from remora.core.ledger.budget import Budget
 from remora.core.reasons import GapFamily, GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
 
-# A provider that refuses so many requests in a row, although every wait was kept, will not recover within this run.
+# A provider that refuses this many requests in a row, although we kept every wait, will not recover within this run.
 WAITS_IN_A_ROW_MAX: Final = 8
-# So many details refused in a row, whatever the rate: the account is refused, and the other details are not asked for.
+# After this many refused details in a row, at any rate, the account is refused, so the other details are not requested.
 REFUSED_IN_A_ROW_MAX: Final = 5
 PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is GapFamily.PRESSURE)
 BUT_PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is not GapFamily.PRESSURE)
@@ -36,15 +36,15 @@ class StoppedBy(StrEnum):
     MAX_FETCHES = "max_fetches"
     RETRY_BUDGET = "retry_budget"
     UPSTREAM_PRESSURE = "upstream_pressure"
-    REFUSED = "refused"  # detail after detail: it is the account that is refused, not the details
+    REFUSED = "refused"  # every detail in a row: the account is refused, not the details
     LIST_REFUSED = "list_refused"
     LIST_UNREADABLE = "list_unreadable"
     LIST_TROUBLE = "list_trouble"
-    LIST_CONTRADICTS = "list_contradicts"  # the list shows what its declaration rules out
+    LIST_CONTRADICTS = "list_contradicts"  # the list contradicts its declaration
 
     @property
     def exit_code(self) -> Exit:
-        """What the process tells its caller."""
+        """The exit code of the process."""
         match self:
             case StoppedBy.COMPLETE | StoppedBy.RECOVER_ONLY | StoppedBy.COOL_DOWN:
                 return Exit.DONE
@@ -64,13 +64,13 @@ class StoppedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The run cannot go on."""
+    """Why the run cannot continue."""
 
     by: StoppedBy
-    reason: GapReason | None = None  # why the rest is owed; None when nobody refused anything
+    reason: GapReason | None = None  # why the rest is owed; None when nothing was refused
     wait_ns: int = 0  # how long nothing will be sent, as far as is known now
     held_ns: int = 0  # how long the provider itself asked us to wait
-    why: str = ""  # a sentence about what was read, where the list says more than the reason does
+    why: str = ""  # a sentence about the list, where it says more than the reason
 
     @property
     def is_ours(self) -> bool:
@@ -92,7 +92,7 @@ class RunCounts:
     listed: int = 0  # entries that became owed details
     vanished: int = 0  # entries that the list no longer shows
     outcomes: Counter[str] = field(default_factory=Counter)
-    waits: int = 0  # times the provider asked for less and was waited out
+    waits: int = 0  # how often the provider asked for less and we waited
     retries: int = 0  # requests sent again after a fault
 
     def as_mapping(self) -> dict[str, int]:
@@ -116,12 +116,12 @@ class RunSummary:
     counts: RunCounts
     owed: int  # details that are still owed
     next_not_before_ns: int | None = None  # wall clock; when the walk may go on after pressure
-    because: str = ""  # one sentence with the bound that really governed
+    because: str = ""  # one sentence that names the limit that ended the run
     dead: int = 0  # details we gave up on for now
 
 
 def stop_for_cap(reason: GapReason, *, wait_ns: int = 0, held_ns: int = 0) -> Stop:
-    """A stop because the run's own budget is used up, or would be before the next request could leave."""
+    """A stop because the run's own budget is used up, or would be before the next request could be sent."""
     assert reason.family is GapFamily.RUN_CAP, f"{reason} is not a cap of ours"
     return Stop(StoppedBy(reason.value), reason, wait_ns, held_ns)
 
@@ -132,7 +132,7 @@ def stop_for_pressure(*, wait_ns: int, held_ns: int = 0) -> Stop:
 
 
 def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: int) -> str:
-    """One sentence: which bound ended the run, how much of it was used, and how long the provider asks to wait."""
+    """One sentence: which limit ended the run, how much of it was used, and how long the provider asks us to wait."""
     if stop is None:
         return "everything that is listed was asked for"
     match stop.by:
@@ -169,7 +169,7 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
 
 
 def _ask_about(reason: GapReason | None) -> str:
-    """What its owner should look at when the list is refused."""
+    """What the owner should check when the list is refused."""
     return "is list.path right?" if reason in {GapReason.NOT_FOUND, GapReason.GONE} else "is the token still good?"
 
 
@@ -179,7 +179,7 @@ def _wall_clock_in_words(stop: Stop, budget: Budget, *, now_ns: int) -> str:
     asks = f"the provider asks to wait {span(stop.held_ns)}"
     if left_ns <= 0:
         return f"{of_the_run} are used up; {asks}" if stop.held_ns else f"{of_the_run} are used up"
-    # Only what the provider named is told as its wish, never what we wait by ourselves.
+    # "The provider asks" is said only of a wait that the provider named, never of our own waits.
     wait = asks if stop.held_ns > left_ns else f"the next request could leave in {span(stop.wait_ns)}"
     return f"{wait}, longer than the {span(left_ns)} that are left of {of_the_run}"
 

@@ -1,7 +1,7 @@
-"""Which ids is one worker walking, and how far is it? A segment is a durable range of ids with a cursor and a lease.
+"""Which ids does a worker walk, and how far has it got? A segment is a durable range of ids with a cursor and a lease.
 
-A plan is one segment for each hole, of any width. A claim cuts the piece off that it walks. So the number of rows depends
-on how many workers there are and not on how many ids are missing.
+A plan has one segment of any width for each hole. A claim cuts off the piece that it walks. So the number of rows
+depends on the number of workers, not on the number of missing ids.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
 from remora.core.units import SECOND_NS
 
-# What one claim takes at most.
+# The most ids that one claim takes.
 SEGMENT_IDS: Final = 1_000
-# Ids a worker may have fetched beyond its durable cursor: what a kill -9 repeats at most.
+# How many ids a worker may fetch beyond its durable cursor: the most that are fetched again after a kill -9.
 BATCH_MAX: Final = 100
-# So many later ids were answered before the one that a walk waits for: that one is late, not the provider.
+# If this many later ids were answered before the one that a walk waits for, that one is late, not the provider.
 LATER_ONES_ANSWERED: Final = BATCH_MAX // 4
 LEASE_NS: Final = 60 * SECOND_NS
 
@@ -43,7 +43,7 @@ class SegmentKind(StrEnum):
 
 
 class SegmentState(StrEnum):
-    """Where a segment stands."""
+    """The state of a segment."""
 
     PENDING = "pending"
     CLAIMED = "claimed"
@@ -60,7 +60,7 @@ class SegmentEvent(StrEnum):
     EXPIRE = "expire"
 
 
-# Pairs that are not here cannot happen; stores refuse them by the fence.
+# Other pairs cannot happen; stores use the fencing token to refuse them.
 TRANSITIONS: Final[dict[tuple[SegmentState, SegmentEvent], SegmentState]] = {
     (SegmentState.PENDING, SegmentEvent.CLAIM): SegmentState.CLAIMED,
     (SegmentState.CLAIMED, SegmentEvent.ADVANCE): SegmentState.CLAIMED,
@@ -72,12 +72,12 @@ TRANSITIONS: Final[dict[tuple[SegmentState, SegmentEvent], SegmentState]] = {
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A claimed range. `fence` grows with every claim: what an earlier owner writes late is refused by it."""
+    """A claimed range. `fence` grows with every claim, so that a late write by an earlier owner is refused."""
 
     segment_id: int
     kind: SegmentKind
     ids: IdRange
-    cursor: int  # the last id whose outcome, and those of all before it, is durable; ids.start - 1 at the beginning
+    cursor: int  # all outcomes up to this id are durable; ids.start - 1 at the beginning
     fence: int
     owner: str
 
@@ -88,7 +88,7 @@ class Segment:
 
 
 def top_piece(left: IdRange, *, size: int = SEGMENT_IDS) -> IdRange:
-    """The highest ids of a range, at most `size` of them: what one claim takes of a segment, however wide it is.
+    """The highest ids of a range, at most `size` of them: what one claim takes from a segment of any width.
 
     Pieces begin at multiples of `size`. A range that fits is taken whole.
     """
@@ -100,7 +100,7 @@ class Walk:
     """The walk over one segment: which id is next, and up to where everything is done.
 
     Outcomes arrive in any order; the cursor moves only over an unbroken run of them. The batch is counted from the
-    cursor that was stored, not from the one in memory: what a kill repeats is bounded however slow the store is.
+    stored cursor, not from the one in memory, so a kill repeats a bounded number of ids, however slow the store is.
     """
 
     def __init__(self, left: IdRange) -> None:
@@ -127,7 +127,7 @@ class Walk:
 
     @property
     def held_up_by(self) -> Sequence[int]:
-        """The few ids that all the others wait for; none while there is another to take, or when many are late."""
+        """The few ids that hold up the walk; none while there is another id to take, or when many are late."""
         is_waiting = self.all_taken or self._next - self.stored_cursor > BATCH_MAX
         if not is_waiting or len(self._done) < LATER_ONES_ANSWERED:
             return ()

@@ -1,7 +1,7 @@
-"""What time is it at the source, and from which id on are items younger than a moment? Single absurd times decide nothing.
+"""What time is it at the source, and from which id on are items newer than a given time? Absurd times are ignored.
 
-Ids are handed out in the order of time, so a small block of neighbours tells the time of its place by its median.
-The store is asked for one block after another; how it reads them is its own affair.
+Ids are assigned in order of time, so the median of a small block of neighbours is the time at that place. The search
+asks the store for one block after another; each store decides how to read them.
 """
 
 from collections.abc import Generator, Sequence
@@ -15,24 +15,24 @@ _FIRST_STEP_IDS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """An item that is held and has a time (seconds, as the source says)."""
+    """A stored item with a time (seconds, as the source says)."""
 
     item_id: int
     time_s: int
 
 
-# Up to BLOCK_ITEMS timed items, the highest ids at or below the one that was asked for.
+# Up to BLOCK_ITEMS timed items: the highest ids at or below the requested one.
 Block = Sequence[Timed]
 Search = Generator[int, Block, int | None]
 
 
 def time_of(block: Block) -> int | None:
-    """The time of a place, whatever single items say."""
+    """The time at a place, whatever single items say."""
     return median_low([item.time_s for item in block]) if block else None
 
 
 def first_id_since(time_s: int, *, newest_id: int) -> Search:
-    """Ask for blocks (yield an id, be sent its block) and return the lowest id from which on items are this young."""
+    """Ask for blocks (yield an id, receive its block) and return the lowest id from which on items are this new."""
     newest_block = yield newest_id
     if not _is_young(newest_block, time_s):
         return _lowest(newest_block, time_s)

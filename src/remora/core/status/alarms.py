@@ -1,4 +1,4 @@
-"""Should somebody be woken now? The page-level alerts, judged from a status, for owners without a Prometheus.
+"""Should somebody be woken now? The alerts that page, computed from a status, for owners without Prometheus.
 
 The names and thresholds are those of the rules that page in `deploy/prometheus/alerts.yml`.
 """
@@ -18,7 +18,7 @@ from remora.core.units import MINUTE_NS
 
 
 class Alarm(StrEnum):
-    """What wakes somebody. A service that is gone cannot tell: that needs somebody outside."""
+    """What wakes somebody. A service that is gone cannot raise an alarm: that needs monitoring from outside."""
 
     NOT_WORKING = "RemoraNotWorking"
     STREAM_DOWN = "RemoraStreamDown"
@@ -30,7 +30,7 @@ class Alarm(StrEnum):
 
     @property
     def hold_ns(self) -> int:
-        """How long it must last before anybody is told."""
+        """How long it must last before it is reported."""
         match self:
             case Alarm.NOT_WORKING | Alarm.STREAM_DOWN | Alarm.TOO_FAST | Alarm.NEWEST_ID_REFUSED:
                 return MINUTE_NS
@@ -38,7 +38,7 @@ class Alarm(StrEnum):
                 return 0
 
 
-# What flickers is told once: an alarm has cleared when it has been away for this long.
+# A flickering alarm is reported once: it has cleared only after this long without it.
 CLEAR_NS: Final = MINUTE_NS
 
 Key = tuple[str, Alarm]
@@ -46,7 +46,7 @@ Key = tuple[str, Alarm]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """An alarm that somebody must hear of: it began, or it is over."""
+    """An alarm to report: it began, or it is over."""
 
     source: str
     alarm: Alarm
@@ -64,12 +64,12 @@ class _Watched:
 
 @dataclass(frozen=True, slots=True)
 class Alarms:
-    """Which alarms are on, since when, and whether somebody was told."""
+    """Which alarms are on, since when, and whether they were reported."""
 
     watched: Mapping[Key, _Watched] = field(default_factory=dict)
 
     def after(self, status: Status, *, now_ns: int) -> tuple["Alarms", tuple[Change, ...]]:
-        """What follows from one reading: the new state, and what must be told. An unknown changes nothing."""
+        """What follows from one status: the new state, and what to report. Unknown values change nothing."""
         seen = {
             (name, alarm): reason
             for name, source in status.sources.items()
@@ -93,7 +93,7 @@ class Alarms:
 
 
 def ringing(source: SourceStatus, *, now_ns: int) -> Iterator[tuple[Alarm, str]]:
-    """What wakes somebody right now, with the reason. A provider that is down is a ticket, not a page: it is waited out."""
+    """What wakes somebody right now, with the reason. A provider that is down is a ticket, not a page: we wait."""
     rate = source.rate if isinstance(source.rate, RateFacts) else None
     if source.answers.working.answer is YesNo.NO and not source.only_provider_is_down:
         yield Alarm.NOT_WORKING, source.answers.working.reason

@@ -1,4 +1,4 @@
-"""Is the copy complete, is it fresh, are we polite, is it working? Four answers, each yes, no or unknown, with a reason."""
+"""Is the mirror complete, is it fresh, are we polite, is it working? An answer is yes, no or unknown, with a reason."""
 
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 
 def newest_id_stale_after_ns(ledger: LedgerFacts) -> int:
-    """After how long a newest id says nothing about now."""
+    """After how long the newest id is out of date."""
     return max(NEWEST_ID_NOT_FRESH_NS, NEWEST_IDS_MISSED_NOT_FRESH * (ledger.poll_every_ns or 0))
 
 
@@ -31,7 +31,7 @@ def without_stream(ledger: LedgerFacts) -> NoStream:
 
 
 def is_complete(coverage: Covered | CoveredList | Unknown, fresh: Fresh | FreshList | Unknown) -> Answer:
-    """Whether everything the source has is here, or known to be absent or gone. A list nobody walked may hold anything."""
+    """Whether every item of the source is here, or known to be absent or gone. An unwalked list may hold anything."""
     if isinstance(coverage, Unknown):
         return Answer(YesNo.UNKNOWN, coverage.reason)
     missing = {"pending": coverage.pending, "owed": coverage.owed - coverage.awaited, "dead": coverage.dead}
@@ -51,7 +51,7 @@ def is_fresh(
     *,
     now_ns: int,
 ) -> Answer:
-    """Whether changes at the source reach the copy."""
+    """Whether changes at the source reach the mirror."""
     broken = _broken(stream, now_ns=now_ns) if isinstance(stream, StreamFacts) else None
     match fresh:
         case Unknown(reason=reason):
@@ -85,7 +85,7 @@ def _is_fresh_now(
 
 
 def is_polite(rate: RateFacts | None, *, silence: str | None) -> Answer:
-    """Whether we keep the ceiling and the provider seldom has to refuse. What the provider does is not our manners."""
+    """Whether we keep the ceiling and the provider seldom refuses. Faults of the provider do not count against us."""
     if rate is None:
         return Answer(YesNo.UNKNOWN, silence or "the gate has not said anything yet")
     if rate.interval_ns < rate.ceiling_interval_ns:
@@ -100,7 +100,7 @@ def is_polite(rate: RateFacts | None, *, silence: str | None) -> Answer:
 
 
 def down(rate: RateFacts | None, *, now_ns: int) -> str | None:
-    """Since when the provider is down, what it answers and when it is probed next; None while it is well."""
+    """Since when the provider is down, what it answers and when the next probe is; None while it is up."""
     if rate is None or rate.provider_down is None:
         return None
     since_ns = rate.provider_down.since_ns
@@ -115,7 +115,7 @@ def down(rate: RateFacts | None, *, now_ns: int) -> str | None:
 def is_working(
     facts: SourceFacts | None, *, silence: str | None, ended: bool, now_ns: int, rests: bool = False
 ) -> Answer:
-    """Whether a process is alive, all its loops are, and the provider answers. Between two bounded runs nothing has to be."""
+    """Whether a process and all its loops are alive and the provider answers. Between two runs no process is needed."""
     if facts is None and rests:
         return Answer(YesNo.YES, f"between runs: {silence}")
     if facts is None:
@@ -133,7 +133,7 @@ def is_working(
 
 
 def never_answered(facts: SourceFacts) -> bool:
-    """Whether the process that watches a numbered source has not heard its newest id once."""
+    """Whether the process that watches a numbered source has never received its newest id."""
     recent = facts.rate.recent if facts.rate else None
     answered = recent is not None and recent.answers > recent.failed
     return facts.backfill is not None and facts.newest_id_at_ns is None and not answered
@@ -151,7 +151,7 @@ def ago(age_ns: int) -> str:
 
 
 def span(length_ns: int) -> str:
-    """A span in its largest fitting unit: exact enough to judge by, short enough to read at a glance."""
+    """A span in its largest fitting unit: exact enough to judge, short enough to read at a glance."""
     whole = max(0, length_ns) // SECOND_NS
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if whole >= 2 * size:

@@ -1,4 +1,4 @@
-"""Should anybody be woken? What a status means for monitoring: its severity, and the reasons against health."""
+"""Is the service healthy? What a status means for monitoring: its severity, and the reasons why it is not healthy."""
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
@@ -34,7 +34,7 @@ def reasons_against_health(status: Status) -> tuple[str, ...]:
 
 
 def severity(status: Status) -> Severity:
-    """What monitoring should hear. Critical outweighs unknown, unknown outweighs a warning."""
+    """The severity for monitoring. Critical outweighs unknown, unknown outweighs a warning."""
     found = {level for source in status.sources.values() for level in _severities(source)}
     order = (Severity.CRITICAL, Severity.UNKNOWN, Severity.WARNING, Severity.OK)
     return next((level for level in order if level in found), Severity.UNKNOWN)
@@ -42,7 +42,7 @@ def severity(status: Status) -> Severity:
 
 def _severities(source: SourceStatus) -> Iterable[Severity]:
     answers = source.answers
-    # Between two runs nobody has a rate. While somebody works, a rate that nobody knows is no good sign.
+    # Between two runs there is no rate. While a process runs, an unknown rate is a bad sign.
     is_in_the_dark = source.state == "running" and answers.polite.answer is YesNo.UNKNOWN
     if is_in_the_dark or answers.working.answer is YesNo.UNKNOWN:
         yield Severity.UNKNOWN

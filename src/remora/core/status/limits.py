@@ -1,4 +1,4 @@
-"""What keeps the rate from being higher? The gate's record of the last seconds, and what only the ledger can add to it."""
+"""What keeps the rate from being higher? The gate's record of the last seconds, and what only the ledger knows."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ from remora.core.units import SECOND_NS
 def what_limits(
     rate: RateFacts, facts: SourceFacts, ledger: LedgerFacts, coverage: Covered | CoveredList | Unknown
 ) -> tuple[LimitedBy, str]:
-    """The cause, and the same as a sentence."""
+    """The cause, and a sentence that says it."""
     pending = 0 if isinstance(coverage, Unknown) else coverage.pending
     cause = gate_limit(rate)
     if never_answered(facts) and cause in {LimitedBy.NO_WORK, LimitedBy.ANSWERS}:
@@ -27,7 +27,7 @@ def what_limits(
 
 
 def gate_limit(rate: RateFacts) -> LimitedBy:
-    """What the gate's record says, checked against what really left."""
+    """What the gate's record says, checked against what was really sent."""
     recent_per_s = rate.recent_per_s
     if recent_per_s is None:
         return rate.limited_by
@@ -40,14 +40,14 @@ def gate_limit(rate: RateFacts) -> LimitedBy:
 
 
 def sentence(limited_by: LimitedBy, *, edge_is_known: bool = True, pending: int = 0) -> str:
-    """One sentence for each of the closed set."""
+    """The sentence for each cause."""
     if limited_by is LimitedBy.PACE and not edge_is_known:
         return LEARNING
     return LIMITS[limited_by].format(pending=f"{pending:,}")
 
 
 def wait_in_words(rate: RateFacts) -> str | None:
-    """Until when nothing is sent, and why; None where the next request leaves within seconds."""
+    """Until when nothing is sent, and why; None if the next request is sent within seconds."""
     if rate.next_in_ns < WAIT_WORTH_TELLING_NS or rate.next_held_by is None:
         return None
     why = WAITS.get(rate.next_held_by, LIMITS[rate.next_held_by])
@@ -57,7 +57,7 @@ def wait_in_words(rate: RateFacts) -> str | None:
 
 
 def quota_in_words(quota: QuotaFacts, *, now_ns: int) -> str:
-    """What the provider still allows: `2,114 of 5,000 left until 14:05`, in UTC; with its date if that is not today."""
+    """What the provider still allows: `2,114 of 5,000 left until 14:05`, in UTC; with the date if that is not today."""
     until, now = (datetime.fromtimestamp(at_ns // SECOND_NS, UTC) for at_ns in (quota.until_ns, now_ns))
     of = "" if quota.limit is None else f" of {quota.limit:,}"
     day = "" if until.date() == now.date() else f"{until:%Y-%m-%d} "
@@ -65,7 +65,7 @@ def quota_in_words(quota: QuotaFacts, *, now_ns: int) -> str:
 
 
 def _why_idle(facts: SourceFacts, ledger: LedgerFacts, pending: int) -> LimitedBy:
-    """Nobody asked the gate for anything. That is "no work" only where nothing is pending."""
+    """No request reached the gate. That is "no work" only if nothing is pending."""
     if facts.next_run_at_ns is not None:
         return LimitedBy.BUDGET if pending and _stopped_by_a_cap(ledger) else LimitedBy.SCHEDULE
     if not pending:

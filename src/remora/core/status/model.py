@@ -1,6 +1,6 @@
-"""What does a status consist of? The facts of the heartbeat and the ledger, judged: answers, coverage, freshness.
+"""What does a status contain? Answers, coverage and freshness, computed from the heartbeats and the ledger.
 
-A section that is not known is an `Unknown` with its reason, never a zero. Moments are wall clock in nanoseconds.
+An unknown section is an `Unknown` with its reason, never a zero. Times are wall clock in nanoseconds.
 """
 
 from enum import StrEnum
@@ -39,7 +39,7 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """Not known: why, and since when. `was_per_s` is the last rate anybody saw, never the present one."""
+    """Not known: why, and since when. `was_per_s` is the last known rate, never the current one."""
 
     reason: str
     since_ns: int | None = None
@@ -77,7 +77,7 @@ class CoveredList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fresh(msgspec.Struct, frozen=True, kw_only=True):
-    """When the source last told us its newest id, and how far the copy is behind it."""
+    """When the source last reported its newest id, and how far the mirror is behind it."""
 
     known: bool = True
     newest_id: int | None
@@ -129,7 +129,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     stream: StreamFacts | NoStream | Unknown
     inbox: InboxFacts | Unknown
     rescan: RescanFacts | Unknown
-    update_ages: tuple[AgeBucket, ...] | None  # None: nobody has counted
+    update_ages: tuple[AgeBucket, ...] | None  # None: not counted
     backfill: bool | None  # False: switched off by the owner
     gaps: tuple[GapTally, ...]
     loops: dict[str, LoopFacts]
@@ -137,12 +137,12 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     next_run_at_ns: int | None
     why_not_now: str | None
     runs: tuple[RunFacts, ...]
-    newest_refused: int | None = None  # the source tells this newest id, and no item near it exists
-    only_provider_is_down: bool = False  # everything of ours works
+    newest_refused: int | None = None  # the source reports this newest id, but no item near it exists
+    only_provider_is_down: bool = False  # everything on our side works
     budget: RunBudget | None = None  # listed sources only
-    ceiling_interval_ns: int | None = None  # the owner's number, known whoever runs
+    ceiling_interval_ns: int | None = None  # the owner's number, known even if no process runs
     is_public: bool = False  # its items may be shown
-    account: str | None = None  # the account that it shares with other sources; None: one of its own
+    account: str | None = None  # the account that it shares with other sources; None: its own account
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):

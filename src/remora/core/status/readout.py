@@ -1,7 +1,7 @@
-"""What does the operator see? Facts become a status that says unknown where it does not know, and since when.
+"""What does the operator see? Facts become a status that says what is unknown, and since when.
 
-A heartbeat older than three beats proves nothing about now: what only a live runtime can know becomes unknown, and the
-rate of a runtime that ended is never called current. What the ledger knows stays known, whoever runs.
+After three missed heartbeats, values that only a running process knows become unknown, and the rate of a process that
+ended is never shown as current. What the ledger knows stays known, even if no process runs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,10 +62,10 @@ T = TypeVar("T", StreamFacts, RescanFacts)
 
 BEAT_NS: Final = SECOND_NS
 BEATS_BEFORE_UNKNOWN: Final = 3
-# The service sees everything, a run or a backfill only its own part.
+# The service knows everything, a run or a backfill only its own part.
 ROLE_ORDER: Final = (Role.SERVICE, Role.RUN, Role.BACKFILL, Role.WORKER)
 OPEN_STATES: Final = (GapState.OWED, GapState.LEASED)
-# Ages are counted in steps of a quarter; three steps are about a doubling, which is fine enough to look at.
+# Ages are counted in steps of 25 %; three steps are about a doubling, which is fine enough for a chart.
 AGES_PER_BUCKET: Final = 3
 FAILURES: Final = frozenset(stopped_by for stopped_by in StoppedBy if stopped_by.exit_code is Exit.FAILED)
 NEVER_STARTED: Final = "no process has worked on this source yet"
@@ -82,7 +82,7 @@ def read_out(beats: Sequence[Beat], ledgers: Mapping[str, LedgerFacts], *, now_n
 
 
 def _worth_telling(beats: Iterable[Beat], now_ns: int) -> Iterable[Beat]:
-    """Every runtime that lives, and of each role the last one that does not: the rest is history."""
+    """Every live runtime, and for each role the last one that ended. Earlier ones are left out."""
     told: set[Role] = set()
     for beat in beats:
         alive = is_alive(beat, now_ns=now_ns)
@@ -93,7 +93,7 @@ def _worth_telling(beats: Iterable[Beat], now_ns: int) -> Iterable[Beat]:
 
 
 def is_alive(beat: Beat, *, now_ns: int) -> bool:
-    """Whether this heartbeat proves anything about now. One from the future proves as little as an old one."""
+    """Whether this heartbeat is current. One from the future proves as little as an old one."""
     return beat.snapshot.ended_at_ns is None and abs(now_ns - beat.at_ns) <= BEATS_BEFORE_UNKNOWN * BEAT_NS
 
 
@@ -165,14 +165,14 @@ def _state(alive: Beat | None, last: Beat | None) -> str:
 
 
 def _silence(last: Beat | None, name: str) -> Unknown:
-    """Why nothing is known about now. The last rate seen goes along as what it was."""
+    """Why the current state is unknown. The last known rate is included, marked as past."""
     if last is None:
         return Unknown(NEVER_STARTED)
     rate = last.snapshot.sources[name].rate
     was_per_s = rate.per_s if rate else None
     role, ended_ns = last.snapshot.role.replace("_", "-"), last.snapshot.ended_at_ns
     if ended_ns is not None:
-        # A run that failed also came to its own end: what stopped it is shown beside it.
+        # A failed run also ended by itself: what stopped it is shown next to it.
         because = "" if _is_between_runs(last) else f" ({last.snapshot.ended_because or 'on request'})"
         return Unknown(f"the {role} ended{because} at {iso(ended_ns)}", ended_ns, was_per_s)
     return Unknown(f"the {role} has not been heard of since {iso(last.at_ns)}", last.at_ns, was_per_s)
@@ -232,7 +232,7 @@ def _coverage(ledger: LedgerFacts, facts: SourceFacts | None) -> Covered | Cover
 
 
 class Tallies(NamedTuple):
-    """How many things are not settled, by what is known of them; `awaited` is a part of `owed`."""
+    """How many things are not settled, by state; `awaited` is a part of `owed`."""
 
     owed: int = 0
     absent: int = 0
@@ -247,10 +247,10 @@ class Tallies(NamedTuple):
 
 
 def cover(coverage: Coverage, *, first_id: int, newest_id: int, count: Tallies) -> Covered | Unknown:
-    """Every id from the first to the newest in exactly one of six places.
+    """Every id from the first to the newest, counted in exactly one of six states.
 
-    A gap may lie in a part that is not covered yet (a walk in progress): it counts as owed, and something else as
-    pending, so that never more is called settled than is.
+    A gap may lie in a range that is not covered yet (a walk in progress). It counts as owed, and another id as pending,
+    so that the settled count is never too high.
     """
     max_id = max(newest_id, coverage.ranges[-1].end if coverage.ranges else newest_id)
     if max_id < first_id:
@@ -300,7 +300,7 @@ def _is_fresh(
 
 
 def _with_failure(fresh: Answer, ledger: LedgerFacts) -> Answer:
-    """A list that was never walked whole, and whose last run failed, is known to be out of reach: nobody may rest."""
+    """If a list was never walked completely and its last run failed, the answer is "no", not "unknown"."""
     last = max((run for run in ledger.runs if run.stopped_by), key=lambda run: run.ended_at_ns or 0, default=None)
     if fresh.answer is not YesNo.UNKNOWN or last is None or last.stopped_by not in FAILURES:
         return fresh
@@ -329,15 +329,15 @@ def _fresh(
 
 
 def _is_between_runs(last: Beat) -> bool:
-    """Whether the last runtime was one bounded run that came to its own end: nothing has to run until the next one."""
+    """Whether the last runtime was a bounded run that ended by itself: nothing has to run until the next one."""
     return last.snapshot.role is Role.RUN and last.snapshot.ended_because == ENDED_DONE
 
 
 def _fresh_list(ledger: LedgerFacts) -> FreshList | Unknown:
-    """A list is as fresh as the last walk over it that saw everything; the ledger knows, whoever runs."""
+    """A list is as fresh as the last walk that saw all of it; the ledger knows, even if no process runs."""
     last = max((run for run in ledger.runs if run.stopped_by), key=lambda run: run.ended_at_ns or 0, default=None)
     if last is not None and last.stopped_by == StoppedBy.LIST_CONTRADICTS:
-        # What earlier runs made of a wrong declaration proves nothing either.
+        # The results of earlier runs with a wrong declaration prove nothing either.
         return Unknown("the list contradicts its declaration")
     ends_ns = [run.ended_at_ns for run in ledger.runs if run.stopped_by == StoppedBy.COMPLETE and run.ended_at_ns]
     if not ends_ns:
@@ -346,7 +346,7 @@ def _fresh_list(ledger: LedgerFacts) -> FreshList | Unknown:
 
 
 def _section(told: T | None, silence: Unknown | None, absent: str) -> T | Unknown:
-    """What a live process says, or why nobody does."""
+    """What a live process reports, or why there is no report."""
     if told is not None:
         return told
     return Unknown(absent) if silence is None else _without_rate(silence)
@@ -361,7 +361,7 @@ def _inbox(facts: SourceFacts, ledger: LedgerFacts) -> InboxFacts | Unknown:
 
 
 def _age_buckets(counts: Sequence[int]) -> tuple[AgeBucket, ...]:
-    """The histogram of update ages, coarse enough to be looked at; nothing is left out."""
+    """The histogram of update ages in fewer buckets, for display; every change is counted."""
     bounds = [*AGE_BOUNDS_S[AGES_PER_BUCKET - 1 :: AGES_PER_BUCKET]]
     groups = [sum(counts[at : at + AGES_PER_BUCKET]) for at in range(0, len(bounds) * AGES_PER_BUCKET, AGES_PER_BUCKET)]
     beyond = sum(counts[len(bounds) * AGES_PER_BUCKET :])
@@ -369,7 +369,7 @@ def _age_buckets(counts: Sequence[int]) -> tuple[AgeBucket, ...]:
 
 
 def _gaps(tally: GapTally, next_run_at_ns: int | None) -> GapTally:
-    """What is due between two runs is asked for by the next one; what is absent or gone is not asked for again."""
+    """The next run fetches what becomes due between two runs; absent or gone things are not fetched again."""
     is_over = tally.state in {GapState.ABSENT, GapState.GONE}
     next_at_ns = None if is_over else max(tally.next_at_ns or 0, next_run_at_ns or 0)
     return msgspec.structs.replace(tally, next_at_ns=next_at_ns)

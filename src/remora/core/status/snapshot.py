@@ -1,8 +1,8 @@
-"""What does a running Remora say about itself? The facts of one heartbeat, and those of the ledger beside it.
+"""What does a running process report about itself? The facts of one heartbeat, and the facts of the ledger.
 
 Each fact has one type. The loops fill it, a heartbeat carries it, and the status, the metrics and the browser read the
-same fields. Moments are wall clock in nanoseconds; only a screen turns them into text. What a process does not know is
-None, never zero.
+same fields. Times are wall clock in nanoseconds; only a screen turns them into text. An unknown value is None, never
+zero.
 """
 
 from enum import StrEnum
@@ -16,7 +16,7 @@ from remora.core.rate.gate_types import RateFacts
 from remora.core.reasons import GapReason
 
 SNAPSHOT_SCHEMA = 1
-# Why a process ended that came to its own end.
+# The reason of a process that ended by itself.
 ENDED_DONE = "done"
 
 
@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 
 class StreamFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The stream of changes, with its two clocks."""
+    """The change stream: when it was last alive, and when it last announced something."""
 
     known: bool = True
     connected: bool
@@ -42,7 +42,7 @@ class StreamFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxFacts(msgspec.Struct, frozen=True):
-    """What is discovered and waits."""
+    """What was announced and waits to be fetched."""
 
     depth: int
     bound: int | None
@@ -78,11 +78,11 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     inbox: InboxFacts | None = None
     rescan: RescanFacts | None = None
     newest_id: int | None = None
-    newest_id_at_ns: int | None = None  # when the source last told us its newest id
+    newest_id_at_ns: int | None = None  # when the source last reported its newest id
     backfill: bool | None = None  # whether history is collected; False: switched off by the owner
-    newest_refused: int | None = None  # the source tells this newest id, and no item near it exists
+    newest_refused: int | None = None  # the source reports this newest id, but no item near it exists
     loops: dict[str, LoopFacts] = {}
-    workers_alive: int | None = None  # update workers; None where there are none to be alive
+    workers_alive: int | None = None  # update workers; None if this process has none
     update_ages: tuple[int, ...] | None = None  # the counts of `core.ledger.freshness.UpdateAges`
     doing: str | None = None  # one short word: catching up, watching, walking the list
     next_run_at_ns: int | None = None
@@ -98,7 +98,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SNAPSHOT_SCHEMA
     pid: int | None = None
     version: str | None = None
-    ended_at_ns: int | None = None  # the process said good-bye
+    ended_at_ns: int | None = None  # when the process ended in an orderly way
     ended_because: str | None = None
     sources: dict[str, SourceFacts] = {}
 
@@ -132,7 +132,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store knows about one source, whoever runs."""
+    """What the store knows about one source, even if no process runs."""
 
     kind: str
     first_id: int = 1
@@ -142,13 +142,13 @@ class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     inbox_depth: int | None = None
     owed_details: int | None = None  # listed sources: found in the list, detail not yet asked for
     runs: tuple[RunFacts, ...] = ()
-    every_ns: int | None = None  # how often a run is meant to begin
+    every_ns: int | None = None  # how often a run should start
     max_wall_ns: int | None = None  # what a run may spend; None: no bound
     max_fetches: int | None = None
     ceiling_interval_ns: int | None = None
-    poll_every_ns: int | None = None  # numbered sources: how often the newest id is asked for at the least
+    poll_every_ns: int | None = None  # numbered sources: how often the newest id is requested at least
     has_stream: bool = True  # numbered sources: whether a stream of changes is declared
     is_stream_too_dear: bool = False  # the ceiling is so low that connects would use more than a tenth of it
     has_rescan: bool = True  # numbered sources: whether items say how old they are
     is_public: bool = False  # its items may be shown
-    account: str | None = None  # the account that it shares with other sources; None: one of its own
+    account: str | None = None  # the account that it shares with other sources; None: its own account

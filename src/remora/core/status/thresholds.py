@@ -1,6 +1,6 @@
-"""From where on is it too much? Every threshold of an answer, an alarm or an alert, once, with what it means in its name.
+"""How much is too much? Every threshold of an answer, an alarm or an alert, defined once; its name says what it means.
 
-`deploy/prometheus/alerts.yml` repeats some of them; a test compares.
+`deploy/prometheus/alerts.yml` repeats some of them; a test compares the two.
 """
 
 from typing import Final
@@ -8,16 +8,16 @@ from typing import Final
 from remora.core.ledger.freshness import SILENT_NS
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 
-# The newest id is asked for every 15 s, or as often as the owner says: four missed questions are too many.
+# The newest id is requested every 15 s, or as often as the owner says: four missed answers are too many.
 NEWEST_ID_NOT_FRESH_NS: Final = 60 * SECOND_NS
 NEWEST_IDS_MISSED_NOT_FRESH: Final = 4
-# After this silence the stream is opened again, so the copy may have missed a change.
+# After this silence the stream is reopened, so the mirror may have missed a change.
 STREAM_SILENT_NOT_FRESH_NS: Final = SILENT_NS
-# Several attempts to open the stream again have failed by then: somebody has to look.
+# By then several attempts to reopen the stream have failed: somebody has to look.
 STREAM_SILENT_PAGE_NS: Final = 5 * MINUTE_NS
-# A run that took long or was held back may miss its turn once, not more.
+# A long or delayed run may miss its turn once, not more often.
 RUNS_MISSED_NOT_FRESH: Final = 3
-# History this far behind is mentioned; a backfill this large that does not move is a ticket.
+# A mirror this many ids behind is mentioned; a backfill of this size that makes no progress is a ticket.
 BEHIND_IDS: Final = 50_000
 BACKFILL_MOVES_IDS_PER_HOUR: Final = 50
 INBOX_DEEP: Final = 2_000
@@ -25,11 +25,11 @@ RESCAN_LATE_NS: Final = 12 * HOUR_NS
 # The law keeps refusals under 0.4 percent in steady state; several times that is not polite.
 REFUSED_SHARE_NOT_POLITE: Final = 0.02
 REQUESTS_TO_JUDGE: Final = 50
-# A rate is a division: a thousandth of rounding is not faster than the ceiling.
+# A rate is a division: a rounding error of one in a thousand does not exceed the ceiling.
 CEILING_TOLERANCE: Final = 1.001
-# Requests that leave at this share of what is allowed are held back by the pace, whatever else took time.
+# If requests are sent at this share of the allowed rate, the pace is the limit, whatever else took time.
 AT_THE_PACE: Final = 0.9
-# Below this share of the ceiling nobody is "at the ceiling", whatever held each request.
+# Below this share of the ceiling the rate is not "at the ceiling", whatever delayed each request.
 FAR_BELOW_THE_CEILING: Final = 0.5
-# A longer wait is told with its end and its reason.
+# A longer wait is shown with its end and its reason.
 WAIT_WORTH_TELLING_NS: Final = 5 * SECOND_NS

@@ -1,6 +1,6 @@
-"""How do reasons read? Every word and sentence for a closed set, once.
+"""How are reasons put into words? Every word and sentence for a closed set of values, defined once.
 
-The console's `reasons.js` is written from here (`python -m tools.console_words`); a test compares.
+The console's `reasons.js` is generated from this file (`python -m tools.console_words`); a test compares the two.
 """
 
 from typing import Final
@@ -12,7 +12,7 @@ from remora.core.reasons import GapReason
 
 QUESTIONS: Final = ("complete", "fresh", "polite", "working")
 
-# What keeps the rate from being higher, as a sentence. `{pending}` is the number of ids that nobody has asked for.
+# What keeps the rate from being higher, as a sentence. `{pending}` is the number of ids that were not requested yet.
 LIMITS: Final[dict[LimitedBy, str]] = {
     LimitedBy.CEILING: "At the ceiling: as fast as the owner allows.",
     LimitedBy.PACE: "At the learned pace: above it, the provider has refused requests.",

@@ -1,7 +1,7 @@
-"""What has a run spent, and may it go on? Requests, time, repeats, and what the provider refused in a row.
+"""What has a run spent, and may it continue? Requests, time, retries, and how many refusals came in a row.
 
-A circuit that opens says "slow down, then continue". Only the run's own budget, or a provider that keeps asking for
-less, ends a run. What the law or the circuit waits by itself is waited for in the gate and ends nothing.
+An open circuit breaker means "slow down, then continue". Only the run's own budget, or a provider that keeps asking for
+less, ends a run. Waits for the pace or the circuit breaker happen in the gate and do not end a run.
 """
 
 from typing import Final
@@ -43,30 +43,30 @@ class RunAllowance:
 
     @property
     def is_pressed(self) -> bool:
-        """Whether the provider asks for less right now, so that what can wait should wait. One refusal may be a stray."""
+        """Whether the provider asks for less now, so that less urgent work should wait. One refusal is not enough."""
         return self._waits_in_a_row >= PRESSED_IN_A_ROW or (self._waits_in_a_row > 0 and self._is_circuit_open())
 
     @property
     def is_refused(self) -> bool:
-        """Whether the provider refuses one thing after another: the account, not the things."""
+        """Whether the provider refuses one thing after another: then the account is refused, not the things."""
         return self._refused_in_a_row >= REFUSED_IN_A_ROW_MAX
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the last answer asked for less: until there is a good one, one request after the other is sent."""
+        """Whether the last answer asked for less. Until there is a good one, requests are sent one at a time."""
         return self._waits_in_a_row > 0
 
     def covers(self, asks: int) -> bool:
-        """Whether the budget covers so many things at once, each with all its repeats."""
+        """Whether the budget covers this many things at once, each with all its retries."""
         most = self.budget.max_fetches
         return most is None or self.budget.fetches + asks * (1 + len(self._policy.retry_delays_ns)) <= most
 
     def resume(self) -> None:
-        """Another part of the run begins. What stopped the last one need not stop this one."""
+        """Another part of the run begins. The reason that stopped the last part may not apply to this one."""
         self.stop = None
 
     def may_ask(self) -> bool:
-        """Whether the budget covers one more request and any wait before it that is certain."""
+        """Whether the budget covers one more request and the certain wait before it."""
         now_ns = self._clock.monotonic_ns()
         if (cap := self.budget.cap(now_ns=now_ns)) is not None:
             self.stop = stop_for_cap(cap, held_ns=self._held_ns())
@@ -84,9 +84,9 @@ class RunAllowance:
         self.stop = stop_for_cap(GapReason.MAX_WALL_CLOCK, wait_ns=wait_ns, held_ns=self._held_ns())
 
     def heard(self, verdict: Verdict, *, departed_wall_ns: int | None = None) -> None:
-        """Count a request and what comes in a row: only an answer ends a row of waits.
+        """Count a request, and waits and refusals in a row: only a good answer ends a row of waits.
 
-        `departed_wall_ns` tells refusals of requests that were sent together: they are one.
+        `departed_wall_ns` identifies refusals of requests that were sent together: they count as one.
         """
         self.budget = self.budget.after_fetch()
         self._counts.requests += 1
@@ -100,7 +100,7 @@ class RunAllowance:
                 self._waits_in_a_row = self._refused_in_a_row = 0
 
     def may_retry(self) -> bool:
-        """Whether the run may repeat one more request."""
+        """Whether the run may send one more retry."""
         if not self._policy.covers_retry(retries=self._counts.retries, requests=self._counts.requests):
             self.stop = stop_for_cap(GapReason.RETRY_BUDGET)
             return False
@@ -110,8 +110,9 @@ class RunAllowance:
     def _failed(self, verdict: Pressure | Trouble, departed_wall_ns: int | None) -> None:
         last_ns = self._last_wait_ns
         if departed_wall_ns is not None and last_ns is not None and self.is_waiting and departed_wall_ns < last_ns:
-            return  # it was under way before anybody knew that the provider asks for less
-        # A fault is a wait while the circuit is open, because then the next request is a probe. Pressure always is.
+            return  # it was sent before we knew that the provider asks for less
+        # A fault counts as a wait while the circuit breaker is open, because the next request is a probe then. Pressure
+        # always counts.
         if isinstance(verdict, Pressure) or self._is_circuit_open():
             self._waits_in_a_row += 1
             self._counts.waits += 1
@@ -120,7 +121,7 @@ class RunAllowance:
             self.stop = stop_for_pressure(wait_ns=self._governor.wait_ahead_ns(), held_ns=self._held_ns())
 
     def _certain_wait_ns(self) -> int:
-        """How long nothing can be sent, whatever happens: the provider asked for it, or the owner's ceiling does."""
+        """How long nothing can be sent, whatever happens: the provider asked to wait, or the ceiling requires it."""
         usual_ns = min(self._governor.wait_ahead_ns(), self._governor.state().ceiling_interval_ns)
         return max(self._held_ns(), usual_ns)
 

@@ -1,7 +1,8 @@
-"""What does a run leave to the next one? One gap for everything that is left, and how long the walk must wait.
+"""What does a run leave for the next one? One gap for everything that is left, and how long the walk must wait.
 
-The rest of a list is described by content, never by an offset: everything at or below a mark. Pressure starts a cool-down
-that grows from run to run. A stop of our own starts none, unless the provider itself named a time.
+The rest of a list is described by content, never by an offset: everything at or below a mark. Pressure starts a
+cool-down that grows from run to run. If our own limits stop a run, there is no cool-down, unless the provider named a
+time.
 """
 
 from collections.abc import Sequence
@@ -51,7 +52,7 @@ class Backlog:
         self._clock = clock
 
     async def cooling(self) -> Cooling | None:
-        """Whether the walk waits, and until when. A time beyond the longest cool-down is ignored: the clock stepped back."""
+        """Until when the walk waits, if it does. A time beyond the longest cool-down is ignored: the clock stepped."""
         now_ns = self._clock.wall_ns()
         waits: list[Cooling] = []
         gap = await self._gap()
@@ -64,7 +65,7 @@ class Backlog:
         return latest if latest is not None and latest.until_ns > now_ns else None
 
     async def keep(self, stop: Stop | None) -> Left:
-        """Record what is left after a run that ended so, or that nothing is."""
+        """Record what is left after a run with this stop, or that nothing is left."""
         cooling = await self.cooling()
         counts = await self._store.gap_counts(self._source)
         owed = await self._store.count_owed_details(self._source) + _documents(counts, GapState.OWED, GapState.LEASED)
@@ -74,7 +75,7 @@ class Backlog:
             return Left(owed, dead, None)
         if stop.by in {StoppedBy.COOL_DOWN, StoppedBy.RECOVER_ONLY}:
             return Left(owed, dead, None if cooling is None else cooling.until_ns)
-        # A stop of our own says nothing about pressure that is still cooling down.
+        # A stop by our own limits says nothing about an earlier cool-down that still runs.
         if stop.reason is not None and (cooling is None or not stop.is_ours):
             await self._record(Deferred(stop.reason))
         await self._note(stop, owed, cooling)

@@ -1,9 +1,9 @@
-"""How are the details of a list collected? Newest first, several at once, and nobody waits for a neighbour.
+"""How are the details of a list collected? Newest first, several at once, and none waits for another.
 
-While the provider asks for less, one detail after the other is asked for.
+While the provider asks for less, details are requested one at a time.
 
-A detail that is refused is asked for again after the others of its batch had their turn. Refused a second time, it is
-owed on its own: a key that the provider always refuses must not slow down or stop the rest.
+A refused detail is requested again after the rest of its batch. If it is refused again, it becomes a gap of its own: a
+key that the provider always refuses must not slow down or stop the rest.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Details:
         counts: RunCounts,
         width: int = 1,
     ) -> None:
-        """`width`: so many details may be under way at once."""
+        """`width`: how many details may be in flight at once."""
         self._source = source
         self._collector = collector
         self._store = store
@@ -42,11 +42,11 @@ class Details:
         self._counts = counts
         self._width = width
         self._answered: set[Discovery] = set()  # not recorded yet
-        self._refused: dict[Discovery, Asked] = {}  # once, in this batch, in the order of asking
-        self._refused_alone = 0  # so many of them were refused before another detail was answered
+        self._refused: dict[Discovery, Asked] = {}  # refused once, in this batch, in the order of the requests
+        self._refused_alone = 0  # how many of them were refused before another detail was answered
 
     async def run(self) -> Stop | None:
-        """Ask for all of them. One that is refused, gone or wrong is a gap; the rest goes on."""
+        """Fetch all of them. A detail that is refused, gone or wrong becomes a gap; the rest continues."""
         batch: list[str] = []
         stuck: set[str] = set()
         while batch := await self._owed(batch, stuck):
@@ -59,7 +59,7 @@ class Details:
         return None
 
     async def _ask_batch(self, batch: Sequence[str]) -> Stop | None:
-        """Ask for each of them once. After a stop nothing more is sent; what is on the wire is awaited and recorded."""
+        """Request each of them once. After a stop nothing more is sent; requests in flight are awaited and recorded."""
         waiting = [Discovery(Kind.DOCUMENT, key, Lane.DETAIL) for key in reversed(batch)]
         under_way: dict[Discovery, asyncio.Task[Stop | None]] = {}
         stop: Stop | None = None
@@ -109,7 +109,7 @@ class Details:
 
     async def _record(self, discovery: Discovery, asked: Asked) -> Stop | None:
         if isinstance(asked.verdict, Deferred):
-            return self._allowance.stop  # it was not asked for, and stays where it is
+            return self._allowance.stop  # it was not requested, and stays as it is
         self._counts.outcomes[await self._collector.record(discovery, asked)] += 1
         if not isinstance(asked.verdict, Pressure):
             self._refused_alone = len(self._refused)
@@ -118,18 +118,18 @@ class Details:
         return self._allowance.stop
 
     async def _set_aside(self, stop: Stop) -> Stop:
-        """The run stops. What was refused while others were answered is owed on its own; so is the first of the last row.
+        """The run stops. Details refused while others were answered become gaps; so does the first of the last row.
 
-        The next run then begins with their neighbours. The others of a row were refused because all were.
+        The next run then begins with other details. The rest of a row was refused because everything was.
         """
         for discovery in list(self._refused)[: max(1, self._refused_alone)]:
             self._counts.outcomes[await self._collector.record(discovery, self._refused.pop(discovery))] += 1
         return stop
 
     async def _owed(self, asked: Sequence[str], stuck: set[str]) -> list[str]:
-        """What to ask for next. What was asked for a moment ago and is owed all the same is stuck.
+        """What to request next. A detail that was just requested and is still owed is stuck.
 
-        It was listed by a clock that has since stepped back. It stays owed, and this run has done what it can.
+        It was listed before the clock stepped back. It stays owed, and this run does not request it again.
         """
         while True:
             details = await self._store.owed_details(self._source, limit=DETAILS_AT_ONCE + len(stuck))

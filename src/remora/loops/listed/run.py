@@ -1,8 +1,8 @@
-"""How is a listed archive collected? In bounded runs: gaps, then the list, then the details, then what was refused.
+"""How is a listed source collected? In bounded runs: gaps, then the list, then the details, then refused gaps.
 
-Nothing is held only in memory: a page's entries are owed from the moment the page is recorded, and a run that stops
-leaves one backlog gap that says why. When the provider asks for less, the run waits and goes on. Only the run's own budget,
-or a provider that keeps asking for less, ends a run early.
+Nothing is only in memory: a page's entries are owed as soon as the page is recorded, and a run that stops leaves one
+backlog gap that says why. When the provider asks for less, the run waits and continues. Only the run's own budget, or a
+provider that keeps asking for less, ends a run early.
 """
 
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ from remora.loops.recover import Recover, Recovery
 
 log = structlog.get_logger()
 
-# The rest of an interrupted walk, what has come above it since, and once more if a walk missed entries.
+# The rest of an interrupted walk, one for entries that appeared since, and one more if a walk missed entries.
 WALKS_PER_RUN_MAX: Final = 3
-# One at a time: a gap that is leased and then not asked for would lose its place in the line.
+# One at a time: a gap that is leased but not requested would lose its place in the order.
 RECOVERY: Final = Recovery(width=1, at_once=1, lease_ns=30 * MINUTE_NS, asks=ONCE)
 
 
@@ -42,11 +42,11 @@ class RunOptions:
     max_fetches: int | None = None
     recover_only: bool = False
     force: bool = False  # walk although the cool-down of an earlier run is not over
-    in_flight: int = 1  # so many details may be under way at once
+    in_flight: int = 1  # how many details may be in flight at once
 
 
 class ListedRun:
-    """One bounded run over one listed source. Its collector asks by the policy `LISTED`."""
+    """One bounded run over one listed source. Its collector uses the policy `LISTED`."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ListedRun:
         self._backlog = Backlog(source, collector, store, clock=clock)
 
     async def run_once(self) -> RunSummary:
-        """The whole run. One that is killed leaves a record without an end; nothing else is lost."""
+        """The whole run. A killed run leaves a record without an end; nothing else is lost."""
         started_ns = self._clock.wall_ns()
         run_id = await self._store.start_run(self._source, now_ns=started_ns)
         stop = await self._phases()
@@ -109,34 +109,34 @@ class ListedRun:
             return await self._rest() or Stop(StoppedBy.RECOVER_ONLY)
         walk_stop = await self._walk(waits=False)
         if walk_stop is not None and walk_stop.is_pressure:
-            # A page was refused. The details are asked for before it is asked for again.
+            # A page was refused. The details are fetched before the page is requested again.
             if (stop := await self._details()) is not None:
                 return stop
             walk_stop = await self._walk(waits=True)
-        # A list that cannot be read ends the walk, not the run: what is owed already can still be collected.
+        # A list that cannot be read ends the walk, not the run: what is already owed can still be collected.
         if walk_stop is not None and (walk_stop.is_ours or walk_stop.reason is GapReason.UNAUTHORIZED):
             return walk_stop
         return await self._rest() or walk_stop
 
     async def _rest(self) -> Stop | None:
-        """What is owed. What was refused before comes last, because it may be refused for good."""
+        """Fetch what is owed. What was refused before comes last, because it may always be refused."""
         if (stop := await self._details()) is not None:
             return stop
-        # What has vanished, or is gone but still listed, is asked for once more: the answer tells whether it is gone.
+        # What has vanished, or is gone but still listed, is requested once more: the answer shows whether it is gone.
         if (self.counts.vanished or self._shows_gone) and (stop := await self._recover(without=PRESSURE)) is not None:
             return stop
         return await self._recover(without=BUT_PRESSURE) if await self._is_refused_due() else None
 
     async def _is_refused_due(self) -> bool:
-        """Whether a gap waits for the end of the run. Without one the run is over, whatever is left of its budget."""
+        """Whether a refused gap is due. Without one the run is over, even if some of its budget is left."""
         now_ns = self._clock.wall_ns()
         counts = await self._store.gap_counts(self._source)
         return any(gap.kind is Kind.DOCUMENT and gap.reason in PRESSURE and gap.next_ns <= now_ns for gap in counts)
 
     async def _walk(self, *, waits: bool) -> Stop | None:
-        """The rest of an interrupted walk, if there is one, and then what has come above it since.
+        """Walk the rest of an interrupted walk, if there is one, and then the entries that appeared since.
 
-        A walk that missed entries is followed by another one: only what that one does not show either has vanished.
+        If a walk missed entries, another one follows: only entries that neither walk shows have vanished.
         """
         self._begin(Phase.WALK)
         for _ in range(WALKS_PER_RUN_MAX):
@@ -158,12 +158,12 @@ class ListedRun:
         return None
 
     async def _owes_inline(self) -> bool:
-        """Whether the process ended between a page and the documents on it: another walk shows them again."""
+        """Whether a process ended between recording a page and its documents: another walk shows them again."""
         is_inline = self._collector.capabilities.inline_details
         return is_inline and await self._store.count_owed_details(self._source) > 0
 
     async def _recover(self, *, without: Sequence[GapReason]) -> Stop | None:
-        """Ask once more for what is owed and due. Pressure ends the recovery, not the run; only our own budget does."""
+        """Request once more what is owed and due. Pressure ends only the recovery; our own budget ends the run."""
         self._begin(Phase.RECOVERY)
         self.counts.outcomes.update(await self._gaps.run_through(without=without, may_go_on=self._may_recover))
         stop = self._allowance.stop
@@ -178,7 +178,7 @@ class ListedRun:
     async def _details(self) -> Stop | None:
         self._begin(Phase.DETAILS)
         if self._collector.capabilities.inline_details:
-            return None  # the list holds them
+            return None  # the list contains them
         details = Details(
             self._source,
             self._collector,

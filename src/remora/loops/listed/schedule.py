@@ -1,4 +1,4 @@
-"""When does a listed source run inside the service? On its `every`, counted from the start of its last run.
+"""When does a listed source run inside the service? Once per `every`, counted from the start of its last run.
 
 The last run is read from the ledger, so a restart neither repeats a run that is not due nor forgets one that was
 interrupted. The provider can end a run, but never the schedule. While the store is unavailable, the schedule waits.
@@ -20,7 +20,7 @@ from remora.loops.supervisor import restart_delay_ns
 
 log = structlog.get_logger()
 
-# However the last run ended and whatever the clock says, two runs do not begin closer together than this.
+# The minimum time between two starts, however the last run ended and whatever the clock says.
 APART_LEAST_NS: Final = MINUTE_NS
 
 
@@ -64,11 +64,11 @@ class ListedSchedule:
         self._state = ScheduleState("waiting")
 
     def state(self) -> ScheduleState:
-        """For the readout: the last run, the next one, and why not now."""
+        """For the status: the last run, the next run, and why there is none now."""
         return self._state if self._running is None else replace(self._state, doing=str(self._running.phase))
 
     async def run(self) -> None:
-        """A run whenever one is due, for ever."""
+        """Start a run whenever one is due, for ever."""
         while True:
             try:
                 await self._wait_until_due()
@@ -113,12 +113,10 @@ class ListedSchedule:
         await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
 
     def _wait_ns(self, last: RunRecord | None) -> int:
-        """Until the next run is due. A run without an end was interrupted by the end of its process: it is due now."""
+        """How long until the next run is due. A run without an end was interrupted with its process: it is due now."""
         if last is None:
             return 0
-        since_ns = max(
-            0, self._clock.wall_ns() - last.started_ns
-        )  # a clock that stepped back waits no longer than once
+        since_ns = max(0, self._clock.wall_ns() - last.started_ns)  # after a clock step back, wait one interval at most
         return (APART_LEAST_NS if last.ended_ns is None else self._every_ns) - since_ns
 
     async def _rest_after(self, error: RemoraError) -> None:

@@ -1,11 +1,11 @@
-"""How is a list walked? Page after page, each recorded with what it owes, and never past what was not seen.
+"""How is a list walked? Page after page, each recorded with its owed details, and never past entries it did not see.
 
-A list moves while it is walked. Pages that overlap prove that nothing was skipped. Where they do not overlap, the walk
-goes back one page and, if that does not help, begins again. A walk that cannot be proven whole records the entries it saw
-as owed, but moves neither watermark nor position.
+A list changes during a walk. Pages that overlap prove that nothing was skipped. Where they do not overlap, the walk
+goes back one page and, if that does not help, starts again. A walk that cannot be proven complete records the entries
+it saw as owed, but moves neither watermark nor position.
 
-Entries that vanish are found by what a walk does not show. An entry that is updated during a walk moves to its front unseen,
-so what a walk to the end of the list did not show is judged after the next walk from the top.
+Entries have vanished if a walk does not show them. But an entry that is updated during a walk moves to the front,
+unseen. So entries that a full walk did not show are judged only after the next walk from the top.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from remora.loops.listed.allowance import RunAllowance
 log = structlog.get_logger()
 
 FIRST: Final = ""  # the position of the first page
-# No list is longer; a source that pages in a circle must not keep a run walking for ever.
+# No list is longer; a source that repeats its pages in a circle must not keep a run walking for ever.
 PAGES_PER_WALK_MAX: Final = 1_000_000
 PAGES_WITHOUT_NEWS_MAX: Final = 20
 # A provider that filters its pages may show a few empty ones before the next entry.
@@ -54,7 +54,7 @@ PAGES_REMEMBERED: Final = 8
 INLINE_AT_ONCE: Final = 100
 DEAD_WATCHED: Final = 10_000
 MISSING_WATCHED: Final = 1_000
-# A list that moves faster than it can be read is read on as it is; the next run walks it again.
+# If a list changes faster than it can be read, the walk continues anyway; the next run walks the list again.
 TURNS_BACK_MAX: Final = 8
 
 
@@ -72,7 +72,7 @@ class ListWalk:
         counts: RunCounts,
         waits: bool,
     ) -> None:
-        """`waits`: a page that is refused is asked for again, until the allowance says stop; otherwise the walk stops."""
+        """`waits`: a refused page is requested again until the allowance says stop; otherwise the walk stops."""
         self._source = source
         self._collector = collector
         self._store = store
@@ -80,9 +80,9 @@ class ListWalk:
         self._clock = clock
         self._counts = counts
         self._waits = waits
-        self.was_resumed = False  # an earlier run read the top of the list; what came since is above it
+        self.was_resumed = False  # an earlier run read the top of the list; newer entries are above it
         self.misses_entries = False  # it saw the whole list, but not every entry that was listed before
-        self.shows_gone = False  # it saw entries whose details are said to be gone: they are asked for once more
+        self.shows_gone = False  # it saw entries whose details are said to be gone: they are requested once more
         self._state = WalkState()
         self._position = FIRST
         self._is_resuming = False
@@ -91,15 +91,15 @@ class ListWalk:
         self._turns_back = 0
         self._without_news = 0
         self._empty_pages = 0  # in a row
-        self._repeats = 0  # pages in a row that show what the page before showed
-        self._before: tuple[Entry, ...] = ()  # the page before the next one, where the two can be compared
+        self._repeats = 0  # pages in a row with the same content as the page before
+        self._before: tuple[Entry, ...] = ()  # the previous page, if the next page can be compared with it
         self._missing_is_end = False
         self._dead: frozenset[str] = frozenset()
-        self._gone: frozenset[str] = frozenset()  # by word of the provider, which its list may contradict
+        self._gone: frozenset[str] = frozenset()  # gone according to the provider; its list may contradict that
         self._recent: deque[tuple[str, frozenset[str]]] = deque(maxlen=PAGES_REMEMBERED)
 
     async def run(self) -> Stop | None:
-        """Record page after page. What a page owes and how far the walk is become durable together."""
+        """Record page after page. The owed details of a page and the progress of the walk become durable together."""
         await self._begin()
         for _ in range(PAGES_PER_WALK_MAX):
             page = await self._page()
@@ -132,7 +132,7 @@ class ListWalk:
             now_ns=self._clock.wall_ns(),
             doubted_at_ns=await self._doubted_at_ns(dead, gone),
         )
-        # A process that ended between a page and the documents on it left them owed; only the list can show them again.
+        # A process that ended between a page and its documents left them owed; only the list can show them again.
         if self._collector.capabilities.inline_details and not is_full:
             is_full = await self._store.count_owed_details(self._source) > 0
         self._state = begun(await self._store.walk_state(self._source), is_full=is_full)
@@ -140,7 +140,7 @@ class ListWalk:
         self._position = self._state.position or FIRST
 
     async def _doubted_at_ns(self, dead: Sequence[Gap], gone: Sequence[Gap]) -> int | None:
-        """When a detail was missing or said to be gone, for the latest of those whose entries the list may still show."""
+        """The latest time when a detail became missing or gone although the list may still show its entry."""
         owed = await self._store.gaps(
             self._source, state=GapState.OWED, reason=GapReason.NOT_FOUND, limit=MISSING_WATCHED
         )
@@ -157,7 +157,7 @@ class ListWalk:
                     self._counts.pages += 1
                     return self._ended_by_silence(page)
                 case Pressure() if self._waits:
-                    pass  # the gate waits; there is no other page to ask for
+                    pass  # the gate waits; there is no other page to request
                 case Missing(GapReason.NOT_FOUND) if self._missing_is_end:
                     self._counts.pages += 1
                     return Page(entries=(), next_position=None)
@@ -165,12 +165,12 @@ class ListWalk:
                     return _list_stop(verdict)
 
     def _ended_by_silence(self, page: Page) -> Page:
-        """Some cursors are never null: a list that shows nothing for so many pages in a row has ended."""
+        """Some cursors are never null: a list has ended after `EMPTY_PAGES_MAX` empty pages in a row."""
         self._empty_pages = 0 if page.entries or page.unreadable else self._empty_pages + 1
         return replace(page, next_position=None) if self._empty_pages >= EMPTY_PAGES_MAX else page
 
     def _contradiction(self, page: Page) -> Stop | None:
-        """What the page shows and the declaration rules out. Nothing of such a page is recorded."""
+        """How the page contradicts the declaration. Nothing of such a page is recorded."""
         keys = frozenset(entry.key for entry in page.entries)
         is_repeat = bool(keys and self._before) and keys == frozenset(entry.key for entry in self._before)
         self._repeats = self._repeats + 1 if is_repeat else 0
@@ -183,7 +183,7 @@ class ListWalk:
         return Stop(StoppedBy.LIST_CONTRADICTS, GapReason.MALFORMED, why=why)
 
     def _may_start_over(self, stop: Stop) -> bool:
-        """A position may be refused because it is too old, as cursors are after a while. The first page never is."""
+        """A position may be refused because it is too old, as cursors expire. The first page has no such reason."""
         too_old = stop.by in {StoppedBy.LIST_REFUSED, StoppedBy.LIST_UNREADABLE} and self._position != FIRST
         if not too_old or self._was_refused or stop.reason is GapReason.UNAUTHORIZED:
             return False
@@ -199,7 +199,7 @@ class ListWalk:
         return joins(page, set(chain.from_iterable(keys for _, keys in self._recent)))
 
     def _turn_back(self) -> bool:
-        """Go back to where pages may join again. False when that was tried often enough."""
+        """Go back to where pages may join again. False after enough attempts."""
         self._turns_back += 1
         self._before, self._repeats = (), 0
         if self._turns_back > TURNS_BACK_MAX:
@@ -222,16 +222,16 @@ class ListWalk:
         log.info("walk_restarted", source=self._source)
 
     async def _record(self, page: Page) -> bool:
-        """The page is durable, with what it owes and how far the walk is. True at the end of the walk."""
+        """Make the page durable, with its owed details and the progress of the walk. True at the end of the walk."""
         is_repeated, self._is_resuming = self._is_resuming, False
-        # From the first unreadable entry on the walk goes on, but nothing durable moves past it.
+        # After an unreadable entry the walk continues, but the stored progress does not move past that entry.
         self._is_whole = self._is_whole and page.unreadable == 0
         is_end, is_known = page.next_position is None, is_at_end(self._state, page)
         began = self._state
         self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_end)
         now_ns = self._clock.wall_ns()
         if is_end and self._is_whole:
-            # Before the page: if the process dies between the two, the walk is still under way and goes on to its end.
+            # Before the page: if the process dies between the two, the walk is still in progress and runs to its end.
             await self._store.keep_note(self._source, FULL_WALK_NOTE, now_ns)
         # Also before the page: once it is recorded, these entries no longer look newer than what is stored.
         for key in await self._revived(page):
@@ -240,7 +240,7 @@ class ListWalk:
         self._counts.listed += listed
         await self._keep_inline(page, now_ns)
         self._remember(page)
-        # A page with news is not the last one, whatever its marks say: one absurd mark makes all others look old.
+        # A page with new entries is not the last one, whatever its marks say: one absurd mark makes the rest look old.
         if not is_end and (listed or is_repeated or not is_known):
             return False
         if self._is_whole:
@@ -251,7 +251,7 @@ class ListWalk:
         return True
 
     async def _keep_inline(self, page: Page, now_ns: int) -> None:
-        """Record the documents that the page itself holds. They are as new as their entries."""
+        """Record the documents that the page itself contains. They are as new as their entries."""
         whole: dict[str, Entry] = {}
         for entry in page.entries:
             known = whole.get(entry.key)
@@ -268,7 +268,7 @@ class ListWalk:
         return await self._collector.record(Discovery(Kind.DOCUMENT, entry.key, Lane.DETAIL), Asked(found, now_ns, 0))
 
     async def _judge_vanished(self, began: WalkState, *, is_end: bool) -> None:
-        """This walk has shown what it shows. What an earlier full walk missed and this one did not show has vanished."""
+        """At the end of a walk: entries that neither an earlier full walk nor this one showed have vanished."""
         now_ns = self._clock.wall_ns()
         if began.full_walk is not None:
             self._counts.vanished += await self._store.record_vanished(
@@ -282,7 +282,7 @@ class ListWalk:
             )
 
     async def _revived(self, page: Page) -> list[str]:
-        """Dead gaps whose entries are newer now, and gone ones that the list shows: they are due again at once."""
+        """Dead gaps whose entries are newer now, and gone ones that the list shows. They are due again at once."""
         keys = {entry.key: fingerprint(self._source, entry.key) for entry in page.entries}
         revived = [key for key in keys.values() if key in self._gone]
         self.shows_gone = self.shows_gone or bool(revived)
@@ -308,7 +308,7 @@ def _next_state(state: WalkState, page: Page, position: str, *, is_whole: bool, 
 
 
 def _ended(state: WalkState, *, is_whole: bool) -> WalkState:
-    """The state of a walk that met what was known already; what a full walk missed before is judged by now."""
+    """The state of a walk that reached known entries; what an earlier full walk missed is already judged."""
     return replace(finished(state, is_end=False), full_walk=None) if is_whole else restarted(state)
 
 

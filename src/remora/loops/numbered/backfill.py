@@ -1,6 +1,6 @@
-"""How does history get in? Uncovered ids become segments; each is claimed, walked and covered, and survives any kill.
+"""How is history read? Uncovered ids become segments; each is claimed, walked and covered, and survives any kill.
 
-The same walker serves every kind of segment: history, blind windows, rescans and replays.
+The same worker walks every kind of segment: history, blind windows, rescans and replays.
 """
 
 import asyncio
@@ -20,15 +20,16 @@ from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
 
-# The cursor is stored after this many ids: half a batch, so that the next half goes on while it is written.
+# The cursor is stored after this many ids: half a batch, so that the next half continues while it is written.
 ADVANCE_EVERY_IDS: Final = BATCH_MAX // 2
 RENEW_EVERY_NS: Final = LEASE_NS // 3
 IDLE_NS: Final = SECOND_NS
-# How often a walk looks whether a few ids hold it up.
+# How often a walk checks whether a few ids hold it up.
 LOOK_EVERY_NS: Final = SECOND_NS // 4
 
-# So many segments are walked side by side: an item that hangs holds up its own, and the others use the pace. Eight use 84 %
-# of 250 requests a second when every hundredth item hangs. More would repeat more after a kill: each may repeat a batch.
+# How many segments are walked in parallel: an item that hangs holds up only its own segment, and the others use the
+# pace. Eight reach 84 % of 250 requests a second when one item in a hundred hangs. More would fetch more again after a
+# kill: each segment may repeat a batch.
 WALKERS: Final = 8
 
 OnOutcome = Callable[[SegmentKind, Outcome], None]
@@ -36,18 +37,18 @@ Advance = Callable[[Segment, int], Awaitable[None]]
 
 
 async def plan_missing(source: str, store: Store, wanted: IdRange, *, now_ns: int) -> int:
-    """Make segments of every id in `wanted` that nothing covers yet; returns how many segments were added."""
+    """Plan segments for every id in `wanted` that is not covered yet; returns how many segments were added."""
     holes = newest_first((await store.coverage(source)).uncovered(wanted))
     return await store.plan(source, SegmentKind.BACKFILL, holes, now_ns=now_ns)
 
 
 async def plan_again(source: str, store: Store, kind: SegmentKind, wanted: IdRange, *, now_ns: int) -> int:
-    """Make segments of all ids in `wanted`, covered or not."""
+    """Plan segments for all ids in `wanted`, covered or not."""
     return await store.plan(source, kind, (wanted,), now_ns=now_ns)
 
 
 class LeaseLost(Exception):
-    """Another worker owns the segment now; what we fetched is recorded, the rest is theirs."""
+    """Another worker owns the segment now. What we fetched is recorded; that worker fetches the rest."""
 
 
 class SegmentWorker:
@@ -75,7 +76,7 @@ class SegmentWorker:
         self._on_outcome = on_outcome
 
     async def run(self, *, looking: asyncio.Lock | None = None, idle_ns: int = IDLE_NS) -> None:
-        """Walk whatever there is, for ever. Of those who share `looking`, one looks for work while there is none."""
+        """Walk all segments, for ever. While there are none, only one of the workers that share `looking` polls."""
         looking = looking or asyncio.Lock()
         while True:
             async with looking:
@@ -84,7 +85,7 @@ class SegmentWorker:
             await self._walk_to_its_end(segment)
 
     async def run_until_done(self) -> None:
-        """Walk until nothing is left; what another worker holds is waited for, in case it never comes back."""
+        """Walk until nothing is left. Waits for segments that other workers hold, in case a worker never returns."""
         while True:
             if await self.run_once() is not None:
                 continue
@@ -134,14 +135,14 @@ class SegmentWorker:
             await walk.complete(item_id)
 
     async def _hurry(self, segment: Segment, walk: "_DurableWalk") -> None:
-        """A request that hangs while those after it are answered is given up: the walk goes on, the item is owed."""
+        """Give up a request that hangs while later ones are answered: the walk continues, and the item is owed."""
         while True:
             await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
             for item_id in walk.held_up_by:
                 self._collector.give_up_if_it_hangs(Discovery.item(item_id, via=segment.kind.lane))
 
     async def _renew(self, walk: "_DurableWalk") -> None:
-        """A slow walk keeps its lease; at one request a minute a batch takes longer than any lease."""
+        """Renew the lease of a slow walk: at one request a minute a batch takes longer than any lease."""
         while True:
             await self._clock.sleep_until(self._clock.monotonic_ns() + RENEW_EVERY_NS)
             await walk.store_cursor()
@@ -152,7 +153,7 @@ class SegmentWorker:
             raise LeaseLost
 
     async def _let_go(self, segment: Segment, walk: "_DurableWalk") -> None:
-        """Stopped on request: keep what is done and give the rest back at once instead of letting the lease run out."""
+        """Stopped on request: store the progress and release the rest at once instead of letting the lease expire."""
         try:
             await walk.store_cursor()
             if not walk.finished:
@@ -160,7 +161,7 @@ class SegmentWorker:
         except LeaseLost:
             return
         except StoreError as error:
-            # The lease runs out by itself; the stop goes on.
+            # The lease expires by itself; the stop continues.
             log.warning("segment_not_released", source=self._source, why=error.message)
 
 
@@ -175,7 +176,7 @@ def walkers(
     width: int,
     on_outcome: OnOutcome | None = None,
 ) -> Sequence[SegmentWorker]:
-    """Those who walk these kinds of segments in one process, each under a name of its own: a lease has one holder."""
+    """The workers for these kinds of segments in one process. Each has its own name, because a lease has one holder."""
     return [
         SegmentWorker(
             source,
@@ -192,7 +193,7 @@ def walkers(
 
 
 async def side_by_side(walks: Iterable[Coroutine[None, None, None]]) -> None:
-    """Until all of them end, or one fails: then the others let go of what they hold."""
+    """Run until all of them end, or one fails: then the others release their segments."""
     async with asyncio.TaskGroup() as group:
         for walk in walks:
             group.create_task(walk)
@@ -215,14 +216,14 @@ class _DurableWalk:
         return self._walk.stored_cursor == self._segment.ids.end
 
     async def take(self) -> int | None:
-        """The next id; waits while a whole batch is under way, None at the end of the segment."""
+        """The next id; waits while a whole batch is in progress; None at the end of the segment."""
         while (item_id := self._walk.take()) is None and not self._walk.all_taken:
             self._moved.clear()
             await self._moved.wait()
         return item_id
 
     async def complete(self, item_id: int) -> None:
-        """This id's outcome is durable; now and then, so is the cursor."""
+        """This id's outcome is durable; now and then this also stores the cursor."""
         self._walk.complete(item_id)
         if self._half_a_batch_unstored() and not self._storing.locked():
             await self.store_cursor()
@@ -233,14 +234,14 @@ class _DurableWalk:
         return self._walk.held_up_by
 
     async def store_cursor(self) -> None:
-        """Store the cursor and extend the lease; at the end of the segment that finishes it."""
+        """Store the cursor and extend the lease; at the end of the segment this also finishes it."""
         async with self._storing:
             while not self.finished:
                 cursor = self._walk.cursor
                 await self._advance(self._segment, cursor)
                 self._walk.stored(cursor)
                 self._moved.set()
-                # What was completed meanwhile found the pen taken, so whoever holds it looks again.
+                # Ids completed during this write could not store the cursor themselves, so check again.
                 if not self._half_a_batch_unstored():
                     return
 

@@ -1,8 +1,8 @@
-"""How do announced changes get in? Every key is durable before anything else; a few workers fetch one after another.
+"""How are announced changes fetched? Every key is made durable first; then a few workers fetch one key after another.
 
-In memory there are at most `MEMORY_MAX` keys; the rest waits in the store, up to `SPILL_MAX`, and then the reader of the
-stream waits. A key is fetched by one worker at a time and at most once more for all that was announced meanwhile: its
-ticket tells the difference. Everything here travels in the lane `update`, so no flood delays a new item.
+At most `MEMORY_MAX` keys are in memory. The rest waits in the store, up to `SPILL_MAX`; beyond that the reader of the
+stream waits. One worker at a time fetches a key, and once more at most if it was announced again meanwhile: its ticket
+shows that. Everything here uses the lane `update`, so a flood of changes does not delay a new item.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ SPILL_MAX: Final = 65_536
 ANNOUNCE_MAX: Final = 1_000  # keys in one transaction
 LOAD_MAX: Final = 512
 LOOK_EVERY_NS: Final = 10 * SECOND_NS
-# Now and then the store is read from the beginning: for keys whose worker failed, and for announcements by others.
+# Now and then the store is read from the start, for keys whose worker failed and for announcements by other processes.
 SWEEP_EVERY_NS: Final = MINUTE_NS
 WORKERS: Final = 8
-# A worker that fails with this many keys, one after another, is dead. The same poison key kills nobody twice.
+# A worker that fails with this many keys in a row is dead. The same poison key is counted only once.
 FAILURES_BEFORE_DEAD: Final = 5
 POISON_MAX: Final = 1_000
-# Profiles come after items, but not never: every so many turns one of them goes first.
+# Profiles come after items, but once in this many turns a profile goes first.
 USER_EVERY_TURNS: Final = 16
 
 
@@ -64,11 +64,11 @@ class Line:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
+        """Whether nothing waits and nothing is in flight."""
         return not self._in_flight and len(self) == 0
 
     def offer(self, entry: InboxEntry) -> None:
-        """Let it wait, unless this very ticket waits or is under way already."""
+        """Add it, unless this same ticket already waits or is in flight."""
         keys = self._waiting[entry.kind]
         if self._in_flight.get((entry.kind, entry.key)) == entry.ticket:
             return
@@ -76,7 +76,7 @@ class Line:
         keys[entry.key] = max(entry.ticket, keys.get(entry.key, 0))
 
     def take(self) -> InboxEntry | None:
-        """The next key that nobody fetches right now."""
+        """The next key that no worker is fetching."""
         self._turns += 1
         order = (Kind.USER, Kind.ITEM) if self._turns % USER_EVERY_TURNS == 0 else (Kind.ITEM, Kind.USER)
         for kind in order:
@@ -88,20 +88,20 @@ class Line:
         return None
 
     def done(self, entry: InboxEntry) -> None:
-        """Nobody fetches it any more."""
+        """The worker has finished with it."""
         del self._in_flight[entry.kind, entry.key]
 
 
 @dataclass(slots=True)
 class _Worker:
-    """What one worker is at, and with how many keys in a row it failed."""
+    """What one worker is fetching, and with how many keys in a row it failed."""
 
     key: Key | None = None
     failures: int = 0
 
 
 class InboxWorkers:
-    """The inbox of one source and those who drain it."""
+    """The inbox of one source and the workers that drain it."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class InboxWorkers:
         return len(self._line)
 
     async def announce(self, keys: Sequence[Key]) -> None:
-        """Returns when all keys are durable and the inbox is not overfull. Waits out a store that is down."""
+        """Returns when all keys are durable and the inbox is not overfull. Waits while the store is down."""
         for start in range(0, len(keys), ANNOUNCE_MAX):
             await self._announce(keys[start : start + ANNOUNCE_MAX])
         while self.depth is not None and self.depth >= self._spill_max:
@@ -156,7 +156,7 @@ class InboxWorkers:
 
     async def run(self) -> None:
         """Drain the inbox, for ever."""
-        # What a former run of this loop had in hand is still in the store.
+        # The keys that an earlier run of this loop had in memory are still in the store.
         self._line, self._read_up_to = Line(), 0
         async with asyncio.TaskGroup() as group:
             group.create_task(self._feed())
@@ -168,7 +168,7 @@ class InboxWorkers:
             )
 
     async def run_once(self) -> Counter[Outcome]:
-        """Fetch everything that waits now; what is announced meanwhile is fetched too."""
+        """Fetch everything that waits now, and what is announced meanwhile."""
         outcomes: Counter[Outcome] = Counter()
         self._read_up_to = 0
         while await self._load():
@@ -208,7 +208,7 @@ class InboxWorkers:
     # ── workers ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _keep_worker(self, number: int) -> str:
-        """Run one worker, restarting it after a rest; returns what killed it once it fails with key after key."""
+        """Run one worker and restart it after a pause. Returns the error once it fails with key after key."""
         worker = _Worker()
         while True:
             self.alive += 1

@@ -1,7 +1,7 @@
-"""What is new? The newest id is streamed or polled, and every id up to it is collected at once.
+"""Which items are new? The newest id is streamed or polled, and every id up to it is collected at once.
 
-An id is covered only when its outcome is durable. A process that is far behind hands the ids over as segments, so that
-what is new now does not wait for what was new an hour ago.
+An id is covered only when its outcome is durable. A process that is far behind plans the ids as segments, so that items
+that are new now do not wait for items that were new an hour ago.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ POLL_AGAIN_NS: Final = SECOND_NS  # at most this often, however many unknown ids
 KEEP_EVERY_NS: Final = 5 * SECOND_NS
 BEHIND_MAX_IDS: Final = 300
 AT_ONCE_MAX: Final = 100
-# What a backfill left this far below the newest id is taken for recent at the first start; further away is history.
+# At the first start, ids this close below the newest id that a backfill left count as recent; older ones are history.
 RECENT_IDS: Final = 100_000
 
 
@@ -62,7 +62,7 @@ class Live:
         poll_every_ns: int = POLL_EVERY_NS,
         connect_every_ns: int | None = 0,
     ) -> None:
-        """`connect_every_ns` lies between two connects of the stream; None: it is too dear, and ids are polled."""
+        """`connect_every_ns`: time between two connects; None: a stream costs too many requests, so ids are polled."""
         self._source = source.name
         self._collector = collector
         self._store = store
@@ -75,15 +75,15 @@ class Live:
             "newest", lambda: source.newest_ids(gate), self._hear, clock=clock, every_ns=connect_every_ns or 0
         )
         self._live_from: int | None = None
-        self._todo: list[IdRange] = []  # uncovered and not begun; the newest ids last
-        self._known_id = 0  # everything live up to it is covered, begun, in `_todo` or in segments
+        self._todo: list[IdRange] = []  # uncovered and not started; the newest ids last
+        self._known_id = 0  # every live id up to it is covered, started, in `_todo` or in segments
         self._recorded: set[int] = set()  # durable, not yet covered
         self._covering = False
         self._kept_id: int | None = None
         self._begun = asyncio.Event()
         self._news = asyncio.Event()
         self._look_now = asyncio.Event()
-        self.newest_at_ns: int | None = None  # when the source last told
+        self.newest_at_ns: int | None = None  # when the source last reported it
         self.owed_at_ns: int | None = None  # when a new id last could not be read yet (monotonic)
 
     async def run(self) -> None:
@@ -97,7 +97,7 @@ class Live:
             await self._collect_for_ever(group)
 
     async def run_once(self) -> Counter[Outcome]:
-        """Ask for the newest id and collect everything up to it, or hand it over."""
+        """Ask for the newest id and collect everything up to it, or plan it as segments."""
         await self._begin()
         outcomes: Counter[Outcome] = Counter()
         while (item_id := await self._next_id(wait=False)) is not None:
@@ -106,28 +106,28 @@ class Live:
         return outcomes
 
     def look_now(self) -> None:
-        """Somebody named an id above the newest one: ask soon."""
+        """A stream named an id above the newest one: ask soon."""
         self._look_now.set()
 
     async def live_from(self) -> int:
-        """The first id that is live; waits until the source has told its newest id."""
+        """The first live id; waits until the source has reported its newest id."""
         await self._begun.wait()
         assert self._live_from is not None, "live has begun somewhere"
         return self._live_from
 
     async def keep(self) -> None:
-        """Make the newest id durable, if it moved."""
+        """Make the newest id durable, if it changed."""
         newest_id = self._collector.newest_id
         if newest_id != self._kept_id:
             await keep_newest(self._collector, self._store, self._source)
             self._kept_id = newest_id
 
     async def _begin(self) -> None:
-        """Find where live begins, and what a former process, or a former run of this loop, left uncovered."""
+        """Find the first live id, and the ids that an earlier process or an earlier run of this loop left uncovered."""
         self._kept_id = await take_up(self._collector, self._store, self._source)
         while (newest_id := await self._ask()) is None:
             if self._collector.newest_is_malformed and self._collector.newest_id is None:
-                # It answered, and nobody ever read an id from it: the declaration is wrong, and waiting mends nothing.
+                # It answered, but never with an id: the declaration is wrong, and waiting does not help.
                 raise ConfigurationError(
                     f"{self._source} answers, but without a newest id",
                     hint=f"remora check --source {self._source} says what to write",
@@ -158,14 +158,14 @@ class Live:
             case AuthRevoked():
                 raise Reconnect("auth_revoked")
             case Unread():
-                self._look_now.set()  # it may have told a new id
+                self._look_now.set()  # it may have announced a new id
                 return False
             case Announced() | KeepAlive() | Ignored():
                 return False
 
     def _told(self, item_id: int) -> None:
         if needs_proof(item_id, proven_id=self._collector.proven_id):
-            self._look_now.set()  # asking proves it
+            self._look_now.set()  # a request for the newest id checks the claim
             return
         self._collector.believe(item_id)
         self.newest_at_ns = self._clock.wall_ns()
@@ -179,7 +179,7 @@ class Live:
         return newest_id
 
     async def _poll(self) -> None:
-        """Ask for the newest id when no stream has told it for a while, or when somebody named a higher one."""
+        """Ask for the newest id when no stream has reported it for a while, or when a higher id was named."""
         while True:
             told_at_ns = self.newest_at_ns
             with suppress(TimeoutError):
@@ -209,7 +209,7 @@ class Live:
             group.create_task(self._collect(item_id)).add_done_callback(lambda _: places.release())
 
     async def _next_id(self, *, wait: bool) -> int | None:
-        """The next id to collect, the newest range first; None when there is none and nobody waits for one."""
+        """The next id to collect, the newest range first; None if there is none and `wait` is False."""
         while True:
             self._news.clear()
             self._take_up_new_ids()
@@ -240,7 +240,7 @@ class Live:
         behind = sum(len(ids) for ids in self._todo)
         if behind <= BEHIND_MAX_IDS:
             return
-        # Not in the list any more and not yet planned: if planning fails, the loop begins anew from the coverage.
+        # The ids leave the list before they are planned: if planning fails, the loop restarts from the coverage.
         holes, self._todo = newest_first(self._todo), []
         log.info("live_is_behind", source=self._source, ids=behind, kind=str(self._behind_kind))
         await self._store.plan(self._source, self._behind_kind, holes, now_ns=self._clock.wall_ns())
@@ -254,7 +254,7 @@ class Live:
         return outcome
 
     async def _cover(self) -> None:
-        """Cover what is recorded, one writer at a time; whoever comes meanwhile is covered in its next round."""
+        """Cover what is recorded, one writer at a time; it covers ids recorded meanwhile in its next round."""
         if self._covering:
             return
         self._covering = True
@@ -268,6 +268,6 @@ class Live:
 
 
 def _first_live_id(coverage: Coverage, newest_id: int) -> int:
-    """At the very first start: the newest id, or where a backfill ended a short while ago."""
+    """At the very first start: the newest id, or where a recent backfill ended."""
     covered_id = coverage.ranges[-1].end if coverage.ranges else 0
     return covered_id + 1 if covered_id and newest_id - RECENT_IDS <= covered_id <= newest_id else newest_id

@@ -1,7 +1,7 @@
-"""What is the newest id, as far as anybody can know? What an earlier process wrote down is believed if an item proves it.
+"""What is the newest id, as far as we know? The value that an earlier process stored is believed if an item proves it.
 
-The process that watches the source keeps the newest id in the store. The others read it there: without it any id might be
-a young one, and an empty answer could never be called missing.
+The process that watches the source keeps the newest id in the store, and the others read it there. Without it any id
+might be near the newest, and an empty answer could never mean "missing".
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ LOOK_EVERY_NS: Final = 5 * SECOND_NS
 
 
 async def take_up(collector: Collector, store: Store, source: str) -> int | None:
-    """Take over what the store knows; returns the newest id that was kept, if it is believable."""
+    """Take over what the store knows; returns the stored newest id, if it is believable."""
     proven = await store.note(source, PROVEN_NOTE)
     if not isinstance(proven, int):
         highest = await store.newest_items(source, first_id=0, limit=1, body_max_bytes=0)
@@ -34,16 +34,16 @@ async def take_up(collector: Collector, store: Store, source: str) -> int | None
 
 
 async def keep_newest(collector: Collector, store: Notes, source: str) -> None:
-    """Make the newest id durable, and first what proves it."""
+    """Make the newest id durable, and before it the id that proves it."""
     await store.keep_note(source, PROVEN_NOTE, collector.proven_id)
     await store.keep_note(source, NEWEST_NOTE, collector.newest_id)
 
 
 async def retract_absurd(collector: Collector, store: Store, source: str) -> int:
-    """Forget what was planned, covered and owed beyond the newest id, if an earlier process believed a higher one.
+    """Delete what was planned, covered and owed beyond the newest id, if an earlier process believed a higher one.
 
-    Loses nothing: once the source really has those ids, they are uncovered and asked for as new ones. Returns how many
-    rows were dropped or cut.
+    Loses nothing: once the source really has those ids, they are uncovered and fetched as new ones. Returns how many
+    rows were deleted or shortened.
     """
     newest_id = collector.newest_id
     assert newest_id is not None, "only the truth replaces a wrong number"
@@ -63,7 +63,7 @@ async def retract_absurd(collector: Collector, store: Store, source: str) -> int
 
 
 async def follow_newest(collector: Collector, store: Store, source: str, *, clock: Clock) -> None:
-    """Keep the collector's newest id at what is known, for ever."""
+    """Keep the collector's newest id up to date, for ever."""
     while True:
         await take_up(collector, store, source)
         await clock.sleep_until(clock.monotonic_ns() + LOOK_EVERY_NS)

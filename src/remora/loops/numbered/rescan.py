@@ -1,7 +1,7 @@
-"""What did we miss? Every few hours, and after a long blind time, all items young enough to change are read again.
+"""Which changes did we miss? Every few hours, and after a long blind window, all young items are read again.
 
-Which items those are is told by the source's own clock, and a pass begins no later than the one before it minus the
-horizon: downtime and wrong clocks only make it longer. A pass is durable: a restart goes on where it was.
+The source's own clock decides which items are young. A pass covers at least everything since the previous pass minus
+the horizon, so downtime and wrong clocks only make it longer. A pass is durable: after a restart it continues.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 EVERY_NS: Final = 6 * HOUR_NS
 AFTER_A_FAILURE_NS: Final = 10 * MINUTE_NS
 LOOK_EVERY_S: Final = 60.0
-# Another process may hold a segment of the pass, or a killed one held it: then its lease is waited for.
+# Another process, perhaps a killed one, may hold a segment of the pass: then the pass waits for its lease.
 WAIT_FOR_OTHERS_NS: Final = 5 * SECOND_NS
 
 
@@ -82,14 +82,14 @@ class Rescan:
         )
         self._done: RescanPass | None = None
         self._under_way: RescanPass | None = None
-        self._rests_until_ns = 0  # after a pass that read nothing
+        self._rests_until_ns = 0  # set after a pass that read nothing
         self._wanted = 0  # how often a pass was asked for
         self._asked = asyncio.Event()
         self._processed = 0
         self._changed = 0
 
     async def run(self) -> None:
-        """A pass whenever one is due, for ever."""
+        """Start a pass whenever one is due, for ever."""
         await self.open()
         while True:
             self._asked.clear()
@@ -101,7 +101,7 @@ class Rescan:
                         await self._asked.wait()
 
     async def run_once(self) -> RescanPass | None:
-        """One whole pass, or the rest of one that a restart interrupted; None while the source tells nothing."""
+        """One whole pass, or the rest of one that a restart interrupted; None if the source does not answer."""
         await self.open()
         wanted, is_new = self._wanted, self._under_way is None
         if is_new and not await self._begin():
@@ -116,21 +116,21 @@ class Rescan:
         await self._store.keep_note(self._source, RESCAN_DONE_NOTE, {**pass_to_json(done)})
         await self._store.keep_note(self._source, RESCAN_UNDER_WAY_NOTE, None)
         self._done, self._under_way = done, None
-        if is_new and self._wanted == wanted:  # a pass that began before the wish does not fulfil it
+        if is_new and self._wanted == wanted:  # a pass that began before the request does not fulfil it
             self._wanted = 0
             await self._store.keep_note(self._source, RESCAN_WANTED_NOTE, None)
         log.info("rescan_done", source=self._source, processed=done.processed, changed=done.changed)
         return done
 
     async def _give_up(self, failed: RescanPass) -> None:
-        """The source was down: this pass was none. What it could not read is owed; the next pass begins a little later."""
+        """The source was down: this pass does not count. What it could not read is owed; the next pass starts soon."""
         self._under_way = None
         self._rests_until_ns = self._clock.monotonic_ns() + AFTER_A_FAILURE_NS
         await self._store.keep_note(self._source, RESCAN_UNDER_WAY_NOTE, None)
         log.warning("rescan_failed", source=self._source, unread=failed.unread)
 
     async def want(self) -> None:
-        """Ask for a pass now. Durable: the wish survives a kill."""
+        """Ask for a pass now. Durable: the request survives a kill."""
         self._wanted += 1
         self._asked.set()
         await self._store.keep_note(self._source, RESCAN_WANTED_NOTE, True)
@@ -148,7 +148,7 @@ class Rescan:
         )
 
     async def open(self) -> None:
-        """Take up what the last process left."""
+        """Continue where the last process stopped."""
         self._done = pass_from_json(await self._store.note(self._source, RESCAN_DONE_NOTE))
         if self._under_way is None:
             self._under_way = pass_from_json(await self._store.note(self._source, RESCAN_UNDER_WAY_NOTE))
@@ -165,7 +165,7 @@ class Rescan:
         return rescan_is_due(self._done, every_ns=self._settings.every_ns, now_ns=self._clock.wall_ns())
 
     async def _begin(self) -> bool:
-        """Plan a pass and remember it, in this order: planning twice adds nothing, forgetting a plan would."""
+        """Plan a pass, then store it. In this order a crash is harmless: planning twice adds nothing."""
         now_ns = self._clock.wall_ns()
         time_s = await self._store.newest_time(self._source)
         if time_s is not None:

@@ -1,8 +1,8 @@
-"""What keeps a numbered source fresh? All its loops, started together, stopped together, and what they say of themselves.
+"""What keeps a numbered source fresh? All its loops, started and stopped together, and the state that they report.
 
-The same composition runs in production and in the simulator: it knows contracts only, no sockets and no files. What the
-source can do decides which loops run. Where several processes share a store, one of them watches the source (stream,
-inbox, new ids, rescan) and the others stand by for that; all of them work off segments and gaps.
+The same code runs in production and in the simulator: it knows contracts only, no sockets and no files. The source's
+capabilities decide which loops run. If several processes share a store, one of them watches the source (stream, inbox,
+new ids, rescan) and the others stand by to take over; all of them work on segments and gaps.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 WALK_WIDTH: Final = 32
 WALK_IDLE_NS: Final = 5 * SECOND_NS
-# What was owed a moment ago is asked for again within seconds; what has been owed for longer can wait a little.
+# New gaps are requested again within seconds; older ones can wait a little.
 RECOVER_IDLE_NS: Final = SECOND_NS
 RECOVER_IDLE_LONG_NS: Final = 5 * SECOND_NS
 RECENTLY_OWED_NS: Final = MINUTE_NS
@@ -46,22 +46,22 @@ class ServiceSettings:
     """What the owner may choose. None of it makes anything faster than the ceiling."""
 
     first_id: int = 1
-    backfill: bool = True  # history, too; without it what was before the first start stays uncovered, and is shown so
+    backfill: bool = True  # False: items from before the first start stay uncovered, and the status says so
     rescan: RescanSettings | None = field(
         default_factory=RescanSettings
-    )  # None: no backstop; only for proving the rest
+    )  # None: no rescan as a safety net; only to test the rest
     update_workers: int = WORKERS
     walk_width: int = WALK_WIDTH  # ids in flight per walker
-    poll_every_ns: int = POLL_EVERY_NS  # the newest id is asked for when the stream has not told it for so long
+    poll_every_ns: int = POLL_EVERY_NS  # the newest id is requested after this long without a report from the stream
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """What the loops of one source say of themselves, at one moment."""
+    """The state of all loops of one source, at one moment."""
 
     rate: RateFacts
-    stream: StreamFacts | None  # None: the source has no stream of changes, or it is too dear
-    inbox: InboxFacts | None  # None: nobody has looked yet
+    stream: StreamFacts | None  # None: the source has no change stream, or it costs too many requests
+    inbox: InboxFacts | None  # None: not read yet
     inbox_in_memory: int
     workers_alive: int
     worker_restarts: int
@@ -69,7 +69,7 @@ class ServiceState:
     update_ages: UpdateAges
     newest_id: int | None
     newest_id_at_ns: int | None
-    newest_refused: int | None  # the source tells this newest id, and no item near it exists
+    newest_refused: int | None  # the source reports this newest id, but no item near it exists
     loops: Mapping[str, LoopFacts]
     stands_by: bool = False  # another process watches the source
 
@@ -109,14 +109,14 @@ class NumberedService:
         self._supervisor = Supervisor(self._loops(), clock=clock)
 
     async def run(self) -> None:
-        """Until cancelled (leases are given back), or until a loop fails for good: then its error is raised."""
+        """Run until cancelled (leases are released), or until a loop fails for good: then its error is raised."""
         if self._is_stream_too_dear:
             per_min = MINUTE_NS / self._governor.state().ceiling_interval_ns
             log.warning("streams_too_dear", source=self._source, ceiling_per_min=per_min)
         await self._supervisor.run()
 
     def _begin_anew(self) -> None:
-        """All that watches the source, knowing nothing yet but what the store tells it."""
+        """Create everything that watches the source. At first it knows only what is in the store."""
         source, collector, store, clock = self._numbered, self._collector, self._store, self._clock
         self._ages = AgeBook(source.name, store, clock=clock)
         self._inbox = InboxWorkers(
@@ -151,7 +151,7 @@ class NumberedService:
         )
 
     def state(self) -> ServiceState:
-        """A readout; reading it changes nothing."""
+        """The current state; reading it changes nothing."""
         depth = self._inbox.depth
         return ServiceState(
             rate=self._governor.state(),
@@ -182,7 +182,7 @@ class NumberedService:
         return {**loops, "watch": self._watch, "newest_id": self._follow_newest}
 
     def _watching_loops(self) -> Mapping[str, Run]:
-        """What exactly one process does."""
+        """The loops that run in exactly one process."""
         # The inbox is drained even without a stream: an earlier declaration may have had one.
         loops: dict[str, Run] = {"inbox": self._inbox.run, "live": self._live.run, "update_ages": self._keep_ages}
         if self._has_change_stream:
@@ -192,7 +192,7 @@ class NumberedService:
         return loops
 
     async def _watch(self) -> None:
-        """Watch the source whenever this process is the one to do so."""
+        """Watch the source while this process is the leader."""
         assert self._alone is not None, "nobody to ask who watches"
         await self._alone.run(self._watch_alone)
 
@@ -213,7 +213,7 @@ class NumberedService:
         await follow_newest(self._collector, self._store, self._source, clock=self._clock)
 
     async def _recover(self) -> None:
-        """What is owed, soon after it became so and then as it falls due."""
+        """Fetch what is owed: soon after it became owed, then whenever it is due."""
         recover = Recover(
             self._source,
             self._collector,
@@ -230,7 +230,7 @@ class NumberedService:
         return RECOVER_IDLE_NS if recently else RECOVER_IDLE_LONG_NS
 
     async def _repair(self) -> None:
-        """The ids of blind windows that were too many for the inbox."""
+        """Fetch the ids of blind windows that were too large for the inbox."""
         await self._walk(SegmentKind.BLIND_WINDOW)
 
     async def _walk(self, *kinds: SegmentKind) -> None:
@@ -269,7 +269,7 @@ class NumberedService:
         await self._ages.run()
 
     async def _backfill(self) -> None:
-        """History below the first live id, newest first, beside everything else."""
+        """Fetch history below the first live id, newest first, in parallel with the other loops."""
         await self._plan_history()
         await self._walk_history()
 

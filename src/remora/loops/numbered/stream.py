@@ -1,7 +1,7 @@
 """How does an event stream stay open for a year? Connect, read, notice silence, wait a little, connect again.
 
-There are two clocks: every read shows that the stream is alive, only an event shows that it announces something. A stream
-that breaks is opened again; that is never an error. `core.ledger.freshness.back_off_ns` says how long to wait.
+Two times are kept: every read shows that the stream is alive, but only an event shows that it announces something. A
+broken stream is reopened; that is never an error. `core.ledger.freshness.back_off_ns` says how long to wait.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
 
-# A provider opens every connection with the present state. That proves the connection, not that changes are announced:
-# a stream that breaks right after it, again and again, must not be opened twice a second.
+# A provider starts every connection with the current state. That proves the connection, not that changes are announced:
+# a stream that always breaks right after it must not be opened twice a second.
 EVENTS_THAT_PROVE_A_STREAM: Final = 2
 
 # Says whether this was a real event; raises `Reconnect` when the stream should be closed.
@@ -34,7 +34,7 @@ class Reconnect(Exception):
 
 
 class Stream:
-    """One event stream, kept open. Reading stops while `hear` works: that is the back-pressure on the provider."""
+    """One event stream, kept open. Nothing is read while `hear` works: this is the back-pressure on the provider."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class Stream:
         on_heard: Callable[[], None] | None = None,
         every_ns: int = 0,
     ) -> None:
-        """`every_ns` lies between two connects at the least."""
+        """`every_ns`: the minimum time between two connects."""
         self._name = name
         self._connect = connect
         self._hear = hear
         self._clock = clock
         self._on_open = on_open
-        self._on_heard = on_heard  # called when everything that came has been dealt with
+        self._on_heard = on_heard  # called when everything that was read has been handled
         self._every_ns = every_ns
         self._connects = 0
         self._failures = 0
@@ -64,13 +64,13 @@ class Stream:
 
     @property
     def reconnects(self) -> int:
-        """How often it was opened again."""
+        """How often it was reopened."""
         return max(0, self._opened - 1)
 
     async def run(self) -> None:
         """Stay connected, for ever."""
         while True:
-            # After a good connection the next one follows soon, but not at once: the stream may break after every event.
+            # After a good connection, reconnect soon but not at once: the stream may break after every event.
             failures = max(self._failures, min(1, self._opened))
             wait_ns = max(back_off_ns(failures), self._asked_to_wait_ns, self._every_ns if self._connects else 0)
             await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
@@ -78,10 +78,10 @@ class Stream:
             log.info("stream_ended", stream=self._name, reason=reason, failures=self._failures)
 
     async def run_once(self) -> str:
-        """One connection, until it ends; returns why it did."""
+        """One connection, until it ends; returns why it ended."""
         self._asked_to_wait_ns = 0
         self._connects += 1
-        self._failures += 1  # taken back by events, so that whatever happens before them counts as a failure
+        self._failures += 1  # events reset it, so that an end before them counts as a failure
         try:
             async with _closing(self._connect()) as parts:
                 await self._read(parts)
@@ -97,7 +97,7 @@ class Stream:
             self.connected = False
 
     async def _read(self, parts: AsyncIterator[StreamPart]) -> None:
-        events, silent_s = 0, None  # waiting for the gate is no silence: the transport bounds what comes after it
+        events, silent_s = 0, None  # waiting in the gate is not silence: the transport bounds what comes after it
         while True:
             async with asyncio.timeout(silent_s):
                 part = await anext(parts, None)
@@ -121,7 +121,7 @@ class Stream:
 
 @asynccontextmanager
 async def _closing(parts: AsyncIterator[StreamPart]) -> AsyncIterator[AsyncIterator[StreamPart]]:
-    """Let go of the connection at once when done with it."""
+    """Close the connection at once when done with it."""
     try:
         yield parts
     finally:

@@ -8,12 +8,12 @@ from remora.core.ledger.notes import UPDATE_AGES_NOTE
 from remora.core.units import SECOND_NS
 
 KEEP_EVERY_NS: Final = 5 * SECOND_NS
-# The source's clock is read off its recent items and runs a little late; an item further ahead has an absurd time.
+# The source's clock is read from its recent items and is a little late; an item further ahead has an absurd time.
 AHEAD_MAX_S: Final = 3_600
 
 
 class AgeBook:
-    """The histogram of one source. What a kill loses is a few seconds of statistics."""
+    """The histogram of one source. A kill loses a few seconds of statistics."""
 
     def __init__(self, source: str, store: Store, *, clock: Clock) -> None:
         self._source = source
@@ -23,13 +23,13 @@ class AgeBook:
         self.ages = UpdateAges()
 
     async def open(self) -> None:
-        """Take up what was kept."""
+        """Load the stored histogram."""
         self._kept = self.ages = ages_from_json(await self._store.note(self._source, UPDATE_AGES_NOTE))
 
     async def changed(self, item_id: int) -> None:
-        """A change of this item was told by the stream and is recorded. Items without a believable time are left out.
+        """The stream announced a change of this item, and it is recorded. Items without a believable time are left out.
 
-        Like the rescan's window, ages are measured on the source's own clock: the newest items tell what time it is.
+        Like the rescan's window, ages are measured with the source's own clock: the newest items show what time it is.
         """
         time_s = (await self._store.item_times(self._source, (item_id,))).get(item_id)
         source_now_s = await self._store.newest_time(self._source)
@@ -38,7 +38,7 @@ class AgeBook:
             self.ages = self.ages.seen(max(0, now_s - time_s))
 
     async def run(self) -> None:
-        """Keep the histogram now and then, for ever, and once more at the end."""
+        """Store the histogram now and then, for ever, and once more at the end."""
         try:
             while True:
                 await self._clock.sleep_until(self._clock.monotonic_ns() + KEEP_EVERY_NS)
@@ -47,7 +47,7 @@ class AgeBook:
             await self.keep()
 
     async def keep(self) -> None:
-        """Make it durable, if it moved."""
+        """Make it durable, if it changed."""
         if self.ages != self._kept:
             ages = self.ages
             await self._store.keep_note(self._source, UPDATE_AGES_NOTE, [*ages_to_json(ages)])

@@ -1,7 +1,7 @@
-"""What has changed at the source? The change stream announces ids into the inbox; what it missed is repaired.
+"""What has changed at the source? The change stream announces ids to the inbox; what it missed is repaired.
 
-An announcement is a hint, never truth: it only says what to fetch. The last event is durable, so a blind window is
-measured from it across restarts, too. It moves on only when everything before it is repaired or in the inbox.
+An announcement is a hint, not the truth: it only says what to fetch. The last event is durable, so a blind window is
+measured from it even across restarts. It moves on only when everything before it is repaired or in the inbox.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ from remora.loops.numbered.stream import Reconnect, Stream
 log = structlog.get_logger()
 
 KEEP_EVERY_NS: Final = 5 * SECOND_NS
-# The newest id bounds a blind window; without an answer it is asked for again after this.
+# The newest id bounds a blind window; without an answer it is requested again after this time.
 ASK_AGAIN_NS: Final = 5 * SECOND_NS
-# Events that cannot be read are told and repaired at most this often, however many there are; they are all counted.
+# Unreadable events are logged and repaired at most this often, however many there are; all of them are counted.
 TELL_UNREAD_EVERY_NS: Final = MINUTE_NS
 REPAIR_UNREAD_EVERY_NS: Final = HOUR_NS
 
@@ -88,9 +88,9 @@ class Updates:
             every_ns=connect_every_ns,
         )
         self._last: LastEvent | None = None
-        self._waits_for_first = False  # nothing was ever heard: `_last` is only where a first blind time would begin
+        self._waits_for_first = False  # no event yet: `_last` is only where a first blind window would begin
         self._heard_monotonic_ns: int | None = None
-        # The last event before the earliest window that is not repaired yet. The durable note stands still there.
+        # The last event before the earliest window that is not repaired yet. The durable note stays at this event.
         self._blind_since: LastEvent | None = None
         self._blind_for_ns = 0
         self._unread = 0
@@ -119,7 +119,7 @@ class Updates:
         return reason
 
     def state(self) -> StreamFacts:
-        """The two clocks and the connection, for the readout."""
+        """The times of the last read and the last event, and the connection, for the status."""
         return StreamFacts(
             connected=self._stream.connected,
             last_byte_at_ns=self._stream.last_byte_at_ns,
@@ -130,7 +130,7 @@ class Updates:
         )
 
     async def open(self) -> None:
-        """Take up the last event where the last process left it; the very first start counts as one."""
+        """Load the last event that was stored; the very first start counts as one."""
         if self._last is not None:
             return
         self._kept = self._last = last_event_from_json(await self._store.note(self._source, LAST_EVENT_NOTE))
@@ -150,7 +150,7 @@ class Updates:
     # ── the stream ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _on_open(self) -> None:
-        """A connection is open: what happened since the last event was not told."""
+        """A connection is open: changes since the last event were not announced."""
         if self._blind_since is None:
             self._blind_since = self._last
         if self._heard_monotonic_ns is not None:
@@ -168,7 +168,7 @@ class Updates:
                 self._dropped += dropped
                 return await self._announce(item_ids, profiles)
             case KeepAlive() | Ignored():
-                # A stream whose events hold nothing where it was declared is as deaf as one without events.
+                # A stream whose events are empty at the declared path is as deaf as one without events.
                 self._check_hearing()
                 return False
             case Cancelled():
@@ -177,13 +177,13 @@ class Updates:
                 raise Reconnect("auth_revoked")
             case Unread(reason):
                 await self._could_not_read(reason)
-                self._check_hearing()  # noise is no news
+                self._check_hearing()  # noise is not an event
                 return False
             case NewestAnnounced():
                 return False
 
     async def _could_not_read(self, reason: str) -> None:
-        """An event announced changes that nobody knows: its window is repaired like a blind one, now or soon."""
+        """An unreadable event announced unknown changes: its window is repaired like a blind window, now or soon."""
         self._unread += 1
         now_ns = self._clock.monotonic_ns()
         if self._unread_told_ns is None or now_ns - self._unread_told_ns >= TELL_UNREAD_EVERY_NS:
@@ -195,14 +195,14 @@ class Updates:
         await self._repair_unread()
 
     async def _repair_unread(self) -> None:
-        """A provider that sends nothing but noise must not cause a rescan after the other."""
+        """A provider that sends only noise must not cause one rescan after another."""
         now_ns = self._clock.monotonic_ns()
         last_ns = self._repaired_unread_ns
         if not self._owes_repair or (last_ns is not None and now_ns - last_ns < REPAIR_UNREAD_EVERY_NS):
             return
         self._repaired_unread_ns, self._owes_repair = now_ns, False
         self._opened.set()
-        await self._want_rescan()  # which older items changed cannot be known
+        await self._want_rescan()  # it is unknown which older items changed
 
     async def _announce(self, item_ids: Sequence[int], profiles: Sequence[str]) -> bool:
         keys: list[Key] = [(Kind.ITEM, str(item_id)) for item_id in item_ids]
@@ -221,7 +221,7 @@ class Updates:
     def _check_hearing(self) -> None:
         newest_id = self._collector.newest_id
         if self._last is not None and is_deaf(self._last, newest_id=newest_id, now_ns=self._clock.wall_ns()):
-            # What it sent since the last event proves nothing any more.
+            # What it sent since the last event no longer proves anything.
             self._last = replace(self._last, heard_at_ns=self._last.at_ns)
             raise Reconnect("deaf")
 
@@ -233,17 +233,17 @@ class Updates:
             await self._repair_once()
 
     async def _repair_once(self) -> None:
-        """Make up for everything between the last event and the latest connect."""
+        """Repair everything between the last event and the latest connect."""
         self._opened.clear()
         since, blind_for_ns = self._blind_since, self._blind_for_ns
         if since is None:
             return
-        # Asked after the stream was open: whatever is newer will be told.
+        # Requested after the stream was open: the stream announces everything newer.
         while (newest_id := await self._collector.newest()) is None:
             await self._clock.sleep_until(self._clock.monotonic_ns() + ASK_AGAIN_NS)
         now_ns = self._clock.wall_ns()
         await self._make_up(blind_window(since, newest_id=newest_id, now_ns=now_ns, blind_for_ns=blind_for_ns))
-        # Else another window has begun, or one is owed, which reaches back to the same event.
+        # Otherwise another window has begun or must be repaired, and it reaches back to the same event.
         if not self._opened.is_set() and not self._owes_repair:
             self._blind_since, self._blind_for_ns = None, 0
             await self.keep()

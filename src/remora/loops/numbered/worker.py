@@ -1,4 +1,4 @@
-"""What does a process do that only helps? It claims segments and gaps of one source and fetches them, beside all others."""
+"""What does a process do that only helps? It claims segments and gaps of one source and fetches them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -33,15 +33,15 @@ class Worker:
         self._supervisor = Supervisor(loops, clock=clock)
 
     async def run(self) -> None:
-        """Until cancelled (leases are given back), or until a loop fails for good: then its error is raised."""
+        """Run until cancelled (leases are released), or until a loop fails for good: then its error is raised."""
         await self._supervisor.run()
 
     def state(self) -> Mapping[str, LoopFacts]:
-        """Its loops, for the readout."""
+        """Its loops, for the status."""
         return self._supervisor.state()
 
     async def _walk(self) -> None:
-        # Before the first answer: an empty one is judged by how far its id is behind the newest.
+        # Before the first answer: what an empty answer means depends on how far its id is below the newest.
         await take_up(self._collector, self._store, self._source)
         looking = asyncio.Lock()
         await side_by_side(walker.run(looking=looking) for walker in self._walkers)
