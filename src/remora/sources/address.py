@@ -1,4 +1,4 @@
-"""What may a declared path be, and how does a key become a part of one? Paths stay below the source's own address."""
+"""Which declared paths are allowed, and how is a key put into one? Paths stay below the source's own address."""
 
 import re
 from typing import Final
@@ -11,7 +11,7 @@ _HINT: Final = 'write a path that begins with one "/", with spaces and the like 
 
 
 def check_path(path: str, where: str, *, mark: str | None = None, stands_for: str = "") -> None:
-    """A path below the source's address, that may carry a fixed query. `mark` must be in it."""
+    """A path below the source's address. It may have a fixed query and must contain `mark`."""
     if not RELATIVE.fullmatch(path) or "#" in path:
         raise ConfigurationError(f'{where} is "{path}"', hint=_HINT)
     if mark is not None and mark not in path:
@@ -19,6 +19,6 @@ def check_path(path: str, where: str, *, mark: str | None = None, stands_for: st
 
 
 def quoted(key: str) -> str:
-    """The key as one step of a path; a key of dots alone would otherwise mean another folder."""
+    """The key as one segment of a path. A key of dots alone is escaped, or it would mean another folder."""
     step = quote(key, safe="", errors="surrogatepass")
     return step.replace(".", "%2E") if set(key) == {"."} else step

@@ -1,7 +1,7 @@
-"""How does a request show who sends it? A credential signs it at the last moment, so that no address holds a secret.
+"""How does a request authenticate? A credential signs it at the last moment, so that no address holds a secret.
 
-A secret comes from its origin: a variable, a file or a command. It is read again when its origin changed, before it
-expires, and after the provider refused it.
+A secret comes from its origin: a variable, a file or a command. It is read again when its origin has
+changed, before it expires, and after the provider refused it.
 """
 
 import asyncio
@@ -23,17 +23,17 @@ from remora.sources.secret import Secret
 
 log = structlog.get_logger()
 
-# A secret that expires is renewed this long before, or after this part of its life if that is sooner.
+# A secret that expires is renewed this long before, or after this share of its lifetime if that is sooner.
 RENEW_AHEAD_NS: Final = MINUTE_NS
 RENEW_AT_SHARE: Final = 0.8
-# Single things may answer 401 for reasons of their own: a refusal leads to a new secret no more often than this.
+# A single item may answer 401 for its own reasons, so a refusal renews the secret no more often than this.
 RENEW_AFTER_REFUSAL_EVERY_NS: Final = MINUTE_NS
-# An origin that cannot be read is asked again after this time; the last secret stays in use.
+# An origin that cannot be read is read again after this time; the last secret stays in use.
 READ_AGAIN_NS: Final = 10 * SECOND_NS
 
 
 class Way(StrEnum):
-    """How a secret is shown."""
+    """How a secret is sent."""
 
     BEARER = "bearer"
     BASIC = "basic"
@@ -44,7 +44,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A secret, and for how long it is good; None: until it is refused."""
+    """A secret, and for how long it is valid; None: until it is refused."""
 
     secret: Secret
     expires_in_ns: int | None = None
@@ -64,7 +64,7 @@ class Credential:
     """One account's credential: `contracts.Credential`."""
 
     def __init__(self, way: Way, origin: SecretOrigin, *, clock: Clock, name: str = "", account: str = "") -> None:
-        """`name` is that of the header, query parameter or cookie; `account` is told in events."""
+        """`name` is that of the header, query parameter or cookie; `account` appears in log events."""
         self._way = way
         self._origin = origin
         self._clock = clock
@@ -81,14 +81,14 @@ class Credential:
         return self._origin
 
     async def ready(self) -> None:
-        """Hold a secret that is believed to be good."""
+        """Make sure that there is a secret believed to be valid."""
         if self._is_due():
             async with self._reading:
                 if self._is_due():
                     await self._read()
 
     async def renew(self) -> bool:
-        """The provider refused it: read it again. True if it is another one now."""
+        """The provider refused the secret: read it again. True if it has changed."""
         now_ns, used = self._clock.monotonic_ns(), self._secret
         async with self._reading:
             if self._secret is not used:
@@ -123,7 +123,7 @@ class Credential:
         if self._renew_at_ns is not None and self._clock.monotonic_ns() >= self._renew_at_ns:
             return True
         if self._secret is None:
-            return self._renew_at_ns is None  # one that could not be had is asked for again after a while
+            return self._renew_at_ns is None  # one that could not be read is read again after a while
         return self._origin.has_changed()
 
     async def _read(self) -> None:
@@ -142,7 +142,7 @@ class Credential:
 
 
 class SignedTransport:
-    """`contracts.Transport` whose requests carry a credential, to the address that its owner wrote and to no other."""
+    """`contracts.Transport` that signs requests to the address the owner wrote, and no others."""
 
     def __init__(self, inner: Transport, credential: Credential, *, url: str) -> None:
         self._inner = inner
@@ -157,7 +157,7 @@ class SignedTransport:
     async def stream(
         self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """One stream, its connect signed."""
+        """One stream, whose first request is signed."""
         await self._credential.ready()
         url, headers = self._signed(url, headers)
         inner = cast("AsyncGenerator[bytes, None]", self._inner.stream(url, connect, headers=headers))
@@ -166,5 +166,5 @@ class SignedTransport:
                 yield chunk
 
     def _signed(self, url: str, headers: Mapping[str, str] | None) -> tuple[str, Mapping[str, str] | None]:
-        """A next page may be named by the provider, on any host: a secret goes to none but its own."""
+        """A provider may name a next page on any host. A secret is only sent to its own host."""
         return self._credential.sign(url, headers) if urlsplit(url)[:2] == self._origin else (url, headers)

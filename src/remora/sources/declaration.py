@@ -1,6 +1,6 @@
 """How does an owner declare a numbered source? Where an item, the newest id, the changes and a user are, and what they hold.
 
-A place in a JSON body is a dotted path; "." is the body itself. Every mistake that can be seen without asking the
+A place in a JSON body is a dotted path; "." is the body itself. Every mistake that can be found without asking the
 provider is refused here, with what to write instead.
 """
 
@@ -19,7 +19,7 @@ NAME: Final = "{name}"
 
 
 class ItemSettings(msgspec.Struct, frozen=True):
-    """Where one item is, and where in it the columns are that queries need. Everything else is kept in its body."""
+    """Where one item is, and where it has the columns that queries need. Everything else stays in its body."""
 
     path: str
     id: str | None = None  # when given, an item that names another id is refused
@@ -37,7 +37,7 @@ class ItemSettings(msgspec.Struct, frozen=True):
 
 
 class NewestSettings(msgspec.Struct, frozen=True):
-    """Where the source tells its newest id, and optionally an event stream that announces it."""
+    """Where the source gives its newest id, and optionally an event stream that announces it."""
 
     path: str
     at: str = WHOLE_BODY
@@ -73,11 +73,11 @@ class UserSettings(msgspec.Struct, frozen=True):
 
 
 class AbsentSettings(msgspec.Struct, frozen=True):
-    """How the source says that it has no such item, beside a body of `null`."""
+    """How the source says that it has no such item, besides a body of `null`."""
 
     status: tuple[int, ...] = tuple(sorted(ABSENT_STATUSES))
-    at: str | None = None  # a place in a body that came as a success
-    equals: str | None = None  # what it says there; without it, anything but null or false
+    at: str | None = None  # a place in the body of a successful reply
+    equals: str | None = None  # the value there; without it, anything but null or false
 
     def __post_init__(self) -> None:
         for status in self.status:
@@ -112,7 +112,7 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What a source can do that is declared so."""
+        """What a source with this declaration can do."""
         return Capabilities(
             newest_id=True,
             change_stream=self.updates is not None,

@@ -1,4 +1,4 @@
-"""How do common providers say "too many" where a status does not? Rules that every source has behind its own."""
+"""How do common providers say "too many requests" without a 429? Rules that every source has after its own."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -33,7 +33,7 @@ COMMON: Final = (
     _pressure("body.error.status == 'RESOURCE_EXHAUSTED'", "RESOURCE_EXHAUSTED"),
     # Stack Exchange, as a 400
     _pressure("body.error_name == 'throttle_violation'", "throttle_violation"),
-    # GitHub's secondary limit, and whoever says it in words
+    # GitHub's secondary limit, and others that say it in words
     *(
         _pressure(f"(status == `400` || status == `403`) && contains({_MESSAGE}, '{words}')", words)
         for words in _IN_SO_MANY_WORDS
@@ -53,7 +53,7 @@ _wrapper: Final = msgspec.json.Decoder(_Wrapper)
 
 
 class Dialects:
-    """An owner's rules, then the common ones; beside them what a good answer tells in its body."""
+    """An owner's rules, then the common ones, and the quota that a good answer has in its body."""
 
     def __init__(self, own: Sequence[Rule] = ()) -> None:
         self._rules = Rules((*(CompiledRule(rule) for rule in own), *COMMON))
@@ -67,7 +67,7 @@ class Dialects:
             wrapper = _wrapper.decode(reply.body)
         except (ValueError, RecursionError):
             return said
-        # It counts per day in UTC, and tells no reset.
+        # It counts per day in UTC and gives no reset.
         until_midnight_ns = DAY_NS - now_wall_ns % DAY_NS
         quota = Quota(max(0, wrapper.quota_remaining), wrapper.quota_max, until_midnight_ns)
         pause_ns = wait_of(wrapper.backoff, reply.headers, now_wall_ns=now_wall_ns)

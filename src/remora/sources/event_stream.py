@@ -1,6 +1,6 @@
-"""What does an event stream say? A bounded parser turns its bytes into events, however the bytes are cut.
+"""What does an event stream say? A bounded parser turns its bytes into events, however the bytes are split.
 
-What an event means depends on the provider: `announcements` takes a function that says it.
+What an event means depends on the provider: `announcements` takes a function that interprets it.
 """
 
 import re
@@ -13,7 +13,7 @@ from remora.contracts import Announcement, StreamPart, Unread
 from remora.core.units import MILLISECOND_NS
 
 LINE_MAX_BYTES: Final = 1024 * 1024
-EVENT_MAX_BYTES: Final = 2 * 1024 * 1024  # bounds the keys of one event, too: none of them is left out
+EVENT_MAX_BYTES: Final = 2 * 1024 * 1024  # also bounds the keys of one event: none of them is left out
 ITEM_ID_MAX: Final = 2**53
 PROFILE_MAX_CHARACTERS: Final = 100
 RETRY_MAX_MS: Final = 10 * 60 * 1_000
@@ -32,7 +32,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
-    """An event beyond the bounds was skipped."""
+    """An event that was too long was skipped."""
 
 
 class EventParser:
@@ -45,7 +45,7 @@ class EventParser:
         self._event_max_bytes = event_max_bytes
         self._line = bytearray()
         self._line_too_long = False
-        self._after_return = False  # the last byte was a carriage return: a line feed now belongs to it
+        self._after_return = False  # the last byte was a carriage return: a following line feed belongs to it
         self._first_line = True
         self._name = ""
         self._data: list[str] = []
@@ -105,7 +105,7 @@ class EventParser:
                 # Compared as text first: Python refuses to read numbers of thousands of digits.
                 self.retry_ms = min(int(value), RETRY_MAX_MS) if len(value) < 10 else RETRY_MAX_MS
             case _:
-                pass  # comments and fields that no standard names
+                pass  # comments and fields that are not in the standard
 
     def _add_data(self, value: str) -> None:
         self._event_bytes += len(value) + 1
@@ -127,7 +127,7 @@ Interpret = Callable[[Event], Announcement]
 
 
 async def announcements(chunks: AsyncIterator[bytes], interpret: Interpret) -> AsyncGenerator[StreamPart, None]:
-    """What a stream announces, one part for each read. Close it to let go of the connection at once."""
+    """What a stream announces, one part for each read. Close the generator to close the connection at once."""
     parser = EventParser()
     async with _closing(chunks):
         async for chunk in chunks:
@@ -151,5 +151,5 @@ def is_id(value: object) -> TypeGuard[int]:
 
 
 def is_profile(value: object) -> TypeGuard[str]:
-    """Whether it is a name that can be asked for and stored: some printable text of a sane length."""
+    """Whether it is a name that can be requested and stored: printable text of a sane length."""
     return isinstance(value, str) and 0 < len(value) <= PROFILE_MAX_CHARACTERS and value.isprintable()

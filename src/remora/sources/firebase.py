@@ -1,6 +1,6 @@
 """What do the events of a Firebase stream announce? They carry a path and the data that is now at it.
 
-Pure: an event becomes one announcement of a closed set. What a stream announces is a hint where to look, never the truth
+Pure: an event becomes one announcement of a closed set. An announcement is a hint about what to fetch, never the truth
 about an item.
 """
 
@@ -75,7 +75,7 @@ class _Harvest:
     dropped: int = 0
 
     def place(self, steps: tuple[str, ...], value: object) -> None:
-        """Take what is at a path: a whole list, or one slot of it."""
+        """Add what is at a path: a whole list, or one slot of it."""
         match steps:
             case ("items",):
                 self._add_ids(_slots(value))

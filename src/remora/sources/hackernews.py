@@ -15,7 +15,7 @@ from remora.sources.numbered import Numbered
 BASE_URL: Final = "https://hacker-news.firebaseio.com/v0"
 # The provider moves streams between its own hosts; every one of them ends in this.
 STREAM_HOSTS: Final = ("firebaseio.com",)
-# In the shape of the file, so that a reader can compare it with a declaration of their own.
+# In the shape of the file, so that readers can compare it with their own declaration.
 DECLARED: Final[dict[str, Any]] = {
     "item": {
         "path": "/item/{id}.json",
@@ -36,7 +36,7 @@ DECLARATION: Final = msgspec.convert(DECLARED, Declaration)
 
 
 class _Profile(msgspec.Struct, gc=False):
-    """All that is read of a profile; the rest is kept in its body."""
+    """All that is read from a profile. The rest stays in its body."""
 
     id: str
 
@@ -45,7 +45,7 @@ _profile: Final = msgspec.json.Decoder(_Profile)
 
 
 class HackerNewsReading:
-    """`Reading` of Hacker News: quick for the usual bodies, patient with odd ones, streams in Firebase's grammar."""
+    """`Reading` of Hacker News: a fast path for usual bodies, a lenient one for odd bodies, and Firebase streams."""
 
     def item(self, item_id: int, body: bytes) -> Decoded:
         """The item with this id, or why the body is not it."""
@@ -85,7 +85,7 @@ class HackerNewsReading:
 
 
 class HackerNews(Numbered):
-    """Hacker News, or anything that speaks like it."""
+    """Hacker News, or anything with the same API."""
 
     def __init__(self, transport: Transport, base_url: str = BASE_URL, *, name: str = "hackernews") -> None:
         super().__init__(transport, base_url, DECLARATION, name=name, reading=HackerNewsReading())

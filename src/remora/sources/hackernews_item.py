@@ -1,7 +1,7 @@
-"""What does the body of a Hacker News item hold? A quick reading for the usual shapes, a patient one for all others.
+"""What does the body of a Hacker News item hold? A fast path reads the usual shapes, a lenient one all others.
 
-Both readings end in the same fields, so an item that turns odd and back again is no new content. An oddity gets a name
-and is counted; it never costs the item. The body itself is kept as it came.
+Both give the same fields, so an item that turns odd and back again is not new content. An oddity gets a name and is
+counted; the item is never lost for it. The body is stored as it came.
 """
 
 import json
@@ -23,7 +23,7 @@ _Count = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 
 
 class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """An item in its usual shape. An unknown field is an oddity, so it is left to the patient reading too."""
+    """An item in its usual shape. An unknown field is an oddity, so it is left to the lenient path as well."""
 
     id: _Number
     type: str | None = None
@@ -115,7 +115,7 @@ _SAID_NO: Final = frozenset({"", "0", "false", "no", "null"})
 
 
 def _patient(item_id: int, body: bytes) -> Decoded:
-    """Read whatever can be read, and name what was odd about it."""
+    """Read whatever can be read, and name the oddities."""
     odd = _Oddities()
     try:
         value = parse_json(body, odd.note)
@@ -139,7 +139,7 @@ def _patient(item_id: int, body: bytes) -> Decoded:
 def parse_json(body: bytes, note: Callable[[str], None]) -> object:
     """JSON as lenient as it can be without guessing; raises ValueError or RecursionError.
 
-    Whole numbers beyond any use become infinity: Python refuses to read very long ones at all.
+    Absurdly large whole numbers become infinity: Python refuses to parse very long ones.
     """
     text = body.decode("utf-8")
     if text.startswith(_BYTE_ORDER_MARK):
@@ -181,7 +181,7 @@ def _read_fields(item_id: int, value: Mapping[str, object], odd: "_Oddities") ->
 
 
 class _Oddities:
-    """Takes each value for what it most likely means, and remembers the names of what was odd."""
+    """Takes each value for what it most likely means, and collects the names of the oddities."""
 
     def __init__(self) -> None:
         self.names: dict[str, None] = {}
@@ -190,7 +190,7 @@ class _Oddities:
         self.names[name] = None
 
     def number(self, field: str, value: object, *, least: int = 1) -> int | None:
-        """A whole number; one that is written as text or with a fraction of zero counts as well."""
+        """A whole number; text and a fraction of zero are accepted as well."""
         number = value
         if isinstance(value, str | float) and not isinstance(value, bool):
             self.note(f"odd_{field}")
@@ -217,14 +217,14 @@ class _Oddities:
         return value
 
     def flag(self, field: str, value: object) -> bool:
-        """A yes or no; an array or a text where one belongs means yes unless it is empty or says no."""
+        """A yes or no. An array or a text in its place means yes unless it is empty or says no."""
         if isinstance(value, bool) or value is None:
             return bool(value)
         self.note(f"odd_{field}")
         return value.strip().lower() not in _SAID_NO if isinstance(value, str) else bool(value)
 
     def numbers(self, field: str, value: object) -> list[int] | None:
-        """Ids in their order; an object in place of an array, a lone number and empty slots are taken as meant."""
+        """Ids in their order. An object in place of an array, a single number and empty slots are accepted."""
         if value is None:
             return None
         match value:
@@ -250,6 +250,6 @@ def _as_whole(value: str | float) -> int | None:
 
 
 def _slot(key: str) -> tuple[int, str]:
-    """Where a slot of an object in place of an array belongs: numbers by size, the rest behind them."""
+    """The sort key for a slot of an object in place of an array: numbers by size, the rest after them."""
     slot = _as_whole(key)
     return (NUMBER_MAX if slot is None else slot, key)

@@ -1,7 +1,7 @@
-"""Where in a JSON body is a value, and how does it read as a key, a mark, an id, a time or a text? No code.
+"""Where in a JSON body is a value, and how is it read as a key, mark, id, time or text? By a path, without code.
 
 A place is a dotted path (`data.rows.0.id`) or a JMESPath expression (`data.rows[0].id`, `posts[-1].id`, `"@odata.nextLink"`).
-Both are compiled once; a place that cannot be read is refused when the configuration is.
+Both are compiled once. An invalid place is refused when the configuration is read.
 """
 
 import codecs
@@ -23,32 +23,32 @@ NUMBER_MAX: Final = 2**53  # the largest whole number that every JSON reader agr
 KEY_MAX_CHARACTERS: Final = 512
 MARK_MAX_CHARACTERS: Final = 200
 _DIGITS_MAX: Final = 200
-# Texts are skipped as a whole; every other value but the first follows one of these.
+# Strings are skipped as a whole. Every other value except the first follows one of these.
 _SEPARATORS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[,\[{]', re.DOTALL)
-# A place with one of these is an expression; every other one is a dotted path.
+# A place with one of these characters is an expression; every other one is a dotted path.
 _EXPRESSION: Final = re.compile(r"""[\[\](){}|&*?!<>='"`,]""")
-# What a body may say of itself although it holds nothing.
+# Fields that a body may have although it holds nothing.
 _SAYS_NOTHING: Final = frozenset({"kind", "etag"})
-# Seconds up to the year 5138; whatever is larger counts milliseconds.
+# Seconds up to the year 5138; a larger number is milliseconds.
 _SECONDS_MAX: Final = 100_000_000_000
 
 
 class NotThere:
-    """The path leads nowhere: not the same as a `null` at its end."""
+    """The path leads nowhere, which differs from a `null` at its end."""
 
 
 NOT_THERE: Final = NotThere()
 
 
 def load(body: bytes) -> object:
-    """The body as values; fractions stay as they were written. Raises ValueError or RecursionError."""
+    """The body as Python values; fractions stay as they were written. Raises ValueError or RecursionError."""
     return json.loads(
         body.decode("utf-8-sig"), strict=False, parse_float=_fraction, parse_int=_whole, parse_constant=_refuse
     )
 
 
 def check_place(path: str | None, where: str) -> None:
-    """Refuse what cannot be a place in a JSON body."""
+    """Refuse an invalid place in a JSON body."""
     if path is None or path == WHOLE_BODY:
         return
     if _is_dotted(path):
@@ -58,9 +58,9 @@ def check_place(path: str | None, where: str) -> None:
             )
         return
     try:
-        jmespath.compile(path).search({})  # an unknown function is met only when it is called
+        jmespath.compile(path).search({})  # an unknown function is only noticed when it is called
     except JMESPathTypeError:
-        return  # it works on what an empty body does not hold
+        return  # it needs something that an empty body does not have
     except (JMESPathError, ValueError) as error:
         raise ConfigurationError(
             f"{where} is {path}, which is no JMESPath expression ({_first_line(error)})",
@@ -69,12 +69,12 @@ def check_place(path: str | None, where: str) -> None:
 
 
 def holds_more_than(body: bytes, values_max: int) -> bool:
-    """Whether a body holds more values than this, found without building any of them.
+    """Whether a body holds more values than this, without building any of them.
 
     A body of 16 MiB can hold millions of values, and each costs twenty times its bytes once it is built.
     """
     if sum(body.count(separator) for separator in (b",", b"[", b"{")) < values_max:
-        return False  # also when all of them were separators and none stood in a text
+        return False  # even if all of them are separators and none is inside a string
     values = 1
     for found in _SEPARATORS.finditer(body):
         values += found.end() - found.start() == 1
@@ -84,7 +84,7 @@ def holds_more_than(body: bytes, values_max: int) -> bool:
 
 
 def find(value: object, path: str) -> object:
-    """What is at a place: by names of objects and positions of lists, or whatever its expression makes of the value."""
+    """The value at a place: by field names and list positions, or the result of its expression."""
     if path == WHOLE_BODY:
         return value
     steps, expression = _compiled(path)
@@ -92,7 +92,7 @@ def find(value: object, path: str) -> object:
         try:
             return expression.search(value)
         except (JMESPathError, TypeError, ArithmeticError):
-            return NOT_THERE  # a function that met another type than it can work on
+            return NOT_THERE  # a function was given a type that it does not accept
     for step in steps:
         match value:
             case dict() if step in value:
@@ -106,7 +106,7 @@ def find(value: object, path: str) -> object:
 
 @lru_cache(maxsize=1_000)
 def _compiled(path: str) -> tuple[tuple[str, ...], Any]:
-    """The steps to a place, or an expression where it takes more than steps."""
+    """The steps to a place, or an expression if steps are not enough."""
     if _is_dotted(path):
         return tuple(path.split(".")), None
     expression = jmespath.compile(path)
@@ -115,7 +115,7 @@ def _compiled(path: str) -> tuple[tuple[str, ...], Any]:
 
 
 def _steps(node: dict[str, Any]) -> tuple[str, ...] | None:
-    """The steps of an expression that only names fields and positions. Only steps tell `null` from nothing there."""
+    """The steps of an expression that only names fields and positions. Only steps tell `null` from a missing value."""
     match node:
         case {"type": "field", "value": str(name)}:
             return (name,)
@@ -144,7 +144,7 @@ def _first_line(error: Exception) -> str:
 
 
 def raw_lines(body: bytes, path: str) -> list[bytes]:
-    """The entries of a list as they came, byte for byte; empty where the path does not lead to one. Raises ValueError."""
+    """The entries of a list, byte for byte; empty if the path does not lead to a list. Raises ValueError."""
     steps, expression = ((), None) if path == WHOLE_BODY else _compiled(path)
     if expression is not None:
         return []
@@ -164,9 +164,9 @@ def is_steps(path: str) -> bool:
 
 
 def is_plainly_empty(value: object) -> bool:
-    """Whether a body can only mean that there is nothing: an object of zeros, nulls and empty things, if anything.
+    """Whether a body can only mean that there is nothing: at most an object of zeros, nulls and empty values.
 
-    Some providers leave the key of a list out when the list is empty. An error that comes as a success says something.
+    Some providers omit the key of an empty list. An error that comes as a success has other content.
     """
     if not isinstance(value, dict):
         return False
@@ -187,7 +187,7 @@ def as_key(value: object) -> str | None:
 
 
 def as_mark(value: object) -> str | None:
-    """An update mark as the source wrote it; None where there is none."""
+    """An update mark as the source wrote it; None if there is none."""
     match value:
         case bool():
             return None
@@ -255,7 +255,7 @@ def _iso_seconds(text: str) -> int | None:
 def _fraction(text: str) -> Decimal:
     try:
         return Decimal(text)
-    except InvalidOperation:  # an exponent of a billion billions
+    except InvalidOperation:  # an absurdly large exponent
         return Decimal("Infinity")
 
 

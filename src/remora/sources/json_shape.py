@@ -1,4 +1,4 @@
-"""Which fields does a body have? Names and kinds for whoever writes a declaration, never a value."""
+"""Which fields does a body have? Names and types for whoever writes a declaration, never a value."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How is an archive with a list and one detail per entry read? As its owner declared it, without a line of code."""
+"""How is a source with a list and one detail per entry read? As its owner declared it, without code."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ CAPABILITIES: Final = Capabilities(list=True)
 INLINE: Final = Capabilities(list=True, inline_details=True)
 _KEY: Final = "{key}"
 # What one page may hold. Providers give up to about a thousand entries of a few dozen values each. Decoding this much takes
-# 0.4 s of one core, so that a stop is heard.
+# 0.4 s of one core, so a stop signal is still handled in time.
 PAGE_ENTRIES_MAX: Final = 10_000
 PAGE_VALUES_MAX: Final = 500_000
 
@@ -50,7 +50,7 @@ log = structlog.get_logger()
 
 
 class DetailSettings(msgspec.Struct, frozen=True):
-    """Where one entry's detail is, and optionally where it names itself and its update mark."""
+    """Where one entry's detail is, and optionally where it has its key and its update mark."""
 
     path: str = "/detail/{key}"
     key: str | None = None  # when given, a detail that names another key is refused
@@ -70,7 +70,7 @@ class DetailSettings(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class ListedSettings:
-    """One listed source. What must not be seen is not in its repr."""
+    """One listed source. Its repr shows no secrets."""
 
     url: str
     list: ListSettings = field(default_factory=ListSettings)
@@ -143,7 +143,7 @@ class Listed:
         if lines is NOT_THERE and is_plainly_empty(value):
             lines = []
         if not isinstance(lines, list):
-            # Not an empty page: an error that comes as a success must not look like the end of the list.
+            # Not an empty page: an error sent as a success must not look like the end of the list.
             return WrongShape("no entries")
         if len(lines) > PAGE_ENTRIES_MAX:
             return self._too_much(f"{len(lines):,} entries on one page, of which at most {PAGE_ENTRIES_MAX:,} are read")
@@ -172,7 +172,7 @@ class Listed:
         )
 
     def _too_much(self, why: str) -> WrongShape:
-        """A page that would take memory and time without bound; what to do is the owner's to decide."""
+        """A page too large to decode within bounds. The owner decides what to do."""
         log.warning("page_too_large", source=self._name, why=why, hint="write a smaller list.page_size")
         return WrongShape(why)
 

@@ -1,4 +1,4 @@
-"""How is a source with numbered items asked, and what do its replies hold? As its owner declared it, without a line of code.
+"""How is a numbered source asked, and what do its replies mean? As its owner declared it, without code.
 
 The addresses come from a `Declaration`. What a body or an event means is a `Reading`: the declared one follows the
 declaration's paths, and a preset may bring its own.
@@ -42,7 +42,7 @@ class Reading(Protocol):
         """The profile of this name, or why the body is not it."""
 
     def newest(self, body: bytes) -> Decoded:
-        """The newest id, or why the body does not tell it."""
+        """The newest id, or why the body does not give it."""
 
     def change(self, event: Event) -> Announcement:
         """What an event of the stream of changes announces."""
@@ -52,7 +52,7 @@ class Reading(Protocol):
 
 
 class Numbered:
-    """`contracts.NumberedSource` for whatever is declared as one."""
+    """`contracts.NumberedSource` for any declared numbered source."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ def _says_absent(absent: AbsentSettings, value: object) -> bool:
 
 
 def _canonical(value: object) -> bytes:
-    """The same bytes for the same content, whatever the order of its keys and the space between them."""
+    """The same bytes for the same content, whatever the order of its keys and its white space."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
 
 

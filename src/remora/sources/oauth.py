@@ -1,4 +1,4 @@
-"""How is an OAuth 2 access token had? From the token endpoint, by refresh token or client credentials, through the gate."""
+"""How do we get an OAuth 2 access token? From the token endpoint, through the gate."""
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlencode
@@ -26,7 +26,7 @@ _answer = msgspec.json.Decoder(_Answer, strict=False)
 
 
 class FromTokenEndpoint:
-    """`SecretOrigin` of an access token. A refresh token that the provider replaces is kept and handed to `keep`."""
+    """`SecretOrigin` of an access token. A new refresh token from the provider is used and passed to `keep`."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class FromTokenEndpoint:
         self.post_form: PostForm | None = None  # set once there is a gate
 
     def has_changed(self) -> bool:
-        """It only changes by being asked for."""
+        """It only changes when it is requested."""
         return False
 
     async def read(self) -> Issued:
-        """Ask the endpoint for an access token. What it answers is never repeated."""
+        """Ask the endpoint for an access token. Its answer is never shown."""
         assert self.post_form is not None, "a token is asked for once there is a gate"
         reply = await self.post_form(self._url, urlencode(self._form()).encode())
         if not isinstance(reply, Reply):

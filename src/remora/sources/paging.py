@@ -1,10 +1,10 @@
 """Where is the next page of a list? Seven ways of paging; a position is the text that one of them needs to go on.
 
 A list ends only when the source says so: with an empty page, an exhausted total, or no next page. A page that is merely
-shorter than it was asked to be proves nothing, because servers cap page sizes as they like.
+shorter than requested proves nothing, because servers cap page sizes as they like.
 
-Where entries are skipped by number, one that is deleted moves all that follow up by one, and the next page would begin
-one too late. So each such page begins a little before the end of the last one: what both show proves that they join.
+If entries are skipped by number and one is deleted, all later ones move up by one, and the next page would begin one
+too late. So each such page begins a little before the end of the last one: entries on both prove that none is missing.
 """
 
 import re
@@ -23,9 +23,9 @@ from remora.sources.json_path import NOT_THERE, as_key, check_place, find
 FIRST: Final = ""  # the position of the first page
 PAGE_MARK: Final = "{page}"
 POSITION_MAX: Final = 10**12
-# One entry in this many is read twice, and one more: so that the loss of a single one never costs a step back.
+# One entry in this many is read twice, plus one, so that a single deletion never forces a step back.
 OVERLAP_EVERY: Final = 20
-_OVERLAPPED: Final = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")  # entries to skip, less the ones to see again
+_OVERLAPPED: Final = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")  # entries to skip, minus those to see again
 OVERLAPPED_PAGE: Final = re.compile(r"([0-9]{1,12}):([0-9]{1,12}):([0-9]{1,5})")  # seen before, number, size
 PAGE_OVERLAP: Final = 2
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
@@ -65,7 +65,7 @@ class ListSettings(msgspec.Struct, frozen=True):
     total: str | None = None  # where the body says how many entries there are in all (offset)
     more: str | None = None  # where the body says whether there is a next page (offset, page, cursor)
     order: Order = Order.UPDATED
-    created: str | None = None  # the mark that the list is sorted by, where that is not the update mark
+    created: str | None = None  # the mark that the list is sorted by, if it is not the update mark
 
     def __post_init__(self) -> None:
         check_path(self.path, "list.path")
@@ -83,12 +83,12 @@ class ListSettings(msgspec.Struct, frozen=True):
 
     @property
     def mark_at(self) -> str:
-        """Where the mark is that the list is sorted by; empty where the list has none."""
+        """Where the mark is that the list is sorted by; empty if the list has none."""
         return self.updated if self.created is None else self.created
 
 
 class NoNextPage(Exception):
-    """The page does not say, in a way that can be trusted, where the list goes on. One sentence, and what to write."""
+    """The page does not say reliably where the list goes on. One sentence, and what to write."""
 
 
 def page_url(settings: ListSettings, base_url: str, position: str) -> str:
@@ -109,7 +109,7 @@ def page_url(settings: ListSettings, base_url: str, position: str) -> str:
             name = settings.cursor_param if settings.paging is Paging.CURSOR else settings.last_param
             return _with_query(url, (name, position), size)
         case Paging.LINK | Paging.NEXT if RELATIVE.fullmatch(position):
-            # Kept without its origin: a position can only ever lead to the address the owner configured.
+            # Stored without scheme and host: a position can only lead to the address that the owner configured.
             return f"{_origin(base_url)}{position}"
         case Paging.CURSOR | Paging.LAST | Paging.LINK | Paging.NEXT | Paging.NONE:
             return _with_query(url, size)
@@ -127,9 +127,9 @@ def shared_with_last(settings: ListSettings, position: str) -> int:
 
 
 def resume_position(settings: ListSettings, position: str, following: str | None) -> str | None:
-    """Where a walk that ends after this page may go on later without reading it again; None where it must.
+    """Where a walk that ends after this page can resume without reading it again; None if it must read it again.
 
-    An overlapping page proves by itself that it joins, and a cursor stays where it is when entries come and go.
+    An overlapping page proves that nothing is missing, and a cursor stays valid when entries come and go.
     """
     match settings.paging:
         case Paging.OFFSET:
@@ -162,7 +162,7 @@ def next_position(
 
 
 def missing_is_end(settings: ListSettings, following: str | None) -> bool:
-    """Whether a next page that does not exist is the end of the list: pages are counted, and nothing is shown twice."""
+    """Whether a missing next page is the end of the list: pages are numbered, and no entry is shown twice."""
     if following is None:
         return False
     return settings.paging in {Paging.PAGE, Paging.OFFSET} and not shared_with_last(settings, following)
@@ -207,10 +207,10 @@ def _next_setting(settings: ListSettings) -> str:
 
 
 def _refuse_early_end(settings: ListSettings, page: object, listed: int) -> None:
-    """A first page without a next one is a short list, or a declaration that looks in the wrong place."""
+    """A first page without a next one means a short list, or a declaration that looks in the wrong place."""
     at = {Paging.CURSOR: settings.next_cursor, Paging.NEXT: settings.next, Paging.LINK: ""}.get(settings.paging)
     if at is None or (at and find(page, at) is not NOT_THERE):
-        return  # counted pages end otherwise, and a null in the right place is an end
+        return  # numbered pages end differently, and a null in the right place is an end
     where = f'at "{at}"' if at else "in a Link header"
     if (other := _other_next(page)) is not None:
         setting = {Paging.CURSOR: "next_cursor", Paging.NEXT: "next"}.get(settings.paging)
@@ -224,7 +224,7 @@ def _refuse_early_end(settings: ListSettings, page: object, listed: int) -> None
 
 
 def _other_next(page: object) -> str | None:
-    """A field beside the entries whose name says that it leads to the next page."""
+    """A field beside the entries whose name suggests that it leads to the next page."""
     if not isinstance(page, dict):
         return None
     fields = list(page.items())
@@ -259,7 +259,7 @@ def page_place(settings: ListSettings, position: str) -> PagePlace:
 
 
 def next_page(settings: ListSettings, position: str, listed: int) -> str | None:
-    """The position after a numbered page. It overlaps where the page size can be chosen and was obeyed.
+    """The position after a numbered page. Pages overlap if the page size can be chosen and was obeyed.
 
     A page of another size begins at another entry: after 100 entries, page 2 of size 98 shows the last two of them again.
     """
@@ -274,7 +274,7 @@ def next_page(settings: ListSettings, position: str, listed: int) -> str | None:
     is_obeyed = bool(settings.size_param) and listed == place.size
     seen = (place.number - settings.first_page) * place.size + listed
     if not is_obeyed or (overlapping := _overlapping_page(seen, settings.page_size)) is None:
-        # A page that is short all of a sudden is the last one; the one after it will be empty.
+        # A page that is suddenly short is the last one; the page after it will be empty.
         return f"0:{place.number + 1}:{place.size}" if OVERLAPPED_PAGE.fullmatch(position) else str(place.number + 1)
     index, size = overlapping
     return f"{seen - index * size}:{index + settings.first_page}:{size}"
@@ -297,7 +297,7 @@ def _next_offset(settings: ListSettings, position: str, page: object, listed: in
     if not listed or (isinstance(total, int) and not isinstance(total, bool) and offset >= total):
         return None
     if listed <= shared:
-        return f"{offset}-0"  # nothing but what was seen: the list seems to end here, and an empty page will say so
+        return f"{offset}-0"  # nothing new: the list seems to end here, and an empty page will confirm it
     overlap = min(-(-listed // OVERLAP_EVERY) + 1, listed - 1)
     return f"{offset}-{overlap}" if overlap else str(offset)
 
@@ -310,7 +310,7 @@ def _next_cursor(settings: ListSettings, position: str, page: object, listed: in
     if cursor is None:
         raise NoNextPage(f'"{settings.next_cursor}" is no text and no number; check list.next_cursor')
     if cursor == position and not listed:
-        return None  # some cursors are never null: they stay where they are once nothing follows
+        return None  # some cursors are never null: they stay the same at the end
     if cursor == position:
         raise NoNextPage(
             f'the cursor at "{settings.next_cursor}" leads to this page again; check list.next_cursor and list.cursor_param'
@@ -325,7 +325,7 @@ def _next_address(target: str | None, url: str, named_by: str) -> str | None:
     if absolute == url:
         raise NoNextPage(f"{named_by} leads to this page again; check list.path")
     origin = _origin(url)
-    # Compared as whole text up to the path: a foreign host, port, scheme or user would receive our token.
+    # Everything before the path is compared: a foreign host, port, scheme or user would receive our token.
     if not absolute.startswith(f"{origin}/") or not RELATIVE.fullmatch(absolute.removeprefix(origin)):
         raise NoNextPage(
             f"{named_by} leads to another host, port or scheme, where your token must not go; write the url of that host"
@@ -348,13 +348,13 @@ def _offset(position: str) -> tuple[int, int]:
 
 
 def _number(position: str, first: int) -> int:
-    """A numeric position; one that cannot be read means the first page, which costs requests and loses nothing."""
+    """A numeric position. An unreadable one means the first page, which costs requests and loses nothing."""
     if not position.isascii() or not position.isdigit() or len(position) > 12:
         return first
     return min(int(position), POSITION_MAX)
 
 
 def _with_query(url: str, *pairs: tuple[str, str]) -> str:
-    """An unnamed parameter is not sent."""
+    """The address with these parameters. One without a name is not sent."""
     query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs if name)
     return f"{url}{'&' if '?' in url else '?'}{query}" if query else url

@@ -17,7 +17,7 @@ class Preset:
     ceiling: str
     declares: Mapping[str, Any] = field(default_factory=dict)
     reading: Reading | None = None  # None: by the declared paths
-    stream_hosts: tuple[str, ...] = ()  # further hosts of the provider that a stream may be moved to
+    stream_hosts: tuple[str, ...] = ()  # other hosts of the provider that a stream may be redirected to
 
 
 PRESETS: Final[Mapping[str, Preset]] = {

@@ -18,7 +18,7 @@ from remora.core.translation import NOTHING_SAID, Means, Translation
 from remora.core.verdict import Reply
 from remora.sources.json_path import holds_more_than
 
-# What a rule can look at, and how much of a body that is no JSON.
+# What a rule can look at, and how much of a body that is not JSON.
 PLACES: Final = ("status", "headers", "body")
 TEXT_MAX_CHARACTERS: Final = 4_096
 BODY_VALUES_MAX: Final = 500_000
@@ -53,7 +53,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class CompiledRule:
-    """A rule that is ready to be asked. `trace` is a text without which its body cannot match; empty: it always may."""
+    """A compiled rule. Without the text `trace` in it, a body cannot match; if `trace` is empty, any body may."""
 
     __slots__ = ("_wait", "_when", "means", "trace")
 
@@ -64,14 +64,14 @@ class CompiledRule:
         self.trace = trace
 
     def matches(self, seen: Mapping[str, object]) -> bool:
-        """Whether the expression is true of this reply. One that cannot be evaluated on it is not."""
+        """Whether the expression is true for this reply; false if it cannot be evaluated."""
         try:
             return bool(self._when.search(seen))
         except JMESPathError:
             return False
 
     def wait_ns(self, seen: Mapping[str, object], headers: Mapping[str, str], *, now_wall_ns: int) -> int | None:
-        """How long the reply asks to wait; None where it does not say."""
+        """How long the reply asks to wait; None if it does not say."""
         if self._wait is None:
             return None
         try:
@@ -87,7 +87,7 @@ class Rules:
         self._rules = tuple(rules)
 
     def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
-        """What the first matching rule says; the body is only read if one of them may match."""
+        """What the first matching rule says; the body is only parsed if one of them may match."""
         seen: dict[str, object] | None = None
         for rule in self._rules:
             if rule.trace and rule.trace not in reply.body:
@@ -110,7 +110,7 @@ def body_of(body: bytes) -> object:
 
 
 def check_rules(rules: Sequence[Rule], where: str) -> None:
-    """Refuse what can only be seen in all of them: a rule behind one that matches the same replies."""
+    """Refuse mistakes between rules: a rule after another one that matches the same replies."""
     seen: dict[str, int] = {}
     for position, rule in enumerate(rules, start=1):
         earlier = seen.setdefault(" ".join(rule.when.split()), position)
@@ -122,7 +122,7 @@ def check_rules(rules: Sequence[Rule], where: str) -> None:
 
 
 def headers_named(rules: Sequence[Rule]) -> tuple[str, ...]:
-    """The headers that the expressions look at: the transport keeps no others than it must."""
+    """The headers that the expressions look at: the transport keeps only the headers that are needed."""
     texts = [text for rule in rules for text in (rule.when, rule.wait) if text is not None]
     return tuple(sorted({name for text in texts for name in _headers_in(_parsed(text))}))
 

@@ -17,9 +17,9 @@ _HINT: Final = "write sqlite:///remora.db for a file, or postgresql://user@host/
 
 
 def open_store(url: str, *, read_only: bool = False, on_batch: OnBatch | None = None) -> Store:
-    """The store at this address, not yet opened. A read-only one can be opened while another process writes.
+    """The store at this address, not yet opened. A read-only store can be opened while another process writes.
 
-    `on_batch` hears how many seconds each batch of writes took to become durable; memory has no such thing.
+    `on_batch` is called with the seconds that each batch of writes took to become durable. Memory never calls it.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
@@ -36,8 +36,8 @@ def open_store(url: str, *, read_only: bool = False, on_batch: OnBatch | None = 
 
 
 def open_reader(url: str) -> Reader:
-    """The mirror at this address for those who only read it, not yet opened. Works while another process writes."""
-    store = open_store(url, read_only=True)  # refuses what is no address
+    """The mirror at this address for reading only, not yet opened. Works while another process writes."""
+    store = open_store(url, read_only=True)  # refuses an invalid address
     match url.partition("://")[0]:
         case "sqlite":
             from remora.stores.sqlite.reading import SqliteReader  # noqa: PLC0415
@@ -53,7 +53,7 @@ def open_reader(url: str) -> Reader:
 
 def open_search_index(url: str) -> SearchIndex:
     """The search index beside the mirror at this address, not yet opened."""
-    open_reader(url)  # refuses what has no index
+    open_reader(url)  # refuses a store that has no index
     if is_shared(url):
         from remora.stores.postgres.search import PostgresSearchIndex  # noqa: PLC0415
 
@@ -69,7 +69,7 @@ def is_shared(url: str) -> bool:
 
 
 def open_sharing(url: str, *, owner: str, clock: Clock) -> Sharing | None:
-    """What processes share that share this store; None where a store belongs to one process at a time."""
+    """What the processes on this store share. None if the store belongs to one process at a time."""
     if not is_shared(url):
         return None
     from remora.stores.postgres.sharing import PostgresSharing  # noqa: PLC0415

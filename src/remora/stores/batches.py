@@ -1,6 +1,6 @@
-"""When is a write durable? When its batch is committed: whatever queued while one batch ran is the next batch.
+"""When is a write durable? When its batch is committed. Writes that queue up meanwhile form the next batch.
 
-There is no timer: a lone write is committed at once, and under load the batches grow by themselves.
+There is no timer: a single write is committed at once, and under load the batches grow.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from remora.stores.decisions import OnBatch, is_durable
 
 J = TypeVar("J")
 
-# Callers wait for their own write, so only a runaway caller comes near this.
+# Callers wait for their own write, so only a faulty caller comes near this limit.
 QUEUE_MAX: Final = 100_000
 
 
@@ -23,7 +23,7 @@ class _Waiting(NamedTuple):
 
 
 class Batches(Generic[J]):
-    """Jobs in the order in which they came, written in batches that follow one another."""
+    """Writes jobs in the order of their arrival, one batch after another."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class Batches(Generic[J]):
         once_each: Callable[[J], Hashable] | None = None,
         on_batch: OnBatch | None = None,
     ) -> None:
-        """`write` returns one result per job; an exception among them is raised to that job's caller only.
+        """`write` returns one result per job. An exception among them is raised to that job's caller only.
 
-        Jobs for which `once_each` gives the same value never share a batch: the second is judged by what the first left.
+        Jobs with the same `once_each` value never share a batch: the second must see the result of the first.
         """
         self._write = write
         self._batch_max = batch_max
@@ -45,7 +45,7 @@ class Batches(Generic[J]):
         self._draining: asyncio.Task[None] | None = None
 
     def put(self, job: J) -> "asyncio.Future[Any]":
-        """The job's result, once it is durable."""
+        """Return the job's result once it is durable."""
         assert len(self._queue) < QUEUE_MAX, "more writes wait than callers can exist"
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
@@ -60,7 +60,7 @@ class Batches(Generic[J]):
             await asyncio.wait([self._draining])
 
     def drop(self) -> None:
-        """Forget what waits, as a killed process would."""
+        """Forget waiting jobs, as a killed process would."""
         self._queue.clear()
 
     async def _drain(self) -> None:
@@ -83,7 +83,7 @@ class Batches(Generic[J]):
             self._draining = None
 
     def _take(self) -> list[_Waiting]:
-        """The oldest jobs. One that nobody waits for any more is left out."""
+        """The oldest jobs, without those that nobody waits for any more."""
         if self._once_each is not None:
             return self._take_once_each(self._once_each)
         count = min(len(self._queue), self._batch_max)

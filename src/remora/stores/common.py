@@ -1,4 +1,4 @@
-"""What do the SQLite store and the PostgreSQL store do alike? Methods that only name a statement and read its rows."""
+"""What do the SQLite and PostgreSQL stores have in common? Methods that only name a statement and read its rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -18,9 +18,9 @@ Values = Mapping[str, Any]
 
 
 class Part(ABC):
-    """A part of a store whose statements go by name."""
+    """A part of a store that calls its statements by name."""
 
-    # Rows read at once: a page ends its transaction, so that a slow reader never holds up the writer's housekeeping.
+    # Rows read at once. Each page ends its transaction, so that a slow reader never holds up the writer's housekeeping.
     _page_rows: ClassVar[int]
     _ids_max: ClassVar[int]
 
@@ -30,7 +30,7 @@ class Part(ABC):
 
     @abstractmethod
     async def _change(self, name: str, values: Values) -> int:
-        """One statement that writes; returns how many rows it touched."""
+        """Run one statement that writes. Returns how many rows it changed."""
 
     async def _row(self, name: str, values: Values) -> Row | None:
         """The first row of a query that only reads."""
@@ -38,18 +38,18 @@ class Part(ABC):
         return rows[0] if rows else None
 
     async def _count(self, name: str, values: Values) -> int:
-        """The number that a query gives."""
+        """The number that a query returns."""
         row = await self._row(name, values)
         assert row is not None, f"{name} always has a row"
         count: int = row[0]
         return count
 
     def _dump_key(self, key: str) -> str:
-        """A key as this database's text can hold it."""
+        """A key in a form that this database's text type can store."""
         return key
 
     def _load_key(self, text: str) -> str:
-        """The key that was dumped."""
+        """The key before `dump_key`."""
         return text
 
     @abstractmethod
@@ -58,7 +58,7 @@ class Part(ABC):
 
 
 class CommonMirror(Part):
-    """The copy itself."""
+    """The mirrored items, users and documents."""
 
     @abstractmethod
     async def record(self, source: str, observation: Observation) -> Outcome:
@@ -89,7 +89,7 @@ class CommonMirror(Part):
             first_id = page[-1][0] + 1
 
     async def newest_items(self, source: str, *, first_id: int, limit: int, body_max_bytes: int) -> Sequence[NewItem]:
-        """The highest ids, highest first; bodies above the bound come empty."""
+        """The highest ids, highest first. Bodies above the size limit are returned empty."""
         wanted = {"source": source, "first": first_id, "limit": limit, "body_max": body_max_bytes}
         rows = await self._rows("newest_items", wanted)
         return tuple(NewItem(item_id, body, seen * MILLISECOND_NS) for item_id, body, seen in rows)
@@ -100,7 +100,7 @@ class CommonMirror(Part):
         return row[0] if row else None
 
     async def item_times(self, source: str, ids: Iterable[int]) -> Mapping[int, int]:
-        """Creation times of those that are held and have one."""
+        """Creation times of the stored items that have one."""
         times: dict[int, int] = {}
         left = iter(ids)
         while some := list(islice(left, self._ids_max)):
@@ -113,7 +113,7 @@ class CommonMirror(Part):
         return source_clock.time_of(await self._block(source, INTEGER_MAX))
 
     async def first_id_since(self, source: str, time_s: int) -> int | None:
-        """The lowest id from which on items are this young."""
+        """The lowest id from which on items are at least this recent."""
         row = await self._row("newest_item_id", {"source": source})
         if row is None or row[0] is None:
             return None
@@ -133,19 +133,19 @@ class CommonMirror(Part):
 
 
 class CommonLedger(Part):
-    """What is counted and what waits."""
+    """Counts, the inbox and open segments."""
 
     async def gap_counts(self, source: str) -> Sequence[GapCount]:
-        """All gaps that are not settled, counted."""
+        """Counts of the gaps that are not settled."""
         return tuple(gap_count_from_row(row) for row in await self._rows("gap_counts", {"source": source}))
 
     async def waiting(self, source: str, *, limit: int, after_ticket: int = 0) -> Sequence[InboxEntry]:
-        """The oldest tickets beyond `after_ticket`."""
+        """The oldest tickets after `after_ticket`."""
         rows = await self._rows("waiting", {"source": source, "after": after_ticket, "limit": limit})
         return tuple(InboxEntry(Kind(kind), self._load_key(key), ticket) for kind, key, ticket in rows)
 
     async def inbox_depth(self, source: str) -> int:
-        """How many keys wait."""
+        """How many keys are waiting."""
         return await self._count("inbox_depth", {"source": source})
 
     async def open_segments(self, source: str) -> Mapping[SegmentKind, int]:
@@ -157,12 +157,12 @@ class CommonNotes(Part):
     """The learned pace, small facts and heartbeats."""
 
     async def load_pace(self, source: str) -> Json:
-        """What was saved last, or None; damaged text as it is."""
+        """The stored pace, or None. Damaged text is returned as it is."""
         row = await self._row("load_pace", {"source": source})
         return load_json(row[0]) if row else None
 
     async def save_pace(self, source: str, record: Mapping[str, Json]) -> None:
-        """Keep it, durably."""
+        """Store it durably."""
         await self._change("save_pace", {"source": source, "record": dump_json(record)})
 
     async def note(self, source: str, name: str) -> Json:
@@ -171,10 +171,10 @@ class CommonNotes(Part):
         return load_json(row[0]) if row else None
 
     async def keep_note(self, source: str, name: str, value: Json) -> None:
-        """Keep it, durably."""
+        """Store it durably."""
         await self._change("keep_note", {"source": source, "name": name, "value": dump_json(value)})
 
     async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
-        """What runtimes said last, newest first."""
+        """The last heartbeats, newest first."""
         rows = await self._rows("heartbeats", {})
         return tuple((runtime, beat_at * MILLISECOND_NS, load_json(text)) for runtime, beat_at, text in rows)

@@ -2,11 +2,11 @@
 -- rewrites them for its driver. What differs is in `queries.sql` and `portable.sql` of each store.
 
 -- name: source_number
--- How large tables name a source.
+-- The number by which large tables name a source.
 SELECT number FROM sources WHERE name = :source;
 
 -- name: add_source
--- A source that is met for the first time gets a number.
+-- A new source gets a number.
 INSERT INTO sources (name) VALUES (:source) ON CONFLICT (name) DO NOTHING;
 
 -- name: confirm_user
@@ -14,11 +14,11 @@ INSERT INTO sources (name) VALUES (:source) ON CONFLICT (name) DO NOTHING;
 UPDATE stored_users SET last_fetched_at = :fetched WHERE source = :number AND name = :name;
 
 -- name: newest_item_id
--- Where the source's own clock is read.
+-- The newest item, where the search for a time begins.
 SELECT max(id) FROM stored_items WHERE source = (SELECT number FROM sources WHERE name = :source);
 
 -- name: block
--- The timed items at or below an id, highest first: they tell the time of that place.
+-- The items with a time at or below an id, highest first: they give the time at that id.
 SELECT id, time FROM stored_items
 WHERE source = (SELECT number FROM sources WHERE name = :source) AND id <= :last AND time IS NOT NULL ORDER BY id DESC LIMIT :limit;
 
@@ -35,22 +35,22 @@ WHERE source = :source AND state = 'settled' AND reason = coalesce(:reason, reas
 ORDER BY first_seen_at, kind, key LIMIT :limit;
 
 -- name: gap_counts
--- All gaps that are not settled, counted.
+-- Counts of the gaps that are not settled.
 SELECT kind, state, reason, count(*), min(first_seen_at), min(not_before_at) FROM gaps
 WHERE source = :source AND state <> 'settled' GROUP BY kind, state, reason ORDER BY kind, state, reason;
 
 -- name: replay_gaps
--- Dead, absent and gone gaps are owed again, and owed ones are due now. The rest of a list is no item: its cool-down stays.
+-- Dead, absent and gone gaps are owed again, and owed ones are due now. The rest of a list keeps its cool-down.
 UPDATE gaps SET state = 'owed', not_before_at = :now
 WHERE source = :source AND kind <> 'page' AND state IN ('owed', 'dead', 'absent', 'gone') AND state <> 'settled'
 AND reason = coalesce(:reason, reason) AND key = coalesce(:key, key);
 
 -- name: waiting
--- The oldest tickets beyond one.
+-- The oldest tickets after one.
 SELECT kind, key, ticket FROM inbox WHERE source = :source AND ticket > :after ORDER BY ticket LIMIT :limit;
 
 -- name: inbox_depth
--- How many keys wait.
+-- How many keys are waiting.
 SELECT count(*) FROM inbox WHERE source = :source;
 
 -- name: unfinished_segments
@@ -70,27 +70,27 @@ SELECT record FROM pace WHERE source = :source;
 SELECT value FROM notes WHERE source = :source AND name = :name;
 
 -- name: keep_note
--- Keep a small fact.
+-- Store a small fact.
 INSERT INTO notes (source, name, value) VALUES (:source, :name, :value)
 ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
 
 -- name: beat
--- The runtime is alive.
+-- Store the heartbeat of a running process.
 INSERT INTO heartbeat (runtime, beat_at, snapshot) VALUES (:runtime, :now, :snapshot)
 ON CONFLICT (runtime) DO UPDATE SET beat_at = excluded.beat_at, snapshot = excluded.snapshot;
 
 -- name: forget_heartbeats
--- Of runtimes that are named alike, only the latest silent ones are of interest.
+-- Of silent processes with similar names, only the latest are kept.
 DELETE FROM heartbeat WHERE runtime >= :first AND runtime < :end AND beat_at < :before AND runtime NOT IN (
   SELECT runtime FROM heartbeat WHERE runtime >= :first AND runtime < :end ORDER BY beat_at DESC LIMIT :kept
 );
 
 -- name: heartbeats
--- What runtimes said last, newest first.
+-- The last heartbeats, newest first.
 SELECT runtime, beat_at, snapshot FROM heartbeat ORDER BY beat_at DESC, runtime;
 
 -- name: walk_state
--- Where the walk over a list stands.
+-- How far the walk over a list has come.
 SELECT watermark, walking_from, seen_down_to, position, walk, full_walk FROM cursors WHERE source = :source;
 
 -- name: move_walk
@@ -107,12 +107,12 @@ SELECT count(*) FROM documents
 WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL;
 
 -- name: mark_vanished
--- The list no longer shows what no page has shown since a walk began.
+-- Mark as vanished what no page has shown since a walk began.
 UPDATE documents SET vanished_at = :now
 WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL;
 
 -- name: mark_vanished_in_range
--- The same for missing details whose entries belong into the part of the list that was walked.
+-- The same for missing details whose entries belong in the part of the list that was walked.
 UPDATE documents SET vanished_at = :now
 WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL
 AND listed_rank > :rank AND fingerprint IN (
@@ -121,21 +121,21 @@ AND listed_rank > :rank AND fingerprint IN (
 );
 
 -- name: ask_vanished
--- What is owed of documents that have vanished just now is due at once: the answer tells whether they are gone.
+-- Gaps of documents that have just vanished are due at once: the answer tells whether they are gone.
 UPDATE gaps SET state = 'owed', not_before_at = :now
 WHERE source = :source AND kind = 'document' AND state IN ('owed', 'dead') AND key IN (
   SELECT fingerprint FROM documents WHERE source = :source AND vanished_at = :now
 );
 
 -- name: keep_document_revision
--- What is stored now becomes an earlier revision; run before the document is overwritten.
+-- The stored content becomes a revision; run before the document is overwritten.
 INSERT INTO document_revisions (source, key, revision, updated_at, fetched_at, changed_at, body)
 SELECT source, key, revision, updated_at, fetched_at, changed_at, body FROM documents
 WHERE source = :source AND key = :key
 ON CONFLICT (source, key, revision) DO NOTHING;
 
 -- name: settle_gone_document
--- A document that is gone is not owed any more.
+-- A document that is gone is no longer owed.
 UPDATE documents SET owed = false WHERE source = :source AND key = :key;
 
 -- name: key_of
@@ -147,7 +147,7 @@ SELECT key FROM documents WHERE source = :source AND fingerprint = :fingerprint;
 INSERT INTO runs (source, started_at) VALUES (:source, :now) RETURNING run_id;
 
 -- name: end_run
--- It ended, and why.
+-- The run ended, and why.
 UPDATE runs SET ended_at = :ended, stopped_by = :stopped_by, counts = :counts
 WHERE source = :source AND run_id = :run_id;
 
@@ -157,51 +157,51 @@ SELECT run_id, started_at, ended_at, stopped_by, counts FROM runs WHERE source =
 ORDER BY run_id DESC LIMIT :limit;
 
 -- name: export_sources
--- Sources beyond one, by number: the copy names them by the same numbers.
+-- Sources after one, by number: the copy uses the same numbers.
 SELECT number, name FROM sources WHERE number > :k0 ORDER BY number LIMIT :limit;
 
 -- name: export_reads
--- When items were last read, beyond one range.
+-- When items were last read, after one range.
 SELECT source, first_id, last_id, read_at FROM reads
 WHERE (source, first_id) > (:k0, :k1) ORDER BY source, first_id LIMIT :limit;
 
 -- name: export_changes
--- The change feed beyond one line.
+-- The change feed after one line.
 SELECT seq, source, kind, key, change, changed_at FROM changes WHERE seq > :k0 ORDER BY seq LIMIT :limit;
 
 -- name: export_segments
--- Segments beyond one.
+-- Segments after one.
 SELECT
   segment_id, source, kind, CASE WHEN state = 'claimed' THEN 'pending' ELSE state END, first_id, last_id, cursor, fence,
   created_at, moved_at
 FROM segments WHERE segment_id > :k0 ORDER BY segment_id LIMIT :limit;
 
 -- name: export_gaps
--- Gaps beyond one.
+-- Gaps after one.
 SELECT
   source, kind, key, CASE WHEN state = 'leased' THEN 'owed' ELSE state END, reason, attempts, null_count, near_newest,
   not_before_at, first_seen_at, last_seen_at, served_turn
 FROM gaps WHERE (source, kind, key) > (:k0, :k1, :k2) ORDER BY source, kind, key LIMIT :limit;
 
 -- name: export_inbox
--- What waits beyond one ticket.
+-- The inbox after one ticket.
 SELECT ticket, source, kind, key, announced_at FROM inbox WHERE ticket > :k0 ORDER BY ticket LIMIT :limit;
 
 -- name: export_pace
--- What was learned beyond one source.
+-- The learned paces after one source.
 SELECT source, record FROM pace WHERE source > :k0 AND record IS NOT NULL ORDER BY source LIMIT :limit;
 
 -- name: export_notes
--- Small facts beyond one, without the copy's own.
+-- Small facts after one, without the copy's own.
 SELECT source, name, value FROM notes
 WHERE (source, name) > (:k0, :k1) AND source <> '' ORDER BY source, name LIMIT :limit;
 
 -- name: export_cursors
--- How far lists are walked, beyond one source.
+-- How far lists are walked, after one source.
 SELECT source, watermark, walking_from, seen_down_to, position, walk, full_walk, moved_at FROM cursors
 WHERE source > :k0 ORDER BY source LIMIT :limit;
 
 -- name: export_runs
--- Runs beyond one.
+-- Runs after one.
 SELECT run_id, source, started_at, ended_at, stopped_by, counts FROM runs
 WHERE run_id > :k0 ORDER BY run_id LIMIT :limit;

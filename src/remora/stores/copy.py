@@ -1,7 +1,7 @@
-"""How does a whole mirror move from one store to another? Table by table, resumable, and compared at the end.
+"""How is a whole mirror copied from one store to another? Table by table, resumable, and compared at the end.
 
-The source may be read while nobody writes it; what changes during the copy is found by the comparison. The target
-must be empty or hold an unfinished copy of the same source: it remembers how far it is.
+Nobody should write to the source meanwhile; the comparison finds what changed during the copy. The target must be
+empty or hold an unfinished copy of the same source: it remembers how far the copy has come.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PROGRESS: Final = "copy"
 _FINISHED: Final = "finished"
 _DIGEST_BYTES: Final = 16
 
-# Called with a table's name and how many of its rows are copied so far.
+# Called with a table's name and how many of its rows have been copied so far.
 Progress = Callable[[str, int], None]
 
 
@@ -37,7 +37,7 @@ class Summed:
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What was copied and found equal on both sides."""
+    """What was copied and is equal on both sides."""
 
     tables: dict[str, Summed]
 
@@ -50,7 +50,7 @@ class CopyReport:
 async def copy_store(
     source: Portable, target: Portable, *, progress: Progress = lambda _table, _rows: None
 ) -> CopyReport:
-    """Copy everything and compare both sides. Both stores are open; calling it again goes on where it broke off."""
+    """Copy everything and compare both sides. Both stores are open. Another call resumes an interrupted copy."""
     begin_at = await _where_to_begin(target)
     for place, table in enumerate(TABLES):
         if place < begin_at.place:
@@ -64,7 +64,7 @@ async def copy_store(
 
 
 def open_portable(url: str, *, read_only: bool) -> Portable:
-    """The store at an address as one that can be copied; not yet opened."""
+    """The store at an address in its portable form, not yet opened."""
     scheme, _, rest = url.partition("://")
     match scheme:
         case "sqlite":
@@ -104,7 +104,7 @@ async def _where_to_begin(target: Portable) -> _Beginning:
         case {"table": str(name), "after": list(after)} if name in names:
             return _Beginning(names.index(name), tuple(after))
         case {"table": str(name)} if name == _FINISHED:
-            # Copied before: everything is written once more, so that it equals the source again.
+            # Copied before: write everything again, so that it equals the source.
             return _Beginning()
         case _:
             raise StoreError(

@@ -1,4 +1,4 @@
-"""What does an observation do to what a store holds? The decisions that are the same in every store, without any I/O."""
+"""What does an observation change in a store? The decisions that are the same in every store, without any I/O."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
@@ -16,18 +16,18 @@ from remora.core.units import MINUTE_NS
 from remora.core.verdict import Found
 
 HASH_BYTES: Final = 16
-# A fetch that seems to have left later than this from now was written by a clock that has since stepped back.
+# If a fetch seems to have been sent further in the future than this, the clock has been set back since.
 CLOCK_SLACK_NS: Final = MINUTE_NS
-# Departures of recent fetches that are remembered exactly; more than can be in flight at once.
+# How many recent departures are remembered exactly; more than can be in flight at once.
 RECENT_FETCHES_MAX: Final = 20_000
-# Of runtimes with the same role on the same machine: as many silent ones are remembered. One that beat within the last
-# minute may be alive, however many they are.
+# How many silent processes with the same role on the same machine are remembered. Those with a heartbeat in the last
+# minute may be alive and are all kept.
 HEARTBEATS_KEPT: Final = 20
 HEARTBEAT_ALIVE_NS: Final = MINUTE_NS
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
 
-# Told how many seconds it took, after each batch that became durable.
+# Called after each durable batch with the seconds it took.
 OnBatch = Callable[[float], None]
 
 OUTCOME_OF_GAP: Final = {
@@ -39,12 +39,12 @@ OUTCOME_OF_GAP: Final = {
 
 
 class Held(NamedTuple):
-    """What must be known of a stored thing to judge the next observation of it."""
+    """What must be known about a stored thing to judge the next observation of it."""
 
     hash: bytes
     content_hash: bytes
     revision: int
-    fetched_ns: int  # departure of the newest fetch that is known to have confirmed or brought it
+    fetched_ns: int  # departure of the newest fetch known to have confirmed or changed it
 
 
 class Decision(NamedTuple):
@@ -52,16 +52,16 @@ class Decision(NamedTuple):
 
     outcome: Outcome
     held: Held | None = None
-    keeps_earlier: bool = False  # the content changed: what is stored now becomes an earlier revision
+    keeps_earlier: bool = False  # the content changed: the stored content becomes a revision
     gap: Gap | None = None
 
 
 def gap_key(source: str, discovery: Discovery) -> str:
-    """How the ledger of gaps names a thing: documents by fingerprint only."""
+    """The key of a thing in the gap ledger. Documents are named by their fingerprint only."""
     kind = discovery.kind
     if kind is Kind.DOCUMENT:
         return fingerprint(source, discovery.key)
-    # A page is never kept, but what a run leaves of a list is owed as one gap.
+    # A page is never stored, but the rest of a list after a run is owed as one gap.
     assert kind is not Kind.NEWEST, f"a {kind} is never recorded"
     return discovery.key
 
@@ -75,9 +75,9 @@ def decide(
     listing: Listing = Listing.UNKNOWN,
     clocks_differ_ns: int = 0,
 ) -> Decision:
-    """The one decision behind `record`: outcome, revision and gap, from what is held and what was observed.
+    """The one decision behind `record`: outcome, revision and gap, from what is stored and what was observed.
 
-    `listing` is what its list says about a document, `clocks_differ_ns` by how much the clocks of those who share the
+    `listing` is what its list says about a document. `clocks_differ_ns` is how far the clocks of the processes on this
     store may differ.
     """
     if held is not None and is_stale(observation, held.fetched_ns, clocks_differ_ns=clocks_differ_ns):
@@ -90,21 +90,21 @@ def decide(
         assert moved is not None, "a failure always leaves a gap"
         return Decision(OUTCOME_OF_GAP[moved.state], held, gap=moved)
     if gap is not None and gap.state is GapState.SETTLED and moved is not None and moved.state is GapState.SETTLED:
-        moved = None  # settled stays settled: no row changes
+        moved = None  # a settled gap stays settled: no row changes
     if kind is Kind.PAGE:
         return Decision(Outcome.UNCHANGED, gap=moved)
     return _found(_checked(verdict.thing, kind), observation.started_at_ns, held, moved)
 
 
 def is_stale(observation: Observation, fetched_ns: int, *, clocks_differ_ns: int) -> bool:
-    """Whether a newer fetch was recorded first. A departure from the future proves only that the clock stepped back."""
+    """Whether a newer fetch was recorded first. A departure in the future only proves that the clock was set back."""
     return observation.started_at_ns < fetched_ns <= observation.now_ns + clocks_differ_ns
 
 
 def _found(thing: Item | User | Document, started_at_ns: int, held: Held | None, gap: Gap | None) -> Decision:
     body_hash = digest(thing.body)
     if held is not None and held.hash == body_hash:
-        # In step with a clock that stepped back, too: the newest fetch is the one recorded last.
+        # This also holds after the clock was set back: the newest fetch is the one recorded last.
         confirmed = Held(body_hash, held.content_hash, held.revision, started_at_ns)
         return Decision(Outcome.UNCHANGED, confirmed, False, gap)
     content_hash = _content_hash(thing, body_hash)
@@ -116,7 +116,7 @@ def _found(thing: Item | User | Document, started_at_ns: int, held: Held | None,
 
 
 def _content_hash(thing: Item | User | Document, body_hash: bytes) -> bytes:
-    """What decides about revisions: a document is all content, and profiles have no revisions."""
+    """The hash that decides about a new revision. All of a document counts; profiles have no revisions."""
     match thing:
         case Item(content=content):
             return digest(content)
@@ -137,43 +137,43 @@ def _checked(thing: Thing, kind: Kind) -> Item | User | Document:
 
 
 def _given_back(gap: Gap | None, discovery: Discovery) -> Gap | None:
-    """A stale answer says nothing about a gap, but whoever served it is done with it."""
+    """A stale answer says nothing about a gap, but its lease ends."""
     if gap is None or gap.state is not GapState.LEASED or not isinstance(discovery.origin, FromGap):
         return None
     return gaps.moved(gap, GapEvent.RELEASE)
 
 
 def digest(body: bytes) -> bytes:
-    """What tells a changed body from an unchanged one."""
+    """A hash that shows whether a body changed."""
     return blake2b(body, digest_size=HASH_BYTES).digest()
 
 
 class RecentFetches:
-    """The exact departures of one source's recent fetches, also of those that changed no row. Bounded.
+    """The exact departures of one source's recent fetches, including those that changed no row. Bounded.
 
-    Things go by plain text: this is asked for every item, and hashing an enumeration is slow.
+    Keys are plain strings: this runs for every item, and hashing an enum member is slow.
     """
 
     def __init__(self, *, most: int = RECENT_FETCHES_MAX) -> None:
         self._half = most // 2
-        # Two generations: the older one is forgotten as a whole, which costs nothing per fetch.
+        # Two generations: the older one is dropped as a whole, which costs nothing per fetch.
         self._young: dict[str, int] = {}
         self._old: dict[str, int] = {}
 
     def of(self, name: str) -> int | None:
-        """When the newest recorded fetch of this thing was sent, if it is remembered."""
+        """When the newest recorded fetch of this thing was sent; None if it is not remembered."""
         departed_ns = self._young.get(name)
         return self._old.get(name) if departed_ns is None else departed_ns
 
     def remember(self, departed_ns: Mapping[str, int]) -> None:
-        """These fetches are durable."""
+        """Remember these fetches, which are durable now."""
         if len(self._young) >= self._half:
             self._young, self._old = {}, self._young
         self._young.update(departed_ns)
 
 
 def unplanned(pieces: Iterable[IdRange], unfinished: Iterable[IdRange]) -> list[IdRange]:
-    """The parts of `pieces` that no unfinished segment still has to walk, nor an earlier piece."""
+    """The parts of `pieces` that are neither in an unfinished segment's remaining ids nor in an earlier piece."""
     taken = Coverage.of(unfinished)
     added: list[IdRange] = []
     for piece in pieces:
@@ -185,7 +185,7 @@ def unplanned(pieces: Iterable[IdRange], unfinished: Iterable[IdRange]) -> list[
 
 
 def adds_coverage(kind: SegmentKind) -> bool:
-    """Whether walking a segment of this kind covers ids: a rescan looks again at what is covered already."""
+    """Whether walking a segment of this kind adds coverage. A rescan reads ids that are already covered."""
     match kind:
         case SegmentKind.BACKFILL | SegmentKind.BLIND_WINDOW | SegmentKind.REPLAY:
             return True
@@ -194,18 +194,18 @@ def adds_coverage(kind: SegmentKind) -> bool:
 
 
 def is_lease_over(lease_until_ns: int, *, lease_ns: int, now_ns: int) -> bool:
-    """Whether a lease has ended. One that ends later than any given now was given by a clock that has stepped back."""
+    """Whether a lease has ended. One that ends later than a new lease would counts, too: the clock was set back."""
     return lease_until_ns <= now_ns or lease_until_ns > now_ns + lease_ns + CLOCK_SLACK_NS
 
 
 def alike(runtime: str) -> tuple[str, str]:
-    """Between which names, the second one excluded, the runtimes lie that are named alike up to the last colon."""
+    """The range of names, end excluded, of all processes with the same name up to the last colon."""
     family = runtime.rpartition(":")[0]
     return f"{family}:", f"{family};"
 
 
 def is_durable(results: Sequence[object]) -> bool:
-    """Whether anything of a batch was committed, by what its callers will be told."""
+    """Whether anything in a batch was committed, judging by its results."""
     return not all(isinstance(result, Exception) for result in results)
 
 
@@ -220,12 +220,12 @@ def newest_of_each(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def is_newly_gone(decision: Decision, gap: Gap | None) -> bool:
-    """Whether this answer tells for the first time that a thing was deleted upstream."""
+    """Whether this answer is the first to say that a thing was deleted upstream."""
     return decision.outcome is Outcome.GONE and (gap is None or gap.state is not GapState.GONE)
 
 
 class Known(NamedTuple):
-    """What a store knows of a listed entry when a page shows it again."""
+    """What a store knows about a listed entry when a page shows it again."""
 
     mark: str | None
     has_vanished: bool
@@ -233,24 +233,24 @@ class Known(NamedTuple):
 
 
 def is_owed_anew(entry: Entry, known: Known | None) -> bool:
-    """Whether a page owes this entry's detail: it is new, newer, or back after it was gone or without a mark to compare."""
+    """Whether this entry's detail becomes owed: it is new, newer, back after it was gone, or has no mark to compare."""
     if known is None or marks.is_newer(entry.updated_at, known.mark):
         return True
     return known.has_vanished and (known.is_gone or entry.updated_at is None)
 
 
 def listing_of(*, listed_ns: int | None, vanished_ns: int | None, started_at_ns: int) -> Listing:
-    """What a document's list says about it when an answer to a request that left at `started_at_ns` is recorded."""
+    """What a document's list says about it when the answer to a request sent at `started_at_ns` is recorded."""
     if vanished_ns is not None:
         return Listing.VANISHED
     return Listing.SHOWN_SINCE if listed_ns is not None and listed_ns > started_at_ns else Listing.UNKNOWN
 
 
 def is_still_owed(*, listed_mark: str | None, listed_ns: int | None, document: Document, started_at_ns: int) -> bool:
-    """Whether a detail is owed even after this document: its entry was listed anew after the fetch had left.
+    """Whether a detail is still owed after this document: its entry was listed again after the fetch was sent.
 
-    A document that carries the listed mark settles it all the same. A fetch that left later settles it whatever mark
-    it carries: a provider whose details always lag behind its list must not be asked for ever.
+    A document with the listed mark settles it anyway. A fetch sent later settles it whatever its mark is: a provider
+    whose details always lag behind its list must not be asked for ever.
     """
     if listed_ns is None or listed_ns <= started_at_ns:
         return False
@@ -258,12 +258,12 @@ def is_still_owed(*, listed_mark: str | None, listed_ns: int | None, document: D
 
 
 def clean_text(text: str | None) -> str | None:
-    """A derived column's text without what databases refuse: NUL, and halves of surrogate pairs. Bodies stay as they are."""
+    """The text of a derived column without what databases refuse: NUL and lone surrogates. Bodies are not changed."""
     if text is None or (text.isascii() and "\0" not in text):
         return text
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
 
 
 def clean_integer(number: int | None) -> int | None:
-    """A derived column's number, or None when it is absurd beyond what a database holds."""
+    """The number of a derived column, or None if it is too large for a database."""
     return number if number is not None and INTEGER_MIN <= number <= INTEGER_MAX else None

@@ -1,4 +1,4 @@
-"""How do both databases serve those who only read? Methods that name a statement of `reading.sql` and read its rows."""
+"""How do both databases serve readers? With methods that name a statement of `reading.sql` and read its rows."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ class CommonReader(Part):
     """The reads that differ only in their statements."""
 
     async def sources(self) -> Sequence[MirroredSource]:
-        """Every source that the mirror holds something of."""
+        """Every source that has something in the mirror."""
         return tuple(MirroredSource(name, bool(is_listed)) for name, is_listed in await self._rows("read_sources", {}))
 
     async def items(self, source: str, ids: Sequence[int]) -> Sequence[MirroredItem]:
-        """Those of the ids that are held."""
+        """The items with these ids, as far as they are stored."""
         rows = await self._rows("read_items", {"source": source, "ids": self._dump_ids(ids)})
         return tuple(_item(source, row) for row in rows)
 
@@ -41,7 +41,7 @@ class CommonReader(Part):
         return tuple(_item(source, row) for row in rows)
 
     async def replies(self, source: str, parents: Sequence[int], *, limit: int) -> Sequence[MirroredItem]:
-        """The items below these."""
+        """The direct replies to these items."""
         wanted = {"source": source, "ids": self._dump_ids(parents), "limit": limit}
         return tuple(_item(source, row) for row in await self._rows("read_replies", wanted))
 
@@ -89,7 +89,7 @@ class CommonReader(Part):
 
     @abstractmethod
     def _position(self, text: str) -> dict[str, object]:
-        """A position as parameters; refuses what is none."""
+        """A position as parameters; refuses invalid positions."""
 
     def _document(self, source: str, row: Row) -> MirroredDocument:
         key, updated_at, body, fetched_at = row
@@ -98,7 +98,7 @@ class CommonReader(Part):
 
 
 def no_position(text: str) -> ConfigurationError:
-    """The text is no position in this store's change feed."""
+    """The error for a text that is no position in this store's change feed."""
     return ConfigurationError(
         f'"{text}" is not a position in the change feed',
         hint="write the position of the last change you have read, or 0 to begin",
@@ -106,21 +106,21 @@ def no_position(text: str) -> ConfigurationError:
 
 
 def refused_query(why: str) -> ConfigurationError:
-    """A query may only read."""
+    """The error for a query that does more than read."""
     return ConfigurationError(
         f"only a query that reads is allowed ({why})", hint="write one SELECT; nothing in the mirror was changed"
     )
 
 
 def failed_query(why: str) -> ConfigurationError:
-    """The database does not understand the query."""
+    """The error for a query that the database does not understand."""
     return ConfigurationError(
         f"the query failed: {' '.join(why.split())}", hint="docs/tables.md lists the tables, views and columns"
     )
 
 
 def slow_query(seconds_max: float) -> ConfigurationError:
-    """A long read holds up the housekeeping of the database."""
+    """The error for a query that takes too long: a long read holds up the database's housekeeping."""
     return ConfigurationError(
         f"the query took longer than {seconds_max:g} seconds and was stopped",
         hint="ask for less, use an index (docs/tables.md), or allow more time",

@@ -1,4 +1,4 @@
-"""How does a row become a value, and a value a row, in every database? Nanoseconds in values, milliseconds in tables."""
+"""How are rows converted to values and back in every database? Values have nanoseconds, tables milliseconds."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,17 +14,17 @@ Row = Sequence[Any]
 
 
 def milliseconds(moment_ns: int) -> int:
-    """A moment as tables hold it."""
+    """Nanoseconds as milliseconds, for a table."""
     return moment_ns // MILLISECOND_NS
 
 
 def nanoseconds(moment: int | None) -> int | None:
-    """A moment of a table as values hold it; none stays none."""
+    """Milliseconds from a table as nanoseconds; None stays None."""
     return None if moment is None else moment * MILLISECOND_NS
 
 
 def load_json(text: str | None) -> Json:
-    """What was kept. Text that somebody damaged comes back as the text it is: whoever asked judges it."""
+    """The stored value. Damaged text is returned as it is, for the caller to judge."""
     if text is None:
         return None
     try:
@@ -35,7 +35,7 @@ def load_json(text: str | None) -> Json:
 
 
 def dump_json(value: Json | Mapping[str, Json]) -> str:
-    """Plain ASCII, so that no text can be refused."""
+    """JSON in plain ASCII, so that no database refuses it."""
     return json.dumps(value)
 
 

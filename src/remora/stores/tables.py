@@ -1,6 +1,6 @@
-"""Which tables make up a whole mirror, and how do their rows travel? As plain tuples, the key first, in its order.
+"""Which tables make up a whole mirror, and how are their rows copied? As plain tuples, key first, in key order.
 
-Values are None, integers, floats, text and bytes, the same for every store; flags are 0 or 1, moments milliseconds.
+Values are None, integers, floats, text and bytes, the same for every store. Flags are 0 or 1, times are milliseconds.
 """
 
 from dataclasses import dataclass
@@ -15,26 +15,26 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table: its columns, and the key below every key."""
+    """One table: its columns, and a key lower than every real key."""
 
     name: str
     columns: tuple[str, ...]
     below_first: Key
 
     def key(self, row: Row) -> Key:
-        """The columns that tell rows apart and give their order."""
+        """The columns that identify a row and give the order."""
         return row[: len(self.below_first)]
 
 
 _NUMBERED: Final[Key] = (INTEGER_MIN,)
-_OF_SOURCE: Final[Key] = (INTEGER_MIN, INTEGER_MIN)  # a source by its number, and a number of its own
+_OF_SOURCE: Final[Key] = (INTEGER_MIN, INTEGER_MIN)  # the source's number, and the row's own number
 
 
 def _columns(names: str) -> tuple[str, ...]:
     return tuple(names.split())
 
 
-# In this order a copy that breaks off is of most use: the items first, what is owed and learned last.
+# In this order an interrupted copy is most useful: items first, what is owed and learned last.
 TABLES: Final[tuple[Table, ...]] = (
     Table("sources", _columns("number name"), _NUMBERED),
     Table(
@@ -92,25 +92,25 @@ TABLES: Final[tuple[Table, ...]] = (
 
 
 class Portable(Protocol):
-    """A store whose whole content can leave and arrive."""
+    """A store whose whole content can be exported and imported."""
 
     async def open(self) -> None:
         """Connect."""
 
     async def close(self) -> None:
-        """Let go."""
+        """Close."""
 
     async def export_rows(self, table: Table, *, after: Key, limit: int) -> list[Row]:
-        """The next rows beyond a key. Leases are left out: what is claimed is pending, what is leased is owed."""
+        """The next rows after a key. Leases are left out: claimed segments become pending, leased gaps owed."""
 
     async def import_rows(self, table: Table, rows: list[Row]) -> None:
-        """Write rows, in one transaction, whether they were written before or not."""
+        """Write rows in one transaction; idempotent."""
 
     async def finish_import(self) -> None:
-        """All rows are here: numbers that are handed out from now on lie beyond the imported ones."""
+        """All rows are imported: new numbers are higher than the imported ones from now on."""
 
     async def note(self, source: str, name: str) -> Json:
-        """How far an earlier copy came."""
+        """How far an earlier copy came; None without one."""
 
     async def keep_note(self, source: str, name: str, value: Json) -> None:
-        """How far this copy is."""
+        """Store how far this copy has come."""

@@ -21,7 +21,7 @@ PACKAGE: Final = "remora"
 
 
 def explain(error: Exception) -> tuple[str, Exit]:
-    """The last words for an error that ends the process, and the exit code. Logs the traceback of a bug."""
+    """The last line for an error that ends the process, and the exit code. Logs the traceback of a bug."""
     if isinstance(error, RemoraError):
         # A refusal is read by a person who corrects something; a failure is read as the last line of a log.
         separator = "\n  " if error.exit_code is Exit.USAGE else "; "
@@ -37,7 +37,7 @@ def explain(error: Exception) -> tuple[str, Exit]:
 
 
 def end(words: str, code: Exit) -> NoReturn:
-    """Print the last words and leave. Nothing is printed after them."""
+    """Print the last line and exit. Nothing is printed after it."""
     gc.collect()  # asyncio reports an error that nobody read when the task is freed; let it do so before the last line
     _drop_unwritable_output()
     with suppress(OSError):

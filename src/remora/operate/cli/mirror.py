@@ -215,7 +215,7 @@ def _change_line(change: "Change", *, as_json: bool) -> str | bytes:
 
 
 def _check_key(settings: "Settings", named: str | None, key: str) -> None:
-    """Refuse what can be no key before the store is opened. A source that is not configured is judged by the store."""
+    """Refuse an impossible key before the store is opened. The store judges sources that are not configured."""
     names = [named] if named is not None else list(settings.sources)
     sources = [settings.sources[name] for name in names if name in settings.sources]
     if sources and len(sources) == len(names) and all(source.capabilities.newest_id for source in sources):
@@ -241,7 +241,7 @@ def _json(value: object) -> bytes:
 
 
 def _body(body: bytes) -> object:
-    """The body as it came; what is no valid JSON is shown as text rather than hidden."""
+    """The body as it came. Invalid JSON is shown as text rather than hidden."""
     import json
 
     import msgspec

@@ -1,4 +1,4 @@
-"""Which commands tell how the mirror is doing? `status` and `gaps`: they send nothing and work while a service writes."""
+"""Which commands show how the mirror is doing? `status` and `gaps`. They send nothing and work beside a service."""
 
 # ruff: noqa: PLC0415
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # The states of `GapState`, written out: importing it would slow down every start.
 GAP_STATES: Final = ("owed", "leased", "settled", "absent", "gone", "dead")
-# As texts: from an enum click would take the names, which differ from the values that are shown.
+# As strings: from an enum, click would take the names, which differ from the values that are shown.
 REASONS: Final = tuple(reason.value for reason in GapReason)
 WATCH_EVERY_S: Final = 1.0
 GAPS_SHOWN: Final = 1_000

@@ -1,4 +1,4 @@
-"""How does a status read in a terminal? Four answers first, then what limits the rate, then the numbers."""
+"""How is the status shown in a terminal? Four answers first, then what limits the rate, then the numbers."""
 
 from collections.abc import Iterator
 
@@ -62,7 +62,7 @@ def _source(name: str, source: SourceStatus, now_ns: int) -> Iterator[str]:
 
 
 def _next_attempt(gaps: GapTally, source: SourceStatus, now_ns: int) -> str:
-    """When it is asked for again: at a moment to come, now, or as soon as somebody works on the source again."""
+    """When the next attempt is: at a later time, now, or as soon as a process works on the source again."""
     if gaps.next_at_ns is None:
         return ""
     if gaps.next_at_ns > now_ns:
@@ -73,7 +73,7 @@ def _next_attempt(gaps: GapTally, source: SourceStatus, now_ns: int) -> str:
 
 
 def rate_text(rate: RateFacts | Unknown) -> str:
-    """The rate, its ceiling and what holds it there; unknown when nobody knows."""
+    """The rate, its ceiling and what limits it; or that it is unknown."""
     match rate:
         case Unknown(reason=reason, was_per_s=was):
             past = "" if was is None else f" (the pace was {format_rate(was)})"

@@ -1,4 +1,4 @@
-"""How is a credential written? A way to show it and where it comes from, in one key: `bearer_env`, `header_file`."""
+"""How is a credential configured? How it is sent and where it comes from, in one key: `bearer_env`, `header_file`."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -70,7 +70,7 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigurationError(f'auth.name is "{self.name}"', hint="write letters, digits, - and _")
 
     def _is_oauth(self) -> bool:
-        """Whether it is OAuth, once it is sure that it is nothing else beside."""
+        """Whether it is OAuth. Refuses OAuth together with anything else."""
         of_oauth = [key for key in OF_OAUTH if getattr(self, key) is not None]
         if not of_oauth:
             return False
@@ -94,12 +94,12 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_refresh_token(self) -> bool:
-        """Whether the access token is had with a refresh token."""
+        """Whether the access token is obtained with a refresh token."""
         return self.refresh_token_env is not None or self.refresh_token_file is not None
 
     @property
     def way(self) -> Way:
-        """How the secret is shown."""
+        """How the secret is sent."""
         return Way.BEARER if self.oauth_url is not None else next(self._given())[0]
 
     @property
@@ -111,7 +111,7 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
         return origin, text
 
     def __repr__(self) -> str:
-        # A command may hold what must not be seen.
+        # A command may contain a secret.
         return f"AuthSettings({self.way})"
 
     def _given(self) -> Iterator[tuple[Way, str, str]]:

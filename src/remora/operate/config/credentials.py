@@ -36,7 +36,7 @@ def auth_of(source: SourceSettings) -> AuthSettings | None:
 def open_credential(
     account: str, source: SourceSettings, environ: Mapping[str, str], *, clock: Clock
 ) -> Credential | None:
-    """The credential of an account; None when it needs none."""
+    """The credential of an account; None if it needs none."""
     auth = auth_of(source)
     if auth is None:
         return None
@@ -85,7 +85,7 @@ def _keep(path: Path, token: Secret) -> None:
 
 
 class FromEnvironment:
-    """A variable: it never changes while the process runs."""
+    """A variable, which never changes while the process runs."""
 
     def __init__(self, where: str, variable: str, environ: Mapping[str, str]) -> None:
         self._secret = Secret(token_from_environment(where, variable, environ))
@@ -98,7 +98,7 @@ class FromEnvironment:
 
 
 class FromFile:
-    """A file, read again when another one stands in its place or it was written."""
+    """A file, read again when it was written or replaced."""
 
     def __init__(self, where: str, path: Path) -> None:
         self._where = where
@@ -116,7 +116,7 @@ class FromFile:
         try:
             found = os.stat(self._path)  # noqa: PTH116 - before every request: a tenth of the time of Path.stat
         except OSError:
-            return self._seen  # while it is replaced, the last secret is good
+            return self._seen  # while it is being replaced, the last secret is used
         return found.st_ino, found.st_mtime_ns, found.st_size
 
 
@@ -142,7 +142,7 @@ class FromCommand:
         return False
 
     async def read(self) -> Issued:
-        """Run it. What it prints is never repeated: it may be the secret."""
+        """Run it. Its output is never shown, because it may be the secret."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._words,

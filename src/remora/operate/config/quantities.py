@@ -13,7 +13,7 @@ from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND
 
 UNITS_NS: Final = {"ms": MILLISECOND_NS, "s": SECOND_NS, "m": MINUTE_NS, "min": MINUTE_NS, "h": HOUR_NS, "d": DAY_NS}
 BYTES: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-# Slower than one request a day is no mirror; faster than this no event loop keeps.
+# Slower than one request a day is no mirror; no event loop is faster than the maximum.
 INTERVAL_MAX_NS: Final = DAY_NS
 RATE_MAX_PER_S: Final = 100_000
 DURATION_MAX_NS: Final = 3_650 * DAY_NS
@@ -31,7 +31,7 @@ _PERIOD_NS: Final = {"s": SECOND_NS, "m": MINUTE_NS, "h": HOUR_NS, "d": DAY_NS}
 
 
 def parse_rate(value: object, where: str) -> int:
-    """The interval between departures that keeps this rate, in nanoseconds, rounded to the slower side."""
+    """The interval between departures for this rate, in nanoseconds, rounded to the slower side."""
     text = _text(value, where, RATE_HINT)
     rate = _RATE.fullmatch(text)
     interval_ns = _interval_of(rate) if rate else _span_ns(text)
@@ -45,7 +45,7 @@ def parse_rate(value: object, where: str) -> int:
 
 
 def parse_duration(value: object, where: str) -> int:
-    """A span of time in nanoseconds; zero is one."""
+    """A span of time in nanoseconds; may be zero."""
     span_ns = _span_ns(_text(value, where, DURATION_HINT))
     if span_ns is None or span_ns > DURATION_MAX_NS:
         raise ConfigurationError(f"{where} is {_shown(value)}, which is not a span of time", hint=DURATION_HINT)
@@ -86,7 +86,7 @@ def format_duration(span_ns: int) -> str:
 
 
 def format_exactly(span_ns: int) -> str:
-    """A span of time as its owner may write it, to the nanosecond: 250ms, 4.5ms, 90s."""
+    """A span of time as an owner may write it, to the nanosecond: 250ms, 4.5ms, 90s."""
     if span_ns % SECOND_NS == 0:
         return f"{span_ns // SECOND_NS}s"
     whole, rest = divmod(span_ns, MILLISECOND_NS)

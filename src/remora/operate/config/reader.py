@@ -27,7 +27,7 @@ from remora.operate.config.source_defaults import with_accounts, with_defaults
 from remora.sources.rules import check_rules
 
 ENVIRONMENT_PREFIX: Final = "REMORA_"
-# Each stands for one flag and one place in the file; SOURCE_KEYS apply to the source that the command means.
+# Each is one flag and one place in the file. SOURCE_KEYS apply to the source that the command means.
 ENVIRONMENT_FLAGS: Final = {f"{ENVIRONMENT_PREFIX}{name.upper()}": name for name in Flags.__struct_fields__}
 STORE_SCHEMES: Final = ("sqlite", "postgresql", "postgres", "memory")
 HEADER_NAMES_REFUSED: Final = frozenset({"host", "content-length", "connection", "transfer-encoding", "cookie"})
@@ -93,7 +93,7 @@ def _with_environment(flags: Flags, environ: Mapping[str, str]) -> Flags:
 
 
 def _refuse_near_misses(environ: Mapping[str, str]) -> None:
-    # Only near misses: container platforms put variables of their own under the name of a service.
+    # Only near misses: container platforms set variables of their own that start with a service's name.
     for variable in environ:
         own = variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(f"{ENVIRONMENT_PREFIX}SOURCES_")
         if own and variable not in ENVIRONMENT_FLAGS and (near := _nearest(variable, ENVIRONMENT_FLAGS)):
@@ -101,7 +101,7 @@ def _refuse_near_misses(environ: Mapping[str, str]) -> None:
 
 
 def _overlay_environment(written: Table, environ: Mapping[str, str]) -> None:
-    """REMORA_SOURCES_<NAME>_<KEY> sets one key of one source, the name and the key in capitals."""
+    """REMORA_SOURCES_<NAME>_<KEY> sets one key of one source; name and key are in capitals."""
     prefix = f"{ENVIRONMENT_PREFIX}SOURCES_"
     names = {name.upper().replace("-", "_"): name for name in (*_section(written, "sources"), DEFAULT_SOURCE)}
     keys = {key.upper(): key for key in _keys_of(SourceSettings)}
@@ -152,7 +152,7 @@ def _meant_source(written: Table, flags: Flags) -> str:
 
 
 def _read(kind: inspect.Type, value: Any, where: str) -> Any:
-    """The value as its type wants it."""
+    """The value converted to its type."""
     match kind:
         case inspect.Metadata(type=inner, extra=extra):
             return extra["reads"](value, where) if extra and "reads" in extra else _read(inner, value, where)
@@ -200,7 +200,7 @@ def _read_struct(kind: inspect.StructType, table: Table, where: str) -> Any:
 
 
 def unknown_key(key: str, where: str, known: Iterable[str]) -> ConfigurationError:
-    """The complaint about a key that nothing reads."""
+    """The error for an unknown key."""
     near = _nearest(key, known)
     place = f"[{where}]" if where else "the file"
     hint = f"did you mean {near}?" if near else f"known here: {', '.join(sorted(known))}"
@@ -224,7 +224,7 @@ def _read_integer(kind: inspect.IntType, value: Any, where: str) -> int:
     return value
 
 
-# -- what cannot be seen in one value alone ------------------------------------------------------------------------------
+# -- checks across several values ------------------------------------------------------------------------------------
 
 
 def _checked(name: str, source: SourceSettings) -> SourceSettings:
@@ -285,10 +285,10 @@ def _check_headers(headers: Mapping[str, str], where: str) -> None:
 
 
 def check_store(url: str) -> None:
-    """Refuse an address that names no store of ours."""
+    """Refuse an address that is not one of our stores."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in STORE_SCHEMES or (scheme == "sqlite" and rest in {"", "/"}):
-        # Only the first word is repeated: what follows it may hold a password.
+        # Only the first word is shown: what follows may contain a password.
         word = re.split(r"\W", url.strip(), maxsplit=1)[0]
         raise ConfigurationError(
             f'the store\'s address, which begins with "{word}", names no store of ours',
@@ -297,7 +297,7 @@ def check_store(url: str) -> None:
 
 
 def _check_command(command: str | None, where: str = "notify.command") -> None:
-    """Refuse what cannot be split into words, without repeating it: it may hold an address that is a secret."""
+    """Refuse a command that cannot be split into words, without showing it: it may contain a secret address."""
     try:
         shlex.split(command or "")
     except ValueError:
@@ -348,7 +348,7 @@ def _field(struct: inspect.Type, key: str) -> inspect.Type:
 
 
 def _value_of(key: str, text: str) -> object:
-    """A variable is always a text; where a number or a yes or no belongs, it is read as one."""
+    """A variable is always text. Where a number or a boolean belongs, it is read as one."""
     wanted = _field(inspect.type_info(SourceSettings), key)
     if isinstance(wanted, inspect.BoolType):
         return {"true": True, "false": False}.get(text, text)

@@ -19,7 +19,7 @@ VARIABLE_NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 
 def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) -> Secret | None:
-    """The secret of one source as far as it can be read at once, or None: it needs none, or a command tells it."""
+    """The secret of one source if it can be read at once. None if it needs none, or a command prints it."""
     env, file = source.token_env, source.token_file
     where = "token"
     if source.auth is not None:
@@ -34,7 +34,7 @@ def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) ->
 
 
 def oauth_secret(account: str, auth: AuthSettings, key: str, environ: Mapping[str, str]) -> Secret | None:
-    """The client secret or the refresh token; None where there is none."""
+    """The client secret or the refresh token; None if there is none."""
     variable, file = getattr(auth, f"{key}_env"), getattr(auth, f"{key}_file")
     if variable is not None:
         return Secret(token_from_environment(f"{account}: {key}_env", variable, environ))
@@ -49,7 +49,7 @@ def _all_secrets(name: str, source: SourceSettings, environ: Mapping[str, str]) 
 
 
 def secret_values(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Every value that must not be seen: what the log's redaction looks for."""
+    """Every secret value, for the redaction of the log."""
     console = settings.console.token_env
     found: list[str] = [environ[console].strip()] if console is not None and environ.get(console) else []
     for name, source in settings.sources.items():
@@ -57,7 +57,7 @@ def secret_values(settings: Settings, environ: Mapping[str, str]) -> tuple[str, 
         for path in (source.list.path, source.detail.path):
             query = parse_qsl(urlsplit(path).query)
             found.extend(value for parameter, value in query if SECRET_PARAMETER.search(parameter))
-        # A secret that cannot be read cannot be told either; who needs it will complain.
+        # A secret that cannot be read cannot leak either. The code that needs it reports the error.
         with suppress(ConfigurationError):
             found.extend(secret.reveal() for secret in _all_secrets(name, source, environ) if secret is not None)
     return tuple(found)
@@ -81,7 +81,7 @@ def without_credentials(url: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """What may be shown of a text that should have been an address: nothing that may be a password or a key."""
+    """The part of an invalid address that may be shown: nothing that may be a password or a key."""
     return MASK if "@" in text else re.sub(r"[?#].*", f"?{MASK}", text, flags=re.DOTALL)
 
 
@@ -95,7 +95,7 @@ def token_from_environment(where: str, variable: str, environ: Mapping[str, str]
             f"{where} names the variable {variable}, which is not set",
             hint=f"set {variable} to the token, or write token_file instead",
         )
-    # Not repeated: somebody may have written the token itself.
+    # Not shown: somebody may have written the token itself.
     raise ConfigurationError(
         f"{where} names a variable that is not set",
         hint='write the name of the variable that holds the token, as token_env = "ARCHIVE_TOKEN"',
@@ -122,7 +122,7 @@ def token_from_file(where: str, path: Path) -> str:
 
 
 def checked_token(token: str, where: str) -> str:
-    """The token, once it is sure that a header can carry it."""
+    """The token. Refuses one that a header cannot carry."""
     if not token or len(token) > TOKEN_CHARACTERS_MAX or not token.isascii() or not token.isprintable():
         raise ConfigurationError(
             f"{where} does not hold a token", hint="it should hold one line of printable ASCII and nothing else"

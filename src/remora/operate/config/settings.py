@@ -38,7 +38,7 @@ DEFAULT_SOURCE: Final = "hackernews"
 DEFAULT_STORE: Final = "sqlite:///remora.db"
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 DEFAULT_LISTEN: Final = "127.0.0.1:8611"
-# The default bound in flight covers a provider that takes this long to answer.
+# The default number of requests in flight is enough for a provider that takes this long to answer.
 LATENCY_COVERED_S: Final = 0.256
 IN_FLIGHT_LEAST: Final = 4
 IN_FLIGHT_MOST: Final = 256
@@ -65,7 +65,7 @@ def parse_max_seconds(value: object, where: str) -> int:
 
 
 def parse_hosts(value: object, where: str) -> tuple[str, ...]:
-    """Names that the console is reached by, without scheme and port."""
+    """Host names of the console, without scheme and port."""
     if isinstance(value, list) and all(isinstance(name, str) and _HOST_NAME.fullmatch(name) for name in value):
         return tuple(name.lower() for name in value)
     raise ConfigurationError(
@@ -89,17 +89,17 @@ class SourceKind(StrEnum):
 
 
 class StoreSettings(msgspec.Struct, frozen=True):
-    """Where the mirror lives."""
+    """Where the mirror is stored."""
 
     url: str = DEFAULT_STORE
 
     def __repr__(self) -> str:
-        # The address may hold a password.
+        # The address may contain a password.
         return f"StoreSettings({urlsplit(self.url).scheme}://…)"
 
 
 class ConsoleSettings(msgspec.Struct, frozen=True):
-    """Where the status page is served, under which names, and what a visitor has to show."""
+    """Where the status page is served, under which names, and which token a visitor needs."""
 
     listen: str = DEFAULT_LISTEN
     hosts: Hosts = ()
@@ -129,7 +129,7 @@ class NotifySettings(msgspec.Struct, frozen=True):
     search: str | None = None
 
     def __repr__(self) -> str:
-        # The command may hold an address that is a secret of its own.
+        # The command may contain a secret address.
         return "NotifySettings(…)"
 
 
@@ -185,7 +185,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_fetches: Count | None = None
 
     def __post_init__(self) -> None:
-        # A declaration whose parts do not fit together is refused when it is put together.
+        # Building the declaration refuses parts that do not fit together.
         _ = self.capabilities
         if self.detail.inline and not is_steps(self.list.entries):
             raise ConfigurationError(
@@ -200,7 +200,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def declaration(self) -> Declaration:
-        """What is declared of a numbered source."""
+        """The declaration of a numbered source."""
         assert self.item is not None, "a numbered source says where an item is"
         assert self.newest is not None, "a numbered source says where the newest id is"
         return Declaration(
@@ -222,7 +222,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
                 return OF_AN_INLINE_LIST if self.detail.inline else OF_A_LIST
 
     def __repr__(self) -> str:
-        # Headers may hold what must not be seen; the address does not, credentials in it are refused.
+        # Headers may contain secrets. The address does not: credentials in it are refused.
         return f"SourceSettings({self.kind}, {self.url}, one request per {self.ceiling_interval_ns} ns)"
 
 
@@ -262,7 +262,7 @@ KEYS_OF_ONE_KIND: Final[Mapping[str, frozenset[str]]] = {
 
 
 def default_in_flight(ceiling_interval_ns: int) -> int:
-    """As many requests in flight as the ceiling times a usual latency needs."""
+    """The requests in flight that the ceiling needs at a usual latency."""
     needed = ceil(LATENCY_COVERED_S * SECOND_NS / ceiling_interval_ns)
     return max(IN_FLIGHT_LEAST, min(IN_FLIGHT_MOST, needed))
 
@@ -296,7 +296,7 @@ def _pick(settings: Settings, name: str | None, kind: SourceKind) -> str:
 
 
 def known_source(settings: Settings, name: str) -> str:
-    """The name itself, once it is sure that there is such a source."""
+    """The name itself. Refuses a source that does not exist."""
     if name in settings.sources:
         return name
     listed = ", ".join(sorted(settings.sources)) or "none"

@@ -1,4 +1,4 @@
-"""What does a source have that its owner did not write? What its preset and its kind bring; mixtures that nothing reads are refused."""
+"""Which settings does a source get from its preset and its kind? Also refuses mixtures that nothing reads."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -20,7 +20,7 @@ Table = dict[str, Any]
 
 
 def with_defaults(name: str, table: Table) -> Table:
-    """The whole table of one source: what was written, over what its preset and its kind bring."""
+    """The whole table of one source: the owner's keys, then the defaults of its preset and its kind."""
     check_source_name(name)
     preset_name = _preset(name, table)
     preset = None if preset_name is None else PRESETS[preset_name]
@@ -75,7 +75,7 @@ def check_source_name(name: str) -> None:
 
 
 def _preset(name: str, table: Mapping[str, Any]) -> str | None:
-    """The preset that is named. A source that names neither preset nor kind may have the name of a preset."""
+    """The preset that is named. A source without preset and kind may be named like a preset."""
     kind = table.get("kind")
     if isinstance(kind, str) and kind in PRESETS:
         raise ConfigurationError(f'sources.{name}.kind is "{kind}", which is a preset', hint=f'write preset = "{kind}"')
@@ -125,7 +125,7 @@ def _refuse_keys_of_another_kind(name: str, kind: str, table: Table) -> None:
 
 
 def _check_numbered(name: str, filled: Table, written: Table) -> None:
-    """A numbered source says where an item and the newest id are; only items with a time can be read again by age."""
+    """A numbered source must say where an item and the newest id are. A rescan by age needs items with a time."""
     for key, hint in (("item", ITEM_HINT), ("newest", NEWEST_HINT)):
         if key not in filled:
             raise ConfigurationError(f"sources.{name} has no {key}", hint=hint)

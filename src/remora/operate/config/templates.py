@@ -1,4 +1,4 @@
-"""What does `remora init` write? A configuration with the one number explained; everything else has a default."""
+"""What does `remora init` write? A configuration that explains the ceiling. Everything else has a default."""
 
 from typing import Final
 

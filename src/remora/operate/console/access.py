@@ -1,7 +1,7 @@
-"""Who may look at the console? On loopback whoever is on this machine; elsewhere whoever knows the token.
+"""Who may see the console? On loopback everybody on this machine; elsewhere everybody who knows the token.
 
-A web page that the owner happens to visit is not the owner. Names and origins that are not ours are refused everywhere,
-so that no page reaches in through a name that it lets point to this machine (DNS rebinding).
+A web page that the owner happens to visit is not the owner. Foreign host names and origins are always refused, so that
+no page gets in through a name that it points at this machine (DNS rebinding).
 """
 
 import hashlib
@@ -26,14 +26,14 @@ class Access:
     """What the console was told to serve, and to whom."""
 
     listens_on: str = "127.0.0.1"
-    hosts: frozenset[str] = field(default_factory=frozenset)  # further names that it is reached by
+    hosts: frozenset[str] = field(default_factory=frozenset)  # further host names of the console
     token: Secret | None = None  # None: no login; only ever on loopback
 
     def __post_init__(self) -> None:
         assert self.token is not None or self.listens_on in LOOPBACK_NAMES, "off loopback the console needs a token"
 
     def is_our_name(self, host_header: str) -> bool:
-        """Whether the Host header names us. Off loopback any address does: only names can be made to point elsewhere."""
+        """Whether the Host header names us. Off loopback any IP address is accepted: only names can be rebound."""
         try:
             name = (urlsplit(f"//{host_header}").hostname or "").rstrip(".")
         except ValueError:
@@ -47,19 +47,19 @@ class Access:
         return address.is_loopback or self.listens_on not in LOOPBACK_NAMES
 
     def is_our_page(self, headers: Mapping[str, str], *, reads: bool) -> bool:
-        """Whether a request comes from a page of ours, from an address that was typed in, or from no page at all.
+        """Whether a request comes from one of our pages, from a typed address, or from no page at all.
 
         Browsers name the page in `Origin`, or say how it is related to us in `Sec-Fetch-Site`. Other clients send neither.
         """
         origin = headers.get("Origin")
         if origin is not None and origin.partition("://")[2] != headers.get("Host"):
             return False
-        # Somebody who follows a link to us sees our page; the page with the link learns nothing.
+        # A visitor who follows a link sees our page; the page with the link learns nothing.
         follows_link = headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document"
         return (reads and follows_link) or headers.get("Sec-Fetch-Site", "none") in {"none", "same-origin"}
 
     def is_let_in(self, headers: Mapping[str, str], cookies: Mapping[str, str], *, now_s: int) -> bool:
-        """Whether the visitor has shown the token, or a session that began with it."""
+        """Whether the visitor has sent the token or a session cookie made with it."""
         if self.token is None:
             return True
         shown = headers.get("Authorization", "")
@@ -68,11 +68,11 @@ class Access:
         return self._is_session(cookies.get(COOKIE, ""), now_s=now_s)
 
     def is_token(self, shown: str) -> bool:
-        """Compared in constant time: how long it takes says nothing about how much of it was right."""
+        """Whether it is the token. Compared in constant time, so that timing reveals nothing."""
         return self.token is not None and hmac.compare_digest(_bytes(self.token.reveal()), _bytes(shown))
 
     def session(self, *, now_s: int) -> str:
-        """What the cookie holds: until when, signed with the token. The token itself stays out of the browser."""
+        """The content of the cookie: its expiry, signed with the token. The browser never stores the token itself."""
         until = str(now_s + SESSION_S)
         return f"{until}.{self._signature(until)}"
 

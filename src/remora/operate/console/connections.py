@@ -1,7 +1,7 @@
-"""Which connections to the console stay open? A bounded number, none of them for ever, and never at the gate's cost.
+"""Which connections to the console stay open? A bounded number, each for a bounded time, and never at the gate's cost.
 
 A visitor who opens connections and sends nothing must not use up the descriptors that collecting needs. The table below
-decides; `Watched` sits between the socket and the HTTP server and acts.
+decides; `Watched` is between the socket and the HTTP server and acts.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from remora.contracts import Clock
 from remora.core.units import SECOND_NS
 
 CONNECTIONS_MAX: Final = 256
-# Enough for one browser and one scrape, also where descriptors are few.
+# Enough for one browser and one scrape, even with few descriptors.
 CONNECTIONS_LEAST: Final = 8
 VIEWERS_MAX: Final = 64
-# The system hands over so many connections at once before any of them can be refused.
+# The system accepts this many connections at once before any of them can be refused.
 BACKLOG: Final = 16
-# Descriptors for the store, name lookups, the notify command and what else a process has open.
+# Descriptors for the store, name lookups, the notify command and whatever else a process has open.
 DESCRIPTORS_SPARE: Final = 64
-DESCRIPTORS_PER_SOURCE: Final = 8  # streams and name lookups, beside the requests in flight
+DESCRIPTORS_PER_SOURCE: Final = 8  # streams and name lookups, besides the requests in flight
 
 
 class Phase(StrEnum):
@@ -30,12 +30,12 @@ class Phase(StrEnum):
     SILENT = "silent"  # has not sent a whole request yet
     ANSWERING = "answering"
     IDLE = "idle"  # was answered and may ask again
-    WATCHING = "watching"  # an event stream, which has a bound of its own
+    WATCHING = "watching"  # an event stream, which has its own limit
 
 
-# How long a connection may stay in each phase. A viewer is let go when it takes no bytes any more, see the server.
+# How long a connection may stay in each phase. A viewer is closed when it stops reading, see the server.
 PATIENCE_NS: Final = {Phase.SILENT: 10 * SECOND_NS, Phase.ANSWERING: 60 * SECOND_NS, Phase.IDLE: 60 * SECOND_NS}
-# Who has to go when there is no room: first those that wait for nothing, then those that never said anything.
+# Which connections are closed when there is no room: first idle ones, then those that never sent a request.
 CLOSED_FIRST: Final = (Phase.IDLE, Phase.SILENT)
 
 
@@ -48,7 +48,7 @@ class Bounds:
 
 
 def bounds_for(descriptors: int, *, in_flight: int, sources: int) -> Bounds:
-    """What the console may use of this process's descriptors, after everything that collecting may need."""
+    """How many descriptors the console may use, after everything that collecting may need."""
     free = descriptors - reserved_descriptors(in_flight=in_flight, sources=sources)
     connections = max(CONNECTIONS_LEAST, min(CONNECTIONS_MAX, free))
     return Bounds(connections, min(VIEWERS_MAX, connections // 2))
@@ -65,13 +65,13 @@ class ConnectionTable:
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._open: dict[Hashable, tuple[Phase, int]] = {}
-        self._ended = 0  # closed because they were late or made room, or refused because there was none
+        self._ended = 0  # closed because they were late or to make room, or refused for lack of room
 
     def __len__(self) -> int:
         return len(self._open)
 
     def admit(self, newcomer: Hashable, *, now_ns: int) -> tuple[bool, Hashable | None]:
-        """Whether it may stay, and which connection has to be closed for it."""
+        """Whether it may stay, and which connection must be closed for it."""
         victim = None
         if len(self._open) >= self._bounds.connections:
             victim = self._closed_first()
@@ -84,12 +84,12 @@ class ConnectionTable:
         return True, victim
 
     def move(self, connection: Hashable, phase: Phase, *, now_ns: int) -> None:
-        """A connection does something else now. One that was closed meanwhile stays closed."""
+        """A connection changes its phase. One that was closed meanwhile stays closed."""
         if connection in self._open:
             self._open[connection] = (phase, now_ns)
 
     def heard(self, connection: Hashable, *, now_ns: int) -> None:
-        """Bytes came. From an idle connection they are the beginning of a request, which must become whole in time."""
+        """Bytes came. On an idle connection they begin a request, which must be complete in time."""
         if self._open.get(connection, (None, 0))[0] is Phase.IDLE:
             self.move(connection, Phase.SILENT, now_ns=now_ns)
 
@@ -127,7 +127,7 @@ class ConnectionTable:
 
 
 class Watched(asyncio.Protocol):
-    """One connection: everything goes on to the HTTP server's own protocol, and the table hears of it."""
+    """One connection: passes everything on to the HTTP server's protocol and updates the table."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol], table: ConnectionTable, *, clock: Clock) -> None:
         self._make = make
@@ -137,7 +137,7 @@ class Watched(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take it in if there is room."""
+        """Admit the connection if there is room."""
         assert isinstance(transport, asyncio.Transport), "the console speaks over sockets"
         may_stay, victim = self._table.admit(transport, now_ns=self._clock.monotonic_ns())
         if isinstance(victim, asyncio.Transport):

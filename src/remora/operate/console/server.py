@@ -1,7 +1,7 @@
 """What is served at 127.0.0.1:8611? The status page, its data and live events, health, metrics, a login and one command.
 
-Who may look is decided in `access`, how many connections may stay in `connections`. The one command that changes anything
-also asks for a header that no foreign page can send.
+`access` decides who may look, `connections` how many connections may stay. The one command that changes anything also
+requires a header that no foreign page can send.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 EVENT_EVERY_NS: Final = SECOND_NS
 REQUEST_BYTES_MAX: Final = 16 << 10
-# How long a visitor may take to send the rest of a request, and a viewer to take some of what it is sent.
+# How long a visitor may take to send the rest of a request, and a viewer to read some of what is sent.
 BODY_WITHIN_S: Final = 10.0
 VIEWER_TAKES_WITHIN_S: Final = 10.0
 SWEEP_EVERY_NS: Final = SECOND_NS
@@ -47,7 +47,7 @@ FILES: Final = {
     "/words.js": ("words.js", "text/javascript"),
 }
 LOGIN: Final = "/login"
-# What a stranger may have: how the page looks, the login, and whether the service is well.
+# What a visitor without the token may get: static files, the login and the health of the service.
 FOR_ANYBODY: Final = frozenset(FILES) - {"/"} | {LOGIN, "/health"}
 NOTHING_SAID: Final = " hidden></p>"
 NOT_IT: Final = ">That is not the token.</p>"
@@ -64,7 +64,7 @@ HEADERS: Final = {
     "Server": "remora",
 }
 
-# With no-referrer a browser does not say that our own form comes from us.
+# With no-referrer a browser would not say that our own form comes from us.
 LOGIN_HEADERS: Final = {"Content-Security-Policy": POLICY.format(forms="'self'"), "Referrer-Policy": "same-origin"}
 
 Replay = Callable[[str | None, GapReason | None, str | None], Awaitable[int]]
@@ -111,14 +111,14 @@ class ConsoleServer:
 
     @property
     def url(self) -> str:
-        """Where the page is, with the port that was really taken."""
+        """The address of the page, with the actual port."""
         assert self._listener is not None, "the console is not open"
         port = self._listener.sockets[0].getsockname()[1]
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{port}"
 
     async def open(self) -> None:
-        """Start to listen. An address that is taken is the owner's to change."""
+        """Start listening. If the address is in use, the owner must change it."""
         runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=SHUTDOWN_S)
         await runner.setup()
         serve = runner.server
@@ -139,7 +139,7 @@ class ConsoleServer:
         log.info("console_listening", url=self.url, connections_max=self._bounds.connections)
 
     async def close(self) -> None:
-        """Let every viewer go and stop listening."""
+        """Close every viewer and stop listening."""
         self._closing.set()
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -150,7 +150,7 @@ class ConsoleServer:
             await self._runner.cleanup()
 
     async def _sweep(self) -> None:
-        """Close what is overdue, once a second; say once a minute what was closed and refused."""
+        """Close overdue connections once a second. Log once a minute how many were closed and refused."""
         told_ns = self._clock.monotonic_ns() - TOLD_EVERY_NS
         while True:
             now_ns = self._clock.monotonic_ns()
@@ -162,7 +162,7 @@ class ConsoleServer:
             await self._clock.sleep_until(now_ns + SWEEP_EVERY_NS)
 
     def _tell(self) -> bool:
-        """Say what visitors did since the last time; False when there is nothing to say."""
+        """Log what visitors did since the last time; False if there is nothing to log."""
         ended, refused = self._table.take_ended(), self._logins_refused
         self._logins_refused = 0
         if ended:
@@ -206,7 +206,7 @@ class ConsoleServer:
         return response
 
     def _refusal(self, request: web.Request) -> web.Response | None:
-        """Why this visitor may not have this; None where nothing speaks against it."""
+        """Why this request is refused; None if it is allowed."""
         if not self._access.is_our_name(request.headers.get("Host", "")):
             hint = "open the console by its address, or write the name into hosts in [console]"
             return _error(403, "the console is not served under this name", hint)
@@ -221,7 +221,7 @@ class ConsoleServer:
         return refused
 
     def _knows(self, request: web.Request) -> bool:
-        """Whether this visitor has shown the token, where one is needed."""
+        """Whether this visitor has sent the token, if one is needed."""
         return self._access.is_let_in(request.headers, request.cookies, now_s=self._now_s())
 
     def _now_s(self) -> int:
@@ -264,7 +264,7 @@ class ConsoleServer:
         try:
             await self._cache.latest()
         except StoreError as error:
-            # What the counters know is worth scraping while the store is down.
+            # The counters are worth scraping even while the store is down.
             log.warning("metrics_without_store", why=error.message)
         body, content_type = self._metrics.scrape(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
@@ -276,7 +276,7 @@ class ConsoleServer:
         return _json({"schema": 1, "sources": self._cache.history.all()})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """The status once a second and new items as they come, until the viewer or the service goes."""
+        """Send the status once a second and new items as they come, until the viewer or the service ends."""
         if not self._table.may_watch():
             return _error(503, f"{self._bounds.viewers} viewers are connected already", "close another one")
         self._table.move(request.transport, Phase.WATCHING, now_ns=self._clock.monotonic_ns())
@@ -293,13 +293,13 @@ class ConsoleServer:
                     await self._send(response, b"event: items\ndata: " + msgspec.json.encode(newest) + b"\n\n")
                 await self._next_event()
         except (ConnectionError, TimeoutError):
-            # The viewer went away, or takes nothing any more: what it was sent must not wait in memory.
+            # The viewer is gone or has stopped reading: unsent bytes must not stay in memory.
             if request.transport is not None:
                 request.transport.abort()
         return response
 
     async def _send(self, response: web.StreamResponse, event: bytes) -> None:
-        """Waits while the viewer has not taken what it was sent before."""
+        """Send an event. Waits until the viewer has read what was sent before."""
         async with asyncio.timeout(VIEWER_TAKES_WITHIN_S):
             await response.write(event)
 

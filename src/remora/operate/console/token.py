@@ -1,4 +1,4 @@
-"""Where is the console's token? In a variable, in a file of the owner's, or in one that we create on first use."""
+"""Where is the console's token? In a variable, in the owner's file, or in a file that we create on first use."""
 
 import os
 import secrets
@@ -20,14 +20,14 @@ SQLITE: Final = "sqlite:///"
 
 
 class Found(NamedTuple):
-    """The token and the file that holds it; no file where a variable does."""
+    """The token and its file; no file if a variable holds it."""
 
     secret: Secret
     file: Path | None
 
 
 def console_token(settings: Settings, environ: Mapping[str, str]) -> Found | None:
-    """The token, created if need be. None where none is needed: on loopback, unless the owner configured one."""
+    """The token, created if needed. None on loopback, unless the owner configured one."""
     console = settings.console
     if console.token_env is not None:
         where = "console.token_env"
@@ -40,7 +40,7 @@ def console_token(settings: Settings, environ: Mapping[str, str]) -> Found | Non
 
 
 def _default_file(settings: Settings) -> Path:
-    """Beside the store's file; in the working folder where the store is no file."""
+    """Beside the store's file; in the working folder if the store is not a file."""
     url = settings.store.url
     return Path(f"{url.removeprefix(SQLITE)}{SUFFIX}") if url.startswith(SQLITE) else Path(f"remora{SUFFIX}")
 

@@ -163,7 +163,7 @@ async def run_listed_job(
 
 
 async def _alone(right: LeaderLease, source: str, work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work under the lease; refuse if another process keeps it."""
+    """Do the work while holding the lease; refuse if another process holds it."""
     begun, results = asyncio.Event(), list[T]()
 
     async def once() -> None:

@@ -1,4 +1,4 @@
-"""How does `remora catchup` work? It plans what is uncovered, walks it, asks once more for what is due, and says how it went."""
+"""How does `remora catchup` work? It plans uncovered ids, walks them, retries due gaps once, and reports."""
 
 from collections import Counter
 from typing import Final
@@ -59,7 +59,7 @@ class BackfillJob:
         self._outcomes: Counter[Outcome] = Counter()
 
     async def run(self, wanted: Wanted) -> BackfillSummary:
-        """Until every wanted id is settled or owed. A wait for the very first answer is shown, too."""
+        """Run until every wanted id is settled or owed. A wait for the very first answer is also shown."""
         async with shown(self._show):
             return await self._run(wanted)
 
@@ -106,7 +106,7 @@ class BackfillJob:
         await side_by_side(walker.run_until_done() for walker in walking)
 
     async def _recover(self) -> None:
-        """Ask for everything that is due once more, and only once: the rest stays owed, with its own not-before."""
+        """Try each due gap once more, and only once. The rest stays owed, each with its own not-before."""
         if owed := await self._owed():
             self._view.say(f"{self._runtime.name}: {owed:,} items are owed; those that are due are asked for once more")
         recover = Recover(
@@ -142,7 +142,7 @@ class BackfillJob:
 
 
 def ids_wanted(wanted: Wanted, *, first_id: int, newest_id: int) -> IdRange:
-    """The ids a backfill is about. A limit counts from --start-id on, or takes the newest ones without it."""
+    """The ids that a backfill should cover. A limit counts from --start-id; without it, it takes the newest ids."""
     end = newest_id if wanted.end_id is None else min(wanted.end_id, newest_id)
     start = first_id if wanted.start_id is None else wanted.start_id
     if wanted.limit is not None and wanted.start_id is None:

@@ -1,4 +1,4 @@
-"""What time is it, really? The clocks of the machine, behind the one contract that everything else knows."""
+"""What time is it? The machine's clocks, behind the contract that everything else uses."""
 
 import asyncio
 import time
@@ -7,9 +7,9 @@ from typing import Final
 
 from remora.core.units import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 
-# One sleep is never longer: a machine that was suspended looks at its clocks again soon after it wakes.
+# One sleep is never longer, so that a machine that was suspended checks its clocks soon after it wakes.
 SLEEP_MAX_NS: Final = 60 * SECOND_NS
-# An event loop's timer is up to a millisecond off, so only whole milliseconds are slept; asyncio wakes this much later.
+# An event loop's timer is up to a millisecond off, so we sleep whole milliseconds only; asyncio wakes this much later.
 WAKE_LATE_NS: Final = 150 * MICROSECOND_NS
 
 
@@ -21,12 +21,12 @@ class SystemClock:
         self._wall_ahead_ns = system_wall_ns() - time.monotonic_ns()
 
     def monotonic_ns(self) -> int:
-        """Never goes back, knows nothing of dates."""
+        """Never goes back; not related to dates."""
         return time.monotonic_ns()
 
     def wall_ns(self) -> int:
         """Nanoseconds since 1970. When the system clock is set back, this one runs on: waits and leases still end."""
-        # The wall is read first: being interrupted between the two must not push the wall forward for good.
+        # The wall clock is read first: an interruption between the two must not push it forward for good.
         wall_ns = self._system_wall_ns()
         monotonic_ns = time.monotonic_ns()
         self._wall_ahead_ns = max(self._wall_ahead_ns, wall_ns - monotonic_ns)
@@ -35,7 +35,7 @@ class SystemClock:
     async def sleep_until(self, monotonic_ns: int) -> None:
         """Return at or after this moment, and within a few microseconds of it if the loop has nothing else to do.
 
-        Whole milliseconds are slept; for what is left of the last one the loop goes round without waiting.
+        It sleeps whole milliseconds. For the rest of the last one the event loop runs without waiting.
         """
         while (left_ns := monotonic_ns - time.monotonic_ns()) > 0:
             whole_ms = (min(left_ns, SLEEP_MAX_NS) - WAKE_LATE_NS) // MILLISECOND_NS

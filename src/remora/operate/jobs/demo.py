@@ -1,4 +1,4 @@
-"""What does `remora up --demo` mirror? A simulated Hacker News, played by a process of its own on loopback, into ./demo."""
+"""What does `remora up --demo` mirror? A simulated Hacker News, run by a separate process on loopback, into ./demo."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ ITEMS: Final = 20_000
 SPEED: Final = 60
 # The provider refuses more than this; the ceiling is above it, so that one can watch the pace being learned.
 HIDDEN_LIMIT_PER_S: Final = 150
-# What it lets pass at once: half a second's worth, so that a laptop that hesitates does not look like an onslaught.
+# The burst it accepts: half a second's worth, so that a laptop that stalls briefly is not refused.
 BURST: Final = 75
 CEILING: Final = "250/s"
 START_TIMEOUT_S: Final = 20.0
@@ -43,7 +43,7 @@ burst = {BURST}
 
 @asynccontextmanager
 async def demo_provider(settings: Settings, view: ProgressView) -> AsyncIterator[Settings]:
-    """Start the simulated provider; gives settings that mirror it. It ends with us, however we end."""
+    """Start the simulated provider; yields settings that mirror it. It ends when we end, however that happens."""
     faults = FOLDER / "faults.toml"
     try:
         FOLDER.mkdir(mode=0o700, exist_ok=True)
@@ -79,7 +79,7 @@ async def demo_provider(settings: Settings, view: ProgressView) -> AsyncIterator
 
 
 async def _newest_mirrored() -> int:
-    """Up to which id an earlier demo came: its world goes on from there."""
+    """The newest id of an earlier demo: its world continues from there."""
     if not FILE.exists():
         return 0
     async with opened_store(Settings(store=StoreSettings(url=STORE)), read_only=True) as store:

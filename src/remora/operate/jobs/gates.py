@@ -1,4 +1,4 @@
-"""Which sources pass the same gate? All of one account: one ceiling, one pace, one quota, one circuit breaker.
+"""Which sources share a gate? All of one account: one ceiling, one pace, one quota, one circuit breaker.
 
 A source that names no account has one of its own, with its own name.
 """
@@ -51,14 +51,14 @@ class Gates:
         """The credential of this source's account, one for all its sources; None: it needs none."""
         account = account_of(source, self._sources[source])
         if account not in self._credentials:
-            read_token(source, self._sources[source], os.environ)  # what cannot be read is said before anything starts
+            read_token(source, self._sources[source], os.environ)  # report an unreadable token before anything starts
             opened = open_credential(account, self._sources[source], os.environ, clock=self._clock)
             self._credentials[account] = opened
         return self._credentials[account]
 
     @asynccontextmanager
     async def pass_through(self, source: str) -> AsyncIterator[Governor]:
-        """The gate of this source's account. It takes up the stored pace and stores what it learned."""
+        """The gate of this source's account. It starts with the stored pace and stores what it learned."""
         account = account_of(source, self._sources[source])
         gate = self._open.get(account)
         if gate is None:
@@ -121,14 +121,14 @@ def account_of(name: str, source: SourceSettings) -> str:
 def gate_home(
     account: str, store: Store, sharing: Sharing | None, *, ceiling_interval_ns: int, clock: Clock
 ) -> GateHome:
-    """Where the gate gets its time: all of it is ours, unless the store is shared."""
+    """Where the gate gets its time: from this process alone, unless the store is shared."""
     if sharing is None:
         return LocalHome(account, store)
     return SharedHome(account, sharing.gate_store, ceiling_interval_ns=ceiling_interval_ns, clock=clock)
 
 
 def limits_of(members: Sequence[SourceSettings]) -> Limits:
-    """The ceiling of the account, and what may only make it slower. Each source brings its own places in flight."""
+    """The ceiling of the account, and limits that can only make it slower. Each source adds its requests in flight."""
     ceiling_interval_ns = max(source.ceiling_interval_ns for source in members)
     return Limits(
         ceiling_interval_ns=ceiling_interval_ns,

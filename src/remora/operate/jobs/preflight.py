@@ -161,7 +161,7 @@ async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]
 
 
 async def try_out(settings: Settings, name: str) -> list[Finding]:
-    """What one declaration understands of its source. A running process uses the ceiling, so nothing is asked then."""
+    """What one declaration understands of its source. Sends nothing while a running process uses the ceiling."""
     return [finding async for finding in _reach(settings, [known_source(settings, name)])]
 
 

@@ -40,7 +40,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     limited_by: str | None = None
     waits: str | None = None  # until when nothing is sent, and why
     eta_s: float | None = None
-    is_learning: bool = False  # the pace still changes, so no time left can be told
+    is_learning: bool = False  # the pace still changes, so the time left is unknown
     outcomes: Mapping[str, int] = {}
 
 
@@ -56,7 +56,7 @@ def eta_s(progress: Progress) -> float | None:
 
 
 def with_rate(progress: Progress, rate: RateFacts, *, elapsed_s: float = LEARNING_MAX_S) -> Progress:
-    """The same progress, beside what the gate says."""
+    """The same progress, with what the gate says."""
     return msgspec.structs.replace(
         progress,
         rate_per_second=rate.recent_per_s,
@@ -177,7 +177,7 @@ def in_words(progress: Progress) -> str:
 
 
 def rate_in_words(progress: Progress) -> str:
-    """The rate beside its ceiling, and what holds it there."""
+    """The rate, its ceiling, and what limits it."""
     rate = "rate unknown" if progress.rate_per_second is None else format_rate(progress.rate_per_second)
     ceiling = "" if progress.ceiling_per_second is None else f" of at most {format_rate(progress.ceiling_per_second)}"
     limited = (

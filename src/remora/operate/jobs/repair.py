@@ -10,7 +10,7 @@ from remora.operate.jobs.runtime import ask_newest, open_numbered
 
 
 class Repaired(msgspec.Struct, frozen=True, kw_only=True):
-    """What the store believed about one source, and what is so."""
+    """What the store believed about one source, and what is true."""
 
     source: str
     believed: int | None
@@ -23,7 +23,7 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def repair(settings: Settings, *, only: str | None) -> list[Repaired]:
-    """Let the truth replace what the store believes. Every question passes the gate; the store needs a free writer."""
+    """Correct what the store believes. Every request passes the gate; no other process may be writing the store."""
     names = [name for name, source in settings.sources.items() if source.capabilities.newest_id]
     async with open_resources(settings) as ground:
         return [await _repair(ground, name) for name in names if only in {None, name}]

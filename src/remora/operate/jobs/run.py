@@ -1,4 +1,4 @@
-"""How does `remora run` work? One bounded run over a listed source, shown while it goes and summed up at its end."""
+"""How does `remora run` work? One bounded run over a listed source, with progress and a summary at its end."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     stopped_by: str
-    because: str  # one sentence with the bound that governed
+    because: str  # one sentence with the limit that ended the run
     counts: dict[str, int]
     owed: int
     dead: int
@@ -28,7 +28,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> Exit:
-        """75 when the run can be taken up again."""
+        """75 if the run can be resumed."""
         return StoppedBy(self.stopped_by).exit_code
 
 

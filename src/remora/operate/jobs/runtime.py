@@ -55,7 +55,7 @@ class Numbered:
 async def open_numbered(
     name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, gates: Gates | None = None
 ) -> AsyncIterator[Numbered]:
-    """Open a numbered source; on the way out the learned pace is stored and every connection let go."""
+    """Open a numbered source. At the end the learned pace is stored and every connection is closed."""
     own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
     credential = own.credential_of(name)
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
@@ -93,7 +93,7 @@ class ListedRuntime:
 async def open_listed(
     name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, gates: Gates | None = None
 ) -> AsyncIterator[ListedRuntime]:
-    """Open a listed source. Its collector asks within the account of a run."""
+    """Open a listed source. Its collector spends the allowance of a run."""
     declared = ListedSettings(url=settings.url, list=settings.list, detail=settings.detail, headers=settings.headers)
     own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
     credential = own.credential_of(name)
@@ -114,7 +114,7 @@ async def open_listed(
             yield ListedRuntime(name, settings, source, governor, collector, credential)
 
 
-# Which opener belongs to which kind of source. What came out of it says which job it needs.
+# The opener for each kind of source. The type of its result decides which job runs.
 OPENERS: Final[Mapping[SourceKind, Callable[..., AbstractAsyncContextManager[Numbered | ListedRuntime]]]] = {
     SourceKind.NUMBERED: open_numbered,
     SourceKind.LISTED: open_listed,
@@ -124,7 +124,7 @@ OPENERS: Final[Mapping[SourceKind, Callable[..., AbstractAsyncContextManager[Num
 def let_ask_for_tokens(
     name: str, credential: Credential | None, transport: HttpTransport, governor: Governor, clock: Clock
 ) -> None:
-    """Requests for access tokens pass the gate of the account like every other."""
+    """Send requests for access tokens through the gate of the account, like every other request."""
     if credential is None or not isinstance(credential.origin, FromTokenEndpoint):
         return
 
@@ -145,7 +145,7 @@ def signed(transport: Transport, credential: Credential | None, settings: Source
 
 
 def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: Meter) -> HttpTransport:
-    """The only way out."""
+    """The transport of a source: the only way out."""
     timeout_s = settings.timeout_ns / SECOND_NS
     own_host = urlsplit(settings.url).hostname or ""
     http = HttpSettings(
@@ -162,13 +162,13 @@ def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: 
 
 
 def _further_hosts(settings: SourceSettings, own_host: str) -> tuple[str, ...]:
-    """Where a preset's provider may move a stream to, if the address is the provider's own."""
+    """Hosts that a preset's provider may redirect a stream to, if the address is the provider's own."""
     hosts = PRESETS[settings.preset].stream_hosts if settings.preset is not None else ()
     return hosts if hosts and own_host.endswith(hosts) else ()
 
 
 def no_newest_hint(settings: SourceSettings) -> str:
-    """What to look at when a source answers and no newest id can be read."""
+    """What to check when a source answers but no newest id can be read."""
     newest = settings.declaration.newest
     if settings.preset is not None:
         return f"check the url: it should be the address that {newest.path} is added to"
@@ -177,7 +177,7 @@ def no_newest_hint(settings: SourceSettings) -> str:
 
 
 async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
-    """The highest id, as the source says or, while it does not answer, as it said last."""
+    """The newest id from the source or, while it does not answer, the last one it gave."""
     known = await take_up(runtime.collector, store, runtime.name)
     newest = await runtime.collector.newest()
     if newest is not None:
@@ -203,5 +203,5 @@ async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
 
 
 def rate_facts(governor: Governor, meter: RecentMeter, name: str) -> RateFacts:
-    """What the gate says, and what was counted around it."""
+    """What the gate says, and the counts that belong to it."""
     return msgspec.structs.replace(governor.state(), wire_sends=meter.wire_sends(name), recent=meter.recent(name))

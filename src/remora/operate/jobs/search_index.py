@@ -17,16 +17,16 @@ from remora.stores import open_reader, open_search_index
 
 log = structlog.get_logger()
 
-# Whether an index was added, or freed by who built it.
+# How often we check whether an index was added, or is no longer being built by another process.
 LOOK_EVERY_S: Final = 30.0
 # How long a change may wait for the next step when there is little to do.
 STEP_EVERY_S: Final = 2.0
-# The share of one core that a service spends on its index: the collecting comes first.
+# The share of one core that a service spends on its index: collecting comes first.
 SHARE: Final = 0.1
 
 
 async def build(url: str, *, rebuild: bool, tell: Callable[[int], None]) -> IndexReport:
-    """Build the index, or what is missing of it; `tell` hears how many rows each step read."""
+    """Build the index, or what is missing. `tell` is called with the number of rows that each step read."""
     async with _opened(url) as (reader, index):
         if rebuild:
             await index.clear()
@@ -47,7 +47,7 @@ async def keep_fresh(url: str) -> None:
         except ConfigurationError:
             return  # a store that ends with its process has no index
         except StoreBusy:
-            pass  # somebody builds it
+            pass  # another process is building it
         except RemoraError as error:
             if not is_told:
                 log.warning("search_index_paused", why=error.message)
@@ -56,7 +56,7 @@ async def keep_fresh(url: str) -> None:
 
 
 async def _follow(url: str) -> None:
-    """Until the index is removed."""
+    """Follow the changes until the index is removed."""
     async with _opened(url) as (reader, index):
         indexer = Indexer(reader, index)
         while await index.exists():

@@ -1,4 +1,4 @@
-"""What runs in `remora up`? Every configured source with all its loops, the console, and what they say of themselves."""
+"""What runs in `remora up`? Every configured source with all its loops, the console, and their snapshots."""
 
 import asyncio
 import os
@@ -44,12 +44,12 @@ Run = Callable[[], Awaitable[None]]
 
 
 def run_name(source: str) -> str:
-    """Under which name one process at a time runs over a listed source."""
+    """The name of the leader lease for runs over a listed source."""
     return f"run:{source}"
 
 
 def chosen(source: SourceSettings, *, backfill: bool) -> ServiceSettings:
-    """What the owner of a numbered source decided, in the words of its loops."""
+    """The owner's settings of a numbered source, as its loops take them."""
     return ServiceSettings(
         first_id=source.first_id,
         backfill=backfill,
@@ -79,7 +79,7 @@ class Service:
         self._feed = StatusCache(self._read_status, ground.metrics, clock=ground.clock)
 
     async def run(self) -> None:
-        """Until cancelled, or until a source fails for good: then its error is raised."""
+        """Run until cancelled, or until a source fails for good; then its error is raised."""
         async with AsyncExitStack() as opened:
             console = self._console(console_token(self._settings, os.environ))
             history = self._feed.history
@@ -116,7 +116,7 @@ class Service:
         )
 
     def facts(self) -> Mapping[str, SourceFacts]:
-        """What every source says of itself."""
+        """What every source reports about itself."""
         return {name: facts() for name, facts in self._facts.items()}
 
     async def _open(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
@@ -218,7 +218,7 @@ class Service:
             try:
                 status = await self._feed.latest()
             except StoreError:
-                continue  # whoever writes says so; a view is no reason to end
+                continue  # the writer reports the error; a view is no reason to end
             for name, source in status.sources.items():
                 if isinstance(source.coverage, Covered):
                     self._view.show(self._progress(name, source.coverage, source.rate))
@@ -242,7 +242,7 @@ class Service:
 
 
 def _eta_s(covered: Covered, rate: RateFacts | None) -> float | None:
-    """How long the ids that nobody has asked for yet will take. Gaps wait for their time, not for ours."""
+    """How long the ids that were never requested will take. Gaps do not count: they wait for their own time."""
     if covered.pending == 0:
         return 0.0
     return covered.pending / rate.recent_per_s if rate and rate.recent_per_s else None

@@ -60,7 +60,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 async def try_source(name: str, source: SourceSettings, learned: Json) -> list[Finding]:
-    """Ask through a gate that begins with the learned pace, and say what was understood."""
+    """Send requests through a gate that starts with the learned pace, and report what was understood."""
     clock, meter = SystemClock(), Metrics()
     store: Store = open_store("memory://")
     await store.open()
@@ -79,7 +79,7 @@ async def try_source(name: str, source: SourceSettings, learned: Json) -> list[F
 
 
 class _Overhearing:
-    """A source whose last reply can be looked at."""
+    """A source that keeps its last reply for inspection."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -154,7 +154,7 @@ class _Trial:
                 yield self._failed("reachable", path, "no newest id", verdict, no_newest_hint(self._settings))
 
     async def _ask(self, discovery: Discovery) -> Verdict | None:
-        """The verdict; None where the request would have to wait for too long."""
+        """The verdict; None if the request would have to wait too long."""
         if self._governor.wait_ahead_ns() > WAIT_TO_ASK_NS:
             return None
         return (await self._collector.ask(discovery)).verdict
@@ -242,7 +242,7 @@ class _Trial:
         return self._found("bad", what, told, HINTS.get(reason) or hint)
 
     def _moved(self) -> str:
-        """Where to, without what may be secret in it."""
+        """Where the redirect leads, without what may be secret in it."""
         location = self._source.reply.headers.get("location", "") if isinstance(self._source.reply, Reply) else ""
         parts = urlsplit(location)
         if not location.isprintable() or not (parts.hostname or parts.path):

@@ -1,4 +1,4 @@
-"""How does anybody outside know that we are alive? One small snapshot a second, written into the store."""
+"""How do other processes know that this one is alive? One small snapshot a second, written into the store."""
 
 from collections.abc import Callable
 from typing import Final
@@ -18,7 +18,7 @@ BECAUSE_CHARACTERS_MAX: Final = 200
 
 
 class Heart:
-    """Beats for one runtime until it is cancelled. `snapshot` must be cheap and must not wait."""
+    """Stores heartbeats of one process until it is cancelled. `snapshot` must be cheap and must not wait."""
 
     def __init__(self, runtime: str, store: Notes, snapshot: Callable[[], Snapshot], *, clock: Clock) -> None:
         self._runtime = runtime
@@ -27,7 +27,7 @@ class Heart:
         self._clock = clock
 
     async def run(self) -> None:
-        """Beat once a second. A store that is down for a moment costs beats, never the runtime."""
+        """Store a heartbeat once a second. If the store is down, heartbeats are lost and the process goes on."""
         while True:
             next_ns = self._clock.monotonic_ns() + BEAT_NS
             try:
@@ -37,11 +37,11 @@ class Heart:
             await self._clock.sleep_until(next_ns)
 
     async def run_once(self) -> None:
-        """One beat."""
+        """Store one heartbeat."""
         await self._beat(self._snapshot())
 
     async def say_goodbye(self, because: str) -> None:
-        """The last beat: whoever reads it knows that we ended on purpose, and why."""
+        """Store the last heartbeat: it says that we ended on purpose, and why."""
         ended = msgspec.structs.replace(
             self._snapshot(), ended_at_ns=self._clock.wall_ns(), ended_because=because[:BECAUSE_CHARACTERS_MAX]
         )

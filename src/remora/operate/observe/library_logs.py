@@ -1,4 +1,4 @@
-"""What do the libraries underneath complain about? Each complaint once a minute, counted, and without its traceback.
+"""How are warnings of our libraries logged? Each once a minute, with a count and without its traceback.
 
 A thousand half-open connections once wrote 36 MB of tracebacks. The class of the error and where it was raised are enough
 to look it up; arguments are left out, because they may hold addresses and headers.
@@ -23,15 +23,15 @@ OTHERS: Final = "others"
 
 
 class LibraryLogs(logging.Handler):
-    """Turns complaints of libraries into events of ours."""
+    """Turns log records of libraries into our events."""
 
     def __init__(self, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.WARNING)
         self._monotonic_s = monotonic_s
-        self._told: dict[str, tuple[float, int]] = {}  # when it was told last, and how often it came since
+        self._told: dict[str, tuple[float, int]] = {}  # when it was last logged, and how often it came since
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Tell it, or count it."""
+        """Log the record, or only count it."""
         # The text before its arguments are filled in; asyncio puts details on further lines.
         what = f"{record.name}: {str(record.msg).partition(chr(10))[0][:CHARACTERS_MAX]}"
         if what not in self._told and len(self._told) >= COMPLAINTS_MAX:
@@ -46,7 +46,7 @@ class LibraryLogs(logging.Handler):
 
 
 def hear_libraries() -> None:
-    """Let libraries speak through our events. Done again, it replaces the earlier handler."""
+    """Log the records of libraries as our events. Another call replaces the earlier handler."""
     handler = LibraryLogs()
     for name in LIBRARIES:
         logger = logging.getLogger(name)

@@ -1,7 +1,7 @@
-"""What do we tell while we run, and what do we never tell? Events with fields: JSON in a pipe, words on a terminal.
+"""What do we log, and what do we never log? Events with fields: JSON in a pipe, words on a terminal.
 
-Known secret values and credentials in addresses are masked in every field, whoever logs them. One event name is written
-at most a bounded number of times a second; what was left out is counted and said.
+Known secret values and credentials in addresses are masked in every field, whoever logs them. Each event name is logged
+at most a bounded number of times a second; the rest is counted and reported.
 """
 
 import os
@@ -22,7 +22,7 @@ EVENTS_PER_SECOND_MAX: Final = 20
 EVENT_NAMES_MAX: Final = 256
 SECRET_LENGTH_LEAST: Final = 4
 FIELD_CHARACTERS_MAX: Final = 2_000
-# The last lines of a traceback say what happened, so it is cut at its start, and later.
+# The last lines of a traceback say what happened, so it is cut at its start, and at a higher limit.
 TRACEBACK_FIELD: Final = "exception"
 TRACEBACK_CHARACTERS_MAX: Final = 20_000
 SECRET_FIELDS: Final = frozenset({"authorization", "cookie", "password", "secret", "token", "api_key"})
@@ -33,7 +33,7 @@ Event = MutableMapping[str, Any]
 
 
 class Redaction:
-    """Masks what must not be seen, in every field of every event."""
+    """Masks secrets in every field of every event."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         # Longest first: a secret that contains another is masked as a whole.
@@ -60,7 +60,7 @@ class Redaction:
         return value if value is None or isinstance(value, bool | int | float) else self.mask(str(value))
 
     def mask(self, text: str) -> str:
-        """The text without anything that must not be seen."""
+        """The text with its secrets masked."""
         return self._without_secrets(text[:FIELD_CHARACTERS_MAX])
 
     def _without_secrets(self, text: str) -> str:
@@ -106,7 +106,7 @@ def set_up_logs(
 ) -> None:
     """Send events to stderr, as JSON unless it is a terminal.
 
-    A terminal shows warnings only, because the progress view stands there, unless `verbose`; a pipe gets everything.
+    A terminal shows warnings only, because the progress view is there, unless `verbose`. A pipe gets everything.
     """
     known = [*secrets, *(secret_values(settings, os.environ) if settings is not None else ())]
     as_json = not sys.stderr.isatty() if as_json is None else as_json
@@ -130,7 +130,7 @@ def set_up_logs(
 
 
 class _Stderr:
-    """Whatever stderr is at the moment of writing: a progress bar may have put itself in between."""
+    """Looks up stderr at every write, because a progress bar may have replaced it."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)

@@ -1,4 +1,4 @@
-"""What do we count for Prometheus? Every metric of ours, in a registry of its own; a gauge that is not known is NaN."""
+"""What do we count for Prometheus? All our metrics, in their own registry. An unknown gauge is NaN."""
 
 import math
 from collections import Counter as Tally
@@ -22,7 +22,7 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 
 SOURCE: Final = ("source",)
-# From seconds to two months: how old an item is when its change is noticed decides how far a rescan must reach.
+# From seconds to two months: the age of an item when its change is noticed decides how far a rescan must reach.
 AGE_BUCKETS_S: Final = (
     60, 600, 3_600, 6 * 3_600, 86_400, 2 * 86_400, 3 * 86_400, 5 * 86_400, 7 * 86_400, 14 * 86_400, 30 * 86_400,
     60 * 86_400,
@@ -52,7 +52,7 @@ def verdict_name(verdict: Verdict) -> str:
 
 
 class Metrics:
-    """Implements `contracts.Meter`, and takes what the readout knows once a beat."""
+    """Implements `contracts.Meter`, and takes over the status with every reading."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry(auto_describe=False)
@@ -124,7 +124,7 @@ class Metrics:
 
     @property
     def _of_numbered(self) -> tuple[Gauge, ...]:
-        """What only a numbered source has. A listed one has no such series: nothing is unknown about it."""
+        """Gauges that only numbered sources have. A listed source has no such series, not even NaN."""
         return (
             self.stream_connected, self.stream_last_event, self.stream_last_byte, self.update_workers_alive,
             self.inbox_depth, self.source_max_id, self.newest_refused, self.frontier_id, self.backfill_progress,
@@ -132,7 +132,7 @@ class Metrics:
         )  # fmt: skip
 
     def watch(self, source: str, *, ceiling_interval_ns: int) -> None:
-        """Begin to report a source: what is not known is NaN until somebody says it, counters start at 0."""
+        """Begin to report a source. Unknown gauges are NaN until they are set, counters start at 0."""
         if source in self._sources:
             return
         self._sources.add(source)
@@ -145,7 +145,7 @@ class Metrics:
         self.ceiling_interval.labels(source).set(ceiling_interval_ns / SECOND_NS)
 
     def forget(self) -> None:
-        """Nobody can read the status: what it said the last time is not known any more."""
+        """The status cannot be read: its gauges become unknown."""
         for source in self._sources:
             self._forget(source)
 
@@ -189,13 +189,13 @@ class Metrics:
             self.rescan_changed.labels(source).inc(int(written))
 
     def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None:
-        """The learned pace moved."""
+        """The learned pace changed."""
         self.pace_interval.labels(source).set(interval_ns / SECOND_NS)
         if backed_off_because is not None:
             self.backoffs.labels(source, backed_off_because).inc()
 
     def circuit_changed(self, source: str, state: str) -> None:
-        """The circuit moved."""
+        """The circuit breaker changed its state."""
         self.set_circuit(source, state)
 
     # -- what others know ----------------------------------------------------------------------------------------------
@@ -205,12 +205,12 @@ class Metrics:
         self.store_batch.observe(seconds)
 
     def set_circuit(self, source: str, state: str | None) -> None:
-        """1 for the state it is in; NaN for all while it is not known."""
+        """1 for the current state, 0 for the others; NaN for all while it is unknown."""
         for each in CircuitState:
             self.circuit_state.labels(source, each).set(math.nan if state is None else float(each == state))
 
     def take(self, source: str, status: SourceStatus) -> None:
-        """Set every gauge from a readout; an unknown section becomes NaN."""
+        """Set every gauge from a status; an unknown section becomes NaN."""
         self._take_rate(source, status.rate)
         is_known = isinstance(status.rate, RateFacts)
         self.provider_down.labels(source).set(float(status.only_provider_is_down) if is_known else math.nan)
@@ -238,7 +238,7 @@ class Metrics:
         if source not in self._listed:
             self._listed.add(source)
             for gauge in self._of_numbered:
-                gauge.labels(source)  # removing what was never there would be an error
+                gauge.labels(source)  # removing a label that does not exist would be an error
                 gauge.remove(source)
 
     def _take_numbered(self, source: str, status: SourceStatus, coverage: Covered | Unknown) -> None:
@@ -283,7 +283,7 @@ class Metrics:
         self.dead_letters.labels(source).set(dead)
 
     def _backfill_with(self, counter: Counter, labels: tuple[str, ...], count: int) -> None:
-        """Bring a counter to what a runtime counted itself; a runtime that started again counts from 0."""
+        """Raise a counter to what a process counted itself. A restarted process counts from 0."""
         key = (counter, labels)
         before = self._counted.get(key, 0)
         counter.labels(*labels).inc(count - before if count >= before else count)

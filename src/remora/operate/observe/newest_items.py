@@ -1,6 +1,6 @@
 """What came in lately? The newest public items the mirror holds, as short lines for the console.
 
-Only for sources whose items are public. All others hold private things: nothing of theirs is ever shown.
+Only for sources whose items are public. All others may be private: nothing of them is ever shown.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from remora.core.status.model import Covered, Status
 from remora.core.units import SECOND_NS
 
 SHOWN: Final = 8
-# Not every one of the newest ids is held yet: look a little further back.
+# Not all of the newest ids are stored yet: look a little further back.
 LOOK_BACK_IDS: Final = 40
 READ_EVERY_NS: Final = 2 * SECOND_NS
 TEXT_CHARACTERS_MAX: Final = 200
-# Larger bodies are not read for a line of text: eight of them are all that is ever held.
+# Larger bodies are not read for a line of text. At most eight bodies are in memory at once.
 BODY_BYTES_MAX: Final = 256 << 10
 PARAGRAPHS: Final = re.compile(r"<p>|<pre>", re.IGNORECASE)
 TAGS: Final = re.compile(r"<[^<>]*>")
@@ -51,7 +51,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class NewestItems:
-    """The newest items, read at most every two seconds however many look."""
+    """The newest items, read at most every two seconds however many viewers there are."""
 
     def __init__(self, store: Store, *, clock: Clock) -> None:
         self._store = store
@@ -61,7 +61,7 @@ class NewestItems:
         self._latest: dict[str, tuple[Arrival, ...]] = {}
 
     async def latest(self, status: Status) -> Mapping[str, tuple[Arrival, ...]]:
-        """The newest items by source, newest first; what was read last while the store does not answer."""
+        """The newest items by source, newest first. While the store does not answer, the last reading."""
         async with self._reading:
             now_ns = self._clock.monotonic_ns()
             if self._read_at_ns is None or now_ns - self._read_at_ns >= READ_EVERY_NS:
@@ -69,7 +69,7 @@ class NewestItems:
                 try:
                     self._latest = {name: await self._read(name, newest) for name, newest in _public(status)}
                 except StoreError:
-                    return self._latest  # the status beside it says that the store is away
+                    return self._latest  # the status already shows that the store is unreachable
             return self._latest
 
     async def _read(self, source: str, newest_id: int) -> tuple[Arrival, ...]:
@@ -84,7 +84,7 @@ class NewestItems:
 
 
 def describe(item_id: int, body: bytes, *, seen_s: float | None = None) -> Arrival:
-    """An item in one line. Odd bodies say less; none is an error."""
+    """An item in one line. Odd bodies give less text; none is an error."""
     try:
         found = msgspec.json.decode(body, type=_Body) if len(body) <= BODY_BYTES_MAX else _Body()
     except (msgspec.MsgspecError, UnicodeDecodeError):

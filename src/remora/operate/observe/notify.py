@@ -1,6 +1,6 @@
-"""Who is told without having to look? A command of the owner's, run when an alarm begins or ends and when a wanted item comes.
+"""How is the owner notified? By a command that runs when an alarm begins or ends and when a wanted item comes.
 
-The command gets one JSON object on its input and the same as variables. It runs without a shell and without our
+The command gets one JSON object on stdin and the same as variables. It runs without a shell and without our
 environment, so that no token of ours can reach it. Whatever it does, the service goes on.
 """
 
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 LOOK_EVERY_NS: Final = 2 * SECOND_NS
 COMMAND_TIMEOUT_S: Final = 10.0
 PER_HOUR_MAX: Final = 60
-# Ids become items out of order: one that comes late is still noticed while it is this near to the newest.
+# Items appear out of order: a late one is still noticed while its id is this near to the newest.
 LATE_IDS: Final = 200
 PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 RUNBOOK: Final = "docs/operating.md"
@@ -50,7 +50,7 @@ Tell = Callable[[Sequence[str], Notice], Awaitable[bool]]
 
 
 async def run_command(command: Sequence[str], notice: Notice) -> bool:
-    """Run it once; whether it ended well and in time."""
+    """Run it once. Returns whether it succeeded in time."""
     variables = {f"REMORA_{key.upper()}": str(value or "") for key, value in msgspec.to_builtins(notice).items()}
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -73,7 +73,7 @@ async def run_command(command: Sequence[str], notice: Notice) -> bool:
 
 
 class Notifier:
-    """Looks at every reading and tells what is new in it."""
+    """Checks every reading of the status and notifies about what is new."""
 
     def __init__(self, settings: NotifySettings, store: Store, *, clock: Clock, tell: Tell = run_command) -> None:
         self._command = shlex.split(settings.command or "")
@@ -82,19 +82,19 @@ class Notifier:
         self._clock = clock
         self._tell = tell
         self._alarms = Alarms()
-        self._seen: dict[str, tuple[int, set[int]]] = {}  # by source: where looking began, and what was looked at
-        # Counted apart: a flood of items must not silence an alarm.
+        self._seen: dict[str, tuple[int, set[int]]] = {}  # by source: the id where we began, and the ids checked
+        # Counted separately: a flood of items must not silence an alarm.
         self._told_ns: dict[str, deque[int]] = {}
 
     async def run(self, feed: StatusCache) -> None:
-        """For ever. A store that is away is looked at again later."""
+        """Run for ever. If the store is unreachable, try again later."""
         while self._command:
             with suppress(StoreError):
                 await self.run_once(await feed.latest())
             await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
 
     async def run_once(self, status: Status) -> int:
-        """Tell what is new; returns how many notices were sent."""
+        """Notify about what is new. Returns how many notices were sent."""
         self._alarms, changes = self._alarms.after(status, now_ns=self._clock.monotonic_ns())
         notices = [*map(_of_change, changes)]
         if self._wanted:
@@ -118,11 +118,11 @@ class Notifier:
         return done
 
     async def _matches(self, source: str, newest_id: int) -> Iterable[Notice]:
-        """New items that hold every wanted word. What was there before we began to look is not new."""
+        """New items that contain every wanted word. Items from before we began are not new."""
         began_id, seen = self._seen.setdefault(source, (newest_id + 1, set()))
         first_id = max(began_id, newest_id - LATE_IDS)
         found: list[Notice] = []
-        # One body after the other: what nobody is told of is not kept.
+        # One body at a time: bodies without a match are not kept in memory.
         async for item_id, body in self._store.bodies(source, first_id=first_id):
             if item_id not in seen and self._is_wanted(body):
                 found.append(_of_item(source, item_id, body))
@@ -152,7 +152,7 @@ def _of_item(source: str, item_id: int, body: bytes) -> Notice:
 
 
 def _newest(status: Status) -> Iterable[tuple[str, int]]:
-    """Only public items are looked through; all others never leave the store."""
+    """The newest id of each public source. Items of all others never leave the store."""
     for name, source in status.sources.items():
         if source.is_public and isinstance(source.coverage, Covered):
             yield name, source.coverage.max_id

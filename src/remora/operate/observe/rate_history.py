@@ -1,7 +1,7 @@
 """How has the rate been going? The last hours of every source's pace and back-offs, bounded, for the console's chart.
 
-The last half hour is kept finely, six hours coarsely. What was not known leaves a hole, never a zero. The coarse part
-outlives the process as a note in the store.
+The last half hour has a fine resolution, six hours a coarse one. Unknown times are a hole in the chart, never a zero.
+The coarse part outlives the process as a note in the store.
 """
 
 from collections import deque
@@ -31,7 +31,7 @@ KEEP_EVERY_NS: Final = MINUTE_NS
 
 
 class RatePoint(msgspec.Struct, frozen=True, array_like=True):
-    """The rate over one span of time: what was allowed, and what really left."""
+    """The rate over one span of time: what was allowed, and what was actually sent."""
 
     at_s: int
     span_s: int
@@ -58,7 +58,7 @@ class SourceHistory(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Span:
-    """A point in the making. It begins with its first reading: of the time before, nothing is known."""
+    """An unfinished point. It begins with its first reading; the time before is unknown."""
 
     at_s: int
     ends_s: int
@@ -72,7 +72,7 @@ class _Span:
 
 
 class _Track:
-    """Points of one width; the one in the making is shown, too."""
+    """Points of one width. The unfinished one is also shown."""
 
     def __init__(self, span_s: int, length: int) -> None:
         self.span_s = span_s
@@ -94,7 +94,7 @@ class _Track:
         return (*self.points, *making)
 
     def known(self) -> tuple[RatePoint, ...]:
-        """The same, up to the last reading: nobody may be there to read the rest."""
+        """The same, up to the last reading: the process may end before the next one."""
         if self._making is None:
             return tuple(self.points)
         return (*self.points, _until(self._making.point(), self._making.read_s + 1))
@@ -108,7 +108,7 @@ class _Kept:
 
 
 class RateHistory:
-    """The last hours of every source. Fed by the readout once a second."""
+    """The last hours of every source. Gets a reading once a second."""
 
     def __init__(self) -> None:
         self._sources: dict[str, _Kept] = {}
@@ -146,7 +146,7 @@ class RateHistory:
     # -- beyond the process --------------------------------------------------------------------------------------------
 
     async def open(self, store: Notes, sources: Iterable[str], *, now_ns: int) -> None:
-        """Take up what an earlier process kept. What cannot be read is left alone: a chart is no reason to fail."""
+        """Load what an earlier process stored. Unreadable data is ignored: a chart is no reason to fail."""
         for name in sources:
             note = await store.note(name, RATE_HISTORY_NOTE)
             if note is None:
@@ -170,7 +170,7 @@ class RateHistory:
             await store.keep_note(name, RATE_HISTORY_NOTE, msgspec.to_builtins(coarse))
 
     async def run(self, store: Notes, *, clock: Clock) -> None:
-        """Keep it once a minute, for ever, and once more at the end. A store that is away costs a piece of the chart, nothing else."""
+        """Store it once a minute and at the end. An unreachable store costs a piece of the chart, nothing else."""
         try:
             while True:
                 await clock.sleep_until(clock.monotonic_ns() + KEEP_EVERY_NS)

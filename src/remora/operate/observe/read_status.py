@@ -60,7 +60,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
 
 
 def decode_beats(rows: Iterable[tuple[str, int, Json]]) -> tuple[Beat, ...]:
-    """The heartbeats that can be read; one written by another version says nothing, rather than something wrong."""
+    """The readable heartbeats. One written by another version is skipped rather than misread."""
     beats = []
     for _, at_ns, snapshot in rows:
         try:

@@ -1,4 +1,4 @@
-"""How fast does it really go right now? Departures and answers of the last seconds, beside everything else that is counted."""
+"""How high is the actual rate right now? Departures and answers of the last seconds; all counts are passed on."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -39,12 +39,12 @@ class RecentMeter:
         self._sources: dict[str, _Watched] = {}
 
     def recent(self, source: str) -> Recent | None:
-        """The recent window; None when nothing was ever counted."""
+        """The recent window; None if nothing was ever counted."""
         watched = self._sources.get(source)
         if watched is None:
             return None
         now_ns = self._clock.monotonic_ns()
-        # The running second is left out: half a second's departures over a whole one would look slow.
+        # The current second is left out: half a second's departures over a whole second would look slow.
         whole = [
             second for second in watched.seconds if now_ns // SECOND_NS - WINDOW_S <= second.at_s < now_ns // SECOND_NS
         ]

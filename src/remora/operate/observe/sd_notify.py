@@ -1,4 +1,4 @@
-"""Does systemd know how we are? Ready, alive, stopping: three words to a socket, if anybody listens."""
+"""How does systemd know our state? We send ready, alive and stopping to its socket, if there is one."""
 
 import asyncio
 import os
@@ -14,13 +14,13 @@ log = structlog.get_logger()
 READY: Final = "READY=1"
 WATCHDOG: Final = "WATCHDOG=1"
 STOPPING: Final = "STOPPING=1"
-# systemd recommends to report twice within the time it allows.
+# systemd recommends reporting twice within the time it allows.
 _REPORTS_PER_WATCHDOG: Final = 2
 _MICROSECONDS: Final = 1_000_000
 
 
 def notify(word: str, *, environment: Mapping[str, str] = os.environ) -> bool:
-    """Tell systemd; False when nobody listens. A word that cannot be sent is no reason to end."""
+    """Send a message to systemd; False if nobody listens. A failed send is no reason to end."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address:
         return False
@@ -36,7 +36,7 @@ def notify(word: str, *, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def watchdog_every_s(*, environment: Mapping[str, str] = os.environ, pid: int | None = None) -> float | None:
-    """How often systemd wants to hear that we live; None when it does not."""
+    """How often systemd wants a sign of life; None if it wants none."""
     wanted_from = environment.get("WATCHDOG_PID")
     if wanted_from is not None and wanted_from != str(os.getpid() if pid is None else pid):
         return None
@@ -48,7 +48,7 @@ def watchdog_every_s(*, environment: Mapping[str, str] = os.environ, pid: int | 
 
 @asynccontextmanager
 async def told_to_systemd(*, environment: Mapping[str, str] = os.environ) -> AsyncIterator[None]:
-    """Ready at the beginning, alive while the event loop turns, stopping at the end."""
+    """Report ready at the beginning, alive while the event loop runs, stopping at the end."""
     notify(READY, environment=environment)
     every_s = watchdog_every_s(environment=environment)
     beating = None

@@ -1,4 +1,4 @@
-"""Who reads the status, and how often? Everybody shares one reading, at most one a second, so that viewers cost nothing."""
+"""Who reads the status, and how often? All viewers share one reading, at most one a second."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -53,5 +53,5 @@ class StatusCache:
             return msgspec.json.encode({"schema": 1, "known": False, "reason": error.message, "hint": error.hint})
 
     def forget(self) -> None:
-        """Something was changed by hand: the next reading is a new one."""
+        """The operator changed something: the next call reads again."""
         self._latest = None

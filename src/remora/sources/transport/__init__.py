@@ -1,1 +1,1 @@
-"""How does a request leave, and what came back? The only room that opens outgoing connections."""
+"""How is a request sent, and what came back? The only package that opens outgoing connections."""

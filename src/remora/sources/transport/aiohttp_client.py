@@ -1,8 +1,8 @@
 """How are event streams read, and requests sent, with aiohttp? Streams always; requests where the owner chose it.
 
-One permit is exactly one request on the wire. The library underneath would send a GET again by itself when a connection
-drops; every exchange here carries a middleware that ends such a request instead. What a provider does comes back as a
-value; the library's own errors hold addresses and headers, so none of them leaves this module.
+One permit is exactly one request on the wire. aiohttp itself would repeat a GET when a connection drops; every exchange
+here has a middleware that ends such a request instead. What a provider does is returned as a value. The library's own
+errors contain addresses and headers, so none of them leaves this module.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT, KEEP_ALIVE_S, HttpSettings
 
 STREAM_HOPS_MAX: Final = 3
-# Streams have their own few connections: an open stream takes none from the requests.
+# Streams have a few connections of their own, so an open stream takes none from the requests.
 STREAMS_MAX: Final = 8
 EVENT_STREAM: Final = "text/event-stream"
 
 
 class _Dropped(aiohttp.ClientError):
-    """The connection failed. Of our own kind, because the library sends again after some of its own."""
+    """The connection failed. Our own class, because the library repeats requests after some of its own errors."""
 
 
 class _Exhausted(_Dropped):
@@ -42,7 +42,7 @@ class _Request(aiohttp.ClientRequest):
     exchange: "_Exchange | None" = None
 
     async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
-        """Depart, then write at once: nothing between the two gives way to the event loop."""
+        """Depart, then write at once: nothing between the two yields to the event loop."""
         if self.exchange is None:
             return await super().send(conn)
         await self.exchange.depart()
@@ -66,7 +66,7 @@ class _Exchange:
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
-        """Run once per attempt on the wire, of which there is one."""
+        """Runs once per attempt on the wire; there is only one."""
         self._attempts += 1
         assert self._attempts == 1, "the library sends a request twice for one permit"
         assert isinstance(request, _Request), "the session makes other requests than ours"
@@ -74,13 +74,13 @@ class _Exchange:
         return await _ended_when_dropped(request, handler)
 
     async def depart(self) -> None:
-        """The connection is ready. The gate may hold a stale permit back, which is no fault of the provider's."""
+        """The connection is ready. The gate may hold back a stale permit, which is not the provider's fault."""
         self._deadline.pause()
         self.departed_at_ns = await self._permit.depart()
         self._deadline.set(self._total_s)
 
     def leaves(self) -> None:
-        """The request is written next. Counted before: the connection may have died meanwhile, and the permit is spent."""
+        """The request is written next. Counted before, because the permit is spent even if the connection has died."""
         self._wire_sent()
 
     def sent(self) -> None:
@@ -91,7 +91,7 @@ class _Exchange:
 async def _ended_when_dropped(
     request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
 ) -> aiohttp.ClientResponse:
-    """A dropped connection ends the request, where the library would send it again."""
+    """A dropped connection ends the request; the library would send it again."""
     try:
         return await handler(request)
     except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
@@ -99,7 +99,7 @@ async def _ended_when_dropped(
 
 
 class AiohttpTransport:
-    """`contracts.Transport` over HTTP/1.1. Opens its connections when first used; `close` it, or use it as a context."""
+    """`contracts.Transport` over HTTP/1.1. Connects when first used; `close` it, or use it as a context manager."""
 
     def __init__(self, settings: HttpSettings, *, clock: Clock, wire_sent: Callable[[], None]) -> None:
         self._settings = settings
@@ -119,15 +119,15 @@ class AiohttpTransport:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         sessions, self._requests, self._streams = (self._requests, self._streams), None, None
         for session in sessions:
             if session is not None:
                 await session.close()
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
-        """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
-        # Waiting for a free connection is our own bound, so no timeout runs meanwhile.
+        """Send exactly one request and return what came back, or why nothing did. Never raises for the provider."""
+        # Waiting for a free connection is our own limit, so no timeout runs meanwhile.
         async with self._in_flight:
             deadline = self._deadlines.within(self._settings.connect_timeout_s)
             exchange = _Exchange(permit, deadline, self._settings.total_timeout_s, self._wire_sent)
@@ -138,7 +138,7 @@ class AiohttpTransport:
                 fault = Fault.TOO_LARGE
             except BadEncoding:
                 fault = Fault.BAD_ENCODING
-            except aiohttp.ClientResponseError:  # whoever answers does not speak HTTP
+            except aiohttp.ClientResponseError:  # the server does not speak HTTP
                 fault = Fault.CONNECTION
             except TimeoutError:
                 fault = Fault.TIMEOUT
@@ -166,9 +166,10 @@ class AiohttpTransport:
     async def stream(
         self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """The bytes of an event stream until it ends; `StreamBroken` says why it could not be opened or broke.
+        """The bytes of an event stream until it ends; `StreamBroken` says why it could not be opened, or why it broke.
 
-        The first chunk is empty and says that the stream is open. Every connect, also to where a redirect leads, passes the gate. Close the generator (`contextlib.aclosing`) to let go of the connection at once.
+        The first chunk is empty: the stream is open. Every request, also after a redirect, passes the gate. Close
+        the generator (`contextlib.aclosing`) to close the connection at once.
         """
         address = URL(url, encoded=True)
         for _hop in range(STREAM_HOPS_MAX + 1):
@@ -184,14 +185,14 @@ class AiohttpTransport:
             if not _same_provider(address, elsewhere, self._settings.stream_hosts):
                 raise StreamBroken("foreign_host")
             if elsewhere.origin() != address.origin():
-                headers = None  # a token belongs to the address that its owner wrote
+                headers = None  # a token is only sent to the address that the owner wrote
             address = elsewhere
         raise StreamBroken("too_many_redirects")
 
     async def _follow(
         self, address: URL, connect: ConnectGate, headers: Mapping[str, str] | None
     ) -> AsyncGenerator[bytes | URL, None]:
-        """What one host sends: either its bytes, or the one address to ask instead."""
+        """What one host sends: either its bytes, or the address of a redirect."""
         response = await self._open_stream(address, connect, headers)
         async with response:
             elsewhere = _opened(response, now_wall_ns=self._clock.wall_ns())
@@ -205,7 +206,7 @@ class AiohttpTransport:
     async def _open_stream(
         self, address: URL, connect: ConnectGate, headers: Mapping[str, str] | None
     ) -> aiohttp.ClientResponse:
-        """One request through the gate; what is answered teaches it."""
+        """Send one request through the gate, which learns from the answer."""
         async with connect() as connecting:
             deadline = self._deadlines.within(self._settings.connect_timeout_s)
             exchange = _Exchange(connecting.permit, deadline, self._settings.read_timeout_s, self._wire_sent)
@@ -256,7 +257,7 @@ def _new_session(settings: HttpSettings, *, connections_max: int, accept: str = 
         connector=aiohttp.TCPConnector(limit=connections_max, keepalive_timeout=KEEP_ALIVE_S),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(
-            # The whole exchange has a deadline of its own: this one would also run while the gate holds a permit back.
+            # The whole exchange has its own deadline: this one would also run while the gate holds back a permit.
             total=None,
             sock_connect=settings.connect_timeout_s,
             sock_read=None if streams else settings.read_timeout_s,
@@ -283,7 +284,7 @@ async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
 
 
 def _header(response: aiohttp.ClientResponse, name: str) -> str:
-    """A list may come in several headers; of everything else the first counts."""
+    """A list may come in several headers. Of any other header the first counts."""
     return ", ".join(response.headers.getall(name)) if name in HEADERS_JOINED else response.headers[name]
 
 
@@ -291,7 +292,7 @@ _PRINTABLE: Final = re.compile(r"[!-~]+")
 
 
 def _opened(response: aiohttp.ClientResponse, *, now_wall_ns: int) -> URL | None:
-    """None when the stream is open, else the address it was moved to."""
+    """None if the stream is open, else the address it was redirected to."""
     if is_stream_here(response.status):
         if response.content_type != EVENT_STREAM:
             raise StreamBroken("not_an_event_stream")
@@ -318,5 +319,5 @@ def _same_provider(origin: URL, target: URL, hosts: tuple[str, ...]) -> bool:
 
 
 def _belongs_to(name: str, host: str) -> bool:
-    """Whether a name is this host or lies below it. Numbers have nothing below them, nor has a whole top-level domain."""
+    """Whether a name is this host or a subdomain of it. IP addresses and top-level domains have no subdomains here."""
     return name == host or ("." in host and not host.rpartition(".")[2].isdigit() and name.endswith(f".{host}"))

@@ -1,7 +1,7 @@
 """How does one HTTP/1.1 connection carry one request at a time? Raw sockets, a parser in C, and our own buffers.
 
-A connection is written to right after its permit departed, and never twice for one permit. Bytes are stamped when they
-arrive, so that latency is the provider's and not ours.
+A connection is written to right after its permit departed, and never twice for one permit. Bytes get a timestamp when
+they arrive, so that the measured latency is the provider's and not ours.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT
 
 READ_BYTES: Final = 64 * 1024
 HEAD_MAX_BYTES: Final = 64 * 1024
-# Of the head, what the connection itself needs.
+# The headers that the connection itself needs.
 _NAMES_NEEDED: Final = ("content-encoding", "content-length")
 _WOULD_BLOCK: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -36,7 +36,7 @@ NAMES_KEPT: Final = names_kept(HEADERS_KEPT)
 
 
 class Poller(Protocol):
-    """Tells which sockets have something to read."""
+    """Reports which sockets have something to read."""
 
     def add(self, descriptor: int, on_readable: Callable[[], None]) -> None:
         """Call `on_readable` whenever there is something to read."""
@@ -45,7 +45,7 @@ class Poller(Protocol):
         """Stop calling."""
 
     def close(self) -> None:
-        """Let go of what the poller itself holds."""
+        """Free what the poller itself holds."""
 
 
 class LoopPoller:
@@ -86,13 +86,13 @@ class EpollPoller:
             self._epoll.unregister(descriptor)
 
     def close(self) -> None:
-        """Let go of the epoll."""
+        """Close the epoll."""
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 
     def _serve(self) -> None:
         for descriptor, _ in self._epoll.poll(0):
-            # A callback may have closed another connection that was ready, too.
+            # A callback may have closed another connection that was also ready.
             if (on_readable := self._on_readable.get(descriptor)) is not None:
                 on_readable()
 
@@ -103,7 +103,7 @@ def poller_for(loop: asyncio.AbstractEventLoop) -> Poller:
 
 
 class Connection:
-    """One open connection. It is idle, or it waits for the answer to one request."""
+    """One open connection. It is idle or waits for the answer to one request."""
 
     __slots__ = (
         "_began_unasked",
@@ -171,7 +171,7 @@ class Connection:
         future: asyncio.Future[Answer] = self._loop.create_future()
         self._future = future
         self.departed_at_ns = self.last_byte_at_ns = departed_at_ns
-        if self.is_closed:  # it died while the permit waited in the gate, which has spent it all the same
+        if self.is_closed:  # it died while the permit waited in the gate; the permit is spent anyway
             self._finish(NoReply(Fault.CONNECTION, departed_at_ns, self._clock.monotonic_ns()))
             return future
         try:
@@ -187,13 +187,13 @@ class Connection:
         return future
 
     def fail(self, fault: Fault) -> None:
-        """No answer will come: whoever waits hears why, and the connection is not used again."""
+        """No answer will come: tell the waiting caller why, and do not use the connection again."""
         if self._future is not None:
             self._finish(NoReply(fault, self.departed_at_ns, self._clock.monotonic_ns()))
         self.close()
 
     def close(self) -> None:
-        """Let go of the socket. Whoever still waits for an answer was told, or does not want it any more."""
+        """Close the socket. A caller that waited for an answer was told, or no longer wants it."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -240,7 +240,7 @@ class Connection:
                 self._on_end(now_ns)
                 return
             self._feed(memoryview(self._buffer)[:count], now_ns)
-            # What TLS has decrypted already, no descriptor tells of.
+            # Bytes that TLS has already decrypted do not make the descriptor readable.
             if self.is_closed or not (self._is_tls and self._pending()):
                 return
 
@@ -261,7 +261,7 @@ class Connection:
             self.fail(Fault.CONNECTION)
             raise  # our own mistake
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self.fail(Fault.CONNECTION)  # whoever answers does not speak HTTP
+            self.fail(Fault.CONNECTION)  # the server does not speak HTTP
             return
         if not self.is_busy:  # answered
             if self._began_unasked:
@@ -300,7 +300,7 @@ class Connection:
             self._ends_with_connection = False
 
     def on_headers_complete(self) -> None:
-        """The head is complete; of the body only its bounds are known."""
+        """The head is complete; of the body only its length may be known."""
         self._has_head = True
         length = self._headers.get("content-length")
         if length is not None:

@@ -1,4 +1,4 @@
-"""What did the provider compress, although it was asked not to? Undone within a bound, so that no body becomes a bomb."""
+"""What if the provider compresses although it was asked not to? The body is decompressed up to a limit."""
 
 import zlib
 from typing import Final
@@ -7,7 +7,7 @@ from typing import Final
 _ANY_FRAMING: Final = zlib.MAX_WBITS | 32
 _NO_FRAMING: Final = -zlib.MAX_WBITS
 _GZIP: Final = frozenset({"gzip", "x-gzip"})
-# Each member costs a copy of what follows it: thousands of tiny ones would cost more than one large body.
+# Each member costs a copy of what follows: thousands of tiny ones would cost more than one large body.
 _MEMBERS_MAX: Final = 64
 
 
@@ -16,11 +16,11 @@ class TooLarge(Exception):
 
 
 class BadEncoding(Exception):
-    """The body is not what its Content-Encoding says, or the encoding is not one that everybody must know."""
+    """The body is not what its Content-Encoding says, or the encoding is not supported."""
 
 
 def decompress(body: bytes, encoding: str | None, most_bytes: int) -> bytes:
-    """The body as it was before it was compressed; raises `TooLarge` or `BadEncoding`."""
+    """The decompressed body; raises `TooLarge` or `BadEncoding`."""
     match (encoding or "identity").strip().lower():
         case "identity" | "":
             return body

@@ -1,7 +1,7 @@
-"""Until when may this request take? A deadline that costs nothing to set or to move, because one timer serves them all.
+"""How long may this request take? A deadline is free to set or move, because one timer serves them all.
 
-A timer of its own for each phase of each request costs more than the whole gate does at thousands of requests a second.
-Here a deadline is a number, and all of them are looked at many times a second while there are any.
+At thousands of requests a second, one timer per phase of each request would cost more than the whole gate. Here a
+deadline is a number, and all of them are checked many times a second while there are any.
 """
 
 import asyncio
@@ -14,24 +14,24 @@ LOOK_EVERY_S: Final = 0.05
 
 
 class Deadlines:
-    """The deadlines of everything one transport has under way."""
+    """The deadlines of all requests that one transport has in flight."""
 
     def __init__(self) -> None:
         self._watched: set[Deadline] = set()
         self._next_look: asyncio.TimerHandle | None = None
 
     def within(self, seconds: float) -> "Deadline":
-        """A deadline so far from now; `with` it around what must end by then."""
+        """A deadline this far from now; use it in a `with` around what must end by then."""
         return Deadline(self, seconds)
 
     def watch(self, deadline: "Deadline") -> None:
-        """Look at it from now on."""
+        """Check this deadline from now on."""
         self._watched.add(deadline)
         if self._next_look is None:
             self._next_look = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look)
 
     def forget(self, deadline: "Deadline") -> None:
-        """It is over, in time or not."""
+        """Stop checking it: the block has ended."""
         self._watched.discard(deadline)
 
     def _look(self) -> None:
@@ -44,7 +44,7 @@ class Deadlines:
 
 
 class Deadline:
-    """Ends its block with `TimeoutError`, as `asyncio.timeout` would, at most a look later than it is due."""
+    """Ends its block with `TimeoutError`, as `asyncio.timeout` would, at most one check interval after it is due."""
 
     __slots__ = ("_among", "_cancellings", "_task", "due_s", "was_missed")
 
@@ -57,15 +57,15 @@ class Deadline:
         self.set(seconds)
 
     def set(self, seconds: float) -> None:
-        """So far from now, whatever it was before."""
+        """Set it this far from now, whatever it was before."""
         self.due_s = asyncio.get_running_loop().time() + seconds
 
     def pause(self) -> None:
-        """Not before it is set again."""
+        """No deadline until it is set again."""
         self.due_s = inf
 
     def end(self) -> None:
-        """It is past: whoever is inside is told."""
+        """The deadline has passed: cancel the task inside the block."""
         assert self._task is not None, "a deadline that nobody entered is not watched"
         self.was_missed = True
         self._task.cancel()
@@ -85,7 +85,7 @@ class Deadline:
         if not self.was_missed:
             return
         assert self._task is not None, "left without having entered"
-        # Somebody else may have cancelled the task in the same moment: then that is what counts.
+        # Somebody else may have cancelled the task at the same moment: then that cancellation counts.
         cancelled_by_others = self._task.uncancel() > self._cancellings
         if kind is asyncio.CancelledError and not cancelled_by_others:
             raise TimeoutError from error

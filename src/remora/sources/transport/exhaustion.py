@@ -1,4 +1,4 @@
-"""Did a request fail because this machine has run out of something? Then the provider has nothing to do with it."""
+"""Did a request fail because this machine has run out of something? Then it is not the provider's fault."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ OWN_LIMITS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.E
 
 
 def is_our_exhaustion(error: BaseException) -> bool:
-    """Whether this failure is our own. Looking up a name hides the cause, so a free descriptor is looked for as well."""
+    """Whether this failure is our own. A name lookup hides the cause, so we also check for a free descriptor."""
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, OSError) and (error.errno in OWN_LIMITS or not _has_free_descriptor())

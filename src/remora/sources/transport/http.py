@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class HttpTransport:
-    """`contracts.Transport`. Opens its connections when first used; `close` it, or use it as a context."""
+    """`contracts.Transport`. Opens its connections when first used; `close` it, or use it as a context manager."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class HttpTransport:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         await self._requests.close()
         if self._aiohttp is not None:
             await self._aiohttp.close()
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
-        """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
+        """Send exactly one request and return what came back, or why nothing did. Never raises for the provider."""
         return await self._requests.get(url, permit, headers=headers)
 
     async def post_form(self, url: str, permit: Permit, form: bytes) -> Reply | NoReply:
@@ -60,7 +60,7 @@ class HttpTransport:
     def stream(
         self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[bytes, None]:
-        """The bytes of an event stream until it ends; `StreamBroken` says why it could not be opened or broke."""
+        """The bytes of an event stream until it ends; `StreamBroken` says why it did not open, or why it broke."""
         return self._library().stream(url, connect, headers=headers)
 
     def _library(self) -> "AiohttpTransport":

@@ -1,7 +1,7 @@
-"""How does one request leave, and what came back? A lean HTTP/1.1 client: keep-alive connections on raw sockets.
+"""How is one request sent, and what came back? A lean HTTP/1.1 client: keep-alive connections on raw sockets.
 
-One permit is exactly one request on the wire: nothing here sends anything again. No redirect is followed. What a
-provider does comes back as a value.
+One permit is exactly one request on the wire: nothing here is sent again. No redirect is followed. What a
+provider does is returned as a value.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from remora.sources.transport.connection import READ_BYTES, Connection, Poller, 
 from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.settings import KEEP_ALIVE_S, HttpSettings
 
-# How often overdue answers and idle connections are looked for; one look serves all of them.
+# How often we check for overdue answers and idle connections; one check covers all of them.
 SWEEP_EVERY_S: Final = 0.05
-# If one address of a host does not answer within this time, the next one is tried beside it.
+# If one address of a host does not answer within this time, the next one is tried in parallel.
 NEXT_ADDRESS_AFTER_S: Final = 0.25
 _PORTS: Final = {"http": 80, "https": 443}
 
@@ -35,7 +35,7 @@ _KEPT_IN_TARGET: Final = "/?:@!$&'()*+,;=%-._~[]|"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whom a connection leads to."""
+    """Where a connection leads to."""
 
     host: str
     port: int
@@ -51,7 +51,7 @@ class _Pool:
 
 
 class LeanTransport:
-    """`get` of `contracts.Transport`. Opens its connections when first used; `close` it, or use it as a context."""
+    """`get` of `contracts.Transport`. Connects when first used; `close` it, or use it as a context manager."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class LeanTransport:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         for connection in [*self._busy, *(each for pool in self._pools.values() for each, _ in pool.idle)]:
             connection.fail(Fault.CONNECTION)
         self._pools.clear()
@@ -101,7 +101,7 @@ class LeanTransport:
             self._poller = None
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
-        """Send exactly one request and give what came back, or why nothing did. Never raises for the provider."""
+        """Send exactly one request and return what came back, or why nothing did. Never raises for the provider."""
         return await self._send(url, permit, headers)
 
     async def post_form(self, url: str, permit: Permit, form: bytes) -> Reply | NoReply:
@@ -116,7 +116,7 @@ class LeanTransport:
             return NoReply(Fault.CONNECTION, None, self._clock.monotonic_ns())
         origin, target = found
         request = self._request(origin, target, headers, body)
-        # Waiting for a free connection is our own bound, so no timeout runs meanwhile.
+        # Waiting for a free connection is our own limit, so no timeout runs meanwhile.
         async with self._in_flight:
             connection = self._take_idle(origin)
             if connection is None:
@@ -134,8 +134,8 @@ class LeanTransport:
         except BaseException:
             self._put_back(origin, connection)
             raise
-        # From here to the write nothing gives way to the event loop. Counted before it: the connection may have died
-        # while the permit waited in the gate, and the permit is spent all the same.
+        # From here to the write nothing yields to the event loop. Counted before it: the connection may have died
+        # while the permit waited in the gate, and the permit is spent anyway.
         self._wire_sent()
         answer = connection.send(request, departed_at_ns=departed_at_ns)
         permit.sent()
@@ -177,7 +177,7 @@ class LeanTransport:
                 link = await self._connect(origin)
         except TimeoutError:
             return Fault.TIMEOUT
-        except (OSError, MemoryError) as error:  # also what the name service and TLS say
+        except (OSError, MemoryError) as error:  # also errors of name lookups and TLS
             return Fault.EXHAUSTED if is_our_exhaustion(error) else Fault.CONNECTION
         if self._poller is not poller:  # closed meanwhile
             link.close()
@@ -192,7 +192,7 @@ class LeanTransport:
         )
 
     async def _connect(self, origin: Origin) -> socket.socket:
-        """A connected socket; of several addresses the first that answers."""
+        """A connected socket; if there are several addresses, the first that answers."""
         loop = asyncio.get_running_loop()
         addresses = _written_as_numbers(origin) or await loop.getaddrinfo(
             origin.host, origin.port, type=socket.SOCK_STREAM
@@ -208,7 +208,7 @@ class LeanTransport:
             raise
 
     async def _secured(self, link: socket.socket, origin: Origin) -> socket.socket:
-        """TLS on the same non-blocking socket: cheaper than the event loop's own, and the write is ours to time."""
+        """TLS on the same non-blocking socket: cheaper than the event loop's own, and we time the write."""
         if self._tls is None:
             self._tls = ssl.create_default_context()
             self._tls.set_alpn_protocols(["http/1.1"])
@@ -234,7 +234,7 @@ class LeanTransport:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_EVERY_S, self._sweep)
 
     def _sweep(self) -> None:
-        """Give up what has taken too long, and let go of what has been idle for too long."""
+        """Fail requests that have taken too long, and close connections that have been idle for too long."""
         self._sweeper = None
         now_ns = self._clock.monotonic_ns()
         silent_ns = int(self._settings.read_timeout_s * SECOND_NS)
@@ -254,7 +254,7 @@ class LeanTransport:
     # ── what is written ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def _split(self, url: str) -> tuple[Origin, str] | None:
-        """Whom to connect to, and what to ask there; None where nobody can be asked."""
+        """Where to connect to, and the request target; None if the address cannot be used."""
         scheme, _, rest = url.partition("://")
         end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
         authority, target = rest[:end], rest[end:].partition("#")[0]
@@ -264,7 +264,7 @@ class LeanTransport:
             if origin is None:
                 return None
             self._origins[scheme, authority] = origin
-        if not _PLAIN.fullmatch(target):  # an address that a provider wrote, not we
+        if not _PLAIN.fullmatch(target):  # an address that the provider wrote
             target = quote(target, safe=_KEPT_IN_TARGET)
         return origin, target if target.startswith("/") else f"/{target}"
 

@@ -1,4 +1,4 @@
-"""How is a provider spoken to? Timeouts, bounds and what a request says about us."""
+"""How do we talk to a provider? Timeouts, limits and what a request says about us."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,9 +10,9 @@ from remora.version import __version__
 
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
 KEEP_ALIVE_S: Final = 15.0
-# The few headers that anybody reads.
+# The few headers that are used.
 HEADERS_KEPT: Final = ("retry-after", "date", "link", "location", *sorted(QUOTA_HEADERS))
-# Of these, the ones that are lists and may come in several headers.
+# Those of them that are lists and may come in several headers.
 HEADERS_JOINED: Final = frozenset({"link", STANDARD, POLICY})
 
 
@@ -25,7 +25,7 @@ class Client(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """How a provider is spoken to. None of these makes anything faster than its ceiling."""
+    """How we talk to a provider. None of these makes anything faster than the ceiling."""
 
     in_flight_max: int = 128
     contact: str | None = None  # an address the provider may write to; part of the User-Agent
@@ -34,8 +34,8 @@ class HttpSettings:
     total_timeout_s: float = 60.0  # from departure to the last byte; waiting in the gate does not count
     body_max_bytes: int = BODY_MAX_BYTES
     stream_idle_timeout_s: float = 60.0
-    further_headers: tuple[str, ...] = ()  # of a reply: what rules look at, in small letters
-    stream_hosts: tuple[str, ...] = ()  # the provider's host names; names below them belong to it too
+    further_headers: tuple[str, ...] = ()  # of a reply: those that rules look at, in lower case
+    stream_hosts: tuple[str, ...] = ()  # the provider's host names; their subdomains belong to it too
 
     def __post_init__(self) -> None:
         if self.contact and not (self.contact.isascii() and self.contact.isprintable()):
@@ -46,10 +46,10 @@ class HttpSettings:
 
     @property
     def headers_kept(self) -> tuple[str, ...]:
-        """The headers of a reply that anybody reads."""
+        """The headers of a reply that are used."""
         return tuple(dict.fromkeys((*HEADERS_KEPT, *self.further_headers)))
 
     @property
     def user_agent(self) -> str:
-        """The tool, its version and whom to ask about it."""
+        """The tool, its version and a contact."""
         return f"remora/{__version__} (+{self.contact})" if self.contact else f"remora/{__version__}"

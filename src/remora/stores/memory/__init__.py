@@ -1,4 +1,4 @@
-"""Where does a mirror live that need not outlast its process? In dictionaries, behind the same contract as every store."""
+"""Where is a mirror kept that need not outlive its process? In dictionaries, with the same contract as every store."""
 
 from remora.stores.memory.gaps import MemoryGaps
 from remora.stores.memory.lists import MemoryLists
@@ -9,10 +9,10 @@ __all__ = ["MemoryStore"]
 
 
 class MemoryStore(MemoryMirror, MemorySegments, MemoryGaps, MemoryLists):
-    """Everything in memory. What it holds survives `close` and a new `open`, so that restarts can be simulated."""
+    """Everything in memory. The content survives `close` and a new `open`, so that restarts can be simulated."""
 
     async def open(self) -> None:
         """There is nothing to connect to."""
 
     async def close(self) -> None:
-        """Nothing is held back, so there is nothing to flush."""
+        """There is nothing to flush."""

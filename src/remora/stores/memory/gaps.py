@@ -1,4 +1,4 @@
-"""How does the memory store keep what is owed, what waits, and the small facts about a source?"""
+"""How does the memory store keep gaps, the inbox, the pace and notes?"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ class MemoryGaps(MemoryPart):
     async def lease_gaps(
         self, source: str, *, owner: str, limit: int, lease_ns: int, now_ns: int, without: Sequence[GapReason] = ()
     ) -> Sequence[Gap]:
-        """Due gaps, longest not served first."""
+        """Due gaps; those that have waited longest since their last attempt come first."""
         due = [
             row
             for row in self._open_gaps(source)
@@ -35,7 +35,7 @@ class MemoryGaps(MemoryPart):
         return tuple(row.gap for row in due[:limit])
 
     async def release_gaps(self, source: str, *, owner: str) -> int:
-        """Give back what this owner still holds."""
+        """Give back the leases that this owner still holds."""
         held = [row for row in self._open_gaps(source) if row.gap.state is GapState.LEASED and row.owner == owner]
         for row in held:
             row.gap, row.owner = moved(row.gap, GapEvent.RELEASE), None
@@ -44,7 +44,7 @@ class MemoryGaps(MemoryPart):
     async def gaps(
         self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
     ) -> Sequence[Gap]:
-        """What is owed, oldest first."""
+        """Gaps, oldest first."""
         rows = self._tables.gaps if state is GapState.SETTLED else self._tables.open_gaps
         found = [
             row.gap
@@ -54,7 +54,7 @@ class MemoryGaps(MemoryPart):
         return tuple(sorted(found, key=lambda gap: (gap.first_seen_ns, gap.kind, gap.key))[:limit])
 
     async def gap_counts(self, source: str) -> Sequence[GapCount]:
-        """All gaps that are not settled, counted."""
+        """Counts of the gaps that are not settled."""
         groups: dict[tuple[Kind, GapState, GapReason], list[Gap]] = {}
         for row in self._open_gaps(source):
             groups.setdefault((row.gap.kind, row.gap.state, row.gap.reason), []).append(row.gap)
@@ -71,12 +71,12 @@ class MemoryGaps(MemoryPart):
     async def replay_gaps(
         self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int
     ) -> int:
-        """Dead and absent ones are owed again, owed ones are due now."""
+        """Make dead and absent gaps owed again, and owed gaps due now."""
         replayed = [
             row
             for row in self._open_gaps(source)
             if row.gap.state in _REPLAYED and reason in {None, row.gap.reason} and key in {None, row.gap.key}
-            if row.gap.kind is not Kind.PAGE  # the rest of a list is no item: its cool-down stays
+            if row.gap.kind is not Kind.PAGE  # the rest of a list is not an item: its cool-down stays
         ]
         for row in replayed:
             row.gap = replace(moved(row.gap, GapEvent.REPLAY), not_before_ns=now_ns)
@@ -86,27 +86,27 @@ class MemoryGaps(MemoryPart):
         return (row for (named, _, _), row in self._tables.open_gaps.items() if named == source)
 
     async def announce(self, source: str, keys: Sequence[tuple[Kind, str]], *, now_ns: int) -> int:
-        """Add keys; one that waits already gets a new ticket, and with it a new place."""
+        """Add keys. A key that is already waiting gets a new ticket and moves to the end."""
         for kind, key in keys:
             self._tables.inbox.pop((source, kind, key), None)
             self._tables.inbox[source, kind, key] = InboxEntry(kind, key, next(self._tables.tickets))
         return await self.inbox_depth(source)
 
     async def waiting(self, source: str, *, limit: int, after_ticket: int = 0) -> Sequence[InboxEntry]:
-        """The oldest tickets beyond `after_ticket`."""
+        """The oldest tickets after `after_ticket`."""
         mine = (entry for (named, _, _), entry in self._tables.inbox.items() if named == source)
         return tuple(entry for entry in mine if entry.ticket > after_ticket)[:limit]
 
     async def inbox_depth(self, source: str) -> int:
-        """How many keys wait."""
+        """How many keys are waiting."""
         return sum(named == source for named, _, _ in self._tables.inbox)
 
     async def load_pace(self, source: str) -> Json:
-        """What was saved last."""
+        """The stored pace."""
         return _loaded(self._tables.pace.get(source))
 
     async def save_pace(self, source: str, record: Mapping[str, Json]) -> None:
-        """Keep it."""
+        """Store it."""
         self._tables.pace[source] = json.dumps(record)
 
     async def note(self, source: str, name: str) -> Json:
@@ -114,11 +114,11 @@ class MemoryGaps(MemoryPart):
         return _loaded(self._tables.notes.get((source, name)))
 
     async def keep_note(self, source: str, name: str, value: Json) -> None:
-        """Keep it."""
+        """Store it."""
         self._tables.notes[source, name] = json.dumps(value)
 
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
-        """The runtime is alive."""
+        """Store the heartbeat of a running process."""
         beats, (first, end) = self._tables.heartbeats, alike(runtime)
         beats[runtime] = (now_ns, json.dumps(snapshot))
         latest = sorted((name for name in beats if first <= name < end), key=lambda name: -beats[name][0])

@@ -17,7 +17,7 @@ class MemoryLists(MemoryPart):
     """The ledger of listed sources."""
 
     async def record_page(self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int) -> int:
-        """New and newer entries are owed, and the walk moves."""
+        """Owe the details of new and newer entries and move the walk."""
         owed = 0
         for entry in newest_of_each(entries):
             named = self._tables.documents.get((source, entry.key))
@@ -40,11 +40,11 @@ class MemoryLists(MemoryPart):
         return owed
 
     async def count_unlisted(self, source: str, *, walk: int) -> int:
-        """How many no page has shown since this walk began."""
+        """How many documents no page has shown since this walk began."""
         return len(self._unlisted(source, walk))
 
     async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
-        """The list no longer shows what no page has shown since this walk began."""
+        """Mark as vanished what no page has shown since this walk began."""
         rows = self._unlisted(source, walk)
         if newer_than is not None:
             rows = [row for row in rows if _is_above(row, newer_than) and self._is_missing(source, row.fingerprint)]
@@ -65,7 +65,7 @@ class MemoryLists(MemoryPart):
         return row is not None and row.gap.reason is GapReason.NOT_FOUND and row.gap.state is not GapState.GONE
 
     async def walk_state(self, source: str) -> WalkState:
-        """Where the walk stands."""
+        """How far the walk has come."""
         return self._tables.walks.get(source, WalkState())
 
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
@@ -76,7 +76,7 @@ class MemoryLists(MemoryPart):
         return tuple(owed[:limit])
 
     async def count_owed_details(self, source: str) -> int:
-        """How many."""
+        """How many details are owed."""
         return len(self._owed(source))
 
     def _owed(self, source: str) -> list[tuple[str, DocumentRow]]:
@@ -114,13 +114,13 @@ class MemoryLists(MemoryPart):
         return next((key for named, key, row in rows if named == source and row.fingerprint == fingerprint), None)
 
     async def start_run(self, source: str, *, now_ns: int) -> int:
-        """A run begins."""
+        """Store that a run begins."""
         run = RunRecord(next(self._tables.run_ids), now_ns)
         self._tables.runs.setdefault(source, []).append(run)
         return run.run_id
 
     async def end_run(self, source: str, run: RunRecord) -> None:
-        """It ended, and why."""
+        """Store that the run ended, and why."""
         runs = self._tables.runs.get(source, [])
         self._tables.runs[source] = [
             replace(run, started_ns=known.started_ns, counts=dict(run.counts)) if known.run_id == run.run_id else known

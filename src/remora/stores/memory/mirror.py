@@ -1,4 +1,4 @@
-"""How does the memory store keep the copy itself: items, users, documents and their revisions?"""
+"""How does the memory store keep the mirror itself: items, users, documents and their revisions?"""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from remora.stores.memory.state import DocumentRow, GapRow, ItemRow, MemoryPart,
 
 
 class MemoryMirror(MemoryPart):
-    """The copy itself."""
+    """The mirrored items, users and documents."""
 
     async def record(self, source: str, observation: Observation) -> Outcome:
         """Item, ledger and origin in one step."""
@@ -63,7 +63,7 @@ class MemoryMirror(MemoryPart):
     def _write_gap(self, source: str, gap: Gap) -> None:
         name = (source, gap.kind, gap.key)
         row = self._tables.gaps.get(name)
-        # A new gap waits behind those that were served already: the longest not served come first.
+        # A new gap queues behind those that were already tried: those that have waited longest come first.
         turn = self._tables.turn if row is None else row.served_turn
         self._tables.gaps[name] = moved = GapRow(gap, turn)
         if gap.state is GapState.SETTLED:
@@ -126,7 +126,7 @@ class MemoryMirror(MemoryPart):
         row.updated_at = document.updated_at if document.updated_at is not None else row.listed_mark
 
     def _document_row(self, source: str, key: str, now_ns: int) -> DocumentRow:
-        """A document that was asked for has a row, found or not: its gap must lead back to its key."""
+        """Every requested document has a row, found or not: its gap must lead back to its key."""
         new = DocumentRow(fingerprint(source, key), first_seen_ns=now_ns)
         return self._tables.documents.setdefault((source, key), new)
 
@@ -160,7 +160,7 @@ class MemoryMirror(MemoryPart):
             yield item_id, self._tables.items[source][item_id].stored.body
 
     async def newest_items(self, source: str, *, first_id: int, limit: int, body_max_bytes: int) -> Sequence[NewItem]:
-        """The highest ids, highest first; bodies above the bound come empty."""
+        """The highest ids, highest first. Bodies above the size limit are returned empty."""
         ids, items = self._tables.item_ids[source], self._tables.items[source]
         newest = [item_id for item_id in reversed(ids[-limit:]) if item_id >= first_id]
         held = [items[item_id].stored for item_id in newest]
@@ -175,7 +175,7 @@ class MemoryMirror(MemoryPart):
         return row.body if row else None
 
     async def item_times(self, source: str, ids: Iterable[int]) -> Mapping[int, int]:
-        """Creation times of those that are held and have one."""
+        """Creation times of the stored items that have one."""
         rows = ((item_id, self._tables.items[source].get(item_id)) for item_id in ids)
         return {item_id: row.time_s for item_id, row in rows if row is not None and row.time_s is not None}
 
@@ -185,7 +185,7 @@ class MemoryMirror(MemoryPart):
         return source_clock.time_of(self._block(source, ids[-1])) if ids else None
 
     async def first_id_since(self, source: str, time_s: int) -> int | None:
-        """The lowest id from which on items are this young."""
+        """The lowest id from which on items are at least this recent."""
         ids = self._tables.item_ids[source]
         if not ids:
             return None

@@ -14,7 +14,7 @@ class MemorySegments(MemoryPart):
     """Ranges and coverage."""
 
     async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
-        """Add what no unfinished segment of this kind still has to walk; returns how many segments were added."""
+        """Add ids that no unfinished segment of this kind still has to walk. Returns the number of new segments."""
         rows = self._tables.segments.setdefault(source, [])
         unfinished = [
             IdRange(row.cursor + 1, row.ids.end)
@@ -40,7 +40,7 @@ class MemorySegments(MemoryPart):
         return None
 
     def _cut(self, source: str, wide: SegmentRow) -> SegmentRow:
-        """The row to claim: the top of a wide one becomes a row of its own."""
+        """The row to claim. If it is wide, its highest ids become a row of their own."""
         piece = top_piece(IdRange(wide.cursor + 1, wide.ids.end))
         if piece.start == wide.cursor + 1:
             return wide
@@ -64,7 +64,7 @@ class MemorySegments(MemoryPart):
         return True
 
     async def release(self, source: str, segment: Segment) -> bool:
-        """Give the rest back."""
+        """Release the rest of the segment."""
         row = self._claimed_row(source, segment)
         if row is None:
             return False
@@ -82,7 +82,7 @@ class MemorySegments(MemoryPart):
         return self._tables.coverage.get(source, Coverage())
 
     async def cover(self, source: str, ids: IdRange) -> None:
-        """These ids are covered."""
+        """Add these ids to the coverage."""
         self._tables.coverage[source] = self._tables.coverage.get(source, Coverage()).with_range(ids)
 
     async def open_segments(self, source: str) -> Mapping[SegmentKind, int]:

@@ -42,7 +42,7 @@ class DocumentRow:
     held: Held | None = None
 
     def stored(self, key: str) -> StoredDocument:
-        """The document as the contract shows it."""
+        """The document as the contract defines it."""
         return StoredDocument(
             key=key,
             fingerprint=self.fingerprint,
@@ -88,14 +88,14 @@ class Tables:
     documents: dict[tuple[str, str], DocumentRow] = field(default_factory=dict)
     document_revisions: dict[tuple[str, str], list[StoredDocument]] = field(default_factory=dict)
     gaps: dict[tuple[str, Kind, str], GapRow] = field(default_factory=dict)
-    open_gaps: dict[tuple[str, Kind, str], GapRow] = field(default_factory=dict)  # those of them that are not settled
+    open_gaps: dict[tuple[str, Kind, str], GapRow] = field(default_factory=dict)  # only those that are not settled
     turn: int = 0
     segments: dict[str, list[SegmentRow]] = field(default_factory=dict)
     segment_ids: "count[int]" = field(default_factory=lambda: count(1))
     coverage: dict[str, Coverage] = field(default_factory=dict)
     inbox: dict[tuple[str, Kind, str], InboxEntry] = field(
         default_factory=dict
-    )  # by ticket, as dictionaries keep order
+    )  # in ticket order, because dictionaries keep order
     tickets: "count[int]" = field(default_factory=lambda: count(1))
     pace: dict[str, str] = field(default_factory=dict)
     notes: dict[tuple[str, str], str] = field(default_factory=dict)

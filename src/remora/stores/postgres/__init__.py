@@ -1,4 +1,4 @@
-"""Where does a mirror live that many processes and hosts share? In PostgreSQL: the store, the queue, the lock and the gate."""
+"""Where is a mirror kept that many processes and hosts share? In PostgreSQL: store, queue, lock and gate."""
 
 from remora.stores.postgres.gaps import PostgresGaps
 from remora.stores.postgres.gate import PostgresGate

@@ -1,4 +1,4 @@
-"""How do we get a connection, and what happens when it breaks? A small bounded pool that forgets what is dead."""
+"""How do we get a connection, and what happens when it breaks? A small bounded pool that drops dead connections."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -21,7 +21,7 @@ CONNECT_TIMEOUT_S: Final = 10
 ACQUIRE_TIMEOUT_S: Final = 15.0
 STATEMENT_TIMEOUT_MS: Final = 30_000
 LOCK_TIMEOUT_MS: Final = 10_000
-# A frozen process must not keep its row locks: the server ends its session after this time.
+# The server ends a silent session after this time, so that a frozen process does not keep its row locks.
 IDLE_IN_TRANSACTION_MS: Final = 30_000
 
 Row = tuple[Any, ...]
@@ -56,7 +56,7 @@ async def connect(url: str, *, settings: Mapping[str, str] | None = None) -> Con
         connection = await psycopg.AsyncConnection.connect(
             url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S, application_name="remora"
         )
-    # The driver's own choice for bytes in a copy unpacks each value in Python.
+    # The driver's default for bytes in a COPY unpacks each value in Python.
     connection.adapters.register_dumper(bytes, BytesBinaryDumper)
     limits = {
         "statement_timeout": str(STATEMENT_TIMEOUT_MS),
@@ -74,7 +74,7 @@ async def connect(url: str, *, settings: Mapping[str, str] | None = None) -> Con
 
 
 class Pool:
-    """At most `size` connections. Whoever finds all of them busy waits, but not for ever."""
+    """At most `size` connections. If all are busy, a caller waits, but not for ever."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class Pool:
         self._closed = False
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do the work on a connection, and again after a conflict or, once, a lost connection.
+        """Do the work on a connection. Repeat it after a conflict and, once, after a lost connection.
 
-        Every piece of work may be repeated: when a connection breaks, nobody knows what the server still did.
+        All work is idempotent: when a connection breaks, nobody knows what the server still did.
         """
         conflicts = losses = 0
         while True:
@@ -116,7 +116,7 @@ class Pool:
                     raise
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self._closed = True
         await self._forget_idle()
 
@@ -130,7 +130,7 @@ class Pool:
                 async with explaining(connection):
                     yield connection
             except BaseException as error:
-                # A read-only server stays read-only for this session: a new one may find the new primary.
+                # This session stays read-only; a new one may reach the new primary.
                 if not _is_clean(connection) or isinstance(error, StoreUnavailable):
                     await connection.close()
                 raise

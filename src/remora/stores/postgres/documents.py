@@ -1,4 +1,4 @@
-"""How are observations of documents recorded? Part of `recording`: documents have a list that says more about them."""
+"""How are observations of documents recorded? Part of `recording`; a document also has an entry in a list."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ from remora.stores.rows import milliseconds, nanoseconds
 
 
 async def held_documents(connection: Connection, batch: Batch, keys: list[str]) -> Iterable[tuple[str, Row]]:
-    """What must be known of stored documents to judge new observations of them."""
+    """What must be known about stored documents to judge new observations of them."""
     values = {"source": batch.source, "keys": [dump_key(key) for key in keys]}
     held: list[tuple[str, Row]] = []
     for row in await (await connection.execute(SQL["held_documents"], values, binary=True)).fetchall():
@@ -29,7 +29,7 @@ async def held_documents(connection: Connection, batch: Batch, keys: list[str]) 
 
 
 def listing(batch: Batch, observation: Observation) -> Listing:
-    """What its list says about a document; nothing is known of other things."""
+    """What its list says about a document; unknown for other things."""
     if observation.discovery.kind is not Kind.DOCUMENT:
         return Listing.UNKNOWN
     row = batch.documents.get(name_in_batch(Kind.DOCUMENT, observation.discovery.key), DocumentRow())
@@ -37,18 +37,18 @@ def listing(batch: Batch, observation: Observation) -> Listing:
 
 
 def ensure_document(batch: Batch, observation: Observation) -> None:
-    """A document that was asked for has a row, found or not."""
+    """Make sure that a requested document has a row, found or not."""
     if name_in_batch(Kind.DOCUMENT, observation.discovery.key) not in batch.documents:
         batch.single.append(("ensure_document", _values(batch.source, observation)))
 
 
 def settle_gone_document(batch: Batch, observation: Observation) -> None:
-    """A document that is gone is not owed any more. Whoever lists it again meanwhile makes this transaction fail."""
+    """A document that is gone is no longer owed. If it is listed again meanwhile, this transaction fails."""
     batch.single.append(("settle_gone_document", _values(batch.source, observation)))
 
 
 def store_document(batch: Batch, document: Document, observation: Observation, decision: Decision) -> None:
-    """A document's body, its earlier one as a revision, and whether its detail is still owed."""
+    """Store a document's body, its earlier body as a revision, and whether its detail is still owed."""
     assert decision.held is not None, "what was found is held"
     row = batch.documents.get(name_in_batch(Kind.DOCUMENT, observation.discovery.key), DocumentRow())
     owed = is_still_owed(

@@ -1,6 +1,6 @@
-"""What does an error of PostgreSQL mean for us, and what can the operator do about it?
+"""What does a PostgreSQL error mean for us, and what can the operator do about it?
 
-Messages name the kind of error and its code, never the server's own text: that may quote an item's content.
+Messages name the kind of error and its code, never the server's own text, because that may quote an item's content.
 """
 
 import re
@@ -12,19 +12,19 @@ from remora.core.errors import StoreError, StoreRefused, StoreUnavailable
 
 
 class ConnectionLost(StoreUnavailable):
-    """The connection broke under a statement; whether the statement took effect is not known."""
+    """The connection broke during a statement. Whether the statement took effect is unknown."""
 
 
 class Conflict(StoreUnavailable):
-    """Two transactions met on the same rows; the same work succeeds when it is done again."""
+    """Two transactions changed the same rows. The work succeeds when it is repeated."""
 
 
 class LockTimeout(StoreUnavailable):
-    """Somebody held a lock for longer than we wait."""
+    """Another session held a lock for longer than we wait."""
 
 
 class BadRow(StoreError):
-    """The server refuses a value; the rows beside it are not at fault."""
+    """The server refuses a value. The other rows are not at fault."""
 
 
 CONFLICTS: Final = frozenset({"40001", "40P01", "23505"})
@@ -34,7 +34,7 @@ CONNECTION_PREFIXES: Final = ("08", "57P")
 
 LOCK_NOT_FREE: Final = "55P03"
 
-# What the operator can do, by SQLSTATE. All of these may pass by themselves.
+# What the operator can do, by SQLSTATE. All of these may be temporary.
 PASSING: Final[dict[str, tuple[str, str]]] = {
     "25006": (
         "PostgreSQL accepts no writes here: this server is read-only",
@@ -61,7 +61,7 @@ PASSING: Final[dict[str, tuple[str, str]]] = {
     "25P04": ("a transaction ran for too long and was ended", "look for load on the database's host"),
 }
 
-# These stay until somebody acts.
+# These last until somebody acts.
 LASTING: Final[dict[str, tuple[str, str]]] = {
     "42501": (
         "the database role lacks a right that Remora needs",
@@ -81,11 +81,11 @@ LASTING: Final[dict[str, tuple[str, str]]] = {
     ),
 }
 
-# The schema is not there or not whole: somebody must make it, or is just restoring it.
+# The schema is missing or incomplete: somebody must create it, or is restoring it right now.
 FOREIGN: Final = frozenset({"42P01", "42703", "3F000"})
 
 
-# A refused connection comes without a code; only the server's words tell why, where they are English.
+# A refused connection has no code. Only the server's message tells why, and only if it is in English.
 REFUSALS: Final = (
     ("password authentication failed", "28P01"),
     ("no pg_hba.conf entry", "28000"),
@@ -93,7 +93,7 @@ REFUSALS: Final = (
     ("too many clients", "53300"),
     ("remaining connection slots", "53300"),
 )
-# What is wrong with the address itself, or with the encryption that it asks for: what happened, and what to write.
+# Faults of the address itself, or of the encryption it asks for: what happened, and what to write.
 MISTAKES: Final = (
     (
         "invalid sslmode value",
@@ -131,7 +131,7 @@ MISTAKES: Final = (
         "write postgresql://user@host:5432/database",
     ),
 )
-# Why nobody answered, in words of our own: the driver's repeat the address.
+# Why nobody answered, in our own words: the driver's message repeats the address.
 CAUSES: Final = (
     ("Connection refused", "nothing listens at its address"),
     ("resolve host", "its host's name is not known"),
@@ -148,7 +148,7 @@ _NO_DATABASE: Final = re.compile(r'database ".*" does not exist')
 
 
 def code_of(error: psycopg.Error) -> str | None:
-    """The SQLSTATE, or what a refused connection's words mean."""
+    """The SQLSTATE, or the one that a refused connection's message means."""
     if error.sqlstate is not None or not isinstance(error, psycopg.OperationalError):
         return error.sqlstate
     words = str(error)

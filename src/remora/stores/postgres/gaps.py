@@ -1,4 +1,4 @@
-"""How does the PostgreSQL store keep what is owed and what waits?"""
+"""How does the PostgreSQL store keep gaps and the inbox?"""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ class PostgresGaps(PostgresPart, CommonLedger):
     async def lease_gaps(
         self, source: str, *, owner: str, limit: int, lease_ns: int, now_ns: int, without: Sequence[GapReason] = ()
     ) -> Sequence[Gap]:
-        """Due gaps, longest not served first."""
+        """Due gaps; those that have waited longest since their last attempt come first."""
         values = {
             "source": source,
             "owner": owner,
@@ -40,13 +40,13 @@ class PostgresGaps(PostgresPart, CommonLedger):
         return await self._connections().run(work)
 
     async def release_gaps(self, source: str, *, owner: str) -> int:
-        """Give back what this owner still holds."""
+        """Give back the leases that this owner still holds."""
         return await self._change("release_gaps", {"source": source, "owner": owner})
 
     async def gaps(
         self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
     ) -> Sequence[Gap]:
-        """What is owed, oldest first; settled gaps only when asked for by state."""
+        """Gaps, oldest first; settled gaps only when asked for by state."""
         name = "list_settled_gaps" if state is GapState.SETTLED else "list_gaps"
         values = {
             "source": source,
@@ -59,7 +59,7 @@ class PostgresGaps(PostgresPart, CommonLedger):
     async def replay_gaps(
         self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int
     ) -> int:
-        """Dead and absent ones are owed again, owed ones are due now."""
+        """Make dead and absent gaps owed again, and owed gaps due now."""
         values = {
             "source": source,
             "reason": None if reason is None else reason.value,
@@ -69,8 +69,8 @@ class PostgresGaps(PostgresPart, CommonLedger):
         return await self._change("replay_gaps", values)
 
     async def announce(self, source: str, keys: Sequence[tuple[Kind, str]], *, now_ns: int) -> int:
-        """Add keys; one that waits already gets a new ticket, and with it a new place."""
-        # Of a key that is named twice the last place counts.
+        """Add keys. A key that is already waiting gets a new ticket and moves to the end."""
+        # If a key is named twice, its last place counts.
         named = list(reversed(dict.fromkeys(reversed(keys))))
         values = {
             "source": source,
@@ -81,7 +81,7 @@ class PostgresGaps(PostgresPart, CommonLedger):
 
         async def work(connection: Connection) -> int:
             async with connection.transaction():
-                # Tickets become visible in their order: a reader that goes on from the last one misses none.
+                # Tickets become visible in order, so a reader that continues after the last one misses none.
                 await lock(connection, f"inbox:{source}")
                 await connection.execute(SQL["announce"], values)
                 row = await (await connection.execute(SQL["inbox_depth"], values)).fetchone()

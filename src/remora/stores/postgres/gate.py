@@ -1,11 +1,11 @@
 """Which stretch of time may a process have? One row per source answers, on the database's clock alone.
 
-The row holds the end of everything that was granted. A grant is made under the row's lock and starts behind it, so two
-grants never overlap. It is made before anything leaves: a process killed at any moment has at worst spent its stretch,
-never doubled it. What a process does inside its stretch is `core.rate.stretches`.
+The row holds the end of all granted time. A grant is made under the row's lock and starts after that end, so two grants
+never overlap. It is made before anything is sent: a process that is killed has at worst wasted its stretch, never used
+it twice. `core.rate.stretches` decides what a process does inside its stretch.
 
-The row is not logged: no flush per grant, and after a crash of the server it is gone rather than old. A row that is made
-anew starts behind all that the lost one may have granted.
+The table is unlogged: no flush per grant, and after a server crash the row is missing rather than outdated. A new row
+starts after all that the lost one may have granted.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,9 +23,9 @@ from remora.stores.rows import dump_json, load_json
 GATE: Final = parse(files(__package__).joinpath("gate.sql").read_text("utf-8"))
 
 CONNECTIONS_AT_MOST: Final = 4
-# A probe is answered within a minute, or its request has failed; after this its process is dead or lost.
+# A probe is answered or has failed within a minute. After this time its process is dead or unreachable.
 PROBE_AT_MOST_NS: Final = 90 * SECOND_NS
-# A circuit that is open for longer than any cool-down and any probe was opened by a clock that has since been set back.
+# If a circuit is open for longer than any cool-down plus a probe, the clock has been set back since it was opened.
 SHUT_AT_MOST_NS: Final = 2 * MINUTE_NS
 
 
@@ -42,7 +42,7 @@ class PostgresGate:
         await self._pool.close()
 
     async def borrow(self, source: str, question: Question, *, seen_version: int) -> tuple[Grant, SharedPace]:
-        """The next stretch behind all that was granted."""
+        """The next stretch after all granted time."""
         parameters = {
             "source": source,
             **question._asdict(),
@@ -70,7 +70,7 @@ class PostgresGate:
         return Grant(count, now_ns, starts_ns, ends_ns, interval_ns, binds, is_probe), pace
 
     async def return_probe(self, source: str) -> None:
-        """The probe that was granted did not leave: it is anybody's."""
+        """The granted probe was not sent: any process may have it."""
         await self._execute("return_probe", {"source": source})
 
     async def share(
@@ -82,10 +82,10 @@ class PostgresGate:
         not_before_in_ns: int = 0,
         seen_version: int | None = None,
     ) -> tuple[bool, SharedPace]:
-        """Tell all processes what this one learned; every later grant keeps to it.
+        """Tell all processes what this one learned. Every later grant uses it.
 
-        Refused (False, and what is kept instead) when somebody changed the pace since `seen_version`. The provider's
-        not-before and a slower interval count even then. Without a version it replaces whatever is kept.
+        Refused (False, and the stored pace) if another process changed the pace since `seen_version`. The provider's
+        not-before and a slower interval count even then. Without a version it replaces the stored pace.
         """
         parameters = {
             "source": source,
@@ -98,7 +98,7 @@ class PostgresGate:
         return was_taken, SharedPace(load_json(kept), version, kept_interval_ns, not_before_left_ns)
 
     async def announce(self, source: str, *, sender: str) -> None:
-        """Tell all processes to give up what they hold and ask again."""
+        """Tell all processes to give up their stretches and ask again."""
         await self._execute("announce", {"news": f"{sender} {source}"})
 
     async def listen(self, source: str, *, sender: str, heard: Callable[[], None]) -> None:
@@ -115,7 +115,7 @@ class PostgresGate:
             await connection.close()
 
     async def look(self, source: str) -> SharedPace:
-        """What all processes know by now, and for how long all of them have been idle."""
+        """What all processes know now, and for how long all of them have been idle."""
         row = await self._one("look", {"source": source})
         record, version, interval_ns, not_before_in_ns, idle_ns, now_ns = row
         return SharedPace(
@@ -128,7 +128,7 @@ class PostgresGate:
         )
 
     async def shut(self, source: str, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
-        """Grant nothing for so long, then one probe, and nothing more until its answer is told."""
+        """Grant nothing for this long, then one probe, then nothing until its answer is reported."""
         parameters = {"source": source, "for_ns": for_ns, "cool_down_ns": cool_down_ns, "was_prober": was_prober}
         await self._execute("shut", parameters)
 
@@ -137,7 +137,7 @@ class PostgresGate:
         await self._execute("open_again", {"source": source})
 
     async def _add(self, connection: Connection, source: str, question: Question) -> None:
-        """A source's first gate starts as if a whole burst had just left; one that was lost, behind all it granted."""
+        """A source's first gate starts as if a full burst had just been sent; a lost one, after all it granted."""
         is_first = await (await connection.execute(GATE["first_gate"], {"source": source})).fetchone() is not None
         burst_ns = question.ceiling_interval_ns * burst_allowance(question.ceiling_interval_ns)
         first_in_ns = burst_ns if is_first else question.reach_ns

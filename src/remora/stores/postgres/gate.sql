@@ -1,11 +1,11 @@
--- What the shared gate asks of its one row per source. The database's clock is the only one.
+-- The queries of the shared gate on its one row per source. Only the database's clock counts.
 
 -- name: first_gate
--- Whether this source never had a gate: then nothing can have been granted. Kept in a table that survives a crash.
+-- Whether this source never had a gate: then nothing can have been granted. Stored in a table that survives a crash.
 INSERT INTO pace (source, version) VALUES (%(source)s, 0) ON CONFLICT (source) DO NOTHING RETURNING true;
 
 -- name: add_gate
--- A gate that grants nothing before everything has left that a lost row may have granted.
+-- A gate that grants nothing before the end of everything that a lost row may have granted.
 INSERT INTO gates (source, next_ns, pace_next_ns)
 SELECT %(source)s, now_ns + %(first_in_ns)s, now_ns + %(first_in_ns)s
 FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint AS now_ns) AS clock
@@ -72,12 +72,12 @@ RETURNING
   terms.cool_down_ns;
 
 -- name: return_probe
--- A probe that did not leave is anybody's, at once.
+-- A probe that was not sent is free for any process at once.
 UPDATE gates SET shut_until_ns = least(shut_until_ns, (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint)
 WHERE source = %(source)s AND shut_until_ns > 0;
 
 -- name: shut
--- The circuit breaker of one process is open, for all; only the prober's word makes the wait shorter.
+-- The circuit breaker of one process is open, for all; only the process with the probe may make the wait shorter.
 UPDATE gates SET
   shut_until_ns = CASE
     WHEN %(was_prober)s THEN (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(for_ns)s::bigint
@@ -103,7 +103,7 @@ LEFT JOIN pace ON pace.source = %(source)s
 LEFT JOIN gates ON gates.source = %(source)s;
 
 -- name: share
--- What one process learned, for all; an outdated version only ever makes it slower. Taken when it is kept afterwards.
+-- What one process learned, for all; an outdated version can only make it slower. Taken if it is stored afterwards.
 INSERT INTO pace AS kept (source, record, interval_ns, not_before_ns)
 VALUES (
   %(source)s, %(record)s, %(interval_ns)s,
@@ -128,5 +128,5 @@ RETURNING
 SELECT pg_notify('remora_gate', %(news)s);
 
 -- name: listen
--- Hear what other processes announce, on this session.
+-- Listen on this session to what other processes announce.
 LISTEN remora_gate;

@@ -1,4 +1,4 @@
-"""Is the database ours and up to date, and how does it become so? Numbered steps, one process at a time."""
+"""Is the database ours and up to date, and how is it migrated? In numbered steps, by one process at a time."""
 
 from typing import Final
 
@@ -8,16 +8,16 @@ from remora.core.errors import ConfigurationError, StoreEmpty, StoreForeign
 from remora.stores.postgres.connections import Connection, check_address, connect, explaining
 from remora.stores.postgres.statements import MIGRATIONS, NEWEST_VERSION, SQL
 
-# Any number serves, as long as nobody else in the database uses it.
+# Any number works, as long as nobody else in the database uses it.
 MIGRATION_LOCK: Final = 0x52454D4F
 MIGRATION_STATEMENT_TIMEOUT_MS: Final = 0  # an index on a large table takes as long as it takes
 MIGRATION_LOCK_TIMEOUT_MS: Final = 120_000
 
 
 async def migrate(url: str, *, grant_to: str | None = None) -> int:
-    """Bring the schema up to date; returns the number of steps taken. Needs the right to create.
+    """Bring the schema up to date. Returns the number of steps taken. Needs the right to create tables.
 
-    `grant_to` is the role the service runs as: it gets the rights to read and write, and none to create.
+    `grant_to` is the role of the service: it gets the rights to read and write, but not to create.
     """
     check_address(url)
     limits = {
@@ -39,7 +39,7 @@ async def migrate(url: str, *, grant_to: str | None = None) -> int:
 
 
 async def prepare(connection: Connection, url: str, *, may_migrate: bool = True) -> None:
-    """Refuse what is not ours; an empty database becomes ours when this role may create tables."""
+    """Refuse a foreign database. Create the schema in an empty one if this role may create tables."""
     version = await current_version(connection)
     if version > 0:
         check_version(version)
@@ -58,7 +58,7 @@ async def prepare(connection: Connection, url: str, *, may_migrate: bool = True)
 
 
 def check_version(version: int) -> None:
-    """Complain unless this program and the schema fit each other."""
+    """Raise unless this program fits the schema."""
     if version > NEWEST_VERSION:
         raise StoreForeign(
             f"the database's schema has version {version}, this program knows up to {NEWEST_VERSION}",
@@ -72,7 +72,7 @@ def check_version(version: int) -> None:
 
 
 async def current_version(connection: Connection) -> int:
-    """The number of the last step taken; 0 for an empty database. Refuses tables that are somebody else's."""
+    """The number of the last step taken; 0 for an empty database. Refuses foreign tables."""
     row = await (await connection.execute(SQL["find_tables"])).fetchone()
     assert row is not None
     is_ours, is_foreign = row
@@ -118,5 +118,5 @@ async def _grant(connection: Connection, role: str) -> None:
     assert row is not None, "tables were just made somewhere"
     names = {"schema": sql.Identifier(row[0]), "role": sql.Identifier(role)}
     for grant in ("grant_schema", "grant_tables", "grant_sequences"):
-        # The text is our own file; only the two names are put into it, quoted.
+        # The text is our own file; only the two names are inserted, quoted.
         await connection.execute(sql.SQL(SQL[grant].decode()).format(**names))

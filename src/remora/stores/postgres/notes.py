@@ -15,7 +15,7 @@ class PostgresNotes(PostgresPart, CommonNotes):
     """Pace, notes and heartbeats."""
 
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
-        """The runtime is alive."""
+        """Store the heartbeat of a running process."""
         values = {"runtime": runtime, "now": milliseconds(now_ns), "snapshot": dump_json(dict(snapshot))}
         first, end = alike(runtime)
         before = milliseconds(now_ns - HEARTBEAT_ALIVE_NS)

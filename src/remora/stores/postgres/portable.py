@@ -1,4 +1,4 @@
-"""How does a whole mirror leave a PostgreSQL database, or arrive in one?"""
+"""How is a whole mirror exported from PostgreSQL, or imported into it?"""
 
 from collections.abc import Callable
 from importlib.resources import files
@@ -14,17 +14,17 @@ from remora.stores.tables import Key, Row, Table
 
 _SQL: Final = parse(files(__package__).joinpath("portable.sql").read_text("utf-8"))
 _FLAGS: Final = frozenset({"dead", "deleted", "owed", "near_newest"})
-# Text of the source that must come back exactly, whatever characters it has.
+# Text from the source that must come back exactly, whatever characters it has.
 _ESCAPED: Final = frozenset(
     {"name", "key", "listed_mark", "updated_at", "watermark", "walking_from", "seen_down_to", "position"}
 )
 
 
 class PortablePostgresStore(PostgresStore):
-    """The PostgreSQL store as one whose whole content can leave and arrive."""
+    """The PostgreSQL store, with export and import of its whole content."""
 
     async def export_rows(self, table: Table, *, after: Key, limit: int) -> list[Row]:
-        """The next rows beyond a key."""
+        """The next rows after a key."""
         dumped = _converted(table.columns[: len(after)], after, dump_mark, bool)
         values: dict[str, Any] = {**{f"k{place}": part for place, part in enumerate(dumped)}, "limit": limit}
         statement = _SQL[f"export_{table.name}"]
@@ -38,7 +38,7 @@ class PortablePostgresStore(PostgresStore):
         return [_converted(table.columns, row, load_mark, int) for row in rows]
 
     async def import_rows(self, table: Table, rows: list[Row]) -> None:
-        """Write rows, whether they were written before or not."""
+        """Write rows; idempotent."""
         dumped = [_converted(table.columns, row, dump_mark, bool) for row in rows]
         columns = zip(*dumped, strict=True)
         values = {f"c{place}": list(column) for place, column in enumerate(columns)}
@@ -50,7 +50,7 @@ class PortablePostgresStore(PostgresStore):
         await self._connections().run(work)
 
     async def finish_import(self) -> None:
-        """New numbers lie beyond the imported ones."""
+        """Make new numbers start after the imported ones."""
 
         async def work(connection: Connection) -> None:
             await connection.execute(_SQL["advance_numbers"])

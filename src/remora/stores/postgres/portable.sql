@@ -1,5 +1,5 @@
 -- How a whole mirror is read from PostgreSQL and written into it. Rows are in the order of their key, which comes first.
--- A lease belongs to a process that will not come along: what is claimed or leased is exported as pending or owed.
+-- A lease belongs to a process that is not copied: what is claimed or leased is exported as pending or owed.
 
 -- name: import_sources
 -- Sources.
@@ -7,14 +7,14 @@ INSERT INTO sources (number, name) SELECT * FROM unnest(%(c0)b::bigint[], %(c1)s
 ON CONFLICT (number) DO UPDATE SET name = excluded.name;
 
 -- name: export_items
--- Items beyond one.
+-- Items after one.
 SELECT
   source, id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
   revision, hash, content_hash, body
 FROM stored_items WHERE (source, id) > (%(k0)s, %(k1)s) ORDER BY source, id LIMIT %(limit)s;
 
 -- name: import_items
--- Items, whether some of them came before or not.
+-- Items; idempotent.
 INSERT INTO stored_items (
   source, id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
   revision, hash, content_hash, body
@@ -32,7 +32,7 @@ ON CONFLICT (source, id) DO UPDATE SET
   content_hash = excluded.content_hash, body = excluded.body;
 
 -- name: export_revisions
--- Earlier contents beyond one.
+-- Earlier contents after one.
 SELECT source, item_id, revision, last_fetched_at, changed_at, body FROM stored_revisions
 WHERE (source, item_id, revision) > (%(k0)s, %(k1)s, %(k2)s) ORDER BY source, item_id, revision LIMIT %(limit)s;
 
@@ -52,7 +52,7 @@ SELECT * FROM unnest(%(c0)b::bigint[], %(c1)b::bigint[], %(c2)b::bigint[], %(c3)
 ON CONFLICT (source, first_id) DO UPDATE SET last_id = excluded.last_id, read_at = excluded.read_at;
 
 -- name: export_users
--- Profiles beyond one.
+-- Profiles after one.
 SELECT source, name, first_seen_at, last_fetched_at, changed_at, hash, body FROM stored_users
 WHERE (source, name) > (%(k0)s, %(k1)s) ORDER BY source, name LIMIT %(limit)s;
 
@@ -68,7 +68,7 @@ ON CONFLICT (source, name) DO UPDATE SET
   changed_at = excluded.changed_at, hash = excluded.hash, body = excluded.body;
 
 -- name: export_documents
--- Documents beyond one.
+-- Documents after one.
 SELECT
   source, key, fingerprint, listed_mark, listed_rank, listed_at, seen_in_walk, vanished_at, owed, first_seen_at,
   updated_at, fetched_at, changed_at, revision, hash, body
@@ -93,7 +93,7 @@ ON CONFLICT (source, key) DO UPDATE SET
   hash = excluded.hash, body = excluded.body;
 
 -- name: export_document_revisions
--- Earlier contents of documents beyond one.
+-- Earlier contents of documents after one.
 SELECT source, key, revision, updated_at, fetched_at, changed_at, body FROM document_revisions
 WHERE (source, key, revision) > (%(k0)s, %(k1)s, %(k2)s) ORDER BY source, key, revision LIMIT %(limit)s;
 
@@ -108,7 +108,7 @@ ON CONFLICT (source, key, revision) DO UPDATE SET
   body = excluded.body;
 
 -- name: import_changes
--- The change feed, with its numbers: whoever follows it goes on where they were.
+-- The change feed, with its numbers: its readers continue where they were.
 INSERT INTO changes (seq, source, kind, key, change, changed_at)
 SELECT * FROM unnest(
   %(c0)b::bigint[], %(c1)s::text[], %(c2)s::text[], %(c3)s::text[], %(c4)s::text[], %(c5)b::bigint[]
@@ -128,7 +128,7 @@ ON CONFLICT (segment_id) DO UPDATE SET
   moved_at = excluded.moved_at, owner = NULL, lease_until = 0;
 
 -- name: export_coverage
--- Covered ranges, which may overlap; they are put together before they leave.
+-- Covered ranges, which may overlap; they are merged before they are exported.
 SELECT source, first_id, last_id FROM coverage ORDER BY source, first_id;
 
 -- name: import_coverage
@@ -152,13 +152,13 @@ ON CONFLICT (source, kind, key) DO UPDATE SET
   last_seen_at = excluded.last_seen_at, served_turn = excluded.served_turn, owner = NULL, lease_until = 0;
 
 -- name: import_inbox
--- What waits.
+-- The inbox.
 INSERT INTO inbox (ticket, source, kind, key, announced_at)
 SELECT * FROM unnest(%(c0)b::bigint[], %(c1)s::text[], %(c2)s::text[], %(c3)s::text[], %(c4)b::bigint[])
 ON CONFLICT (source, kind, key) DO UPDATE SET ticket = excluded.ticket, announced_at = excluded.announced_at;
 
 -- name: import_pace
--- What was learned.
+-- The learned paces.
 INSERT INTO pace AS kept (source, record) SELECT * FROM unnest(%(c0)s::text[], %(c1)s::text[])
 ON CONFLICT (source) DO UPDATE SET record = excluded.record, version = kept.version + 1;
 
@@ -189,7 +189,7 @@ ON CONFLICT (run_id) DO UPDATE SET
   counts = excluded.counts;
 
 -- name: advance_numbers
--- New sources, segments, runs, tickets and changes get numbers beyond the imported ones.
+-- New sources, segments, runs, tickets and changes get numbers after the imported ones.
 SELECT
   setval(pg_get_serial_sequence('sources', 'number'), (SELECT coalesce(max(number), 0) + 1 FROM sources), false),
   setval(pg_get_serial_sequence('segments', 'segment_id'), (SELECT coalesce(max(segment_id), 0) + 1 FROM segments), false),

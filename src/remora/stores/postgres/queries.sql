@@ -10,7 +10,7 @@
 SELECT set_config(name, value, false) FROM unnest(%(names)s::text[], %(values)s::text[]) AS s (name, value);
 
 -- name: find_tables
--- Whether our tables are here, and whether any are where ours would be created; those of an extension are nobody's.
+-- Whether our tables exist, and whether others are where ours would be created; an extension's tables do not count.
 SELECT to_regclass('migrations') IS NOT NULL AND to_regclass('singletons') IS NOT NULL,
        EXISTS (
          SELECT FROM pg_class AS held
@@ -61,7 +61,7 @@ SELECT current_schema();
 -- ── recording ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: held_items
--- What must be known of items and their gaps to judge new observations. One text of ids is quicker made than a list.
+-- What must be known about items and their gaps to judge new observations. One text of ids is faster than an array.
 -- OFFSET 0 makes PostgreSQL look up each id: while a table grows, its estimates would have it read whole tables instead.
 SELECT
   asked.id, i.hash, i.content_hash, i.revision, i.last_fetched_at, f.departed_ns,
@@ -93,31 +93,31 @@ SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_a
 WHERE source = %(source)s AND kind = %(kind)s AND key = ANY (%(keys)s::text[]);
 
 -- name: held_fetches
--- When some things that are no items were last fetched, if that was not long ago.
+-- When some things that are not items were last fetched, if that was recent.
 SELECT key, departed_ns FROM fetches WHERE source = %(number)s AND key = ANY (%(keys)s::text[]);
 
 -- name: write_fetches
--- Things that were held have been fetched again, in the order of keys: who meets another process here null_count again.
+-- Stored things have been fetched again, in key order. A conflict with another process here repeats the transaction.
 INSERT INTO fetches (source, key, departed_ns)
 SELECT %(number)s, key, departed_ns
 FROM unnest(string_to_array(%(keys)s, E'\n'), %(departed_ns)b::bigint[]) AS n (key, departed_ns)
 ON CONFLICT (source, key) DO UPDATE SET departed_ns = excluded.departed_ns;
 
 -- name: forget_fetches
--- No fetch that left before is still under way anywhere.
+-- No fetch that was sent before is still in flight anywhere.
 DELETE FROM fetches WHERE (source, key) IN (
   SELECT source, key FROM fetches WHERE departed_ns < %(before_ns)s FOR UPDATE SKIP LOCKED
 );
 
 -- name: copy_items
--- New items, as fast as they can be taken.
+-- New items, in bulk.
 COPY stored_items (
   source, id, type, "by", time, parent, score, descendants, dead, deleted,
   first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
 ) FROM STDIN (FORMAT BINARY);
 
 -- name: add_item
--- One new item: for a few, this is quicker than a copy.
+-- One new item: for a few, this is faster than a COPY.
 INSERT INTO stored_items (
   source, id, type, "by", time, parent, score, descendants, dead, deleted,
   first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
@@ -129,14 +129,14 @@ INSERT INTO changes (source, kind, key, change, changed_at)
 SELECT %(source)s, %(kind)s, key, %(change)s, %(changed_at)s FROM unnest(string_to_array(%(keys)s, E'\n')) AS n (key);
 
 -- name: keep_revisions
--- What is stored now becomes an earlier revision; run before the items are overwritten.
+-- The stored content becomes a revision; run before the items are overwritten.
 INSERT INTO stored_revisions (source, item_id, revision, last_fetched_at, changed_at, body)
 SELECT source, id, revision, last_fetched_at, changed_at, body FROM stored_items
 WHERE source = %(number)s AND id = ANY (%(ids)b::bigint[]) ORDER BY id
 ON CONFLICT (source, item_id, revision) DO NOTHING;
 
 -- name: change_items
--- New bodies of items that are held.
+-- New bodies of stored items.
 UPDATE stored_items AS i SET
   type = n.type, "by" = n."by", time = n.time, parent = n.parent, score = n.score, descendants = n.descendants,
   dead = n.dead, deleted = n.deleted, last_fetched_at = n.last_fetched_at, changed_at = n.changed_at,
@@ -158,14 +158,14 @@ WHERE r.source = %(number)s AND r.first_id BETWEEN b.first_id AND b.first_id + 9
 RETURNING r.first_id, r.last_id, r.read_at / 1000;
 
 -- name: put_reads
--- When items were last read: ranges with their second. Who meets another process here looks again.
+-- When items were last read: ranges with their second. A conflict with another process repeats the transaction.
 INSERT INTO reads (source, first_id, last_id, read_at)
 SELECT %(number)s, first_id, last_id, read_s * 1000
 FROM unnest(%(first_ids)b::bigint[], %(last_ids)b::bigint[], %(read_s)b::bigint[]) AS n (first_id, last_id, read_s)
 ON CONFLICT (source, first_id) DO UPDATE SET last_id = excluded.last_id, read_at = excluded.read_at;
 
 -- name: write_user
--- A new profile, or the new body of one that is held.
+-- A new profile, or the new body of a stored one.
 INSERT INTO stored_users (source, name, first_seen_at, last_fetched_at, changed_at, hash, body)
 VALUES (%(number)s, %(name)s, %(now)s, %(fetched)s, %(now)s, %(hash)s, %(body)s)
 ON CONFLICT (source, name) DO UPDATE SET
@@ -173,7 +173,7 @@ ON CONFLICT (source, name) DO UPDATE SET
   body = excluded.body;
 
 -- name: write_document
--- A document as it is after an observation; one that was asked for has a row, found or not.
+-- A document after an observation; every requested document has a row, found or not.
 INSERT INTO documents (
   source, key, fingerprint, owed, first_seen_at, updated_at, fetched_at, changed_at, revision, hash, body
 )
@@ -191,13 +191,13 @@ UPDATE documents SET owed = %(owed)s, updated_at = %(updated_at)s, fetched_at = 
 WHERE source = %(source)s AND key = %(key)s;
 
 -- name: ensure_document
--- A document that was asked for has a row: its gap must lead back to its key.
+-- Every requested document has a row: its gap must lead back to its key.
 INSERT INTO documents (source, key, fingerprint, owed, first_seen_at)
 VALUES (%(source)s, %(key)s, %(fingerprint)s, true, %(now)s)
 ON CONFLICT (source, key) DO NOTHING;
 
 -- name: write_gaps
--- Gaps after one more answer; their leases, if any, have ended. A new one waits behind those that were served already.
+-- Gaps after one more answer; their leases, if any, have ended. A new one queues behind those that were already tried.
 INSERT INTO gaps (
   source, kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at, served_turn
 )
@@ -244,7 +244,7 @@ WHERE source = (SELECT number FROM sources WHERE name = %(source)s)
 AND id BETWEEN %(first)s AND %(last)s ORDER BY id LIMIT %(limit)s;
 
 -- name: newest_items
--- The highest ids at or above one, highest first; a body above the bound is left out.
+-- The highest ids at or above one, highest first; a body above the size limit is left out.
 SELECT id, CASE WHEN octet_length(body) <= %(body_max)s THEN body ELSE ''::bytea END, first_seen_at
 FROM stored_items
 WHERE source = (SELECT number FROM sources WHERE name = %(source)s) AND id >= %(first)s
@@ -255,7 +255,7 @@ ORDER BY id DESC LIMIT %(limit)s;
 SELECT body FROM users WHERE source = %(source)s AND name = %(name)s;
 
 -- name: item_times
--- Creation times of those that are held and have one.
+-- Creation times of the stored items that have one.
 SELECT id, time FROM stored_items
 WHERE source = (SELECT number FROM sources WHERE name = %(source)s)
 AND id = ANY (%(ids)s::bigint[]) AND time IS NOT NULL;
@@ -277,7 +277,7 @@ SELECT %(source)s, %(kind)s, 'pending', first_id, last_id, first_id - 1, %(creat
 FROM unnest(%(first_ids)s::bigint[], %(last_ids)s::bigint[]) AS n (first_id, last_id) ORDER BY first_id;
 
 -- name: reap_segments
--- Expired leases end, and those that end later than any given now: the clock has stepped back. A statement of its own:
+-- Expired leases end, and those that end later than a new one would: the clock was set back. A separate statement:
 -- "pending or expired" in the claim would be ten times slower.
 UPDATE segments SET state = 'pending', owner = NULL
 WHERE segment_id IN (
@@ -291,7 +291,7 @@ WHERE segment_id IN (
 );
 
 -- name: claim
--- One pending segment of a kind, newest ids first, for one owner; of a wide one the highest ids, and the rest stays.
+-- One pending segment of a kind, newest ids first, for one owner; of a wide one only the highest ids.
 WITH free AS (
   SELECT segment_id, last_id, created_at, greatest(cursor + 1, last_id - last_id %% %(size)s) AS top,
     last_id - cursor > %(size)s AS is_wide,
@@ -318,7 +318,7 @@ SELECT segment_id, first_id, last_id, cursor, fence FROM cut
 UNION ALL SELECT segment_id, first_id, last_id, cursor, fence FROM whole;
 
 -- name: pending_segment
--- Whether any segment of a kind is pending, also one that another process is claiming from.
+-- Whether any segment of a kind is pending, including one that another process is claiming from.
 SELECT 1 FROM segments WHERE source = %(source)s AND kind = %(kind)s AND state = 'pending' LIMIT 1;
 
 -- name: advance
@@ -339,7 +339,7 @@ WITH moved AS (
 SELECT cursor FROM moved;
 
 -- name: release
--- The rest is given back.
+-- The rest of the segment is released.
 UPDATE segments SET state = 'pending', owner = NULL, lease_until = 0
 WHERE segment_id = %(segment_id)s AND source = %(source)s AND state = 'claimed' AND fence = %(fence)s
 RETURNING segment_id;
@@ -350,7 +350,7 @@ SELECT kind, sum(last_id - cursor)::bigint FROM segments
 WHERE source = %(source)s AND state <> 'done' GROUP BY kind;
 
 -- name: cover
--- A covered range: it lengthens the one it follows, or stands alone.
+-- A covered range: it extends the one before it, or is a new one.
 WITH longer AS (
   UPDATE coverage SET last_id = greatest(last_id, %(last_id)s)
   WHERE source = %(source)s AND first_id = (
@@ -397,7 +397,7 @@ ON CONFLICT (source, first_id) DO UPDATE SET last_id = greatest(coverage.last_id
 -- ── gaps ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: reap_gaps
--- Expired leases end, and those that end later than any given now.
+-- Expired leases end, and those that end later than a new one would.
 UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0
 WHERE (source, kind, key) IN (
   SELECT source, kind, key FROM gaps
@@ -410,8 +410,8 @@ WHERE (source, kind, key) IN (
 );
 
 -- name: lease_gaps
--- Due gaps, longest not served first, for one owner. What lies too far in the future was written by a clock that has
--- since stepped back.
+-- Due gaps for one owner; those that have waited longest since their last attempt come first. A time too far in the
+-- future means that the clock was set back since.
 WITH last_turn AS MATERIALIZED (
   SELECT coalesce(max(served_turn), 0) AS turn FROM gaps
   WHERE source = %(source)s AND state IN ('owed', 'leased', 'dead')
@@ -443,7 +443,7 @@ WHERE source = %(source)s AND state = 'leased' AND owner = %(owner)s;
 -- ── inbox ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: announce
--- Keys wait, in this order; one that waits already gets a new ticket.
+-- Add keys in this order; one that is already waiting gets a new ticket.
 INSERT INTO inbox AS waiting (source, kind, key, announced_at)
 SELECT %(source)s, kind, key, %(announced)s
 FROM unnest(%(kinds)s::text[], %(keys)s::text[]) WITH ORDINALITY AS n (kind, key, place) ORDER BY place
@@ -452,7 +452,7 @@ ON CONFLICT (source, kind, key) DO UPDATE SET ticket = excluded.ticket, announce
 -- ── pace, notes, heartbeats ────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: save_pace
--- Keep the learned pace.
+-- Store the learned pace.
 INSERT INTO pace AS kept (source, record) VALUES (%(source)s, %(record)s)
 ON CONFLICT (source) DO UPDATE SET record = excluded.record, version = kept.version + 1;
 
@@ -538,15 +538,15 @@ WHERE held.lease_until_ns <= (extract(epoch FROM clock_timestamp()) * 1000000000
 RETURNING fence;
 
 -- name: beat_singleton
--- The holder lives: its lease is extended, if nobody has taken over.
+-- The holder is alive: its lease is extended, if nobody has taken over.
 UPDATE singletons SET lease_until_ns = (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint + %(lease_ns)s::bigint
 WHERE name = %(name)s AND fence = %(fence)s
 RETURNING fence;
 
 -- name: release_singleton
--- The holder leaves: a successor need not wait for the lease to end.
+-- The holder gives up: a successor need not wait for the lease to end.
 UPDATE singletons SET lease_until_ns = 0 WHERE name = %(name)s AND fence = %(fence)s RETURNING fence;
 
 -- name: unlock_singleton
--- The session's own lock is free at once, not only when the server has noticed the session's end.
+-- Free the session's lock at once, before the server notices the end of the session.
 SELECT pg_advisory_unlock(hashtextextended('remora:' || %(name)s, 0));

@@ -1,4 +1,4 @@
-"""How is a PostgreSQL mirror read? In read-only sessions, in short reads, and queries cannot write."""
+"""How is a PostgreSQL mirror read? In read-only sessions with short reads. Queries cannot write."""
 
 import re
 from importlib.resources import files
@@ -21,7 +21,7 @@ READER_CONNECTIONS: Final = 2
 
 
 class PostgresReader(PostgresPart, CommonReader):
-    """The database for those who only read it."""
+    """Reads the database and cannot write."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url, read_only=True, pool_size=READER_CONNECTIONS)
@@ -50,7 +50,7 @@ class PostgresReader(PostgresPart, CommonReader):
 
 
 async def _query(connection: Connection, statement: str, limit: int, seconds_max: float) -> QueryResult:
-    """As the query of a cursor, prepared: so it is one statement, and one that reads."""
+    """Run it as the prepared query of a cursor, so that it can only be one statement that reads."""
     try:
         async with connection.transaction():
             await connection.execute(_SQL["set_query_timeout"], {"milliseconds": str(int(seconds_max * 1_000))})

@@ -1,4 +1,4 @@
--- What those ask who only read the PostgreSQL mirror. Each statement is short and runs in a read-only session.
+-- Queries for readers of the PostgreSQL mirror. Each statement is short and runs in a read-only session.
 
 -- name: read_sources
 -- Every source with something in the mirror; a listed one has a walk over its list.
@@ -20,7 +20,7 @@ WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s)
 AND i.id = ANY(%(ids)s::bigint[]) ORDER BY i.id;
 
 -- name: read_item_page
--- The next items by id, without those that did not change since a moment.
+-- The next items by id that changed since a given time.
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   greatest(i.last_fetched_at, (
@@ -33,7 +33,7 @@ WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s)
 AND i.id BETWEEN %(first)s AND %(last)s AND i.changed_at >= %(since)s ORDER BY i.id LIMIT %(limit)s;
 
 -- name: read_replies
--- Items below others.
+-- The direct replies to some items.
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   greatest(i.last_fetched_at, (
@@ -60,7 +60,7 @@ SELECT key, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, body, f
 FROM documents WHERE source = %(source)s AND key = %(key)s;
 
 -- name: read_document_page
--- The next documents with a body, without those that were not fetched since a moment.
+-- The next documents with a body that were fetched since a given time.
 SELECT key, updated_at, body, fetched_at FROM documents
 WHERE source = %(source)s AND key > %(after)s AND body IS NOT NULL AND coalesce(fetched_at, 0) >= %(since)s
 ORDER BY key LIMIT %(limit)s;
@@ -77,11 +77,11 @@ SELECT xid::text || ':' || seq::text FROM changes
 WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xid DESC, seq DESC LIMIT 1;
 
 -- name: set_query_timeout
--- How long one query of a person may take.
+-- How long a user's query may take.
 SELECT set_config('statement_timeout', %(milliseconds)s, true);
 
 -- name: declare_query
--- A cursor takes a query only, and refuses everything that writes.
+-- A cursor accepts only a query, and refuses everything that writes.
 DECLARE remora_query NO SCROLL CURSOR FOR
 ;
 

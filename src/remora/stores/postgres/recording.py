@@ -1,8 +1,8 @@
-"""How are many observations recorded in one transaction? Probe what is held, judge each, write only what changed.
+"""How are many observations recorded in one transaction? Read what is stored, judge each, write only what changed.
 
-The transaction sees one state of the rows (repeatable read): whatever another process changes meanwhile makes it fail
-as a conflict, and it is done again. A batch holds no key twice and writes in the order of keys, so batches of several
-processes cannot block each other in a circle.
+The transaction sees one snapshot of the rows (repeatable read). If another process changes one of them meanwhile, it
+fails with a conflict and is repeated. A batch holds no key twice and writes in the order of keys, so batches of several
+processes cannot deadlock.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,16 +40,16 @@ ITEM_TYPES: Final = (
     *("int2", "int8", "text", "text", "int8", "int8", "int8", "int8", "bool", "bool"),
     *("int8", "int8", "int8", "int4", "bytea", "bytea", "bytea"),
 )
-# As in `change_items`: everything but the moment an item was first seen.
+# As in `change_items`: everything except the time when an item was first seen.
 _CHANGED_COLUMNS: Final = (
     *("id", "type", "by", "time", "parent", "score", "descendants", "dead", "deleted"),
     *("last_fetched_at", "changed_at", "revision", "hash", "content_hash", "body"),
 )
 _FIRST_SEEN: Final = 10
 _GAP_AT: Final = 6  # where the gap's columns begin in `held_items`
-# A copy needs several round trips, a statement one: so many rows are written quicker one by one.
+# A COPY needs several round trips, a statement one: up to this many rows are faster one by one.
 FEW_ROWS: Final = 3
-# A request ends within a minute or two, so no fetch that is older than this is still under way in any process.
+# A request ends within a minute or two, so no process still has a fetch in flight that is older than this.
 FETCHES_KEPT_NS: Final = 10 * MINUTE_NS
 FORGET_EVERY_NS: Final = MINUTE_NS
 _GAP_COLUMNS: Final = (
@@ -59,15 +59,15 @@ _GAP_COLUMNS: Final = (
 
 
 def name_of(job: Job) -> tuple[str, str]:
-    """What an observation is about: its source, and an id, or kind and key where that could be mistaken."""
+    """What an observation is about: its source, and its id, or kind and key for anything but an item."""
     source, observation = job
     discovery = observation.discovery
-    # Plain texts: this runs for every item, and hashing an enumeration is slow.
+    # Plain strings: this runs for every item, and hashing an enum member is slow.
     return source, discovery.key if discovery.kind is Kind.ITEM else name_in_batch(discovery.kind, discovery.key)
 
 
 class Recorder:
-    """Records batches and remembers exactly when recent fetches left."""
+    """Records batches and remembers exactly when recent fetches were sent."""
 
     def __init__(self) -> None:
         self._recent: dict[str, RecentFetches] = {}
@@ -75,7 +75,7 @@ class Recorder:
         self._forgot_at_ns = 0
 
     async def record(self, connection: Connection, jobs: Sequence[Job], *, again: bool) -> list[Outcome]:
-        """The outcomes of a batch, durable on return. `again`: an earlier try may have been committed unnoticed."""
+        """Return the outcomes of a batch once durable. `again`: an earlier try may have been committed unnoticed."""
         await self._forget(connection, max(observation.now_ns for _, observation in jobs))
         by_source: dict[str, list[Observation]] = {}
         for source, observation in jobs:
@@ -93,7 +93,7 @@ class Recorder:
         return [next(outcomes[source]) for source, _ in jobs]
 
     async def _number(self, connection: Connection, source: str) -> int:
-        """The number of a source, before the batch: whoever meets the source next finds it in the table."""
+        """The number of a source, stored before the batch so that other processes find it in the table."""
         number = self._numbers.get(source)
         if number is None:
             named = {"source": source}
@@ -106,7 +106,7 @@ class Recorder:
         return number
 
     async def _forget(self, connection: Connection, now_ns: int) -> None:
-        """Before the batch: what fails here may be done again without doing anything twice."""
+        """Delete outdated rows of `fetches`. Done before the batch, so that a failure here can simply be retried."""
         if abs(now_ns - self._forgot_at_ns) >= FORGET_EVERY_NS:
             self._forgot_at_ns = now_ns
             await connection.execute(SQL["forget_fetches"], {"before_ns": now_ns - FETCHES_KEPT_NS})
@@ -133,12 +133,12 @@ class Recorder:
                 case Kind.DOCUMENT:
                     self._hold(batch, await documents.held_documents(connection, batch, named), latest_ns)
                 case Kind.PAGE:
-                    continue  # a page is never kept, but what a run leaves of a list may be owed as a gap
+                    continue  # a page is never stored, but the rest of a list may be owed as a gap
                 case Kind.ITEM | Kind.NEWEST:
                     raise AssertionError(f"a {kind} is never recorded here")
 
     def _hold(self, batch: Batch, found: Iterable[tuple[str, Row]], latest_ns: int) -> None:
-        """When it was fetched: a second fetch by anybody is known exactly, the first one exactly if it was ours."""
+        """When it was fetched. A second fetch by any process is known exactly, a first one only if it was ours."""
         recent = self._recent.get(batch.source) or RecentFetches()
         for name, (body_hash, content_hash, revision, fetched, again_ns) in found:
             fetched_ns = fetched * MILLISECOND_NS if again_ns is None else again_ns
@@ -211,7 +211,7 @@ def _judge(batch: Batch, observation: Observation, *, again: bool) -> Outcome:
 
 
 def _outcome_if_counted(gap: Gap, observation: Observation) -> Outcome | None:
-    """A failure that an earlier try of the same batch has counted already must not count twice."""
+    """A failure that an earlier try of the same batch already counted must not count twice."""
     reason = owed_reason(observation.verdict)
     counted = milliseconds(gap.last_seen_ns) == milliseconds(observation.now_ns) and gap.reason is reason
     return OUTCOME_OF_GAP.get(gap.state) if counted and not isinstance(observation.verdict, Found) else None
@@ -278,7 +278,7 @@ def _store_item(batch: Batch, item: Item, observation: Observation, decision: De
 
 
 async def _write(connection: Connection, batch: Batch) -> None:
-    """Everything that was judged, one statement per table, in the order of keys."""
+    """Write everything that was judged, one statement per table, in the order of keys."""
     if batch.kept_ids:
         await connection.execute(SQL["keep_revisions"], {"number": batch.number, "ids": sorted(batch.kept_ids)})
     if batch.changed_items:

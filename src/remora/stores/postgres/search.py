@@ -1,4 +1,4 @@
-"""Where is the search index of a PostgreSQL mirror? In two tables of their own in the same database."""
+"""Where is the search index of a PostgreSQL mirror? In two separate tables of the same database."""
 
 from collections.abc import Sequence
 from importlib.resources import files
@@ -14,14 +14,14 @@ _SQL: Final = parse(files(__package__).joinpath("search.sql").read_text("utf-8")
 
 
 class PostgresSearchIndex:
-    """A tsvector index. Words are taken as they are: no language's endings are cut off."""
+    """A tsvector index. Words are indexed as they are, without stemming."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._pool: Pool | None = None
 
     async def exists(self) -> bool:
-        """Whether the tables are there."""
+        """Whether the tables exist."""
         pool = Pool(self._url, size=1)
         try:
             async with pool.connection() as connection:
@@ -31,26 +31,26 @@ class PostgresSearchIndex:
             await pool.close()
 
     async def open(self, *, to_write: bool) -> None:
-        """Connect; to write, create the tables."""
+        """Connect. For writing, create the tables if needed."""
         settings = None if to_write else {"default_transaction_read_only": "on"}
         self._pool = Pool(self._url, size=1, settings=settings)
         if to_write:
             await self._execute("create_index")
 
     async def close(self) -> None:
-        """Let go."""
+        """Close the connections."""
         pool, self._pool = self._pool, None
         if pool is not None:
             await pool.close()
 
     async def progress(self) -> str | None:
-        """How far the index is."""
+        """How far the index has come."""
         rows = await self._rows("index_progress", {})
         return rows[0][0] if rows else None
 
     async def write(self, entries: Sequence[IndexEntry], *, before: str | None, after: str) -> None:
         """Add or replace entries in one transaction."""
-        # Of several entries of one thing only the last counts; one statement may not write a row twice.
+        # If a thing has several entries, only the last counts: one statement may not write a row twice.
         latest = {(entry.source, entry.kind, entry.key): entry for entry in entries}
         columns = _columns(list(latest.values()))
 
@@ -127,12 +127,12 @@ def _columns(entries: Sequence[IndexEntry]) -> dict[str, list[Any]]:
 
 
 def _clean(text: str | None) -> str | None:
-    """Without NUL and halves of surrogate pairs, which PostgreSQL's text cannot hold."""
+    """The text without NUL and lone surrogates, which PostgreSQL's text cannot hold."""
     return None if text is None else text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
 
 
 def _match(query: SearchQuery) -> str:
-    """In the words of `websearch_to_tsquery`: quoted phrases, and a minus before what must not be there."""
+    """The query in the syntax of `websearch_to_tsquery`: quoted phrases, and a minus before excluded words."""
     return " ".join(
         f'{"-" if term.is_excluded else ""}"{(_clean(term.text) or "").replace(chr(34), " ")}"' for term in query.terms
     )

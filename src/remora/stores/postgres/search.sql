@@ -1,4 +1,4 @@
--- The search index in tables of its own beside the mirror. It is made when it is first built.
+-- The search index in separate tables beside the mirror. They are created when the index is first built.
 
 -- name: create_index
 -- The tables of the index, unless they exist.
@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS search_progress (one boolean PRIMARY KEY DEFAULT true
 TRUNCATE search_entries, search_progress;
 
 -- name: index_exists
--- Whether the tables are here.
+-- Whether the tables exist.
 SELECT to_regclass('search_entries') IS NOT NULL AND to_regclass('search_progress') IS NOT NULL;
 
 -- name: index_progress
@@ -42,7 +42,7 @@ SELECT pg_advisory_xact_lock(hashtextextended('remora:search', 0));
 INSERT INTO search_progress (value) VALUES (%(value)s) ON CONFLICT (one) DO UPDATE SET value = excluded.value;
 
 -- name: put_entries
--- New entries, and new words and columns of those that are held.
+-- New entries, and new words and columns of stored ones.
 INSERT INTO search_entries (source, kind, key, type, author, domain, time, score, words)
 SELECT
   e.source, e.kind, e.key, e.type, e.author, e.domain, e.time, e.score,

@@ -12,7 +12,7 @@ from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
 from remora.stores.rows import milliseconds
 
-# When coverage stands in so many more rows than it needs, whoever reads it puts it together.
+# If coverage has this many more rows than it needs, the next reader merges them.
 LOOSE_RANGES_MAX: Final = 500
 # Another process holds the only pending row for about a millisecond while it claims from it.
 CLAIM_TRIES: Final = 50
@@ -25,7 +25,7 @@ class PostgresSegments(PostgresPart):
     """Ranges and coverage."""
 
     async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
-        """Add what no unfinished segment of this kind still has to walk; returns how many segments were added."""
+        """Add ids that no unfinished segment of this kind still has to walk. Returns the number of new segments."""
         named = {"source": source, "kind": kind.value}
 
         async def work(connection: Connection) -> int:
@@ -33,8 +33,8 @@ class PostgresSegments(PostgresPart):
                 await lock(connection, f"plan:{source}:{kind.value}")
                 found = await (await connection.execute(SQL["unfinished_segments"], named)).fetchall()
                 if kind is SegmentKind.BACKFILL:
-                    # What another process covered since the holes were looked for; read after what is unfinished, so
-                    # that no id is between the two.
+                    # What another process covered since the holes were found. Read after the unfinished segments, so
+                    # that no id is missed between the two.
                     found += await (await connection.execute(SQL["coverage"], {"source": source})).fetchall()
                 added = unplanned(pieces, [IdRange(first, last) for first, last in found])
                 ends = {"first_ids": [ids.start for ids in added], "last_ids": [ids.end for ids in added]}
@@ -46,9 +46,9 @@ class PostgresSegments(PostgresPart):
     async def claim(
         self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int
     ) -> Segment | None:
-        """One pending (or expired) segment; each try is one statement that skips what others are claiming.
+        """One pending (or expired) segment. Each try is one statement that skips rows others are claiming.
 
-        All processes may cut pieces off the same wide segment: who finds nothing but that one tries again.
+        All processes may cut pieces off the same wide segment. If only that one is left and it is locked, try again.
         """
         values = {
             "source": source,
@@ -85,7 +85,7 @@ class PostgresSegments(PostgresPart):
         return await self._row("advance", values) is not None
 
     async def release(self, source: str, segment: Segment) -> bool:
-        """Give the rest back."""
+        """Release the rest of the segment."""
         values = {"source": source, "segment_id": segment.segment_id, "fence": segment.fence}
         return await self._row("release", values) is not None
 
@@ -98,11 +98,11 @@ class PostgresSegments(PostgresPart):
         return whole
 
     async def cover(self, source: str, ids: IdRange) -> None:
-        """These ids are covered."""
+        """Add these ids to the coverage."""
         await self._change("cover", {"source": source, "first_id": ids.start, "last_id": ids.end})
 
     async def _put_together(self, source: str) -> None:
-        """The same ids in as few rows as they need. What is added meanwhile waits for, or follows, the new rows."""
+        """Merge the rows into as few as possible. Ids added meanwhile wait for the new rows or come after them."""
 
         async def work(connection: Connection) -> None:
             async with connection.transaction():

@@ -1,4 +1,4 @@
-"""What do all parts of the PostgreSQL store stand on? Connections, statements by name, and whose clock judges leases."""
+"""What do all parts of the PostgreSQL store need? Connections, named statements, and the clock that judges leases."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from remora.stores.rows import milliseconds
 
 
 class PostgresPart(Part):
-    """A part of the PostgreSQL store. Every method is one transaction; a lone statement is one by itself."""
+    """A part of the PostgreSQL store. Every method is one transaction; so is a single statement."""
 
     _page_rows = 1_000
     _ids_max = 10_000
@@ -30,7 +30,7 @@ class PostgresPart(Part):
         callers_clock: bool = False,
         on_batch: OnBatch | None = None,
     ) -> None:
-        """`callers_clock` lets the caller's time judge leases instead of the database's: for simulated time only."""
+        """With `callers_clock` the caller's time judges leases instead of the database's; for simulated time only."""
         self._url = url
         self._read_only = read_only
         self._pool_size = pool_size
@@ -40,7 +40,7 @@ class PostgresPart(Part):
         self._writer: Writer | None = None
 
     async def open(self) -> None:
-        """Connect, refuse what is not ours; an empty database gets its schema when this role may create tables."""
+        """Connect and refuse a foreign database. An empty one gets the schema if this role may create tables."""
         assert self._pool is None, "the store is open already"
         settings = {"default_transaction_read_only": "on"} if self._read_only else None
         pool = Pool(self._url, size=self._pool_size, settings=settings)
@@ -53,12 +53,12 @@ class PostgresPart(Part):
         self._pool = pool
         if self._read_only:
             return
-        # Connections of its own, so that readers never keep the writer waiting, and one view of the rows per batch.
+        # Its own connections, so that the writer never waits for readers, and one snapshot of the rows per batch.
         own = Pool(self._url, size=LANES, isolation=psycopg.IsolationLevel.REPEATABLE_READ)
         self._writer = Writer(own, self._on_batch)
 
     async def close(self) -> None:
-        """Write what was accepted and let go."""
+        """Write what was accepted, then close."""
         writer, self._writer = self._writer, None
         if writer is not None:
             await writer.close()
@@ -77,7 +77,7 @@ class PostgresPart(Part):
         return self._writer
 
     def _judging(self, now_ns: int) -> int | None:
-        """The moment that judges leases: None is the database's own now."""
+        """The time that judges leases; None means the database's own clock."""
         return milliseconds(now_ns) if self._callers_clock else None
 
     async def _rows(self, name: str, values: Values) -> list[Row]:
@@ -105,6 +105,6 @@ class PostgresPart(Part):
 
 
 async def lock(connection: Connection, name: str) -> None:
-    """Be the only process in what follows of this transaction."""
+    """Be the only process in the rest of this transaction."""
     await connection.execute(SQL["add_lock"], {"name": name})
     await connection.execute(SQL["lock"], {"name": name})

@@ -8,7 +8,7 @@ from remora.stores.postgres.singleton import Singleton
 
 
 class PostgresLease:
-    """`contracts.LeaderLease` on an advisory lock and a fenced lease."""
+    """`contracts.LeaderLease` with an advisory lock and a fenced lease."""
 
     def __init__(self, singleton: Singleton) -> None:
         self._singleton = singleton
@@ -18,7 +18,7 @@ class PostgresLease:
         return self._singleton.holds()
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease and do the work; stop at once when it is lost, and begin anew."""
+        """Wait for the lease and do the work. Stop at once when the lease is lost, and start again."""
 
         async def alone(_: Singleton) -> None:
             await work()
@@ -36,7 +36,7 @@ class PostgresSharing:
         self.gate_store = PostgresGate(url, clock=clock)
 
     def leader_lease(self, name: str) -> PostgresLease:
-        """The right to do what has this name."""
+        """The leader lease with this name."""
         return PostgresLease(Singleton(self._url, name, owner=self._owner, clock=self._clock))
 
     async def close(self) -> None:

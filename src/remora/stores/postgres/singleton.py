@@ -1,9 +1,9 @@
-"""Who alone may do this? One process at a time, and another one within seconds when that one dies or freezes.
+"""Which single process may do this? One at a time; another takes over within seconds if it dies or freezes.
 
-Two locks together. An advisory lock on a session of its own: the server frees it when the process dies, and ends the
-session when it falls silent. And a lease row with a fence, judged by the database's clock: it makes a successor wait
-until the holder must have noticed. A holder trusts its lease only as long as its own monotonic clock allows, counted
-from before its last heartbeat was sent, so holder and successor never overlap.
+It takes two locks. The first is an advisory lock on a separate session: the server frees it when the process dies and
+ends the session when it is silent. The second is a lease row with a fencing token, judged by the database's clock: a
+successor waits until the holder must have noticed. A holder counts its lease on its own monotonic clock from before its
+last heartbeat was sent, so holder and successor never overlap.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from remora.core.units import SECOND_NS
 from remora.stores.postgres.connections import Connection, Row, check_address, connect, explaining
 from remora.stores.postgres.statements import SQL
 
-# Together with one asking period below 15 s, the time in which a successor must have taken over.
+# Together with one polling interval it is below 15 s, the time in which a successor must have taken over.
 LEASE_NS: Final = 9 * SECOND_NS
 BEAT_EVERY_NS: Final = 2 * SECOND_NS
 ASK_EVERY_NS: Final = SECOND_NS
-# The server ends a session that is silent for as long as the lease: a frozen process cannot keep the advisory lock.
+# The server ends a session that is silent for one lease, so a frozen process cannot keep the advisory lock.
 SESSION_SILENT_MS: Final = LEASE_NS // 1_000_000
 BEAT_TIMEOUT_MS: Final = 2_000
 
@@ -39,7 +39,7 @@ class Superseded(StoreUnavailable):
 @dataclass(slots=True)
 class _Held:
     fence: int
-    until_ns: int  # on our own monotonic clock, on the safe side
+    until_ns: int  # on our own monotonic clock, rounded to the safe side
 
 
 class Singleton:
@@ -57,20 +57,20 @@ class Singleton:
 
     @property
     def fence(self) -> int | None:
-        """Grows with every holder; None while this process is not the one."""
+        """The fencing token, which grows with every holder; None while this process is not the holder."""
         return self._held.fence if self.holds() and self._held is not None else None
 
     def holds(self) -> bool:
-        """Whether this process is the one right now. Cheap; asked before every act, and false at once after a freeze."""
+        """Whether this process is the holder now. Cheap; asked before every action; false at once after a freeze."""
         return self._held is not None and self._clock.monotonic_ns() < self._held.until_ns
 
     def check(self) -> None:
-        """Raise `Superseded` unless this process is the one."""
+        """Raise `Superseded` unless this process is the holder."""
         if not self.holds():
             raise Superseded(self.name)
 
     async def take(self) -> bool:
-        """Become the one if nobody else is."""
+        """Become the holder if there is none."""
         assert not self.holds(), f"{self.name} is taken already"
         self._held = None
         asked_at_ns = self._clock.monotonic_ns()
@@ -81,7 +81,7 @@ class Singleton:
         return self.holds()
 
     async def beat(self) -> bool:
-        """Prove to be alive. False: another one has taken over, or may have, and this process must stop."""
+        """Extend the lease. False: another process has taken over, or may have, and this one must stop."""
         if self._held is None:
             return False
         asked_at_ns = self._clock.monotonic_ns()
@@ -93,7 +93,7 @@ class Singleton:
         return self.holds()
 
     async def release(self) -> None:
-        """Let another one take over at once."""
+        """Let another process take over at once."""
         held, self._held = self._held, None
         with suppress(StoreUnavailable):
             if held is not None and self._session is not None:
@@ -102,9 +102,9 @@ class Singleton:
         await self._drop_session()
 
     async def run(self, work: Callable[["Singleton"], Awaitable[T]]) -> T:
-        """Wait to be the one, do the work, and begin anew whenever the right was lost on the way.
+        """Wait to become the holder, do the work, and start again whenever the lease is lost.
 
-        The work is cancelled as soon as the loss is known; what it does before that is its own to `check`.
+        The work is cancelled as soon as the loss is known. Until then the work itself must `check`.
         """
         while True:
             await self._wait_to_take()
@@ -128,7 +128,7 @@ class Singleton:
     async def _beat_while(self, working: "asyncio.Future[T]") -> None:
         while not working.done():
             await self._pause(working)
-            # A heartbeat that fails may be repeated as long as the lease lasts.
+            # A failed heartbeat may be repeated while the lease lasts.
             with suppress(StoreUnavailable):
                 if not working.done() and not await self.beat():
                     return
@@ -136,7 +136,7 @@ class Singleton:
                 return
 
     async def _pause(self, working: "asyncio.Future[T]") -> None:
-        """Until the next heartbeat is due or the work has ended."""
+        """Wait until the next heartbeat is due or the work has ended."""
         pause: asyncio.Future[Any] = asyncio.ensure_future(
             self._clock.sleep_until(self._clock.monotonic_ns() + BEAT_EVERY_NS)
         )
@@ -147,7 +147,7 @@ class Singleton:
             pause.cancel()
 
     async def _ask(self, statement: str, parameters: dict[str, object]) -> Row | None:
-        """One statement on the session that holds the advisory lock; without the lock the answer is no."""
+        """Run one statement on the session that holds the advisory lock. Without the lock the answer is no."""
         try:
             if self._session is None:
                 self._session = await self._open_session()

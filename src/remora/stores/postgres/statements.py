@@ -8,18 +8,18 @@ from typing import Final
 
 from remora.stores.statements import with_common
 
-# Not the second colon of a cast, and not a part of a text such as 12:30.
+# Not the second colon of a cast, and not part of a text such as 12:30.
 _PARAMETER: Final = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _NUMBERED: Final = re.compile(r"^(\d{4})_(\w+)\.sql$")
 
 
 def parse(text: str) -> Mapping[str, bytes]:
-    """The statements of one file and the common ones, as the driver takes them."""
+    """The statements of one file and the common ones, in the driver's syntax."""
     return {name: _for_driver(body) for name, body in with_common(text).items()}
 
 
 def _for_driver(statement: str) -> bytes:
-    """Without the line that says what it is for; `:name` is a common statement's way to write `%(name)s`."""
+    """The statement without its comment, and with `%(name)s` for the `:name` of common statements."""
     text = statement.partition("\n")[2].strip().removesuffix(";")
     return _PARAMETER.sub(r"%(\1)s", text).encode()
 
@@ -34,7 +34,7 @@ class Migration:
 
 
 def load_migrations() -> tuple[Migration, ...]:
-    """Every step, in order, without a hole."""
+    """Every step, in order, with no number missing."""
     found = []
     for file in files(__package__).joinpath("schema").iterdir():
         match = _NUMBERED.match(file.name)

@@ -1,7 +1,7 @@
-"""How does text survive that PostgreSQL would refuse? What all databases have in common stands in `stores.rows`.
+"""How is text stored that PostgreSQL would refuse? What all databases have in common is in `stores.rows`.
 
-PostgreSQL's text has neither NUL nor halves of surrogate pairs. Bodies are bytes and stay as they are; keys and marks,
-which must come back exactly, are escaped; what is only derived from a body is cleaned by `stores.shared`.
+PostgreSQL's text can hold neither NUL nor lone surrogates. Bodies are bytes and stay as they are. Keys and marks must
+come back exactly, so they are escaped. What is only derived from a body is cleaned by `stores.decisions`.
 """
 
 import re
@@ -13,28 +13,28 @@ from remora.core.ledger.gap import Gap
 from remora.stores import rows
 from remora.stores.postgres.connections import Row
 
-# The line break is escaped because some statements take many keys as the lines of one text.
+# Line breaks are escaped because some statements take many keys as the lines of one text.
 _NEEDS_ESCAPE: Final = re.compile("[\0\n\\\\\ud800-\udfff]")
 _ESCAPED: Final = re.compile(r"\\(0|n|\\|u[0-9a-f]{4})")
 
 
 def dump_key(key: str) -> str:
-    """A key as text that PostgreSQL accepts; almost always the key itself."""
+    """A key as text that PostgreSQL accepts; almost always unchanged."""
     return _NEEDS_ESCAPE.sub(_escape, key)
 
 
 def load_key(text: str) -> str:
-    """The key that was dumped."""
+    """The key before `dump_key`."""
     return _ESCAPED.sub(_unescape, text) if "\\" in text else text
 
 
 def dump_mark(mark: str | None) -> str | None:
-    """A source's own mark or position; none stays none."""
+    """A source's own mark or position; None stays None."""
     return None if mark is None else dump_key(mark)
 
 
 def load_mark(text: str | None) -> str | None:
-    """The mark that was dumped."""
+    """The mark before `dump_mark`."""
     return None if text is None else load_key(text)
 
 
@@ -63,7 +63,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def gap_from_row(row: Row) -> Gap:
-    """The columns of `rows.gap_from_row`, with the key as it was."""
+    """The columns of `rows.gap_from_row`, with the key unescaped."""
     kind, key, *rest = row
     return rows.gap_from_row((kind, load_key(key), *rest))
 
@@ -74,5 +74,5 @@ def gap_to_row(gap: Gap) -> Row:
 
 
 def document_from_row(row: rows.Row) -> StoredDocument:
-    """The columns of `rows.document_from_row`, with key and mark as they were."""
+    """The columns of `rows.document_from_row`, with key and mark unescaped."""
     return rows.document_from_row(row, load_key)

@@ -12,15 +12,15 @@ from remora.stores.postgres.connections import Connection, Pool
 from remora.stores.postgres.faults import BadRow
 from remora.stores.postgres.recording import Job, Recorder, name_of
 
-# As many as one transaction can take without making the first caller wait noticeably for the last.
+# As many as fit into one transaction before the first caller notices the wait for the last.
 BATCH_MAX: Final = 1_000
-# While the server takes one lane's batch, the other lane's is judged.
+# While the server writes one lane's batch, the other lane's batch is judged.
 LANES: Final = 2
 _DIGITS_OF_A_HUNDRED: Final = 2
 
 
 class Writer:
-    """Writes what this process observes. Each key has its lane, so looks at one key keep their order."""
+    """Writes what this process observes. Each key has its lane, so observations of one key keep their order."""
 
     def __init__(self, pool: Pool, on_batch: OnBatch | None = None) -> None:
         self._pool = pool
@@ -34,7 +34,7 @@ class Writer:
         return self._lanes[_lane_of(observation.discovery.key)].batches.put((source, observation))
 
     async def close(self) -> None:
-        """Write what was accepted, then let go."""
+        """Write what was accepted, then close."""
         self._closed = True
         for lane in self._lanes:
             await lane.batches.finish()
@@ -42,13 +42,13 @@ class Writer:
 
 
 def _lane_of(key: str) -> int:
-    # By hundreds of ids, as `core.ledger.reads` keeps them: two lanes never write the same range. Not by `hash`: it
+    # By hundreds of ids, as in `core.ledger.reads`: two lanes never write the same range. Not by `hash`: it
     # differs from process to process, and a simulated world must repeat exactly.
     return ord(key[-3]) % LANES if len(key) > _DIGITS_OF_A_HUNDRED else 0
 
 
 class _Lane:
-    """Batches that follow one another, each key once in each."""
+    """Batches one after another, each with a key at most once."""
 
     def __init__(self, pool: Pool, on_batch: OnBatch | None) -> None:
         self._pool = pool
@@ -56,7 +56,7 @@ class _Lane:
         self.batches = Batches(self._write, batch_max=BATCH_MAX, once_each=name_of, on_batch=on_batch)
 
     async def _write(self, jobs: Sequence[Job]) -> list[Outcome | Exception]:
-        """All in one transaction; when one of them is poison, each in its own."""
+        """All in one transaction. If one of them has a value that the database refuses, each gets its own."""
         tries = 0
 
         async def work(connection: Connection) -> list[Outcome]:

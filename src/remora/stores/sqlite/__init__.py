@@ -1,4 +1,4 @@
-"""Where does a mirror live on one machine? In one SQLite file: one process writes it, any number read it."""
+"""Where is a mirror kept on one machine? In one SQLite file: one process writes it, any number read it."""
 
 from remora.stores.sqlite.gaps import SqliteGaps
 from remora.stores.sqlite.lists import SqliteLists

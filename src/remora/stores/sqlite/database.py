@@ -14,10 +14,10 @@ APPLICATION_ID: Final = int.from_bytes(b"REMR", "big")
 BUSY_TIMEOUT_MS: Final = 5_000
 # Enough for the inner pages of a whole mirror's indexes.
 WRITER_CACHE_KIB: Final = 65_536
-# 16 MiB of log: pages that change often are copied back once instead of many times.
+# 16 MiB of log: pages that change often are copied back once, not many times.
 CHECKPOINT_PAGES: Final = 4_096
 
-# How often a check of the whole file looks at the time, in steps of SQLite's own machine.
+# How often `find_damage` checks the time, in steps of SQLite's virtual machine.
 CHECK_STEPS: Final = 100_000
 
 _MAGIC: Final = b"SQLite format 3\0"
@@ -46,11 +46,11 @@ def check_place(path: Path, *, read_only: bool) -> None:
 
 
 def _check_header(path: Path) -> None:
-    """Read as plain bytes: opening another program's database, even to look, may change its files."""
+    """Read the header as plain bytes: opening another program's database, even to read, may change its files."""
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
     if not header:
-        return  # an empty file is nobody's yet
+        return  # an empty file belongs to nobody yet
     if not header.startswith(_MAGIC):
         raise _foreign(path, "is not a database")
     if int.from_bytes(header[_APPLICATION_ID_AT], "big") != APPLICATION_ID:
@@ -67,12 +67,12 @@ def connect_writer(path: Path) -> Connection:
         version = _version(connection, path)
         for step in migrations()[version:]:
             _apply(connection, step)
-        # Only now: the first schema stands in the main file itself, where the next opener's header check sees it.
+        # Only now: the first schema must be in the main file, where the header check of the next process sees it.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-        # The lock says that no other writer is alive, so no lease can be either.
+        # The lock proves that no other writer is alive, so no lease is valid.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(queries()["release_all_gaps"])
         connection.execute(queries()["release_all_segments"])
@@ -87,7 +87,7 @@ def connect_writer(path: Path) -> Connection:
 
 
 def at_rest(path: Path) -> tuple[int, int] | None:
-    """What the file of a store without a writer looks like; None while a writer has it open or left a log behind."""
+    """The time and size of a file without a writer; None while a writer has it open or left a log behind."""
     path = path.resolve()  # SQLite keeps its log beside the real file
     if path.with_name(f"{path.name}-wal").exists():
         return None
@@ -98,8 +98,8 @@ def at_rest(path: Path) -> tuple[int, int] | None:
 def connect_reader(path: Path, *, is_at_rest: bool = False) -> Connection:
     """A connection that only reads, also while another process writes.
 
-    SQLite wants to write beside the file even then. Where it may not, a file at rest can still be read, as long as the
-    caller sees to it that it stays so.
+    Even then SQLite wants to write beside the file. Where it may not, a file without a writer can still be read, if
+    the caller makes sure that nobody begins to write it.
     """
     connection = _connect(path, "ro&immutable=1" if is_at_rest else "ro")
     try:
@@ -120,7 +120,7 @@ def connect_reader(path: Path, *, is_at_rest: bool = False) -> Connection:
 
 
 def find_damage(path: Path, *, seconds_max: float) -> tuple[str | None, bool]:
-    """What SQLite's own `quick_check` says is broken, or None; and whether it got through the whole file in time.
+    """What SQLite's `quick_check` reports as broken, or None; and whether it checked the whole file in time.
 
     It finds broken pages, indexes and rows of the wrong shape. It cannot see a changed letter inside a body.
     """
@@ -162,7 +162,7 @@ def _version(connection: Connection, path: Path) -> int:
 
 
 def _apply(connection: Connection, step: Migration) -> None:
-    """One migration, whole or not at all. Its script sets the version itself."""
+    """Apply one migration completely or not at all. Its script sets the version itself."""
     try:
         connection.executescript(f"BEGIN IMMEDIATE;\n{step.script}\nCOMMIT;")
     except sqlite3.Error:
@@ -172,7 +172,7 @@ def _apply(connection: Connection, step: Migration) -> None:
 
 
 def roll_back(connection: Connection) -> None:
-    """End a failed transaction. Some errors end it themselves; a disk that fails again changes nothing more."""
+    """End a failed transaction. Some errors have ended it already; a second disk error changes nothing."""
     if connection.in_transaction:
         with suppress(sqlite3.OperationalError):
             connection.execute("ROLLBACK")
@@ -194,7 +194,7 @@ def explained(error: sqlite3.Error, path: Path) -> StoreError:
 
 
 def unusable(path: Path, error: Exception) -> ConfigurationError:
-    """The file cannot be opened at all: a matter of its name or its permissions."""
+    """The error for a file that cannot be opened because of its name or its permissions."""
     why = error.strerror if isinstance(error, OSError) else error
     return ConfigurationError(
         f"{path} cannot be opened ({why})", hint="name a file in a folder you may write to, or one you may read"

@@ -1,4 +1,4 @@
-"""How does the SQLite store keep what is owed?"""
+"""How does the SQLite store keep gaps?"""
 
 import json
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from remora.stores.sqlite.session import SqlitePart
 
 
 class SqliteGaps(SqlitePart):
-    """What is owed."""
+    """Gaps."""
 
     async def lease_gaps(
         self, source: str, *, owner: str, limit: int, lease_ns: int, now_ns: int, without: Sequence[GapReason] = ()
     ) -> Sequence[Gap]:
-        """Due gaps, longest not served first; found and leased in one transaction."""
+        """Due gaps; the longest since their last attempt come first. Found and leased in one transaction."""
         lease_until = (now_ns + lease_ns) // MILLISECOND_NS
         wanted = {
             "source": source,
@@ -41,13 +41,13 @@ class SqliteGaps(SqlitePart):
         return await self._write(work)
 
     async def release_gaps(self, source: str, *, owner: str) -> int:
-        """Give back what this owner still holds."""
+        """Give back the leases that this owner still holds."""
         return await self._change("release_gaps", {"source": source, "owner": owner})
 
     async def gaps(
         self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
     ) -> Sequence[Gap]:
-        """What is owed, oldest first; settled gaps only when asked for by state."""
+        """Gaps, oldest first; settled gaps only when asked for by state."""
         values = {"source": source, "reason": reason and reason.value, "limit": limit}
         if state is GapState.SETTLED:
             rows = await self._rows("list_settled_gaps", values)
@@ -58,6 +58,6 @@ class SqliteGaps(SqlitePart):
     async def replay_gaps(
         self, source: str, *, reason: GapReason | None = None, key: str | None = None, now_ns: int
     ) -> int:
-        """Dead and absent ones are owed again, owed ones are due now."""
+        """Make dead and absent gaps owed again, and owed gaps due now."""
         values = {"source": source, "reason": reason and reason.value, "key": key, "now": now_ns // MILLISECOND_NS}
         return await self._change("replay_gaps", values)

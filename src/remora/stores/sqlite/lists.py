@@ -18,7 +18,7 @@ class SqliteLists(SqlitePart):
     """The ledger of listed sources."""
 
     async def record_page(self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int) -> int:
-        """New and newer entries are owed, and the walk moves, in one transaction."""
+        """Owe the details of new and newer entries and move the walk, in one transaction."""
         page = newest_of_each(entries)
         now = now_ns // MILLISECOND_NS
 
@@ -38,16 +38,16 @@ class SqliteLists(SqlitePart):
         return await self._write(work)
 
     async def walk_state(self, source: str) -> WalkState:
-        """Where the walk stands."""
+        """How far the walk has come."""
         row = await self._row("walk_state", {"source": source})
         return walk_from_row(row) if row else WalkState()
 
     async def count_unlisted(self, source: str, *, walk: int) -> int:
-        """How many no page has shown since this walk began."""
+        """How many documents no page has shown since this walk began."""
         return await self._count("count_unlisted", {"source": source, "walk": walk})
 
     async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
-        """The list no longer shows what no page has shown since this walk began."""
+        """Mark as vanished what no page has shown since this walk began."""
         values = {"source": source, "walk": walk, "rank": marks.rank(newer_than), "now": now_ns // MILLISECOND_NS}
         name = "mark_vanished" if newer_than is None else "mark_vanished_in_range"
 
@@ -65,7 +65,7 @@ class SqliteLists(SqlitePart):
         return tuple(OwedDetail(key, mark) for key, mark in rows)
 
     async def count_owed_details(self, source: str) -> int:
-        """How many."""
+        """How many details are owed."""
         row = await self._row("count_owed_details", {"source": source})
         assert row is not None, "a count has a row"
         owed: int = row[0]
@@ -98,7 +98,7 @@ class SqliteLists(SqlitePart):
         return row[0] if row else None
 
     async def start_run(self, source: str, *, now_ns: int) -> int:
-        """A run begins."""
+        """Store that a run begins."""
         values = {"source": source, "now": now_ns // MILLISECOND_NS}
 
         def work(connection: Connection) -> int:
@@ -108,7 +108,7 @@ class SqliteLists(SqlitePart):
         return await self._write(work)
 
     async def end_run(self, source: str, run: RunRecord) -> None:
-        """It ended, and why."""
+        """Store that the run ended, and why."""
         values = {
             "source": source,
             "run_id": run.run_id,

@@ -1,4 +1,4 @@
-"""How does the SQLite store keep the copy itself?"""
+"""How does the SQLite store keep the mirror itself?"""
 
 from remora.contracts import Observation, Outcome
 from remora.stores.common import CommonMirror
@@ -6,7 +6,7 @@ from remora.stores.sqlite.session import SqlitePart
 
 
 class SqliteMirror(SqlitePart, CommonMirror):
-    """The copy itself."""
+    """The mirrored items, users and documents."""
 
     async def record(self, source: str, observation: Observation) -> Outcome:
         """Item, ledger and origin in one transaction; returns when it is durable."""

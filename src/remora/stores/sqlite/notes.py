@@ -17,7 +17,7 @@ class SqliteNotes(SqlitePart, CommonNotes, CommonLedger):
     """Inbox, pace, notes and heartbeat."""
 
     async def announce(self, source: str, keys: Sequence[tuple[Kind, str]], *, now_ns: int) -> int:
-        """Add keys; one that waits already gets a new ticket. Returns the depth."""
+        """Add keys. A key that is already waiting gets a new ticket. Returns the depth."""
         rows = [(source, kind.value, key, now_ns // MILLISECOND_NS) for kind, key in keys]
 
         def work(connection: Connection) -> int:
@@ -28,7 +28,7 @@ class SqliteNotes(SqlitePart, CommonNotes, CommonLedger):
         return await self._write(work)
 
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
-        """The runtime is alive and this is what it sees."""
+        """Store the heartbeat of a running process."""
         values = {"runtime": runtime, "now": now_ns // MILLISECOND_NS, "snapshot": dump_json(snapshot)}
         first, end = alike(runtime)
         before = (now_ns - HEARTBEAT_ALIVE_NS) // MILLISECOND_NS

@@ -1,4 +1,4 @@
-"""Where does blocking work run? In a thread of its own in production, in place where time is simulated."""
+"""Where does blocking work run? In its own thread in production, inline under simulated time."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,23 +9,23 @@ T = TypeVar("T")
 
 
 class Offloader(Protocol):
-    """Runs blocking work, one piece after the other."""
+    """Runs blocking work, one piece after another."""
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of the work, once it is done."""
+        """Run the work and return its result."""
 
     def close(self) -> None:
         """No work will follow."""
 
 
 class InThread:
-    """One thread of its own: the event loop goes on meanwhile."""
+    """Runs the work in its own thread, so that the event loop is not blocked."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="remora-store")
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of the work, done in the thread."""
+        """Run the work in the thread and return its result."""
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     def close(self) -> None:
@@ -34,10 +34,10 @@ class InThread:
 
 
 class InPlace:
-    """No thread at all: under a simulated clock a thread would be in another time."""
+    """Runs the work inline: a thread would not follow the simulated clock."""
 
     async def run(self, work: Callable[[], T]) -> T:
-        """The result of the work, done at once."""
+        """Run the work at once and return its result."""
         return work()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""How does a whole mirror leave a SQLite file, or arrive in one?"""
+"""How is a whole mirror exported from a SQLite file, or imported into one?"""
 
 from collections.abc import Mapping
 from functools import cache
@@ -16,16 +16,16 @@ def _statements() -> Mapping[str, str]:
 
 
 class PortableSqliteStore(SqliteStore):
-    """The SQLite store as one whose whole content can leave and arrive."""
+    """The SQLite store, with export and import of its whole content."""
 
     async def export_rows(self, table: Table, *, after: Key, limit: int) -> list[Row]:
-        """The next rows beyond a key."""
+        """The next rows after a key."""
         statement = _statements()[f"export_{table.name}"]
         values: dict[str, object] = {**{f"k{place}": part for place, part in enumerate(after)}, "limit": limit}
         return await self._read(lambda connection: connection.execute(statement, values).fetchall())
 
     async def import_rows(self, table: Table, rows: list[Row]) -> None:
-        """Write rows, whether they were written before or not."""
+        """Write rows; idempotent."""
         statement = _statements()[f"import_{table.name}"]
 
         def work(connection: Connection) -> None:
@@ -34,4 +34,4 @@ class PortableSqliteStore(SqliteStore):
         await self._write(work)
 
     async def finish_import(self) -> None:
-        """SQLite hands out numbers beyond the highest one it has seen, by itself."""
+        """Nothing to do: SQLite's new numbers are always above the highest one it has seen."""

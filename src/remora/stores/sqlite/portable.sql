@@ -1,19 +1,19 @@
 -- How a whole mirror is read from SQLite and written into it. Rows are in the order of their key, which comes first.
--- A lease belongs to a process that will not come along: what is claimed or leased is exported as pending or owed.
+-- A lease belongs to a process that is not copied: what is claimed or leased is exported as pending or owed.
 
 -- name: import_sources
 -- Sources.
 INSERT OR REPLACE INTO sources (number, name) VALUES (?, ?);
 
 -- name: export_items
--- Items beyond one.
+-- Items after one.
 SELECT
   source, id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
   revision, hash, content_hash, CAST(body AS BLOB)
 FROM stored_items WHERE (source, id) > (:k0, :k1) ORDER BY source, id LIMIT :limit;
 
 -- name: import_items
--- Items, whether some of them came before or not.
+-- Items; idempotent.
 INSERT OR REPLACE INTO stored_items (
   source, id, type, "by", time, parent, score, descendants, dead, deleted, first_seen_at, last_fetched_at, changed_at,
   revision, hash, content_hash, body
@@ -21,7 +21,7 @@ INSERT OR REPLACE INTO stored_items (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
 
 -- name: export_revisions
--- Earlier contents beyond one.
+-- Earlier contents after one.
 SELECT source, item_id, revision, last_fetched_at, changed_at, CAST(body AS BLOB) FROM stored_revisions
 WHERE (source, item_id, revision) > (:k0, :k1, :k2) ORDER BY source, item_id, revision LIMIT :limit;
 
@@ -35,7 +35,7 @@ VALUES (?, ?, ?, ?, ?, CAST(? AS TEXT));
 INSERT OR REPLACE INTO reads (source, first_id, last_id, read_at) VALUES (?, ?, ?, ?);
 
 -- name: export_users
--- Profiles beyond one.
+-- Profiles after one.
 SELECT source, name, first_seen_at, last_fetched_at, changed_at, hash, CAST(body AS BLOB) FROM stored_users
 WHERE (source, name) > (:k0, :k1) ORDER BY source, name LIMIT :limit;
 
@@ -45,7 +45,7 @@ INSERT OR REPLACE INTO stored_users (source, name, first_seen_at, last_fetched_a
 VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
 
 -- name: export_documents
--- Documents beyond one.
+-- Documents after one.
 SELECT
   source, key, fingerprint, listed_mark, listed_rank, listed_at, seen_in_walk, vanished_at, owed, first_seen_at,
   updated_at, fetched_at, changed_at, revision, hash, CAST(body AS BLOB)
@@ -60,7 +60,7 @@ INSERT OR REPLACE INTO documents (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
 
 -- name: export_document_revisions
--- Earlier contents of documents beyond one.
+-- Earlier contents of documents after one.
 SELECT source, key, revision, updated_at, fetched_at, changed_at, CAST(body AS BLOB) FROM document_revisions
 WHERE (source, key, revision) > (:k0, :k1, :k2) ORDER BY source, key, revision LIMIT :limit;
 
@@ -70,7 +70,7 @@ INSERT OR REPLACE INTO document_revisions (source, key, revision, updated_at, fe
 VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT));
 
 -- name: import_changes
--- The change feed, with its numbers: whoever follows it goes on where they were.
+-- The change feed, with its numbers: its readers continue where they were.
 INSERT OR REPLACE INTO changes (seq, source, kind, key, change, changed_at)
 VALUES (?, ?, ?, ?, ?, ?);
 
@@ -82,7 +82,7 @@ INSERT OR REPLACE INTO segments (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: export_coverage
--- Covered ranges beyond one.
+-- Covered ranges after one.
 SELECT source, first_id, last_id FROM coverage
 WHERE (source, first_id) > (:k0, :k1) ORDER BY source, first_id LIMIT :limit;
 
@@ -100,12 +100,12 @@ INSERT OR REPLACE INTO gaps (
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: import_inbox
--- What waits.
+-- The inbox.
 INSERT OR REPLACE INTO inbox (ticket, source, kind, key, announced_at)
 VALUES (?, ?, ?, ?, ?);
 
 -- name: import_pace
--- What was learned.
+-- The learned paces.
 INSERT OR REPLACE INTO pace (source, record)
 VALUES (?, ?);
 

@@ -1,8 +1,8 @@
 -- Every statement the SQLite store runs, by name. Parameters are named; times are milliseconds.
--- What is written in bulk has its row of values on a line of its own: `many_rows` repeats that line.
+-- A statement for bulk writes has its row of values on a separate line: `many_rows` repeats that line.
 
 -- name: held_items
--- What must be known of stored items to judge new observations of them, all in one row.
+-- What must be known about stored items to judge new observations of them, all in one row.
 SELECT json_group_array(json_array(id, hex(hash), hex(content_hash), revision, last_fetched_at))
 FROM stored_items WHERE source = :number AND id IN (SELECT value FROM json_each(:ids));
 
@@ -17,13 +17,13 @@ SELECT hash, fetched_at, listed_mark, listed_at, revision, vanished_at FROM docu
 WHERE source = :source AND key = :key;
 
 -- name: keep_revisions
--- What is stored now becomes an earlier revision; run before the items are overwritten.
+-- The stored content becomes a revision; run before the items are overwritten.
 INSERT INTO stored_revisions (source, item_id, revision, last_fetched_at, changed_at, body)
 SELECT source, id, revision, last_fetched_at, changed_at, body FROM stored_items
 WHERE source = :number AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: write_items
--- New items, and new bodies of those that are held.
+-- New items, and new bodies of stored ones.
 INSERT INTO stored_items (
   source, id, type, "by", time, parent, score, descendants, dead, deleted,
   first_seen_at, last_fetched_at, changed_at, revision, hash, content_hash, body
@@ -50,7 +50,7 @@ SELECT :number, json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_e
 FROM json_each(:ranges);
 
 -- name: write_user
--- A new profile, or the new body of one that is held.
+-- A new profile, or the new body of a stored one.
 INSERT INTO stored_users (source, name, first_seen_at, last_fetched_at, changed_at, hash, body)
 VALUES (:number, :name, :now, :fetched, :now, :hash, CAST(:body AS TEXT))
 ON CONFLICT (source, name) DO UPDATE SET
@@ -70,7 +70,7 @@ UPDATE documents SET owed = :owed, updated_at = coalesce(:updated_at, listed_mar
 WHERE source = :source AND key = :key;
 
 -- name: ensure_document
--- A document that was asked for has a row: its gap must lead back to its key.
+-- Every requested document has a row: its gap must lead back to its key.
 INSERT INTO documents (source, key, fingerprint, owed, first_seen_at) VALUES (:source, :key, :fingerprint, 1, :now)
 ON CONFLICT (source, key) DO NOTHING;
 
@@ -97,7 +97,7 @@ WHERE source = (SELECT number FROM sources WHERE name = :source)
 AND id BETWEEN :first AND :last ORDER BY id LIMIT :limit;
 
 -- name: newest_items
--- The highest ids at or above one, highest first; a body above the bound is left out.
+-- The highest ids at or above one, highest first; a body above the size limit is left out.
 SELECT id, CASE WHEN length(CAST(body AS BLOB)) <= :body_max THEN CAST(body AS BLOB) ELSE x'' END, first_seen_at
 FROM stored_items
 WHERE source = (SELECT number FROM sources WHERE name = :source) AND id >= :first ORDER BY id DESC LIMIT :limit;
@@ -107,7 +107,7 @@ WHERE source = (SELECT number FROM sources WHERE name = :source) AND id >= :firs
 SELECT CAST(body AS BLOB) FROM users WHERE source = :source AND name = :name;
 
 -- name: item_times
--- Creation times of those that are held and have one.
+-- Creation times of the stored items that have one.
 SELECT id, time FROM stored_items
 WHERE source = (SELECT number FROM sources WHERE name = :source)
 AND id IN (SELECT value FROM json_each(:ids)) AND time IS NOT NULL;
@@ -133,8 +133,8 @@ ON CONFLICT (source, kind, key) DO UPDATE SET
   last_seen_at = excluded.last_seen_at, owner = NULL, lease_until = 0;
 
 -- name: due_gaps
--- Gaps that may be served, longest not served first; expired leases count as owed. What lies too far in the future
--- was written by a clock that has since stepped back.
+-- Due gaps; those that have waited longest since their last attempt come first. Expired leases count as owed. A time
+-- too far in the future means that the clock was set back since.
 SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
 WHERE source = :source AND state IN ('owed', 'leased', 'dead')
 AND (
@@ -157,11 +157,11 @@ UPDATE gaps INDEXED BY gaps_due SET state = 'owed', owner = NULL, lease_until = 
 WHERE source = :source AND state IN ('owed', 'leased', 'dead') AND state = 'leased' AND owner = :owner;
 
 -- name: release_all_gaps
--- Nobody else can be alive when a writer opens the store: leases of the dead end.
+-- When a writer opens the store, no other writer is alive: its leases end.
 UPDATE gaps SET state = 'owed', owner = NULL, lease_until = 0 WHERE state = 'leased';
 
 -- name: announce
--- Keys wait; one that waits already gets a new ticket.
+-- Add keys; one that is already waiting gets a new ticket.
 INSERT OR REPLACE INTO inbox (source, kind, key, announced_at) VALUES
 (?, ?, ?, ?);
 
@@ -179,7 +179,7 @@ INSERT INTO segments (source, kind, state, first_id, last_id, cursor, created_at
 (?, ?, 'pending', ?, ?, ?, ?, ?);
 
 -- name: claim
--- One free segment of a kind, newest ids first, for one owner. A lease that ends later than any given now has ended.
+-- One free segment of a kind, newest ids first, for one owner. A lease that ends later than a new one would has ended.
 UPDATE segments SET
   state = 'claimed', owner = :owner, fence = fence + 1, lease_until = :lease_until, moved_at = :now
 WHERE segment_id = (
@@ -198,7 +198,7 @@ AND (state = 'pending' OR lease_until <= :now OR lease_until > :lease_until + :s
 ORDER BY first_id DESC LIMIT 1;
 
 -- name: cut_segment
--- The highest ids of a wide segment become one of their own; run in the transaction that claims it.
+-- The highest ids of a wide segment become a segment; run in the transaction that claims it.
 INSERT INTO segments (source, kind, state, first_id, last_id, cursor, created_at, moved_at)
 SELECT source, kind, 'pending', :top, last_id, :top - 1, created_at, :now FROM segments WHERE segment_id = :segment_id;
 
@@ -207,7 +207,7 @@ SELECT source, kind, 'pending', :top, last_id, :top - 1, created_at, :now FROM s
 UPDATE segments SET last_id = :top - 1 WHERE segment_id = :segment_id;
 
 -- name: claimed_segment
--- How far a claimed segment is, if this fence is still the current one.
+-- How far a claimed segment has come, if this fence is still current.
 SELECT kind, last_id, cursor FROM segments
 WHERE segment_id = :segment_id AND source = :source AND state = 'claimed' AND fence = :fence;
 
@@ -219,12 +219,12 @@ UPDATE segments SET
 WHERE segment_id = :segment_id;
 
 -- name: release
--- The rest is given back.
+-- The rest of the segment is released.
 UPDATE segments SET state = 'pending', owner = NULL, lease_until = 0
 WHERE segment_id = :segment_id AND source = :source AND state = 'claimed' AND fence = :fence;
 
 -- name: release_all_segments
--- Nobody else can be alive when a writer opens the store: leases of the dead end.
+-- When a writer opens the store, no other writer is alive: its leases end.
 UPDATE segments SET state = 'pending', owner = NULL, lease_until = 0 WHERE state = 'claimed';
 
 -- name: open_segments
@@ -265,7 +265,7 @@ DELETE FROM coverage WHERE source = :source AND first_id = :first_id;
 INSERT INTO coverage (source, first_id, last_id) VALUES (:source, :first_id, :last_id);
 
 -- name: save_pace
--- Keep the learned pace.
+-- Store the learned pace.
 INSERT INTO pace (source, record) VALUES (:source, :record)
 ON CONFLICT (source) DO UPDATE SET record = excluded.record;
 

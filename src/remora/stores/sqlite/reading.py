@@ -1,4 +1,4 @@
-"""How is a SQLite file read while another process writes it? Read-only, in short reads, and queries cannot write."""
+"""How is a SQLite file read while another process writes it? Read-only and in short reads. Queries cannot write."""
 
 import sqlite3
 import time
@@ -14,7 +14,7 @@ from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart
 from remora.stores.statements import with_common
 
-# How often a query looks at the time, in steps of SQLite's own machine.
+# How often a query checks the time, in steps of SQLite's virtual machine.
 _STEPS: Final = 10_000
 _READING_ACTIONS: Final = frozenset(
     {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -32,7 +32,7 @@ _READING_PRAGMAS: Final = frozenset(
         "data_version",
     }
 )
-# With `EXPLAIN` in front of it any statement is harmless, but its parts are asked about one by one.
+# After `EXPLAIN` any statement is harmless, but SQLite still asks about each of its parts.
 
 
 @cache
@@ -41,7 +41,7 @@ def _statements() -> dict[str, str]:
 
 
 class SqliteReader(SqlitePart, CommonReader):
-    """The file for those who only read it."""
+    """Reads the file and cannot write."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, read_only=True)

@@ -1,4 +1,4 @@
--- What those ask who only read the SQLite file. Each statement is short: an open read holds up the writer's checkpoints.
+-- Queries for readers of the SQLite file. Each statement is short: an open read holds up the writer's checkpoints.
 
 -- name: read_sources
 -- Every source with something in the mirror; a listed one has a walk over its list.
@@ -20,7 +20,7 @@ WHERE i.source = (SELECT number FROM sources WHERE name = :source)
 AND i.id IN (SELECT value FROM json_each(:ids)) ORDER BY i.id;
 
 -- name: read_item_page
--- The next items by id, without those that did not change since a moment.
+-- The next items by id that changed since a given time.
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   max(i.last_fetched_at, coalesce((
@@ -33,7 +33,7 @@ WHERE i.source = (SELECT number FROM sources WHERE name = :source)
 AND i.id BETWEEN :first AND :last AND i.changed_at >= :since ORDER BY i.id LIMIT :limit;
 
 -- name: read_replies
--- Items below others. The index by parent is named because one by source would read the whole table.
+-- The direct replies to some items. The index by parent is named because one by source would read the whole table.
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   max(i.last_fetched_at, coalesce((
@@ -60,7 +60,7 @@ SELECT key, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, CAST(bo
 FROM documents WHERE source = :source AND key = :key;
 
 -- name: read_document_page
--- The next documents with a body, without those that were not fetched since a moment.
+-- The next documents with a body that were fetched since a given time.
 SELECT key, updated_at, CAST(body AS BLOB), fetched_at FROM documents
 WHERE source = :source AND key > :after AND body IS NOT NULL AND coalesce(fetched_at, 0) >= :since
 ORDER BY key LIMIT :limit;

@@ -1,6 +1,6 @@
-"""How are many observations recorded in one transaction? Probe what is held, judge each in order, write what changed.
+"""How are many observations recorded in one transaction? Read what is stored, judge each in order, write what changed.
 
-Several observations of one thing may share a batch: each is judged by what the one before it left.
+Several observations of one thing may share a batch. Each is judged by the result of the one before it.
 """
 
 import json
@@ -34,7 +34,7 @@ from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.statements import queries
 
 Job = tuple[str, Observation]  # source and observation
-# Plain texts: a member of an enumeration is bound far more slowly.
+# Plain strings: SQLite binds enum members far more slowly.
 _ITEM: Final = Kind.ITEM.value
 _NEW: Final = Outcome.NEW.value
 _CHANGED: Final = Outcome.CHANGED.value
@@ -53,7 +53,7 @@ class _DocumentRow(NamedTuple):
 
 
 class Recorder:
-    """Records batches on the writer's connection and remembers exactly when recent fetches left."""
+    """Records batches on the writer's connection and remembers exactly when recent fetches were sent."""
 
     def __init__(self) -> None:
         self._recent: dict[str, RecentFetches] = {}
@@ -61,7 +61,7 @@ class Recorder:
         self._uncommitted: list[_Batch] = []
 
     def record(self, connection: Connection, jobs: Sequence[Job]) -> list[Outcome]:
-        """The outcomes of a batch, inside a transaction that is open."""
+        """Record a batch inside an open transaction. Returns the outcomes."""
         by_source: dict[str, list[Observation]] = {}
         for source, observation in jobs:
             by_source.setdefault(source, []).append(observation)
@@ -79,7 +79,7 @@ class Recorder:
         return outcomes
 
     def committed(self) -> None:
-        """The transaction is durable: only now may its fetches refuse older ones."""
+        """The transaction is durable. Only now may its fetches cause older ones to be refused."""
         for batch in self._uncommitted:
             batch.committed()
             self._numbers[batch.source] = batch.number
@@ -91,7 +91,7 @@ class Recorder:
 
 
 def source_number(connection: Connection, source: str) -> int:
-    """The number of a source; a source without one gets the next."""
+    """The number of a source. A source without one gets the next number."""
     named = {"source": source}
     connection.execute(queries()["add_source"], named)
     number: int = connection.execute(queries()["source_number"], named).fetchone()[0]
@@ -99,9 +99,9 @@ def source_number(connection: Connection, source: str) -> int:
 
 
 class _Batch:
-    """What one source's part of a batch does to the tables.
+    """The changes that one source's part of a batch makes to the tables.
 
-    Things go by name: items by their id, everything else by kind and key, so that nothing is mistaken for an item.
+    Items are named by their id, everything else by kind and key, so that nothing is mistaken for an item.
     """
 
     def __init__(self, connection: Connection, source: str, number: int, recent: RecentFetches) -> None:
@@ -115,7 +115,7 @@ class _Batch:
         self._turn: int | None = None
         self._items: dict[int, tuple[object, ...]] = {}
         self._kept: list[int] = []
-        self._read_s: dict[int, int] = {}  # unchanged items, and the second in which they were read
+        self._read_s: dict[int, int] = {}  # unchanged items, with the second in which they were read
         self._changes: dict[tuple[str, str], list[str]] = {}  # keys by kind and change
         self._now = 0
         self._moved_gaps: dict[str, tuple[object, ...]] = {}
@@ -127,7 +127,7 @@ class _Batch:
         self._recent.remember(self._departed_ns)
 
     def probe(self, observations: Iterable[Observation]) -> None:
-        """Read what is held of everything in the batch, a few statements for all of it."""
+        """Read what is stored about everything in the batch, with a few statements."""
         items: list[str] = []
         users: list[str] = []
         for observation in observations:
@@ -139,7 +139,7 @@ class _Batch:
                 users.append(discovery.key)
             elif discovery.kind is Kind.DOCUMENT:
                 self._probe_document(discovery)
-            else:  # what a run leaves of a list: never kept, but owed
+            else:  # the rest of a list after a run: never stored, but owed
                 self._probe_gaps(discovery.kind, [gap_key(self.source, discovery)])
         if items:
             self._probe_items(json.dumps([int(key) for key in items]))
@@ -198,7 +198,7 @@ class _Batch:
             self._gaps[_name(kind, gap.key)] = gap
 
     def judge(self, observation: Observation) -> Outcome:
-        """One observation, against what the batch has left so far."""
+        """Judge one observation by the state that the batch has reached so far."""
         discovery = observation.discovery
         kind, key = discovery.kind, discovery.key
         name = gap_name = owed_key = key
@@ -233,7 +233,7 @@ class _Batch:
     def _move_gap(self, name: str, gap: Gap) -> None:
         if self._turn is None:
             self._turn = self._connection.execute(self._sql["last_turn"], {"source": self.source}).fetchone()[0]
-        # A new gap waits behind those that were served already; one that has a row keeps its own turn.
+        # A new gap queues behind those that were already tried. One that has a row keeps its place.
         self._moved_gaps[name] = (self.source, *gap_to_row(gap), self._turn)
         self._gaps[name] = gap
 
@@ -259,7 +259,7 @@ class _Batch:
     def _store_item(self, item: Item, observation: Observation, decision: Decision, held: Held) -> None:
         if decision.keeps_earlier:
             if item.item_id in self._items:
-                self._write_items()  # what becomes an earlier revision must stand in the table first
+                self._write_items()  # what becomes a revision must be in the table first
             self._kept.append(item.item_id)
         now = observation.now_ns // MILLISECOND_NS
         self._items[item.item_id] = (
@@ -326,7 +326,7 @@ class _Batch:
         self._connection.execute(self._sql["ensure_document"], {**named, "now": now_ns // MILLISECOND_NS})
 
     def write(self) -> None:
-        """Everything that was judged, one statement per table."""
+        """Write everything that was judged, one statement per table."""
         self._write_items()
         self._write_changes()
         if self._read_s:
@@ -360,5 +360,5 @@ class _Batch:
 
 
 def _name(kind: Kind, key: str) -> str:
-    """Items by their id alone: they are by far the most. Nothing else can be mistaken for one."""
+    """Items are named by their id alone, because they are by far the most. Nothing else can be mistaken for one."""
     return key if kind is Kind.ITEM else f"{kind}\0{key}"

@@ -1,4 +1,4 @@
-"""Where is the search index of a SQLite mirror? In a file of its own beside it: the mirror's writer never waits for it."""
+"""Where is the search index of a SQLite mirror? In a separate file, so that the mirror's writer never waits for it."""
 
 import sqlite3
 import time
@@ -40,11 +40,11 @@ class SqliteSearchIndex:
         self._sql = _statements()
 
     async def exists(self) -> bool:
-        """Whether there is a file with something in it."""
+        """Whether there is a file that is not empty."""
         return self._path.exists() and self._path.stat().st_size > 0
 
     async def open(self, *, to_write: bool) -> None:
-        """Open the file; to write, create it."""
+        """Open the file. For writing, create it if needed."""
         self._thread = InThread()
         try:
             await self._run(lambda: self._open(to_write=to_write))
@@ -70,7 +70,7 @@ class SqliteSearchIndex:
             connection.executescript(f"BEGIN IMMEDIATE;\n{self._sql['create_index']}\nCOMMIT;")
 
     async def close(self) -> None:
-        """Let go. Closing twice is closing once."""
+        """Close the file. Closing twice is harmless."""
         thread, connection = self._thread, self._connection
         self._thread = self._connection = None
         if thread is not None:
@@ -80,7 +80,7 @@ class SqliteSearchIndex:
         self._lock.free()
 
     async def progress(self) -> str | None:
-        """How far the index is."""
+        """How far the index has come."""
         return await self._run(self._progress)
 
     def _progress(self) -> str | None:
@@ -197,12 +197,12 @@ class SqliteSearchIndex:
 
 
 def _clean(text: str) -> str:
-    """Without halves of surrogate pairs, which SQLite's text cannot hold."""
+    """The text without lone surrogates, which SQLite's text cannot hold."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _match(query: SearchQuery) -> str:
-    """Every term as a quoted phrase of FTS5, so that nothing a person writes is an operator."""
+    """Every term as a quoted FTS5 phrase, so that no input is read as an operator."""
     wanted = [_phrase(term.text) for term in query.terms if not term.is_excluded]
     excluded = [_phrase(term.text) for term in query.terms if term.is_excluded]
     return " NOT ".join([" AND ".join(wanted), *excluded])

@@ -1,6 +1,6 @@
--- The search index in a SQLite file of its own beside the mirror.
--- `words` keeps no text. An entry whose words changed gets a new number; what is indexed under the old number is found by
--- nobody, because the join needs a row in `entries`. So no old text has to be known to remove it.
+-- The search index in a separate SQLite file beside the mirror.
+-- `words` keeps no text. An entry whose words changed gets a new number; what is indexed under the old number is
+-- never found, because the join needs a row in `entries`. So the old text need not be known to remove it.
 
 -- name: create_index
 -- A new, empty index.
@@ -32,7 +32,7 @@ DROP TABLE IF EXISTS progress;
 PRAGMA user_version = 0;
 
 -- name: index_progress
--- How far the index is.
+-- How far the index has come.
 SELECT value FROM progress;
 
 -- name: forget_progress
@@ -40,11 +40,11 @@ SELECT value FROM progress;
 DELETE FROM progress;
 
 -- name: keep_progress
--- How far the index is now.
+-- Store how far the index has come.
 INSERT INTO progress (value) VALUES (:value);
 
 -- name: held_entry
--- What the index knows of one thing.
+-- What the index knows about one thing.
 SELECT entry, words_hash FROM entries WHERE source = :source AND kind = :kind AND key = :key;
 
 -- name: change_entry

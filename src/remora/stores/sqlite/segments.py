@@ -21,7 +21,7 @@ class SqliteSegments(SqlitePart):
     """Ranges and coverage."""
 
     async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
-        """Add what no unfinished segment of this kind still has to walk; returns how many segments were added."""
+        """Add ids that no unfinished segment of this kind still has to walk. Returns the number of new segments."""
 
         def work(connection: Connection) -> int:
             left = connection.execute(self._sql["unfinished_segments"], {"source": source, "kind": kind.value})
@@ -82,7 +82,7 @@ class SqliteSegments(SqlitePart):
         return await self._write(work)
 
     async def release(self, source: str, segment: Segment) -> bool:
-        """Give the rest back; False when the fence is outdated."""
+        """Release the rest of the segment; False when the fence is outdated."""
         named = {"segment_id": segment.segment_id, "source": source, "fence": segment.fence}
         return await self._change("release", named) == 1
 
@@ -92,7 +92,7 @@ class SqliteSegments(SqlitePart):
         return Coverage(tuple(IdRange(first, last) for first, last in rows))
 
     async def cover(self, source: str, ids: IdRange) -> None:
-        """These ids are covered."""
+        """Add these ids to the coverage."""
         await self._write(lambda connection: self._cover(connection, source, ids))
 
     def _cover(self, connection: Connection, source: str, ids: IdRange) -> None:

@@ -1,4 +1,4 @@
-"""Who talks to the file? One writer with its own connection, and one reader that can never write."""
+"""Who uses the file? One writer with its own connection, and one reader that can never write."""
 
 import json
 import os
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class SqlitePart(Part):
-    """A part of the SQLite store: opened once, shared by all parts."""
+    """A part of the SQLite store. The connections are opened once and shared by all parts."""
 
     _page_rows = 500
     _ids_max = 5_000
@@ -40,11 +40,11 @@ class SqlitePart(Part):
         self._writer: Writer | None = None
         self._reading: Offloader | None = None
         self._reader: Connection | None = None
-        self._at_rest: tuple[int, int] | None = None  # what the file looks like that nobody may begin to write
+        self._at_rest: tuple[int, int] | None = None  # time and size of a file that nobody may begin to write
         self._sql = queries()
 
     async def open(self) -> None:
-        """Refuse what is not ours, take the writer's lock, bring the schema up to date."""
+        """Refuse a foreign file, take the writer's lock, bring the schema up to date."""
         assert self._reader is None, "the store is open already"
         check_place(self._path, read_only=self._read_only)
         reading = self._offload()
@@ -62,17 +62,17 @@ class SqlitePart(Part):
         self._writer, self._reading = writer, reading
 
     async def close(self) -> None:
-        """Write what was accepted, then let go. Closing twice is closing once."""
+        """Write what was accepted, then close. Closing twice is harmless."""
         reader, reading, writer = self._reader, self._reading, self._writer
         self._reader = self._reading = self._writer = None
         if reader is not None and reading is not None:
             await reading.run(reader.close)
             reading.close()
-        if writer is not None:  # after the reader: whoever closes last tidies the file's side files away
+        if writer is not None:  # after the reader: the last to close removes the -wal and -shm files
             await writer.close()
 
     def abandon(self) -> None:
-        """Let go at once and write nothing more, as a killed process would. For simulated crashes."""
+        """Close at once and write nothing more, as a killed process would. For simulated crashes."""
         reader, reading, writer = self._reader, self._reading, self._writer
         self._reader = self._reading = self._writer = None
         if reader is not None and reading is not None:
@@ -94,7 +94,7 @@ class SqlitePart(Part):
         return found
 
     def _connect_reader(self) -> Connection:
-        """Where the folder may not be written, only a file at rest can be read."""
+        """In a folder without write permission, only a file without a writer can be read."""
         try:
             return connect_reader(self._path)
         except StoreUnavailable:
@@ -114,11 +114,11 @@ class SqlitePart(Part):
         return await self._read(lambda connection: connection.execute(statement, values).fetchall())
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
-        """One transaction, shared with what others write at the same time."""
+        """Run the work in one transaction, shared with other writes of the same time."""
         return await self._open_writer().run(work)
 
     async def _change(self, name: str, values: Values) -> int:
-        """One statement that writes; returns how many rows it touched."""
+        """Run one statement that writes. Returns how many rows it changed."""
         statement = self._sql[name]
         return await self._write(lambda connection: connection.execute(statement, values).rowcount)
 

@@ -28,7 +28,7 @@ def queries() -> Mapping[str, str]:
 
 @cache
 def many_rows(name: str, rows: int) -> str:
-    """The statement of this name for several rows at once: its row of values stands on a line of its own."""
+    """The statement of this name for several rows at once. Its row of values is on a separate line."""
     text = queries()[name]
     (row,) = _ROW_OF_VALUES.findall(text)
     return text.replace(row, ",\n".join([row] * rows))
@@ -36,7 +36,7 @@ def many_rows(name: str, rows: int) -> str:
 
 @cache
 def migrations() -> tuple[Migration, ...]:
-    """The migrations in order; the number in the file's name is the version it leads to."""
+    """The migrations in order. The number in a file's name is the version it leads to."""
     scripts = [file for file in (files(__package__) / "schema").iterdir() if file.name.endswith(".sql")]
     steps = sorted(
         (Migration(int(file.name.split("_")[0]), file.read_text("utf-8")) for file in scripts),

@@ -18,7 +18,7 @@ from remora.stores.sqlite.writer_lock import WriterLock
 
 T = TypeVar("T")
 
-# As many as one transaction can take without making the first caller wait noticeably for the last.
+# As many as fit into one transaction before the first caller notices the wait for the last.
 BATCH_MAX: Final = 500
 
 
@@ -27,7 +27,7 @@ _Job = Job | Callable[[Connection], Any]
 
 
 class Writer:
-    """The only one who writes."""
+    """The only writer."""
 
     def __init__(self, path: Path, offloader: Offloader, on_batch: OnBatch | None = None) -> None:
         self._path = path
@@ -52,13 +52,13 @@ class Writer:
         self._inode = self._path.stat().st_ino
 
     async def close(self) -> None:
-        """Write what was accepted, then let go."""
+        """Write what was accepted, then close."""
         await self._batches.finish()
         await self._offloader.run(self._close)
         self._offloader.close()
 
     def abandon(self) -> None:
-        """Let go as a killed process would: what was not durable is not written."""
+        """Close as a killed process would: what is not durable yet is not written."""
         self._batches.drop()
         self._close()
         self._offloader.close()
@@ -70,11 +70,11 @@ class Writer:
         self._lock.free()
 
     def record(self, source: str, observation: Observation) -> "asyncio.Future[Outcome]":
-        """The outcome, once it is durable."""
+        """Return the outcome once it is durable."""
         return self._put((source, observation))
 
     def run(self, work: Callable[[Connection], T]) -> "asyncio.Future[T]":
-        """The result of some work inside a transaction, once that is durable."""
+        """Run some work inside a transaction. Returns its result once it is durable."""
         return self._put(work)
 
     def _put(self, job: _Job) -> "asyncio.Future[Any]":
@@ -86,7 +86,7 @@ class Writer:
         return await self._offloader.run(lambda: self._write(batch))
 
     def _write(self, batch: Sequence[_Job]) -> list[object]:
-        """All in one transaction; when one of them is poison, each in its own."""
+        """All in one transaction. If one of them has a value that the database refuses, each gets its own."""
         try:
             return self._in_one_transaction(batch)
         except StoreUnavailable as error:
@@ -123,7 +123,7 @@ class Writer:
         return results
 
     def _check_file(self) -> None:
-        """A file that was moved away would go on being written where nobody looks."""
+        """Refuse to go on if the file was moved: writes would go where nobody looks."""
         try:
             here = self._path.stat().st_ino == self._inode
         except OSError:
@@ -136,7 +136,7 @@ class Writer:
 
 
 def _as_ours(error: Exception) -> Exception:
-    """Bad values are the store's error; our own mistakes stay what they are."""
+    """Turn errors about bad values into a `StoreError`. Our own mistakes stay as they are."""
     if isinstance(error, UnicodeError | OverflowError | sqlite3.Error):
         return StoreError(f"this cannot be stored: {error}", hint="it stays owed; please report it")
     return error

@@ -1,4 +1,4 @@
-"""Which process may write a SQLite store? One at a time, whatever name the file was opened by."""
+"""Which process may write a SQLite store? One at a time, whatever name it opened the file by."""
 
 import fcntl
 import os
@@ -24,7 +24,7 @@ class WriterLock:
 
     It consists of two locks. The first is a file beside the real path, so a symbolic link leads to the same lock, and
     the name of a store that was moved or deleted while in use stays taken. The second is on the database file itself,
-    so a hard link, a new name or another mount of the same file is refused, too.
+    so a hard link, a new name or another mount of the same file is refused as well.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,7 +85,7 @@ def _lock_byte(file: int) -> bool:
     """Lock the file's identity byte; False when another open file holds it.
 
     An open-file-description lock, not `flock`: it cannot collide with SQLite's own locks, and a second store of the same
-    process is refused like one of another process. Where the system has none, the name lock has to do.
+    process is refused like one of another process. Where the system has none, only the name lock protects.
     """
     if sys.platform != "linux":
         return True
