@@ -108,7 +108,8 @@ class BackfillJob:
     async def _recover(self) -> None:
         """Try each due gap once more, and only once. The rest stays owed, each with its own not-before."""
         if owed := await self._owed():
-            self._view.say(f"{self._runtime.name}: {owed:,} items are owed; those that are due are asked for once more")
+            owed_in_words = "1 item is owed" if owed == 1 else f"{owed:,} items are owed"
+            self._view.say(f"{self._runtime.name}: {owed_in_words}; what is due is asked for once more")
         recover = Recover(
             self._runtime.name,
             self._runtime.collector,
