@@ -9,6 +9,7 @@ from remora.core.errors import StoreBusy, StoreUnavailable
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.statements import parse
 from remora.stores.postgres.values import dump_key, load_key
+from remora.stores.search_values import search_values
 
 _SQL: Final = parse(files(__package__).joinpath("search.sql").read_text("utf-8"))
 
@@ -69,18 +70,7 @@ class PostgresSearchIndex:
         self, query: SearchQuery, *, source: str | None, order: SearchOrder, limit: int
     ) -> Sequence[tuple[str, str, str]]:
         """What matches, best first."""
-        values = {
-            "match": _match(query),
-            "source": source,
-            "by": query.by,
-            "type": query.type,
-            "domain": query.domain,
-            "since": query.since_s,
-            "until": query.until_s,
-            "score": query.score_above,
-            "order": order.value,
-            "limit": limit,
-        }
+        values = search_values(query, match=_match(query), source=source, order=order, limit=limit)
         rows = await self._rows("find_words" if query.has_words else "find_filters", values)
         return [(found, kind, load_key(key)) for found, kind, key in rows]
 

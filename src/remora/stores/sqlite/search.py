@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from remora.contracts.search import IndexEntry, IndexSize, SearchOrder, SearchQuery
 from remora.core.errors import StoreBusy, StoreUnavailable
 from remora.stores.reading import slow_query
+from remora.stores.search_values import search_values
 from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, explained, roll_back
 from remora.stores.sqlite.offload import InThread
 from remora.stores.sqlite.writer_lock import WriterLock
@@ -132,18 +133,7 @@ class SqliteSearchIndex:
         self, query: SearchQuery, *, source: str | None, order: SearchOrder, limit: int
     ) -> Sequence[tuple[str, str, str]]:
         """What matches, best first."""
-        values = {
-            "match": _match(query),
-            "source": source,
-            "by": query.by,
-            "type": query.type,
-            "domain": query.domain,
-            "since": query.since_s,
-            "until": query.until_s,
-            "score": query.score_above,
-            "order": order.value,
-            "limit": limit,
-        }
+        values = search_values(query, match=_match(query), source=source, order=order, limit=limit)
         if query.has_words:
             name = "find_words"
         elif query.by is not None:
