@@ -17,6 +17,8 @@ class Lane(StrEnum):
     RESCAN = "rescan"
     BACKFILL = "backfill"
 
+    __hash__ = str.__hash__  # an enum's own hash runs Python code, and every request looks up its lane
+
 
 ORDER: Final[tuple[Lane, ...]] = tuple(Lane)
 

@@ -74,9 +74,14 @@ def wait_of(value: object, headers: Mapping[str, str], *, now_wall_ns: int) -> i
             return None
 
 
+def has_quota(headers: Mapping[str, str]) -> bool:
+    """Whether a reply says anything about a quota; most replies do not."""
+    return not QUOTA_HEADERS.isdisjoint(headers)
+
+
 def read_quota(headers: Mapping[str, str], *, now_wall_ns: int) -> Quota | None:
     """The tightest quota in a reply; None if it has none that can be used."""
-    if QUOTA_HEADERS.isdisjoint(headers):
+    if not has_quota(headers):
         return None
     return tightest(
         quota

@@ -124,7 +124,8 @@ class SourceBreaker:
             self.move(CircuitEvent.BAD)
         elif answer is Answer.GOOD:
             self._attribution = blame.after_good(self._attribution)
-            self.move(CircuitEvent.GOOD)
+            if not self._own.is_calm:
+                self.move(CircuitEvent.GOOD)
         return Lesson.TEACH
 
     def _hear_trouble(self, *, is_nonsense: bool) -> Lesson:

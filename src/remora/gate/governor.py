@@ -14,7 +14,7 @@ from remora.contracts import Clock, GateHome, Meter, SharedPace
 from remora.core.lanes import Lane
 from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
 from remora.core.rate.gate_types import PACING, STOPS, Hold, LimitedBy, RateFacts, Sent
-from remora.core.rate.held_time import HeldTime, cause_of, limiting, pacing_limit
+from remora.core.rate.held_time import HeldTime, cause_without_hold, limiting, pacing_limit
 from remora.core.rate.limits import JITTER_NS as JITTER_NS
 from remora.core.rate.limits import Limits as Limits
 from remora.core.rate.pacing import SEND_NS, Pacer, burst_allowance, new_pacer
@@ -360,9 +360,12 @@ class Governor:
     def _note_hold(self) -> None:
         """Record what holds requests back from this moment on."""
         hold = self._turn_hold or self._departure_hold
-        cause = cause_of(hold, in_flight=self._in_flight, bound=self._limits.in_flight, storing=self._storing)
-        until_ns = None if hold is None else hold.until_ns
-        self._held.switch(cause, until_ns=until_ns, now_ns=self._clock.monotonic_ns())
+        if hold is not None:
+            self._held.switch(hold.limited_by, until_ns=hold.until_ns, now_ns=self._clock.monotonic_ns())
+            return
+        cause = cause_without_hold(self._in_flight, bound=self._limits.in_flight, storing=self._storing)
+        if not self._held.is_open_ended(cause):
+            self._held.switch(cause, now_ns=self._clock.monotonic_ns())
 
     def _note_unless_held(self) -> None:
         """The same, skipped while the dispatcher waits: its hold counts first."""

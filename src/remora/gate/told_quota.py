@@ -7,7 +7,7 @@ import msgspec
 
 from remora.contracts import Clock, Json
 from remora.core.quota import Quota
-from remora.core.quota_headers import read_quota, tightest
+from remora.core.quota_headers import has_quota, read_quota, tightest
 from remora.core.rate.gate_types import QuotaFacts
 from remora.core.rate.pace import Pace
 from remora.core.verdict import NoReply, Reply
@@ -26,7 +26,7 @@ class ToldQuota:
 
     def hear(self, reply: Reply | NoReply, in_body: Quota | None) -> Quota | None:
         """The quota that an answer gives in its headers or its body; it is remembered until its reset."""
-        if not isinstance(reply, Reply):
+        if not isinstance(reply, Reply) or (in_body is None and not has_quota(reply.headers)):
             return None
         wall_ns = self._clock.wall_ns()
         in_headers = read_quota(reply.headers, now_wall_ns=wall_ns)

@@ -43,6 +43,11 @@ class CircuitBreaker:
     open_until_ns: int = 0
 
     @property
+    def is_calm(self) -> bool:
+        """Whether all remembered answers were good: one more changes nothing."""
+        return self.state is CircuitState.CLOSED and self.recent_bad == _ALL_GOOD
+
+    @property
     def looks_down(self) -> bool:
         """Whether enough answers were bad to open, or none of the latest ones was good."""
         return _is_mostly_bad(self.recent_bad) or self.recent_bad[-ANSWERS_BEFORE_OPENING:] == BAD_IN_A_ROW
@@ -78,7 +83,7 @@ def after(circuit: CircuitBreaker, event: CircuitEvent, *, now_ns: int) -> Circu
 
 
 def _judge(circuit: CircuitBreaker, *, bad: bool, now_ns: int) -> CircuitBreaker:
-    if not bad and circuit.recent_bad == _ALL_GOOD:
+    if not bad and circuit.is_calm:
         return circuit
     noted = note(circuit, bad=bad)
     return opened(circuit, now_ns=now_ns) if bad and _is_mostly_bad(noted.recent_bad) else noted

@@ -34,6 +34,8 @@ class LimitedBy(StrEnum):
     SCHEDULE = "schedule"
     BUDGET = "budget"
 
+    __hash__ = str.__hash__  # an enum's own hash runs Python code, and a cause is looked up several times a request
+
 
 PACING = frozenset({LimitedBy.CEILING, LimitedBy.PACE, LimitedBy.QUOTA})
 # While one of these holds a request, nothing at all is sent: it is shown at once.

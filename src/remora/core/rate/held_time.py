@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from remora.core.rate.gate_types import Hold, LimitedBy
+from remora.core.rate.gate_types import LimitedBy
 from remora.core.rate.pace import Pace
 from remora.core.rate.quota import is_spread
 from remora.core.units import MILLISECOND_NS, SECOND_NS
@@ -36,6 +36,10 @@ class HeldTime:
             for counted, from_ns, to_ns in self._open_spans(now_ns):
                 self._add(counted, from_ns, to_ns)
         self._cause, self._until_ns, self._since_ns = cause, until_ns, now_ns
+
+    def is_open_ended(self, cause: LimitedBy) -> bool:
+        """Whether this is the cause already, with no known end: to switch to it again changes nothing."""
+        return cause is self._cause and self._until_ns is None
 
     def shares(self, *, now_ns: int) -> Mapping[LimitedBy, float]:
         """The share of the last seconds that each cause took; empty before any time has passed."""
@@ -70,10 +74,8 @@ class HeldTime:
             from_ns = end_ns
 
 
-def cause_of(hold: Hold | None, *, in_flight: int, bound: int, storing: int) -> LimitedBy:
-    """What keeps requests from being sent faster: a hold, or what the requests in flight wait for."""
-    if hold is not None:
-        return hold.limited_by
+def cause_without_hold(in_flight: int, *, bound: int, storing: int) -> LimitedBy:
+    """What keeps requests from being sent faster while nothing holds one back: what those in flight wait for."""
     if in_flight >= bound:
         return LimitedBy.IN_FLIGHT
     if not in_flight and not storing:
