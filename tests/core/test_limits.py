@@ -203,3 +203,22 @@ def test_every_word_of_a_closed_set_is_explained() -> None:
 def test_every_cause_is_on_the_page_about_the_console() -> None:
     page = (Path(__file__).parents[2] / "docs" / "console.md").read_text()
     assert [str(cause) for cause in LimitedBy if f"| `{cause}` |" not in page] == []
+
+
+@pytest.mark.parametrize(
+    "per_min, departures, window_s, shown_per_min",
+    [
+        (40, 4, 5, 40),  # three intervals fit into five seconds, and four departures
+        (40, 3, 5, 36),
+        (6, 1, 2, 6),  # the first request
+        (6_000, 1_001, 10, 6_000),
+        (6_000, 990, 10, 5_940),
+        (40, 10, 5, 108),  # a real crossing is shown
+    ],
+)
+def test_the_rate_shown_is_above_the_ceiling_only_if_the_ceiling_was_crossed(
+    per_min: int, departures: int, window_s: int, shown_per_min: float
+) -> None:
+    recent = Recent(departures, departures, 0, 0, window_s * SECOND_NS)
+    shown = rate(LimitedBy.CEILING, recent=recent, ceiling_interval_ns=60 * SECOND_NS // per_min)
+    assert shown.recent_per_s == pytest.approx(shown_per_min / 60)

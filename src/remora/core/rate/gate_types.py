@@ -11,6 +11,7 @@ import msgspec
 
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.pace_record import Restore
+from remora.core.rate.pacing import burst_allowance
 from remora.core.units import SECOND_NS
 
 
@@ -78,10 +79,15 @@ class Recent(msgspec.Struct, frozen=True):
     failed: int  # no answer, or a fault of the provider
     window_ns: int  # shorter while the source has not been watched for a whole window
 
-    @property
-    def per_s(self) -> float | None:
-        """Departures per second; unknown before the first second has passed."""
-        return self.departures * SECOND_NS / self.window_ns if self.window_ns >= SECOND_NS else None
+    def per_s(self, *, ceiling_interval_ns: int) -> float | None:
+        """Departures per second; unknown before the first second has passed.
+
+        A short window may hold one burst more than the ceiling allows over time. That is no higher rate.
+        """
+        if self.window_ns < SECOND_NS:
+            return None
+        evenly = max(self.window_ns / ceiling_interval_ns, self.departures - burst_allowance(ceiling_interval_ns))
+        return min(self.departures, evenly) * SECOND_NS / self.window_ns
 
 
 class ProviderDown(msgspec.Struct, frozen=True):
@@ -124,6 +130,7 @@ class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
     departures: int = 0
     wire_sends: int | None = None
     recent: Recent | None = None
+    recent_per_s: float | None = None  # what was really sent; unknown before the first second has passed
     last_back_off: BackOff | None = None
     restored: Restore = Restore.COLD_NONE
 
@@ -137,7 +144,7 @@ class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
         """The owner's ceiling."""
         return SECOND_NS / self.ceiling_interval_ns
 
-    @property
-    def recent_per_s(self) -> float | None:
-        """What was really sent; unknown before the first second has passed."""
-        return None if self.recent is None else self.recent.per_s
+    def __post_init__(self) -> None:
+        """Derive what is shown, so that every screen shows the same."""
+        per_s = None if self.recent is None else self.recent.per_s(ceiling_interval_ns=self.ceiling_interval_ns)
+        msgspec.structs.force_setattr(self, "recent_per_s", per_s)

@@ -108,8 +108,8 @@ function drawKnownRate(panel, pace, account, now) {
 }
 
 // What really left; unknown before the first second has passed.
-export function leaving({ recent }) {
-  return recent && recent.window_ns >= 1e9 ? (recent.departures * 1e9) / recent.window_ns : null;
+export function leaving({ recent_per_s: sent }) {
+  return sent ?? null;
 }
 
 // The causes of the last seconds, the largest first.
