@@ -343,7 +343,7 @@ class Governor:
         hold = self._learner.hold(now_ns=now_ns, is_probe=is_probe)
         if hold is not None and (hold.until_ns is None or hold.until_ns >= paced_until_ns):
             return hold
-        return Hold(self._pacing_limit(), paced_until_ns) if paced_until_ns > now_ns else None
+        return Hold(pacing_limit(self._learner.pace), paced_until_ns) if paced_until_ns > now_ns else None
 
     def _hold_without_time(self, *, now_ns: int, is_probe: bool) -> Hold:
         """No stretch is held: wait until the gate home grants more time."""
@@ -352,10 +352,7 @@ class Governor:
         circuit = self._learner.circuit
         if circuit.state is not CircuitState.CLOSED or circuit.is_shut(now_ns=now_ns):
             return Hold(LimitedBy.CIRCUIT, None)
-        return self._learner.hold(now_ns=now_ns, is_probe=is_probe) or Hold(self._pacing_limit(), None)
-
-    def _pacing_limit(self) -> LimitedBy:
-        return pacing_limit(self._learner.pace)
+        return self._learner.hold(now_ns=now_ns, is_probe=is_probe) or Hold(pacing_limit(self._learner.pace), None)
 
     def _note_hold(self) -> None:
         """Record what holds requests back from this moment on."""

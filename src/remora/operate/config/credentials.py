@@ -104,6 +104,7 @@ class FromFile:
         self._where = where
         self._path = path
         self._seen: tuple[int, int, int] | None = None
+        token_from_file(where, path)  # report an unreadable file before anything starts
 
     def has_changed(self) -> bool:
         return self._look() != self._seen

@@ -16,7 +16,6 @@ from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
 from remora.operate.config.credentials import open_credential
-from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import SourceSettings
 from remora.sources.auth import Credential
 
@@ -51,7 +50,6 @@ class Gates:
         """The credential of this source's account, one for all its sources; None: it needs none."""
         account = account_of(source, self._sources[source])
         if account not in self._credentials:
-            read_token(source, self._sources[source], os.environ)  # report an unreadable token before anything starts
             opened = open_credential(account, self._sources[source], os.environ, clock=self._clock)
             self._credentials[account] = opened
         return self._credentials[account]
