@@ -17,6 +17,7 @@ from remora.operate.config.settings import Flags, SourceKind
 from remora.sim.clock import SimClock, run
 from remora.sim.transport import FreePermit
 from remora.sources.listed import Listed, ListedSettings
+from tests.sources.permits import OnlyGets
 from tests.sources.replies import replied
 
 EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
@@ -40,7 +41,7 @@ DETAILS = {
 }
 
 
-class Recorder:
+class Recorder(OnlyGets):
     """A transport that remembers the address and answers nothing."""
 
     def __init__(self) -> None:

@@ -81,11 +81,12 @@ class SmallArchive:
         """How often each page or detail was asked for."""
         return Counter(asked.partition(" ")[2] for asked in self.asked if asked.startswith(kind))
 
-    def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
         parts = urlsplit(target)
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        is_detail = parts.path.startswith("/detail/")
-        key = unquote(parts.path.removeprefix("/detail/"))
+        query |= {name: str(value) for name, value in json.loads(body or b"{}").items()}
+        is_detail = parts.path.startswith("/detail")
+        key = query.get("id", unquote(parts.path.removeprefix("/detail/")))
         where = query.get("offset", query.get("page", query.get("cursor", "")))
         self.asked.append(f"detail {key}" if is_detail else f"page {where}")
         self.departures_ns.append(self.ticks())
@@ -123,6 +124,10 @@ class SmallArchive:
                 rest = [(key, mark) for key, mark in listing if mark < below]
                 lines = rest[:size]
                 return ok(self._lines(lines, next_cursor=lines[-1][1] if len(rest) > size else None))
+            case "/header":
+                start = int(query.get("cursor", "0"))
+                following = str(start + size) if start + size < len(listing) else ""
+                return Answer(200, self._lines(listing[start : start + size]), {"x-next": following})
             case _:
                 return NOT_FOUND
 

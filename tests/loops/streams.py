@@ -8,6 +8,7 @@ from remora.contracts import ConnectGate, Permit, StreamBroken, Transport
 from remora.core.verdict import NoReply, Reply
 from remora.sim.clock import SimClock
 from remora.sim.streams import CANCEL, KEEP_ALIVE, event
+from tests.sources.permits import OnlyGets
 
 __all__ = ["CANCEL", "END", "KEEP_ALIVE", "SILENCE", "Scripted", "pause", "updates"]
 
@@ -26,7 +27,7 @@ def pause(seconds: float) -> float:
 
 
 @dataclass(slots=True)
-class Scripted:
+class Scripted(OnlyGets):
     """A transport whose change stream follows a script, one list per connection; all else goes to another transport.
 
     A connection beyond the script is refused. The stream of newest ids is always refused, so ids are polled.

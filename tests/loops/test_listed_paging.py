@@ -16,6 +16,7 @@ WAYS = {
     "last": ListSettings(path="/last", paging=Paging.LAST, page_size=10),
     "none": ListSettings(path="/all", paging=Paging.NONE),
     "page": PAGINGS[Paging.PAGE],
+    "header": ListSettings(path="/header", paging=Paging.CURSOR, page_size=10, cursor_header="X-Next"),
 }
 
 
@@ -84,6 +85,16 @@ def test_numbered_pages_overlap_and_leave_nothing_out(total: int, page_size: int
         position = following
     assert seen == total
     assert pages <= total + 2, "each page but the last ones shows something new"
+
+
+def test_a_header_that_never_comes_is_told() -> None:
+    async def main(clock: SimClock) -> None:
+        settings = ListSettings(path="/list", paging=Paging.CURSOR, page_size=10, cursor_header="X-Nxt")
+        summary = await ListedRig(clock, SmallArchive(57), settings=settings).run()
+        assert summary.stopped_by is StoppedBy.LIST_CONTRADICTS
+        assert "names no next page in a X-Nxt header; check list.cursor_header" in summary.because
+
+    run(main)
 
 
 def test_a_provider_that_ignores_the_page_size_is_told() -> None:

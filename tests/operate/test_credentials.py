@@ -25,6 +25,7 @@ from remora.sources.auth import Credential, Issued, SignedTransport, Way
 from remora.sources.secret import Secret
 from tests.gate.rig import simulated
 from tests.loops.listed_rig import ListedRig, SmallArchive
+from tests.sources.permits import OnlyGets
 
 CANARY = "canary-7d1f"
 URL = "https://api.example/list?page=2"
@@ -181,11 +182,11 @@ class Guarded(SmallArchive):
     def __post_init__(self) -> None:
         SmallArchive.__init__(self, 15)
 
-    def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
         if (headers or {}).get("Authorization") != f"Bearer {self.token}":
             self.refused += 1
             return UNAUTHORIZED
-        return super().respond(target, headers)
+        return super().respond(target, headers, body)
 
 
 def test_after_a_401_the_secret_is_read_again_and_the_run_goes_on() -> None:
@@ -247,7 +248,7 @@ def test_all_sources_of_an_account_have_its_credential_and_the_log_knows_it(tmp_
     assert repr(settings.sources["one"].auth) == "AuthSettings(query)"
 
 
-class Wire:
+class Wire(OnlyGets):
     """A transport that only remembers what it was asked to send."""
 
     def __init__(self) -> None:

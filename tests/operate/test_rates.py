@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.core.errors import ConfigurationError
-from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from remora.operate.config.quantities import (
+from remora.core.quantities import (
     format_duration,
     format_exactly,
     format_rate,
@@ -14,6 +13,7 @@ from remora.operate.config.quantities import (
     parse_rate,
     parse_size,
 )
+from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 PERIODS = {"s": SECOND_NS, "min": MINUTE_NS, "h": HOUR_NS}
 

@@ -2,10 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
+from remora.contracts import Permit
 from remora.core.verdict import NoReply, Reply
+
+
+class OnlyGets:
+    """A part of a transport for sources that send no bodies."""
+
+    async def post(
+        self, url: str, permit: Permit, body: bytes, *, headers: Mapping[str, str] | None = None
+    ) -> Reply | NoReply:
+        raise AssertionError("nothing is posted here")
 
 
 class LoopClock:

@@ -10,11 +10,11 @@ from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply, Reply
 from remora.sources.hackernews import HackerNews
-from tests.sources.permits import Gate
+from tests.sources.permits import Gate, OnlyGets
 from tests.sources.replies import replied
 
 
-class Recorder:
+class Recorder(OnlyGets):
     """A transport that answers `null` and remembers what it was asked for."""
 
     def __init__(self) -> None:

@@ -20,14 +20,14 @@ from remora.core.ledger.list_walk import joins
 from remora.core.verdict import NoReply, Reply
 from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging, Secret
 from remora.sources.paging import next_position, page_url, shared_with_last
-from tests.sources.permits import Gate
+from tests.sources.permits import Gate, OnlyGets
 from tests.sources.replies import replied
 
 BASE = "https://archive.example/api"
 Answer = tuple[object, dict[str, str]]
 
 
-class Archive:
+class Archive(OnlyGets):
     """A transport that answers from a function and remembers what it was asked for."""
 
     def __init__(self, answer: Callable[[str], Answer]) -> None:
@@ -138,7 +138,7 @@ def test_pages_by_offset_that_join_skip_nothing_whatever_vanishes_between_them(
         if not joins(page, seen):
             return  # the walk steps back
         seen.update(shown)
-        following = next_position(settings, position, {}, lines=list(shown), link="", url="")
+        following = next_position(settings, position, {}, lines=list(shown), headers={}, url="")
         if following is None:
             break
         position = following

@@ -37,7 +37,7 @@ from remora.sources.declaration import (
 from remora.sources.hackernews import HackerNews
 from remora.sources.numbered import Numbered
 from remora.sources.secret import Secret
-from tests.sources.permits import Gate
+from tests.sources.permits import Gate, OnlyGets
 from tests.sources.replies import replied
 
 URL = "https://host.example/api"
@@ -71,7 +71,7 @@ NOTE = {
 }
 
 
-class Recorder:
+class Recorder(OnlyGets):
     """A transport that remembers what it was asked for, and plays a stream."""
 
     def __init__(self, *chunks: bytes) -> None:

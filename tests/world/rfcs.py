@@ -31,7 +31,7 @@ class Rfcs:
         self.paths: list[str] = []
         self.streams_opened = 0
 
-    def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, _body: bytes | None = None) -> Response:
         self.arrivals_ns.append(self._ticks())
         self.paths.append(target)
         if target == "/newest.json":

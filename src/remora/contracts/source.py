@@ -47,6 +47,11 @@ class Transport(Protocol):
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         """Send exactly one request; return what came back, or why nothing did. Never raises for a provider's fault."""
 
+    async def post(
+        self, url: str, permit: Permit, body: bytes, *, headers: Mapping[str, str] | None = None
+    ) -> Reply | NoReply:
+        """The same with a body. What is asked this way must change nothing: it may be asked again."""
+
     def stream(
         self, url: str, connect: "ConnectGate", *, headers: Mapping[str, str] | None = None
     ) -> AsyncIterator[bytes]:

@@ -106,7 +106,7 @@ class Provider:
             left = {other: kind for other, kind in self.faults.ids.items() if other != key}
             self.set_faults(msgspec.structs.replace(self.faults, ids=left))
 
-    def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, _body: bytes | None = None) -> Response:
         """What happens to one request that arrives now. `target` is the path, perhaps with a query."""
         at_ns = self.ticks()
         path = target.partition("?")[0]

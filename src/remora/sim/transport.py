@@ -26,7 +26,7 @@ BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 class Answering(Protocol):
     """Anything that acts as a provider."""
 
-    def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None, /) -> Response:
         """What happens to one request that arrives now."""
 
     def open_stream(self, target: str) -> EventStream | Answer | None:
@@ -58,11 +58,21 @@ class SimTransport:
         self.wire_sends = 0
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
+        return await self._send(url, permit, headers)
+
+    async def post(
+        self, url: str, permit: Permit, body: bytes, *, headers: Mapping[str, str] | None = None
+    ) -> Reply | NoReply:
+        return await self._send(url, permit, headers, body)
+
+    async def _send(
+        self, url: str, permit: Permit, headers: Mapping[str, str] | None, body: bytes | None = None
+    ) -> Reply | NoReply:
         departed_ns = await permit.depart()
         self._sent(permit)
         # A request that was sent arrives even if the client then goes away: the provider handles it at once, and only
         # the answer is delayed.
-        response = self._provider.respond(_target(url), headers)
+        response = self._provider.respond(_target(url), headers, body)
         match response:
             case Hang():
                 return await self._nothing(Fault.TIMEOUT, departed_ns, self._timeout_ns)

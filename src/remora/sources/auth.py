@@ -154,6 +154,13 @@ class SignedTransport:
         url, headers = self._signed(url, headers)
         return await self._inner.get(url, permit, headers=headers)
 
+    async def post(
+        self, url: str, permit: Permit, body: bytes, *, headers: Mapping[str, str] | None = None
+    ) -> Reply | NoReply:
+        """One request with a body, signed."""
+        url, headers = self._signed(url, headers)
+        return await self._inner.post(url, permit, body, headers=headers)
+
     async def stream(
         self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[bytes, None]:

@@ -28,12 +28,14 @@ from remora.sources.paging import (
     ListSettings,
     NoNextPage,
     Paging,
+    Request,
     missing_is_end,
     next_position,
-    page_url,
+    page_request,
     resume_position,
     shared_with_last,
 )
+from remora.sources.request_body import JsonTable, Method, check_body, filled, holds
 from remora.sources.secret import Secret
 
 __all__ = ["DetailSettings", "ListSettings", "Listed", "ListedSettings", "Order", "Paging", "Secret"]
@@ -56,6 +58,8 @@ class DetailSettings(msgspec.Struct, frozen=True):
     key: str | None = None  # when given, a detail that names another key is refused
     updated: str | None = None
     inline: bool = False  # the list already holds the whole entries
+    method: Method = Method.GET
+    body: JsonTable | None = None  # what a POST sends; "{key}" becomes the entry's key
 
     def __post_init__(self) -> None:
         if self.inline and (self.path, self.key, self.updated) != ("/detail/{key}", None, None):
@@ -63,7 +67,9 @@ class DetailSettings(msgspec.Struct, frozen=True):
                 "detail is inline and has other settings, too",
                 hint='write detail = "inline" alone, or leave inline out',
             )
-        check_path(self.path, "detail.path", mark=_KEY, stands_for="the entry's key")
+        check_body(self.method, self.body, "detail", 'body = { id = "{key}" }')
+        is_in_body = self.body is not None and holds(self.body, "key")
+        check_path(self.path, "detail.path", mark=None if is_in_body else _KEY, stands_for="the entry's key")
         check_place(self.key, "detail.key")
         check_place(self.updated, "detail.updated")
 
@@ -104,7 +110,11 @@ class Listed:
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
         """One request for one page or one detail."""
-        return await self._transport.get(self._address(discovery), permit, headers=self._headers)
+        request = self._request(discovery)
+        if request.body is None:
+            return await self._transport.get(request.url, permit, headers=self._headers)
+        headers = {"Content-Type": "application/json", **self._headers}
+        return await self._transport.post(request.url, permit, request.body, headers=headers)
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
         """What the reply holds."""
@@ -117,7 +127,7 @@ class Listed:
                     return Nothing()
                 case Kind.PAGE:
                     bodies = raw_lines(reply.body, self._list.entries) if self._detail.inline else None
-                    return self._page(discovery.key, value, reply.headers.get("link", ""), bodies)
+                    return self._page(discovery.key, value, reply.headers, bodies)
                 case Kind.DOCUMENT:
                     return self._document(discovery.key, value, reply.body)
                 case Kind.ITEM | Kind.USER | Kind.NEWEST:
@@ -129,16 +139,20 @@ class Listed:
         except ValueError:
             return Unreadable("not JSON")
 
-    def _address(self, discovery: Discovery) -> str:
+    def _request(self, discovery: Discovery) -> Request:
         match discovery.kind:
             case Kind.PAGE:
-                return page_url(self._list, self._url, discovery.key)
+                return page_request(self._list, self._url, discovery.key)
             case Kind.DOCUMENT:
-                return f"{self._url}{self._detail.path.replace(_KEY, quoted(discovery.key))}"
+                url = f"{self._url}{self._detail.path.replace(_KEY, quoted(discovery.key))}"
+                body = self._detail.body
+                return Request(url, None if body is None else filled(body, {"key": discovery.key}))
             case Kind.ITEM | Kind.USER | Kind.NEWEST:
                 raise _unknown(discovery.kind)
 
-    def _page(self, position: str, value: object, link: str, bodies: Sequence[bytes] | None) -> Decoded:
+    def _page(
+        self, position: str, value: object, headers: Mapping[str, str], bodies: Sequence[bytes] | None
+    ) -> Decoded:
         lines = find(value, self._list.entries)
         if lines is NOT_THERE and is_plainly_empty(value):
             lines = []
@@ -151,10 +165,10 @@ class Listed:
             return WrongShape("entries that cannot be taken apart")
         read = [self._entry(line, bodies[at] if bodies else None) for at, line in enumerate(lines)]
         entries = tuple(entry for entry in read if entry is not None)
-        url = page_url(self._list, self._url, position)
+        url = page_request(self._list, self._url, position).url
         following, contradicts = None, None
         try:
-            following = next_position(self._list, position, value, lines=lines, link=link, url=url)
+            following = next_position(self._list, position, value, lines=lines, headers=headers, url=url)
         except NoNextPage as odd:
             contradicts = str(odd)
         return Readable(

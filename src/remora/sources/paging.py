@@ -8,20 +8,18 @@ too late. So each such page begins a little before the end of the last one: entr
 """
 
 import re
-from collections.abc import Sequence
-from enum import StrEnum
-from typing import Annotated, Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
-import msgspec
-
-from remora.core.errors import ConfigurationError
-from remora.core.item import Order
-from remora.sources.address import RELATIVE, check_path
-from remora.sources.json_path import NOT_THERE, as_key, check_place, find
+from remora.sources.address import RELATIVE
+from remora.sources.json_path import NOT_THERE, as_key, find
+from remora.sources.list_settings import PAGE_MARK
+from remora.sources.list_settings import ListSettings as ListSettings
+from remora.sources.list_settings import Paging as Paging
+from remora.sources.request_body import Values, filled
 
 FIRST: Final = ""  # the position of the first page
-PAGE_MARK: Final = "{page}"
 POSITION_MAX: Final = 10**12
 # One entry in this many is read twice, plus one, so that a single deletion never forces a step back.
 OVERLAP_EVERY: Final = 20
@@ -33,62 +31,39 @@ _FIELD: Final = re.compile(r"[A-Za-z_@][\w.@-]{0,39}", re.ASCII)
 _NEXT: Final = re.compile(r';\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next\b)', re.IGNORECASE)
 
 
-class Paging(StrEnum):
-    """How a list is cut into pages."""
-
-    OFFSET = "offset"  # how many entries to skip
-    CURSOR = "cursor"  # a mark in the body says where to go on
-    PAGE = "page"  # pages are numbered
-    LINK = "link"  # a Link header names the next page
-    NEXT = "next"  # a field of the body holds the address of the next page
-    LAST = "last"  # the key of a page's last entry leads to the next page
-    NONE = "none"  # the list is one page
-
-
-class ListSettings(msgspec.Struct, frozen=True):
-    """How the list of a listed source is walked. A place in the JSON is a path or an expression; "." is the body."""
-
-    path: str = "/list"
-    paging: Paging = Paging.OFFSET
-    page_size: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
-    entries: str = "items"
-    key: str = "id"
-    updated: str = "update_time"  # empty: the list has no marks
-    size_param: str = "limit"
-    offset_param: str = "offset"
-    page_param: str = "page"
-    first_page: Annotated[int, msgspec.Meta(ge=0, le=1)] = 1
-    cursor_param: str = "cursor"
-    next_cursor: str = "next_cursor"
-    next: str = "next"  # where the body has the address of the next page (next)
-    last_param: str = "starting_after"  # takes the last entry's key (last)
-    total: str | None = None  # where the body says how many entries there are in all (offset)
-    more: str | None = None  # where the body says whether there is a next page (offset, page, cursor)
-    order: Order = Order.UPDATED
-    created: str | None = None  # the mark that the list is sorted by, if it is not the update mark
-
-    def __post_init__(self) -> None:
-        check_path(self.path, "list.path")
-        if PAGE_MARK in self.path and self.paging is not Paging.PAGE:
-            raise ConfigurationError(
-                f'list.path holds {PAGE_MARK}, but list.paging is "{self.paging}"', hint='write paging = "page"'
-            )
-        for name in ("entries", "key", "updated", "created", "next_cursor", "next", "total", "more"):
-            check_place(getattr(self, name) or None, f"list.{name}")
-        if self.created is not None and self.order is Order.UPDATED:
-            raise ConfigurationError(
-                'list.created is given, but list.order is "updated"',
-                hint='write order = "created" if the list is sorted by it, or leave created out',
-            )
-
-    @property
-    def mark_at(self) -> str:
-        """Where the mark is that the list is sorted by; empty if the list has none."""
-        return self.updated if self.created is None else self.created
-
-
 class NoNextPage(Exception):
     """The page does not say reliably where the list goes on. One sentence, and what to write."""
+
+
+class Request(NamedTuple):
+    """Where a request goes, and the body it sends; None: it is a GET."""
+
+    url: str
+    body: bytes | None = None
+
+
+def page_request(settings: ListSettings, base_url: str, position: str) -> Request:
+    """The request for the page at a position."""
+    if settings.body is None:
+        return Request(page_url(settings, base_url, position))
+    values = _values(settings, position)
+    url = f"{base_url}{settings.path.replace(PAGE_MARK, str(values['page']))}"
+    if settings.paging in {Paging.LINK, Paging.NEXT} and RELATIVE.fullmatch(position):
+        url = f"{_origin(base_url)}{position}"
+    return Request(url, filled(settings.body, values))
+
+
+def _values(settings: ListSettings, position: str) -> Values:
+    """What the placeholders of a body become. None: the field is left out."""
+    offset, shared = _offset(position) if settings.paging is Paging.OFFSET else (0, 0)
+    place = page_place(settings, position if settings.paging is Paging.PAGE else FIRST)
+    return {
+        "offset": offset - shared,
+        "page": place.number,
+        "size": place.size,
+        "cursor": position or None,
+        "last": position or None,
+    }
 
 
 def page_url(settings: ListSettings, base_url: str, position: str) -> str:
@@ -145,19 +120,25 @@ def resume_position(settings: ListSettings, position: str, following: str | None
 
 
 def next_position(
-    settings: ListSettings, position: str, page: object, *, lines: Sequence[object], link: str, url: str
+    settings: ListSettings,
+    position: str,
+    page: object,
+    *,
+    lines: Sequence[object],
+    headers: Mapping[str, str],
+    url: str,
 ) -> str | None:
     """Where the list goes on after this page with these entries; None at its end. Raises `NoNextPage`."""
     more = find(page, settings.more) if settings.more is not None else None
     if more is False:
         return None
-    following = _following(settings, position, page, lines=lines, link=link, url=url)
+    following = _following(settings, position, page, lines=lines, headers=headers, url=url)
     if following is None and more is True:
         raise NoNextPage(
             f'"{settings.more}" is true, but the page names no next page; check list.more and {_next_setting(settings)}'
         )
     if following is None and position == FIRST and settings.more is None:
-        _refuse_early_end(settings, page, len(lines))
+        _refuse_early_end(settings, page, len(lines), headers)
     return following
 
 
@@ -169,7 +150,13 @@ def missing_is_end(settings: ListSettings, following: str | None) -> bool:
 
 
 def _following(
-    settings: ListSettings, position: str, page: object, *, lines: Sequence[object], link: str, url: str
+    settings: ListSettings,
+    position: str,
+    page: object,
+    *,
+    lines: Sequence[object],
+    headers: Mapping[str, str],
+    url: str,
 ) -> str | None:
     match settings.paging:
         case Paging.OFFSET:
@@ -177,8 +164,11 @@ def _following(
         case Paging.PAGE:
             return next_page(settings, position, len(lines))
         case Paging.CURSOR:
-            return _next_cursor(settings, position, page, len(lines))
+            header = settings.cursor_header
+            value = find(page, settings.next_cursor) if header is None else headers.get(header.lower(), NOT_THERE)
+            return _next_cursor(settings, position, value, len(lines))
         case Paging.LINK:
+            link = headers.get("link", "")
             target = next((found[1] for found in _LINK.finditer(link) if _NEXT.search(found[2])), None)
             return _next_address(target, url, "the Link header")
         case Paging.NEXT:
@@ -203,15 +193,19 @@ def _last_key(settings: ListSettings, position: str, lines: Sequence[object]) ->
 
 
 def _next_setting(settings: ListSettings) -> str:
-    return {Paging.CURSOR: "list.next_cursor", Paging.NEXT: "list.next"}.get(settings.paging, "list.paging")
+    cursor = "list.next_cursor" if settings.cursor_header is None else "list.cursor_header"
+    return {Paging.CURSOR: cursor, Paging.NEXT: "list.next"}.get(settings.paging, "list.paging")
 
 
-def _refuse_early_end(settings: ListSettings, page: object, listed: int) -> None:
+def _refuse_early_end(settings: ListSettings, page: object, listed: int, headers: Mapping[str, str]) -> None:
     """A first page without a next one means a short list, or a declaration that looks in the wrong place."""
-    at = {Paging.CURSOR: settings.next_cursor, Paging.NEXT: settings.next, Paging.LINK: ""}.get(settings.paging)
+    cursor_at = settings.next_cursor if settings.cursor_header is None else ""
+    at = {Paging.CURSOR: cursor_at, Paging.NEXT: settings.next, Paging.LINK: ""}.get(settings.paging)
+    if settings.cursor_header is not None and settings.cursor_header.lower() in headers:
+        return  # an empty header in the right place is an end
     if at is None or (at and find(page, at) is not NOT_THERE):
         return  # numbered pages end differently, and a null in the right place is an end
-    where = f'at "{at}"' if at else "in a Link header"
+    where = f'at "{at}"' if at else f"in a {settings.cursor_header or 'Link'} header"
     if (other := _other_next(page)) is not None:
         setting = {Paging.CURSOR: "next_cursor", Paging.NEXT: "next"}.get(settings.paging)
         write = f'{setting} = "{other}"' if setting else f'paging = "cursor" and next_cursor = "{other}"'
@@ -302,19 +296,19 @@ def _next_offset(settings: ListSettings, position: str, page: object, listed: in
     return f"{offset}-{overlap}" if overlap else str(offset)
 
 
-def _next_cursor(settings: ListSettings, position: str, page: object, listed: int) -> str | None:
-    value = find(page, settings.next_cursor)
+def _next_cursor(settings: ListSettings, position: str, value: object, listed: int) -> str | None:
+    where, setting = f'"{settings.next_cursor}"', "list.next_cursor"
+    if settings.cursor_header is not None:
+        where, setting = f"the header {settings.cursor_header}", "list.cursor_header"
     if value is NOT_THERE or value is None or value is False or value == "":
         return None
     cursor = as_key(value)
     if cursor is None:
-        raise NoNextPage(f'"{settings.next_cursor}" is no text and no number; check list.next_cursor')
+        raise NoNextPage(f"{where} is no text and no number; check {setting}")
     if cursor == position and not listed:
         return None  # some cursors are never null: they stay the same at the end
     if cursor == position:
-        raise NoNextPage(
-            f'the cursor at "{settings.next_cursor}" leads to this page again; check list.next_cursor and list.cursor_param'
-        )
+        raise NoNextPage(f"the cursor at {where} leads to this page again; check {setting} and list.cursor_param")
     return cursor
 
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from remora.core.quantities import format_rate
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.answers import ago, iso
 from remora.core.status.health import answers_of
 from remora.core.status.limits import quota_in_words, wait_in_words
 from remora.core.status.model import Covered, CoveredList, Fresh, NoStream, SourceStatus, Status, Unknown
 from remora.core.status.snapshot import GapTally, InboxFacts, RescanFacts, StreamFacts
-from remora.operate.config.quantities import format_rate
 
 LABEL_WIDTH = 11
 

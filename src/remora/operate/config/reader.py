@@ -13,8 +13,8 @@ import msgspec
 from msgspec import inspect
 
 from remora.core.errors import ConfigurationError
+from remora.core.quantities import format_exactly
 from remora.operate.config.plain_text import one_line
-from remora.operate.config.quantities import format_exactly
 from remora.operate.config.secrets import without_secrets
 from remora.operate.config.settings import (
     DEFAULT_SOURCE,
@@ -175,6 +175,8 @@ def _read(kind: inspect.Type, value: Any, where: str) -> Any:
             raise ConfigurationError(f"{where} is {_shown(value)}, not a list", hint=f"write {_key(where)} = […]")
         case inspect.BoolType() if isinstance(value, bool):
             return value
+        case inspect.StrType(min_length=0) if value == "":
+            return ""
         case inspect.StrType() if isinstance(value, str) and value.strip():
             return one_line(value, where)
         case inspect.StrType():

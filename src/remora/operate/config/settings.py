@@ -14,9 +14,9 @@ import msgspec
 
 from remora.contracts import Capabilities
 from remora.core.errors import ConfigurationError
+from remora.core.quantities import parse_duration, parse_rate, parse_size
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
 from remora.operate.config.auth_settings import AuthSettings
-from remora.operate.config.quantities import parse_duration, parse_rate, parse_size
 from remora.sources.declaration import (
     AbsentSettings,
     Declaration,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from remora.core.errors import ConfigurationError
-from remora.operate.config.quantities import parse_rate
+from remora.core.quantities import parse_rate
 from remora.operate.config.settings import KEYS_OF_ONE_KIND, KIND_DEFAULTS, SourceKind, default_in_flight
 from remora.sources.presets import PRESETS, Preset
 

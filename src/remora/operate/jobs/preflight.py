@@ -10,9 +10,9 @@ from typing import Final
 
 from remora.contracts import Json
 from remora.core.errors import ConfigurationError, RemoraError, StoreEmpty
+from remora.core.quantities import format_rate
 from remora.core.status.model import Covered
 from remora.core.status.readout import is_alive
-from remora.operate.config.quantities import format_rate
 from remora.operate.config.secrets import read_token, without_credentials
 from remora.operate.config.settings import (
     DEFAULT_LISTEN,

@@ -14,10 +14,10 @@ from typing import Final, Protocol, TextIO
 
 import msgspec
 
+from remora.core.quantities import format_duration, format_rate
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.limits import gate_limit, wait_in_words
 from remora.core.units import SECOND_NS
-from remora.operate.config.quantities import format_duration, format_rate
 
 PLAIN_EVERY_S: Final = 5.0
 JSON_EVERY_S: Final = 1.0

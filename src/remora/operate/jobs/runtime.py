@@ -155,7 +155,7 @@ def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: 
         read_timeout_s=timeout_s,
         total_timeout_s=2 * timeout_s,
         body_max_bytes=settings.body_max,
-        further_headers=headers_named(settings.rules),
+        further_headers=(*headers_named(settings.rules), *settings.list.headers_read),
         stream_hosts=(own_host, *_further_hosts(settings, own_host)),
     )
     return HttpTransport(http, clock=clock, wire_sent=lambda: meter.wire_sent(name), client=settings.client)

@@ -17,11 +17,11 @@ from remora.core.lanes import Lane
 from remora.core.ledger.asking import ONCE
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.list_promises import contradiction, marks_in_words
+from remora.core.quantities import format_duration
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Deferred, Found, NoReply, NotYet, Reply, Verdict
 from remora.gate.governor import Governor
-from remora.operate.config.quantities import format_duration
 from remora.operate.config.settings import SourceSettings
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.gates import account_of

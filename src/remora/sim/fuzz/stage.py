@@ -130,7 +130,7 @@ class Stage:
         """The current incidents of a kind."""
         return [incident for incident in self._active if incident.kind is kind]
 
-    def respond(self, target: str, headers: Mapping[str, str] | None = None) -> Response:
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, _body: bytes | None = None) -> Response:
         at_ns = self.provider.ticks()
         self._arrived(at_ns, target)
         response = self._respond(target, headers)

@@ -127,13 +127,24 @@ class AiohttpTransport:
 
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         """Send exactly one request and return what came back, or why nothing did. Never raises for the provider."""
+        return await self._send(url, permit, headers)
+
+    async def post(
+        self, url: str, permit: Permit, body: bytes, *, headers: Mapping[str, str] | None = None
+    ) -> Reply | NoReply:
+        """The same with a body."""
+        return await self._send(url, permit, headers, body)
+
+    async def _send(
+        self, url: str, permit: Permit, headers: Mapping[str, str] | None, body: bytes | None = None
+    ) -> Reply | NoReply:
         # Waiting for a free connection is our own limit, so no timeout runs meanwhile.
         async with self._in_flight:
             deadline = self._deadlines.within(self._settings.connect_timeout_s)
             exchange = _Exchange(permit, deadline, self._settings.total_timeout_s, self._wire_sent)
             try:
                 with deadline:
-                    return await self._exchange(url, exchange, headers)
+                    return await self._exchange(url, exchange, headers, body)
             except TooLarge:
                 fault = Fault.TOO_LARGE
             except BadEncoding:
@@ -148,9 +159,13 @@ class AiohttpTransport:
                 fault = Fault.EXHAUSTED if is_our_exhaustion(error) else Fault.CONNECTION
         return NoReply(fault, exchange.departed_at_ns, self._clock.monotonic_ns())
 
-    async def _exchange(self, url: str, exchange: _Exchange, headers: Mapping[str, str] | None) -> Reply:
-        request = self._session().get(
-            URL(url, encoded=True), headers=headers, allow_redirects=False, middlewares=(exchange,)
+    async def _exchange(
+        self, url: str, exchange: _Exchange, headers: Mapping[str, str] | None, body: bytes | None
+    ) -> Reply:
+        method = "GET" if body is None else "POST"
+        address = URL(url, encoded=True)
+        request = self._session().request(
+            method, address, data=body, headers=headers, allow_redirects=False, middlewares=(exchange,)
         )
         async with request as response:
             wire_body = await _read(response, self._settings.body_max_bytes)

@@ -50,6 +50,12 @@ class HttpTransport:
         """Send exactly one request and return what came back, or why nothing did. Never raises for the provider."""
         return await self._requests.get(url, permit, headers=headers)
 
+    async def post(
+        self, url: str, permit: Permit, body: bytes, *, headers: Mapping[str, str] | None = None
+    ) -> Reply | NoReply:
+        """The same with a body."""
+        return await self._requests.post(url, permit, body, headers=headers)
+
     async def post_form(self, url: str, permit: Permit, form: bytes) -> Reply | NoReply:
         """Send a form, always over the lean client."""
         if isinstance(self._requests, LeanTransport):

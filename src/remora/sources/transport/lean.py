@@ -104,6 +104,12 @@ class LeanTransport:
         """Send exactly one request and return what came back, or why nothing did. Never raises for the provider."""
         return await self._send(url, permit, headers)
 
+    async def post(
+        self, url: str, permit: Permit, body: bytes, *, headers: Mapping[str, str] | None = None
+    ) -> Reply | NoReply:
+        """The same with a body."""
+        return await self._send(url, permit, headers, body)
+
     async def post_form(self, url: str, permit: Permit, form: bytes) -> Reply | NoReply:
         """The same with a form as its body."""
         return await self._send(url, permit, {"Content-Type": "application/x-www-form-urlencoded"}, form)

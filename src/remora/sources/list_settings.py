@@ -1,0 +1,108 @@
+"""How may the list of a listed source be declared? Every setting, checked where it enters."""
+
+import re
+from enum import StrEnum
+from typing import Annotated, Final
+
+import msgspec
+
+from remora.core.errors import ConfigurationError
+from remora.core.item import Order
+from remora.sources.address import check_path
+from remora.sources.json_path import check_place
+from remora.sources.request_body import JsonTable, Method, check_body, holds
+
+_HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
+PAGE_MARK: Final = "{page}"
+# A text that may be empty, which says "there is none".
+OrNone = Annotated[str, msgspec.Meta(min_length=0)]
+
+
+class Paging(StrEnum):
+    """How a list is cut into pages."""
+
+    OFFSET = "offset"  # how many entries to skip
+    CURSOR = "cursor"  # a mark in the body says where to go on
+    PAGE = "page"  # pages are numbered
+    LINK = "link"  # a Link header names the next page
+    NEXT = "next"  # a field of the body holds the address of the next page
+    LAST = "last"  # the key of a page's last entry leads to the next page
+    NONE = "none"  # the list is one page
+
+
+# What the body of a POST must hold, or every page would be the first one.
+PLACEHOLDERS: Final = {
+    Paging.OFFSET: "offset",
+    Paging.PAGE: "page",
+    Paging.CURSOR: "cursor",
+    Paging.LAST: "last",
+}
+
+
+class ListSettings(msgspec.Struct, frozen=True):
+    """How the list of a listed source is walked. A place in the JSON is a path or an expression; "." is the body."""
+
+    path: str = "/list"
+    paging: Paging = Paging.OFFSET
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
+    entries: str = "items"
+    key: str = "id"
+    updated: OrNone = "update_time"  # empty: the list has no marks
+    size_param: OrNone = "limit"  # empty: the page size cannot be chosen
+    offset_param: str = "offset"
+    page_param: str = "page"
+    first_page: Annotated[int, msgspec.Meta(ge=0, le=1)] = 1
+    cursor_param: str = "cursor"
+    next_cursor: str = "next_cursor"
+    cursor_header: str | None = None  # the header that has the next cursor, if the body has none
+    next: str = "next"  # where the body has the address of the next page (next)
+    last_param: str = "starting_after"  # takes the last entry's key (last)
+    total: str | None = None  # where the body says how many entries there are in all (offset)
+    more: str | None = None  # where the body says whether there is a next page (offset, page, cursor)
+    order: Order = Order.UPDATED
+    created: str | None = None  # the mark that the list is sorted by, if it is not the update mark
+    method: Method = Method.GET
+    body: JsonTable | None = None  # what a POST sends, with placeholders as "{cursor}"
+
+    def __post_init__(self) -> None:
+        check_path(self.path, "list.path")
+        if PAGE_MARK in self.path and self.paging is not Paging.PAGE:
+            raise ConfigurationError(
+                f'list.path holds {PAGE_MARK}, but list.paging is "{self.paging}"', hint='write paging = "page"'
+            )
+        self._check_body()
+        for name in ("entries", "key", "updated", "created", "next_cursor", "next", "total", "more"):
+            check_place(getattr(self, name) or None, f"list.{name}")
+        if self.cursor_header is not None and (
+            self.paging is not Paging.CURSOR or not _HEADER.fullmatch(self.cursor_header)
+        ):
+            raise ConfigurationError(
+                f'list.cursor_header is "{self.cursor_header}" and list.paging is "{self.paging}"',
+                hint='write the name of one header, as cursor_header = "x-next-cursor", and paging = "cursor"',
+            )
+        if self.created is not None and self.order is Order.UPDATED:
+            raise ConfigurationError(
+                'list.created is given, but list.order is "updated"',
+                hint='write order = "created" if the list is sorted by it, or leave created out',
+            )
+
+    def _check_body(self) -> None:
+        """A body says itself where it wants the next page."""
+        named = PLACEHOLDERS.get(self.paging, "size")
+        check_body(self.method, self.body, "list", f'body = {{ limit = "{{size}}", {named} = "{{{named}}}" }}')
+        is_in_path = self.paging is Paging.PAGE and PAGE_MARK in self.path
+        if self.body is not None and self.paging in PLACEHOLDERS and not is_in_path and not holds(self.body, named):
+            raise ConfigurationError(
+                f'list.paging is "{self.paging}", but list.body has no "{{{named}}}"',
+                hint=f'write "{{{named}}}" where it belongs, as body = {{ {named} = "{{{named}}}" }}',
+            )
+
+    @property
+    def headers_read(self) -> tuple[str, ...]:
+        """The headers of a page that say where the list goes on, besides `Link`."""
+        return () if self.cursor_header is None else (self.cursor_header.lower(),)
+
+    @property
+    def mark_at(self) -> str:
+        """Where the mark is that the list is sorted by; empty if the list has none."""
+        return self.updated if self.created is None else self.created
