@@ -6,12 +6,13 @@ discovery ─▶ governor.admit ─▶ source.fetch ─▶ source.decode ─▶ 
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 import structlog
 
 from remora.contracts import Capabilities, Clock, Credential, Dialect, Meter, Mirror, Observation, Outcome, Source
 from remora.contracts.allowance import UNBOUNDED, Allowance
+from remora.contracts.source import IncrementalSource
 from remora.core.item import Decoded, Item, Newest, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
@@ -112,6 +113,13 @@ class Collector:
     def capabilities(self) -> Capabilities:
         """What the source can do."""
         return self._source.capabilities
+
+    def first_position(self, watermark: str | None) -> str:
+        """The first page of a walk over a list that is known up to this mark."""
+        if not self.capabilities.incremental:
+            return ""
+        source = cast("IncrementalSource", self._source)
+        return source.first_position(watermark, now_wall_ns=self._clock.wall_ns())
 
     def is_sent(self, discovery: Discovery) -> bool:
         """Whether a request for it was sent and is not answered yet."""

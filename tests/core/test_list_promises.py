@@ -17,7 +17,7 @@ def told(shown: Page, before: Page | None = None) -> str:
     return contradiction(shown, before.entries if before is not None else ()) or ""
 
 
-@given(st.lists(st.integers(0, 30), max_size=40), st.sampled_from(Order))
+@given(st.lists(st.integers(0, 30), max_size=40), st.sampled_from([Order.UPDATED, Order.CREATED, Order.OLDEST]))
 def test_a_page_in_the_declared_order_is_never_suspected_whatever_its_ties(marks: list[int], order: Order) -> None:
     ordered = sorted(marks, reverse=not order.is_ascending)
     half = len(ordered) // 2

@@ -82,6 +82,7 @@ class Capabilities:
     users: bool = False  # profiles can be requested by name
     list: bool = False  # a list of entries, in pages
     inline_details: bool = False  # a page already holds its entries in full
+    incremental: bool = False  # a walk can begin where the last one ended (`IncrementalSource`)
     public: bool = False  # items may be shown to whoever can see the console
     absent_statuses: frozenset[int] = ABSENT_STATUSES  # these say "no such item"
 
@@ -105,6 +106,13 @@ class Source(Protocol):
 
         Called only for a reply whose body is what was asked for; `core.verdict` reads the status.
         """
+
+
+class IncrementalSource(Source, Protocol):
+    """A source whose list can be asked for what changed since a moment."""
+
+    def first_position(self, watermark: str | None, *, now_wall_ns: int) -> str:
+        """Where a walk begins that knows everything up to this mark; None: it knows nothing."""
 
 
 class Credential(Protocol):

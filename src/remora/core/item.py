@@ -55,6 +55,7 @@ class Order(StrEnum):
     UPDATED = "updated"  # the newest change first: an entry that changes moves to the top
     CREATED = "created"  # the newest entry first: an entry that changes stays where it is
     OLDEST = "oldest"  # the oldest mark first: what is new comes last
+    NONE = "none"  # in no order: every walk reads the list to its end
 
     @property
     def is_ascending(self) -> bool:
@@ -90,6 +91,7 @@ class Page:
     mark_at: str = ""  # where the marks were looked for
     contradicts: str | None = None  # how the page contradicts its declaration, and what to write instead
     missing_is_end: bool = False  # a next page that does not exist is the end of the list
+    is_rest: bool = False  # the walk began where an earlier one ended: it does not see the whole list
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from remora.core.errors import ConfigurationError
 from remora.core.item import Order
 from remora.sources.address import check_path
 from remora.sources.json_path import check_place
+from remora.sources.list_scope import SinceSettings, WindowSettings
 from remora.sources.request_body import JsonTable, Method, check_body, holds
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
@@ -61,6 +62,9 @@ class ListSettings(msgspec.Struct, frozen=True):
     more: str | None = None  # where the body says whether there is a next page (offset, page, cursor)
     order: Order = Order.UPDATED
     created: str | None = None  # the mark that the list is sorted by, if it is not the update mark
+    end: str | None = None  # where the body says with `true` that this was the last page
+    since: SinceSettings | None = None
+    window: WindowSettings | None = None
     method: Method = Method.GET
     body: JsonTable | None = None  # what a POST sends, with placeholders as "{cursor}"
 
@@ -71,7 +75,8 @@ class ListSettings(msgspec.Struct, frozen=True):
                 f'list.path holds {PAGE_MARK}, but list.paging is "{self.paging}"', hint='write paging = "page"'
             )
         self._check_body()
-        for name in ("entries", "key", "updated", "created", "next_cursor", "next", "total", "more"):
+        self._check_parts()
+        for name in ("entries", "key", "updated", "created", "next_cursor", "next", "total", "more", "end"):
             check_place(getattr(self, name) or None, f"list.{name}")
         if self.cursor_header is not None and (
             self.paging is not Paging.CURSOR or not _HEADER.fullmatch(self.cursor_header)
@@ -95,6 +100,24 @@ class ListSettings(msgspec.Struct, frozen=True):
             raise ConfigurationError(
                 f'list.paging is "{self.paging}", but list.body has no "{{{named}}}"',
                 hint=f'write "{{{named}}}" where it belongs, as body = {{ {named} = "{{{named}}}" }}',
+            )
+
+    def _check_parts(self) -> None:
+        if self.since is None and self.window is None:
+            return
+        if self.since is not None and self.window is not None:
+            raise ConfigurationError(
+                "list has both since and window", hint="write since alone, unless the provider wants both ends"
+            )
+        if not self.mark_at:
+            raise ConfigurationError(
+                "list has since or window, but no marks",
+                hint='write where an entry has its mark, as updated = "updated_at"',
+            )
+        if self.window is not None and self.order not in {Order.OLDEST, Order.NONE}:
+            raise ConfigurationError(
+                f'list.window is given, but list.order is "{self.order}", and windows are read from the oldest on',
+                hint='write order = "oldest", or order = "none" if the entries of a window are not sorted by their mark',
             )
 
     @property

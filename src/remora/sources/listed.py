@@ -11,6 +11,7 @@ from remora.contracts import Capabilities, Permit, Transport
 from remora.core.errors import ConfigurationError
 from remora.core.item import Decoded, Document, Entry, Nothing, Order, Page, Readable, Unreadable, WrongShape
 from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.sources.address import check_path, quoted
 from remora.sources.json_path import (
@@ -24,7 +25,9 @@ from remora.sources.json_path import (
     load,
     raw_lines,
 )
+from remora.sources.list_scope import WHOLE, Part, first_part, next_part, position_of, split_position
 from remora.sources.paging import (
+    FIRST,
     ListSettings,
     NoNextPage,
     Paging,
@@ -40,8 +43,6 @@ from remora.sources.secret import Secret
 
 __all__ = ["DetailSettings", "ListSettings", "Listed", "ListedSettings", "Order", "Paging", "Secret"]
 
-CAPABILITIES: Final = Capabilities(list=True)
-INLINE: Final = Capabilities(list=True, inline_details=True)
 _KEY: Final = "{key}"
 # What one page may hold. Providers give up to about a thousand entries of a few dozen values each. Decoding this much takes
 # 0.4 s of one core, so a stop signal is still handled in time.
@@ -72,6 +73,12 @@ class DetailSettings(msgspec.Struct, frozen=True):
         check_path(self.path, "detail.path", mark=None if is_in_body else _KEY, stands_for="the entry's key")
         check_place(self.key, "detail.key")
         check_place(self.updated, "detail.updated")
+
+
+def capabilities_of(listed: ListSettings, detail: DetailSettings) -> Capabilities:
+    """What a source with this declaration can do."""
+    is_incremental = listed.since is not None or listed.window is not None
+    return Capabilities(list=True, inline_details=detail.inline, incremental=is_incremental)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +113,12 @@ class Listed:
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
-        return INLINE if self._detail.inline else CAPABILITIES
+        return capabilities_of(self._list, self._detail)
+
+    def first_position(self, watermark: str | None, *, now_wall_ns: int) -> str:
+        """Where a walk begins that knows everything up to this mark."""
+        part = first_part(self._list.since, self._list.window, watermark, now_s=now_wall_ns // SECOND_NS)
+        return position_of(part, FIRST)
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
         """One request for one page or one detail."""
@@ -142,13 +154,19 @@ class Listed:
     def _request(self, discovery: Discovery) -> Request:
         match discovery.kind:
             case Kind.PAGE:
-                return page_request(self._list, self._url, discovery.key)
+                part, position = self._split(discovery.key)
+                return page_request(self._list, self._url, position, part)
             case Kind.DOCUMENT:
                 url = f"{self._url}{self._detail.path.replace(_KEY, quoted(discovery.key))}"
                 body = self._detail.body
                 return Request(url, None if body is None else filled(body, {"key": discovery.key}))
             case Kind.ITEM | Kind.USER | Kind.NEWEST:
                 raise _unknown(discovery.kind)
+
+    def _split(self, position: str) -> tuple[Part, str]:
+        """The part of the list, and the page inside it."""
+        has_parts = self._list.since is not None or self._list.window is not None
+        return split_position(position) if has_parts else (WHOLE, position)
 
     def _page(
         self, position: str, value: object, headers: Mapping[str, str], bodies: Sequence[bytes] | None
@@ -165,23 +183,29 @@ class Listed:
             return WrongShape("entries that cannot be taken apart")
         read = [self._entry(line, bodies[at] if bodies else None) for at, line in enumerate(lines)]
         entries = tuple(entry for entry in read if entry is not None)
-        url = page_request(self._list, self._url, position).url
+        part, inside = self._split(position)
+        url = page_request(self._list, self._url, inside, part).url
         following, contradicts = None, None
         try:
-            following = next_position(self._list, position, value, lines=lines, headers=headers, url=url)
+            following = next_position(self._list, inside, value, lines=lines, headers=headers, url=url)
         except NoNextPage as odd:
             contradicts = str(odd)
+        resume_at, missing = resume_position(self._list, inside, following), missing_is_end(self._list, following)
+        further = next_part(self._list.window, part) if following is None and contradicts is None else None
+        if further is not None:
+            part, following, resume_at = further, FIRST, FIRST
         return Readable(
             Page(
                 entries,
-                following,
+                None if following is None else position_of(part, following),
                 unreadable=len(lines) - len(entries),
-                shared=shared_with_last(self._list, position),
-                resume_at=resume_position(self._list, position, following),
+                shared=shared_with_last(self._list, inside),
+                resume_at=None if resume_at is None else position_of(part, resume_at),
                 order=self._list.order if self._list.mark_at else None,
                 mark_at=self._list.mark_at,
                 contradicts=contradicts,
-                missing_is_end=missing_is_end(self._list, following),
+                missing_is_end=missing,
+                is_rest=part.is_rest,
             )
         )
 

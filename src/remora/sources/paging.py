@@ -14,6 +14,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 from remora.sources.address import RELATIVE
 from remora.sources.json_path import NOT_THERE, as_key, find
+from remora.sources.list_scope import WHOLE, Part, parameters
 from remora.sources.list_settings import PAGE_MARK
 from remora.sources.list_settings import ListSettings as ListSettings
 from remora.sources.list_settings import Paging as Paging
@@ -42,11 +43,15 @@ class Request(NamedTuple):
     body: bytes | None = None
 
 
-def page_request(settings: ListSettings, base_url: str, position: str) -> Request:
-    """The request for the page at a position."""
+def page_request(settings: ListSettings, base_url: str, position: str, part: Part = WHOLE) -> Request:
+    """The request for the page at a position inside a part of the list."""
+    asked = parameters(settings.since, settings.window, part)
     if settings.body is None:
-        return Request(page_url(settings, base_url, position))
-    values = _values(settings, position)
+        url = page_url(settings, base_url, position)
+        is_named = settings.paging in {Paging.LINK, Paging.NEXT} and RELATIVE.fullmatch(position)
+        # The address of a next page already names the part.
+        return Request(url if is_named else _with_query(url, *asked.values()))
+    values = {**_values(settings, position), **{name: value for name, (_, value) in asked.items()}}
     url = f"{base_url}{settings.path.replace(PAGE_MARK, str(values['page']))}"
     if settings.paging in {Paging.LINK, Paging.NEXT} and RELATIVE.fullmatch(position):
         url = f"{_origin(base_url)}{position}"
@@ -63,6 +68,9 @@ def _values(settings: ListSettings, position: str) -> Values:
         "size": place.size,
         "cursor": position or None,
         "last": position or None,
+        "since": None,
+        "from": None,
+        "until": None,
     }
 
 
@@ -130,14 +138,15 @@ def next_position(
 ) -> str | None:
     """Where the list goes on after this page with these entries; None at its end. Raises `NoNextPage`."""
     more = find(page, settings.more) if settings.more is not None else None
+    if settings.end is not None and isinstance(ended := find(page, settings.end), bool):
+        more = not ended
     if more is False:
         return None
     following = _following(settings, position, page, lines=lines, headers=headers, url=url)
     if following is None and more is True:
-        raise NoNextPage(
-            f'"{settings.more}" is true, but the page names no next page; check list.more and {_next_setting(settings)}'
-        )
-    if following is None and position == FIRST and settings.more is None:
+        at, named = ("more", f'"{settings.more}" is true') if settings.more else ("end", f'"{settings.end}" is false')
+        raise NoNextPage(f"{named}, but the page names no next page; check list.{at} and {_next_setting(settings)}")
+    if following is None and position == FIRST and settings.more is None and settings.end is None:
         _refuse_early_end(settings, page, len(lines), headers)
     return following
 

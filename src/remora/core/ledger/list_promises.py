@@ -21,6 +21,7 @@ _WRITE_ORDER: Final = {
     Order.OLDEST: 'write order = "oldest" if the list shows the oldest entries first',
     Order.UPDATED: 'write order = "updated" if the list shows the newest change first',
     Order.CREATED: 'write order = "created" if the list shows the newest entries first',
+    Order.NONE: 'write order = "none" if the list is not sorted by its marks',
 }
 
 
@@ -33,11 +34,15 @@ def contradiction(page: Page, before: Sequence[Entry]) -> str | None:
         return page.contradicts
     if page.order is None:
         return None
+    if page.order is Order.NONE:
+        return _without_marks(page)
     return _without_marks(page) or _out_of_order(page, page.order, before)
 
 
 def is_in_order(page: Page) -> bool:
     """Whether the marks of a page are in order without exception, so that they may end a walk."""
+    if page.order is Order.NONE:
+        return False
     return page.order is None or _wrong_pairs(page.entries, page.order)[0] == 0
 
 
@@ -110,7 +115,10 @@ def _write(entries: Sequence[Entry], order: Order) -> str:
     wrong, pairs = _wrong_pairs(entries, other)
     if wrong * ODD_ONE_IN <= pairs:
         return _WRITE_ORDER[other]
-    return "check list.updated: it should name the mark that the list is sorted by, or ask the provider to sort by it"
+    return (
+        "check list.updated: it should name the mark that the list is sorted by, or ask the provider to sort by it, "
+        'or write order = "none" if it cannot'
+    )
 
 
 def _declared(order: Order) -> str:

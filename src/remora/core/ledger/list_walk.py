@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from remora.core.item import Entry, Page
+from remora.core.item import Entry, Order, Page
 from remora.core.ledger.list_promises import is_in_order
 from remora.core.ledger.marks import is_newer, newest
 from remora.core.units import DAY_NS, MINUTE_NS
@@ -67,6 +67,8 @@ def fits_on(state: WalkState, page: Page) -> bool:
     """
     if state.seen_down_to is None or (page.resume_at is not None and not page.shared):
         return True
+    if page.order is Order.NONE:
+        return True  # marks prove nothing; the walk that follows a resumed one reads the whole list
     if page.order is not None and page.order.is_ascending:
         return any(entry.mark is None or not is_newer(entry.mark, state.walking_from) for entry in page.entries)
     return any(entry.mark is None or not is_newer(state.seen_down_to, entry.mark) for entry in page.entries)

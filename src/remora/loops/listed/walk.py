@@ -84,7 +84,7 @@ class ListWalk:
         self.misses_entries = False  # it saw the whole list, but not every entry that was listed before
         self.shows_gone = False  # it saw entries whose details are said to be gone: they are requested once more
         self._state = WalkState()
-        self._position = FIRST
+        self._first = self._position = FIRST
         self._is_resuming = False
         self._is_whole = True
         self._was_refused = False
@@ -137,7 +137,8 @@ class ListWalk:
             is_full = await self._store.count_owed_details(self._source) > 0
         self._state = begun(await self._store.walk_state(self._source), is_full=is_full)
         self._is_resuming = self.was_resumed = self._state.is_under_way
-        self._position = self._state.position or FIRST
+        self._first = self._collector.first_position(self._state.watermark)
+        self._position = self._state.position or self._first
 
     async def _doubted_at_ns(self, dead: Sequence[Gap], gone: Sequence[Gap]) -> int | None:
         """The latest time when a detail became missing or gone although the list may still show its entry."""
@@ -184,7 +185,7 @@ class ListWalk:
 
     def _may_start_over(self, stop: Stop) -> bool:
         """A position may be refused because it is too old, as cursors expire. The first page has no such reason."""
-        too_old = stop.by in {StoppedBy.LIST_REFUSED, StoppedBy.LIST_UNREADABLE} and self._position != FIRST
+        too_old = stop.by in {StoppedBy.LIST_REFUSED, StoppedBy.LIST_UNREADABLE} and self._position != self._first
         if not too_old or self._was_refused or stop.reason is GapReason.UNAUTHORIZED:
             return False
         self._was_refused = True
@@ -216,7 +217,7 @@ class ListWalk:
         return True
 
     def _start_over(self) -> None:
-        self._state, self._position, self._is_resuming = restarted(self._state), FIRST, False
+        self._state, self._position, self._is_resuming = restarted(self._state), self._first, False
         self._recent.clear()
         self._before, self._repeats, self._missing_is_end = (), 0, False
         log.info("walk_restarted", source=self._source)
@@ -227,10 +228,12 @@ class ListWalk:
         # After an unreadable entry the walk continues, but the stored progress does not move past that entry.
         self._is_whole = self._is_whole and page.unreadable == 0
         is_end, is_known = page.next_position is None, is_at_end(self._state, page)
+        # Only a walk that began at the beginning of the list has seen the whole of it.
+        is_full = is_end and not page.is_rest
         began = self._state
-        self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_end)
+        self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_full)
         now_ns = self._clock.wall_ns()
-        if is_end and self._is_whole:
+        if is_full and self._is_whole:
             # Before the page: if the process dies between the two, the walk is still in progress and runs to its end.
             await self._store.keep_note(self._source, FULL_WALK_NOTE, now_ns)
         # Also before the page: once it is recorded, these entries no longer look newer than what is stored.
@@ -244,8 +247,8 @@ class ListWalk:
         if not is_end and (listed or is_repeated or not is_known):
             return False
         if self._is_whole:
-            await self._judge_vanished(began, is_end=is_end)
-        if not is_end:
+            await self._judge_vanished(began, is_end=is_full)
+        if not is_full:
             self._state = _ended(self._state, is_whole=self._is_whole)
             await self._store.record_page(self._source, (), self._state, now_ns=now_ns)
         return True

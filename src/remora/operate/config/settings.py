@@ -26,9 +26,7 @@ from remora.sources.declaration import (
     UserSettings,
 )
 from remora.sources.json_path import is_steps
-from remora.sources.listed import CAPABILITIES as OF_A_LIST
-from remora.sources.listed import INLINE as OF_AN_INLINE_LIST
-from remora.sources.listed import DetailSettings
+from remora.sources.listed import DetailSettings, capabilities_of
 from remora.sources.paging import ListSettings
 from remora.sources.rules import Rule
 from remora.sources.transport.settings import Client
@@ -219,7 +217,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
             case SourceKind.NUMBERED:
                 return self.declaration.capabilities
             case SourceKind.LISTED:
-                return OF_AN_INLINE_LIST if self.detail.inline else OF_A_LIST
+                return capabilities_of(self.list, self.detail)
 
     def __repr__(self) -> str:
         # Headers may contain secrets. The address does not: credentials in it are refused.

@@ -125,7 +125,7 @@ class _Trial:
 
     async def listed(self) -> AsyncIterator[Finding]:
         path = self._settings.list.path
-        verdict = await self._ask(Discovery(Kind.PAGE, "", Lane.WALK))
+        verdict = await self._ask(Discovery(Kind.PAGE, self._collector.first_position(None), Lane.WALK))
         match verdict:
             case None:
                 yield self._not_asked()
