@@ -33,7 +33,9 @@ class Visitor:
 
 
 class Visit(Protocol):
-    def __call__(self, url: str, *, dark: bool = ..., phone: bool = ...) -> AbstractAsyncContextManager[Visitor]: ...
+    def __call__(
+        self, url: str, *, dark: bool = ..., phone: bool = ..., wait_for: str = ...
+    ) -> AbstractAsyncContextManager[Visitor]: ...
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -49,7 +51,9 @@ def visit(browser: Browser) -> Visit:
     """Open the console and wait until it is live."""
 
     @asynccontextmanager
-    async def opened(url: str, *, dark: bool = False, phone: bool = False) -> AsyncIterator[Visitor]:
+    async def opened(
+        url: str, *, dark: bool = False, phone: bool = False, wait_for: str = ".source .answers li"
+    ) -> AsyncIterator[Visitor]:
         width, height = PHONE if phone else WIDE
         context = await browser.new_context(
             viewport={"width": width, "height": height},
@@ -58,7 +62,7 @@ def visit(browser: Browser) -> Visit:
         )
         visitor = Visitor(await context.new_page())
         await visitor.page.goto(url, wait_until="domcontentloaded")
-        await visitor.page.wait_for_selector(".source .answers li")
+        await visitor.page.wait_for_selector(wait_for)
         yield visitor
         await context.close()
 

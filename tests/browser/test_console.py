@@ -32,6 +32,12 @@ from tests.browser.scenes import (
 from tests.browser.stage import staged
 from tests.browser.take_screenshots import FOLDER
 
+SEVERAL = Scene(
+    "several",
+    lambda now_ns: {**LISTED.facts(now_ns), **CATCHING_UP.facts(now_ns)},
+    lambda now_ns: {**LISTED.ledgers(now_ns), **CATCHING_UP.ledgers(now_ns)},
+)
+
 # One loop for all: the browser is started once and belongs to it.
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
@@ -50,7 +56,7 @@ async def test_the_page_answers_four_questions_without_errors_or_foreign_request
     async with staged(HEALTHY) as stage, visit(stage.url) as visitor:
         for question in ("complete", "fresh", "polite", "working"):
             await expect(visitor.page.locator(visitor.answer(question))).to_have_text("Yes")
-        await expect(visitor.page.locator("#verdict")).to_have_text("Complete, fresh, polite and working.")
+        await expect(visitor.page.locator("#verdict")).to_have_text("Complete and fresh.")
         await expect(visitor.page).to_have_title("✓ Remora")
         assert visitor.errors == []
         foreign = {url for url in visitor.requests if urlsplit(url).scheme != "data" and not url.startswith(stage.url)}
@@ -70,7 +76,7 @@ async def test_a_change_is_seen_live_and_said_aloud_once(visit: Visit) -> None:
 async def test_numbers_carry_their_window(visit: Visit) -> None:
     async with staged(CATCHING_UP) as stage, visit(stage.url) as visitor:
         facts = visitor.page.locator(".rate-facts")
-        await expect(visitor.page.locator(".big")).to_have_text("249/s left over the last 10 s")
+        await expect(visitor.page.locator(".big")).to_have_text("249/s sent over the last 10 s")
         await expect(facts).to_contain_text("0 of 2,486 answers over the last 10 s")
         await expect(visitor.page.locator(".limit")).to_contain_text("At the ceiling")
 
@@ -97,10 +103,11 @@ async def test_a_provider_that_is_down_is_told_as_such_and_not_as_our_manners(vi
     async with staged(PROVIDER_DOWN) as stage, visit(stage.url) as visitor:
         page = visitor.page
         await expect(page.locator(visitor.answer("polite"))).to_have_text("Yes")
-        await expect(page.locator(visitor.answer("working"))).to_have_text("No")
+        await expect(page.locator(visitor.answer("working"))).to_have_text("Not yet")
+        await expect(page.locator(".headline")).to_contain_text("Waiting for the provider")
         told = re.compile(r"The provider has been down since .+it answers HTTP 503 \(server error\); next probe in 8\d")
         await expect(page.locator(".answers .reason", has_text=told)).to_have_count(1)
-        await expect(page.locator(".limit")).to_contain_text("The next request leaves at")
+        await expect(page.locator(".limit")).to_contain_text("The next request is sent at")
 
 
 async def test_coverage_adds_up_to_the_range_of_ids(visit: Visit) -> None:
@@ -115,7 +122,7 @@ async def test_a_silent_controller_is_unknown_and_its_last_rate_is_called_past(v
     async with staged(SILENT) as stage, visit(stage.url) as visitor:
         await expect(visitor.page.locator(".pace")).to_have_text("Unknown")
         await expect(visitor.page.locator(".pace-note")).to_have_text("the pace was 150/s 4 min ago")
-        await expect(visitor.page.locator(".limit")).to_contain_text("the service has not been heard of since")
+        await expect(visitor.page.locator(".limit")).to_contain_text("no heartbeat from the service since")
         for question in ("fresh", "polite", "working"):
             await expect(visitor.page.locator(visitor.answer(question))).to_have_text("Unknown")
         assert "NaN" not in await text(visitor.page, "body")
@@ -128,13 +135,13 @@ async def test_the_console_readout_degrades_honestly_when_state_is_absent(visit:
         await expect(visitor.page.locator(".rate .pace")).to_have_text("Unknown")
         await expect(visitor.page.locator(visitor.answer("polite"))).to_have_text("Unknown")
         assert not re.search(r"\b0(\.0+)?/(s|min|h|d)\b", await text(visitor.page, ".rate"))
-        assert await visitor.page.get_attribute("body", "data-verdict") != "yes"
+        assert await visitor.page.get_attribute("body", "data-verdict") == "unknown"
 
 
 async def test_what_never_ran_shows_no_number_at_all(visit: Visit) -> None:
     async with staged(NEVER_STARTED, with_past=False) as stage, visit(stage.url) as visitor:
         await expect(visitor.page.locator(".pace")).to_have_text("Unknown")
-        await expect(visitor.page.locator(".chart .empty")).to_have_text("nothing is known of this time")
+        await expect(visitor.page.locator(".chart .empty")).to_have_text("no data for this time")
         await expect(visitor.page.locator(".coverage .sum")).to_contain_text("Unknown")
         assert visitor.errors == []
 
@@ -264,6 +271,23 @@ async def test_a_listed_source_shows_its_runs_and_nothing_of_its_content(visit: 
         await expect(visitor.page.locator(".stream")).not_to_be_visible()
 
 
+async def test_of_several_sources_the_worst_comes_first_and_each_has_its_page(visit: Visit) -> None:
+    async with staged(SEVERAL) as stage, visit(stage.url, wait_for="#overview tbody tr") as visitor:
+        page = visitor.page
+        rows = page.locator("#overview tbody tr")
+        await expect(rows).to_have_count(2)
+        await expect(rows.first).to_contain_text("Needs attention")
+        await expect(page.locator("#verdict")).to_contain_text("chats: Needs attention")
+        await page.screenshot(path=FOLDER / "several-light-wide.png", full_page=True)
+        assert await page.evaluate(AUDIT) == []
+        await page.get_by_role("link", name="hackernews").click()
+        await expect(page.locator(".source:visible .headline")).to_contain_text("Collecting: 57 %")
+        await expect(page.locator("#overview")).not_to_be_visible()
+        await page.get_by_role("link", name="All sources").click()
+        await expect(rows).to_have_count(2)
+        assert visitor.errors == []
+
+
 async def test_the_readers_choice_of_light_or_dark_is_remembered(visit: Visit) -> None:
     async with staged(HEALTHY) as stage, visit(stage.url) as visitor:
         page = visitor.page
@@ -291,7 +315,7 @@ async def test_every_state_passes_the_audit_in_every_light_and_width(visit: Visi
             async with visit(stage.url, phone=phone) as visitor:
                 page = visitor.page
                 # The history arrives beside the first event: without it, less than a second is known.
-                known = "Nothing is known" if scene is NEVER_STARTED else r"Over the last \d+ (s|min)"
+                known = "No data" if scene is NEVER_STARTED else r"Over the last \d+ (s|min)"
                 await expect(page.locator(".chart")).to_have_attribute("aria-label", re.compile(known))
                 for light in LIGHTS:
                     await page.emulate_media(color_scheme=light)
@@ -305,7 +329,7 @@ async def test_every_state_passes_the_audit_in_every_light_and_width(visit: Visi
     [
         ("() => { document.querySelector('#theme').textContent = ''; }", "no name: button#theme"),
         ("() => { document.querySelector('#verdict').style.color = '#ccc'; }", "contrast"),
-        ("() => { document.querySelector('h2').outerHTML = '<p>x</p>'; }", "heading skips a level"),
+        ("() => { document.querySelector('.source h2').outerHTML = '<p>x</p>'; }", "heading skips a level"),
         ("() => { document.querySelector('.chart').removeAttribute('aria-label'); }", "picture without words"),
         ("() => { document.body.append('stray words'); }", "outside every landmark"),
         ("() => { document.querySelector('main').style.width = '3000px'; }", "too wide"),

@@ -12,16 +12,10 @@ from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import BackOff, LimitedBy, RateFacts, Recent
 from remora.core.reasons import GapReason
 from remora.core.status.answers import span
+from remora.core.status.covering import Tallies, cover
 from remora.core.status.health import Severity, reasons_against_health, severity
 from remora.core.status.model import Covered, CoveredList, Fresh, SourceStatus, Unknown, YesNo
-from remora.core.status.readout import (
-    BEAT_NS,
-    BEATS_BEFORE_UNKNOWN,
-    Tallies,
-    cover,
-    iso,
-    read_out,
-)
+from remora.core.status.readout import BEAT_NS, BEATS_BEFORE_UNKNOWN, iso, read_out
 from remora.core.status.snapshot import (
     ENDED_DONE,
     Beat,
@@ -113,6 +107,7 @@ def test_the_six_places_always_add_up_to_the_id_range(
             assert min(parts) >= 0
             assert status.settled <= len(Coverage.of(covered))
             assert 0 <= status.awaited <= status.owed
+            assert 0 <= status.unconfirmed <= status.owed - status.awaited
             assert status.lag >= 0
         case Unknown() | CoveredList():
             open_gaps = sum(gap.count for gap in gaps if gap.kind is Kind.ITEM and gap.state is not GapState.SETTLED)
@@ -203,6 +198,8 @@ def test_every_moment_in_a_readout_is_a_utc_text() -> None:
         ((a_gap(GapState.ABSENT, GapReason.NOT_FOUND, 3),), YesNo.YES, "settled, absent or gone"),
         ((a_gap(GapState.GONE, GapReason.GONE, 3),), YesNo.YES, "settled, absent or gone"),
         ((a_gap(GapState.OWED, GapReason.NOT_YET, 3),), YesNo.YES, "3 of the newest are awaited"),
+        ((a_gap(GapState.OWED, GapReason.NOT_FOUND, 3),), YesNo.YES, "3 of them absent, to be confirmed"),
+        ((a_gap(GapState.LEASED, GapReason.NOT_FOUND, 3),), YesNo.YES, "3 of them absent, to be confirmed"),
         ((a_gap(GapState.OWED, GapReason.TIMEOUT, 3),), YesNo.NO, "3 owed"),
         ((a_gap(GapState.LEASED, GapReason.TIMEOUT, 3),), YesNo.NO, "3 owed"),
         ((a_gap(GapState.DEAD, GapReason.MALFORMED, 1),), YesNo.NO, "1 dead"),
@@ -341,6 +338,11 @@ def test_the_worst_answer_decides_what_monitoring_hears(
     status = read_out(beats, {NAME: ledger(gaps=gaps)}, now_ns=NOW_NS)
     assert severity(status) is level
     assert (not reasons_against_health(status)) is (level in {Severity.OK, Severity.WARNING})
+
+
+def test_a_backfill_in_progress_is_no_warning_and_a_dead_letter_is() -> None:
+    half = ledger(coverage=Coverage((IdRange(1, 50),)))
+    assert severity(read_out((beat(),), {NAME: half}, now_ns=NOW_NS)) is Severity.OK
 
 
 def test_no_source_at_all_is_neither_healthy_nor_ok() -> None:

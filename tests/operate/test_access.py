@@ -150,9 +150,9 @@ async def test_a_browser_logs_in_once_and_is_known_by_a_cookie_that_no_script_re
     with capture_logs() as logs:
         async with stranger(console) as session:
             async with session.get("/", allow_redirects=False) as reply:
-                assert (reply.status, reply.headers["Location"]) == (303, "/login")
+                assert (reply.status, reply.headers["Location"]) == (303, "login")
             async with session.post("/login", data={"token": f" {TOKEN} "}, allow_redirects=False) as reply:
-                assert (reply.status, reply.headers["Location"]) == (303, "/")
+                assert (reply.status, reply.headers["Location"]) == (303, "./")
                 cookie = reply.headers["Set-Cookie"]
             async with session.get("/api/status") as reply:
                 assert reply.status == 200
@@ -206,5 +206,5 @@ async def test_where_no_token_is_needed_there_is_no_login(tmp_path: Path) -> Non
     made = Console(load(Flags(listen="127.0.0.1:0"), {}, directory=tmp_path))
     await made.server.open()
     async with stranger(made) as session, session.get("/login", allow_redirects=False) as reply:
-        assert (reply.status, reply.headers["Location"]) == (303, "/")
+        assert (reply.status, reply.headers["Location"]) == (303, "./")
     await made.server.close()

@@ -68,6 +68,14 @@ def format_rate(per_second: float) -> str:
     return f"{_rounded(per_second * 86_400)}/d"
 
 
+def format_size(count: int) -> str:
+    """A number of bytes in its largest fitting unit, as 12.4 MB."""
+    for size, unit in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= size:
+            return f"{_rounded(count / size)} {unit}"
+    return f"{count} bytes"
+
+
 def format_duration(span_ns: int) -> str:
     """A span of time in at most two units: 2h 5m, 3d, 480ms."""
     if span_ns < 0:

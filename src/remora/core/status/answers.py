@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from remora.core.rate.gate_types import RateFacts
-from remora.core.status.model import Answer, Covered, CoveredList, Fresh, FreshList, NoStream, Unknown, YesNo
+from remora.core.status.model import Answer, Attention, Covered, CoveredList, Fresh, FreshList, NoStream, Unknown, YesNo
 from remora.core.status.snapshot import LedgerFacts, LoopFacts, Role, SourceFacts, StreamFacts
 from remora.core.status.thresholds import (
     INBOX_DEEP,
@@ -31,10 +31,16 @@ def without_stream(ledger: LedgerFacts) -> NoStream:
 
 
 def is_complete(coverage: Covered | CoveredList | Unknown, fresh: Fresh | FreshList | Unknown) -> Answer:
-    """Whether every item of the source is here, or known to be absent or gone. An unwalked list may hold anything."""
+    """Whether every item of the source is here, or known to be absent or gone. An unwalked list may hold anything.
+
+    An old id that the provider answers with nothing is absent, to be confirmed: it is asked for again on its schedule,
+    and it does not make the mirror incomplete.
+    """
     if isinstance(coverage, Unknown):
         return Answer(YesNo.UNKNOWN, coverage.reason)
-    missing = {"pending": coverage.pending, "owed": coverage.owed - coverage.awaited, "dead": coverage.dead}
+    unconfirmed = coverage.unconfirmed if isinstance(coverage, Covered) else 0
+    owed = coverage.owed - coverage.awaited - unconfirmed
+    missing = {"pending": coverage.pending, "owed": owed, "dead": coverage.dead}
     open_counts = [f"{count:,} {word}" for word, count in missing.items() if count > 0]
     if open_counts:
         return Answer(YesNo.NO, ", ".join(open_counts))
@@ -79,7 +85,7 @@ def _is_fresh_now(
     if broken is not None:
         return Answer(YesNo.NO, broken)
     if facts is not None and facts.inbox is not None and facts.inbox.depth > INBOX_DEEP:
-        return Answer(YesNo.NO, f"{facts.inbox.depth:,} changed items wait in the inbox")
+        return Answer(YesNo.NO, f"{facts.inbox.depth:,} changed items wait in the inbox", Attention.WAIT)
     changes = f"; stream: {stream.reason}" if isinstance(stream, NoStream) else ""
     return Answer(YesNo.YES, f"the source told its newest id {ago(age_ns)}{changes}")
 
@@ -163,7 +169,9 @@ def _whole(coverage: Covered | CoveredList) -> str:
     match coverage:
         case Covered():
             awaited = f", {coverage.awaited:,} of the newest are awaited" if coverage.awaited else ""
-            return f"every id from {coverage.first_id:,} to {coverage.max_id:,} is settled, absent or gone{awaited}"
+            checked = f", {coverage.unconfirmed:,} of them absent, to be confirmed" if coverage.unconfirmed else ""
+            ids = f"every id from {coverage.first_id:,} to {coverage.max_id:,}"
+            return f"{ids} is settled, absent or gone{checked}{awaited}"
         case CoveredList():
             return "every entry that the list showed is here"
 

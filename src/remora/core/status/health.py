@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
-from remora.core.status.model import Answer, SourceStatus, Status, YesNo
+from remora.core.status.model import Answer, Attention, SourceStatus, Status, YesNo
 from remora.core.status.words import QUESTIONS
 
 
@@ -48,6 +48,7 @@ def _severities(source: SourceStatus) -> Iterable[Severity]:
         yield Severity.UNKNOWN
     if YesNo.NO in {answers.working.answer, answers.fresh.answer}:
         yield Severity.CRITICAL
-    if YesNo.NO in {answers.complete.answer, answers.polite.answer}:
+    # A backfill in progress is no warning; what nobody repairs is.
+    if answers.polite.answer is YesNo.NO or answers.complete.attention is Attention.ACT:
         yield Severity.WARNING
     yield Severity.OK

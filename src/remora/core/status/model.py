@@ -22,11 +22,20 @@ class YesNo(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Attention(StrEnum):
+    """What an answer asks of the operator."""
+
+    NONE = "none"
+    WAIT = "wait"  # it is being worked on, or waits for the provider
+    ACT = "act"  # somebody has to look
+
+
 class Answer(msgspec.Struct, frozen=True):
     """One of the four questions, answered with its reason."""
 
     answer: YesNo
     reason: str
+    attention: Attention = Attention.NONE
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -36,6 +45,43 @@ class Answers(msgspec.Struct, frozen=True):
     fresh: Answer
     polite: Answer
     working: Answer
+
+
+class Standing(StrEnum):
+    """How a source is doing, in one word; the colour of its line."""
+
+    ATTENTION = "attention"
+    UNKNOWN = "unknown"
+    STOPPED = "stopped"  # nothing runs, because somebody stopped it or a job is done
+    WAITING = "waiting"  # for the provider
+    COLLECTING = "collecting"
+    WATCHING = "watching"  # the backfill is switched off
+    COMPLETE = "complete"
+
+
+class Headline(msgspec.Struct, frozen=True):
+    """The line about a source that is read first."""
+
+    standing: Standing
+    text: str
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the backfill is. `left_ns` is None while nothing is sent."""
+
+    done: int  # ids that were asked for at least once
+    total: int
+    held: int  # items that are here
+    left_ns: int | None
+    is_learning: bool = False  # the pace still rises, so the time left is not known
+
+
+class Disk(msgspec.Struct, frozen=True, kw_only=True):
+    """What the mirror takes on disk; a value that nobody can tell is None."""
+
+    size_bytes: int | None = None
+    growth_bytes_per_day: int | None = None
+    free_bytes: int | None = None
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -62,6 +108,7 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
     gone: int  # deleted upstream; the last content is kept
     dead: int
     awaited: int  # the part of owed that does not exist yet
+    unconfirmed: int = 0  # the part of owed that the provider does not have, to be confirmed
 
 
 class CoveredList(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +169,8 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     state: str
     doing: str | None
+    headline: Headline
+    progress: Progress | None  # None: not known, or a listed source
     answers: Answers
     rate: RateFacts | Unknown
     coverage: Covered | CoveredList | Unknown
@@ -164,4 +213,5 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = SCHEMA
     as_of_ns: int
     runtimes: tuple[Runtime, ...]
+    disk: Disk | None = None  # None: nobody measured it
     sources: dict[str, SourceStatus]

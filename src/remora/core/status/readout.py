@@ -5,18 +5,15 @@ ended is never shown as current. What the ledger knows stays known, even if no p
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from remora.core.errors import Exit
-from remora.core.ledger.coverage import Coverage, IdRange
-from remora.core.ledger.discovery import Kind
 from remora.core.ledger.freshness import AGE_BOUNDS_S
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.run import StoppedBy
 from remora.core.rate.gate_types import RateFacts
-from remora.core.reasons import GapFamily
 from remora.core.status.answers import (
     down,
     is_complete,
@@ -27,6 +24,8 @@ from remora.core.status.answers import (
     without_stream,
 )
 from remora.core.status.answers import iso as iso
+from remora.core.status.covering import coverage_of
+from remora.core.status.headline import headline, progress_of, with_attention
 from remora.core.status.limits import what_limits
 from remora.core.status.model import (
     AgeBucket,
@@ -45,6 +44,7 @@ from remora.core.status.model import (
     YesNo,
 )
 from remora.core.status.snapshot import (
+    ENDED_AS_ASKED,
     ENDED_DONE,
     Beat,
     GapTally,
@@ -64,7 +64,6 @@ BEAT_NS: Final = SECOND_NS
 BEATS_BEFORE_UNKNOWN: Final = 3
 # The service knows everything, a run or a backfill only its own part.
 ROLE_ORDER: Final = (Role.SERVICE, Role.RUN, Role.BACKFILL, Role.WORKER)
-OPEN_STATES: Final = (GapState.OWED, GapState.LEASED)
 # Ages are counted in steps of 25 %; three steps are about a doubling, which is fine enough for a chart.
 AGES_PER_BUCKET: Final = 3
 FAILURES: Final = frozenset(stopped_by for stopped_by in StoppedBy if stopped_by.exit_code is Exit.FAILED)
@@ -108,31 +107,36 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
     facts = alive.snapshot.sources[name] if alive else None
     silence = None if alive else _silence(last, name)
     told = facts or SourceFacts()
-    coverage = _coverage(ledger, facts)
+    coverage = coverage_of(ledger, facts)
     listed = ledger.owed_details is not None
     fresh = _fresh_list(ledger) if listed else _fresh(facts, silence, ledger, coverage)
-    stream = (
-        _section(told.stream, silence, "no process listens to a stream of changes")
-        if (ledger.has_stream and not ledger.is_stream_too_dear) or listed
-        else without_stream(ledger)
+    stream = _stream(told, silence, ledger)
+    working = _is_working(facts, silence, alive, last, now_ns)
+    is_down = working.reason == down(told.rate, now_ns=now_ns)
+    answers = Answers(
+        complete=is_complete(coverage, fresh),
+        fresh=_is_fresh(fresh, stream, alive, name, coverage, ledger, now_ns),
+        polite=is_polite(told.rate, silence=silence.reason if silence else None),
+        working=working,
     )
-    working = is_working(
-        facts,
-        silence=silence.reason if silence else None,
-        ended=_state(alive, last) == "stopped",
-        now_ns=now_ns,
-        rests=alive is None and last is not None and _is_between_runs(last),
-    )
+    running_ns = now_ns - alive.snapshot.started_at_ns if alive else None
+    is_asked = alive is None and last is not None and last.snapshot.ended_because in ENDED_AS_ASKED
+    answers = with_attention(answers, coverage, told.rate, is_down=is_down, is_asked=is_asked, running_ns=running_ns)
+    progress = progress_of(coverage, told.rate, running_ns=running_ns)
     return SourceStatus(
         kind=ledger.kind,
         state=_state(alive, last),
         doing=told.doing,
-        answers=Answers(
-            complete=is_complete(coverage, fresh),
-            fresh=_is_fresh(fresh, stream, alive, name, coverage, ledger, now_ns),
-            polite=is_polite(told.rate, silence=silence.reason if silence else None),
-            working=working,
+        headline=headline(
+            answers,
+            coverage,
+            progress,
+            backfill=told.backfill,
+            is_running=alive is not None,
+            is_down=is_down,
         ),
+        progress=progress,
+        answers=answers,
         rate=_rate(alive, name, silence, ledger, coverage),
         coverage=coverage,
         fresh=fresh,
@@ -148,11 +152,29 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         next_run_at_ns=told.next_run_at_ns,
         why_not_now=told.why_not_now,
         runs=ledger.runs,
-        only_provider_is_down=working.reason == down(told.rate, now_ns=now_ns),
+        only_provider_is_down=is_down,
         budget=RunBudget(ledger.max_wall_ns, ledger.max_fetches) if listed else None,
         ceiling_interval_ns=ledger.ceiling_interval_ns,
         is_public=ledger.is_public,
         account=ledger.account,
+    )
+
+
+def _stream(told: SourceFacts, silence: Unknown | None, ledger: LedgerFacts) -> StreamFacts | NoStream | Unknown:
+    if (ledger.has_stream and not ledger.is_stream_too_dear) or ledger.owed_details is not None:
+        return _section(told.stream, silence, "no process listens to a stream of changes")
+    return without_stream(ledger)
+
+
+def _is_working(
+    facts: SourceFacts | None, silence: Unknown | None, alive: Beat | None, last: Beat | None, now_ns: int
+) -> Answer:
+    return is_working(
+        facts,
+        silence=silence.reason if silence else None,
+        ended=_state(alive, last) == "stopped",
+        now_ns=now_ns,
+        rests=alive is None and last is not None and _is_between_runs(last),
     )
 
 
@@ -175,7 +197,7 @@ def _silence(last: Beat | None, name: str) -> Unknown:
         # A failed run also ended by itself: what stopped it is shown next to it.
         because = "" if _is_between_runs(last) else f" ({last.snapshot.ended_because or 'on request'})"
         return Unknown(f"the {role} ended{because} at {iso(ended_ns)}", ended_ns, was_per_s)
-    return Unknown(f"the {role} has not been heard of since {iso(last.at_ns)}", last.at_ns, was_per_s)
+    return Unknown(f"no heartbeat from the {role} since {iso(last.at_ns)}", last.at_ns, was_per_s)
 
 
 def _runtime(beat: Beat, now_ns: int) -> Runtime:
@@ -206,81 +228,6 @@ def _rate(
         return Unknown("the gate has not said anything yet", alive.snapshot.started_at_ns)
     limited_by, limit = what_limits(facts.rate, facts, ledger, coverage)
     return msgspec.structs.replace(facts.rate, limited_by=limited_by, limit=limit)
-
-
-# -- coverage ----------------------------------------------------------------------------------------------------------
-
-
-def _coverage(ledger: LedgerFacts, facts: SourceFacts | None) -> Covered | CoveredList | Unknown:
-    kind = Kind.ITEM if ledger.owed_details is None else Kind.DOCUMENT
-    gaps = [tally for tally in ledger.gaps if tally.kind is kind]
-    count = Tallies(
-        owed=_count(gaps, OPEN_STATES),
-        absent=_count(gaps, (GapState.ABSENT,)),
-        gone=_count(gaps, (GapState.GONE,)),
-        dead=_count(gaps, (GapState.DEAD,)),
-        awaited=sum(tally.count for tally in gaps if _is_awaited(tally)),
-    )
-    if ledger.owed_details is not None:
-        return CoveredList(
-            pending=ledger.owed_details, owed=count.owed, absent=count.absent, gone=count.gone, dead=count.dead
-        )
-    known_ids = [known for known in (ledger.newest_id, facts.newest_id if facts else None) if known is not None]
-    if ledger.coverage is None or not known_ids:
-        return Unknown("the source has not told us its newest id yet")
-    return cover(ledger.coverage, first_id=ledger.first_id, newest_id=max(known_ids), count=count)
-
-
-class Tallies(NamedTuple):
-    """How many things are not settled, by state; `awaited` is a part of `owed`."""
-
-    owed: int = 0
-    absent: int = 0
-    gone: int = 0
-    dead: int = 0
-    awaited: int = 0
-
-    @property
-    def unsettled(self) -> int:
-        """All of them."""
-        return self.owed + self.absent + self.gone + self.dead
-
-
-def cover(coverage: Coverage, *, first_id: int, newest_id: int, count: Tallies) -> Covered | Unknown:
-    """Every id from the first to the newest, counted in exactly one of six states.
-
-    A gap may lie in a range that is not covered yet (a walk in progress). It counts as owed, and another id as pending,
-    so that the settled count is never too high.
-    """
-    max_id = max(newest_id, coverage.ranges[-1].end if coverage.ranges else newest_id)
-    if max_id < first_id:
-        return Unknown(f"the newest id is {max_id:,}, before the first id {first_id:,}")
-    wanted = IdRange(first_id, max_id)
-    if count.unsettled > len(wanted):
-        return Unknown("the ledger holds more gaps than the source has ids")
-    settled = max(0, len(coverage.within(wanted)) - count.unsettled)
-    frontier = coverage.frontier(first_id=first_id)
-    return Covered(
-        first_id=first_id,
-        frontier=frontier,
-        max_id=max_id,
-        lag=max(0, max_id - frontier),
-        settled=settled,
-        pending=len(wanted) - settled - count.unsettled,
-        owed=count.owed,
-        absent=count.absent,
-        gone=count.gone,
-        dead=count.dead,
-        awaited=min(count.awaited, count.owed),
-    )
-
-
-def _is_awaited(tally: GapTally) -> bool:
-    return tally.state in OPEN_STATES and tally.reason.family is GapFamily.YOUNG
-
-
-def _count(gaps: Iterable[GapTally], states: tuple[GapState, ...]) -> int:
-    return sum(tally.count for tally in gaps if tally.state in states)
 
 
 def _is_fresh(

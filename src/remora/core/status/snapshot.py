@@ -18,6 +18,9 @@ from remora.core.reasons import GapReason
 SNAPSHOT_SCHEMA = 1
 # The reason of a process that ended by itself.
 ENDED_DONE = "done"
+# The reason of a process that somebody stopped.
+ENDED_ON_REQUEST = "stopped on request"
+ENDED_AS_ASKED = frozenset({ENDED_DONE, ENDED_ON_REQUEST})
 
 
 class Role(StrEnum):

@@ -2,12 +2,22 @@
 
 from collections.abc import Iterator
 
-from remora.core.quantities import format_rate
+from remora.core.quantities import format_rate, format_size
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.answers import ago, iso
 from remora.core.status.health import answers_of
 from remora.core.status.limits import quota_in_words, wait_in_words
-from remora.core.status.model import Covered, CoveredList, Fresh, NoStream, SourceStatus, Status, Unknown
+from remora.core.status.model import (
+    Attention,
+    Covered,
+    CoveredList,
+    Disk,
+    Fresh,
+    NoStream,
+    SourceStatus,
+    Status,
+    Unknown,
+)
 from remora.core.status.snapshot import GapTally, InboxFacts, RescanFacts, StreamFacts
 
 LABEL_WIDTH = 11
@@ -16,14 +26,29 @@ LABEL_WIDTH = 11
 def render(status: Status) -> str:
     """The whole status as text."""
     blocks = ["\n".join(_source(name, source, status.as_of_ns)) for name, source in status.sources.items()]
-    return "\n\n".join(blocks) if blocks else "no source is configured"
+    if not blocks:
+        return "no source is configured"
+    return "\n\n".join([*blocks, *([] if status.disk is None else [f"disk  {disk_text(status.disk)}"])])
+
+
+def disk_text(disk: Disk) -> str:
+    """`12.4 MB, grows 1.2 GB a day, 48 GB free`; what is not known is left out."""
+    told = (
+        (disk.size_bytes, "{}"), (disk.growth_bytes_per_day, "grows {} a day"), (disk.free_bytes, "{} free")
+    )  # fmt: skip
+    return ", ".join(words.format(format_size(count)) for count, words in told if count is not None)
 
 
 def _source(name: str, source: SourceStatus, now_ns: int) -> Iterator[str]:
     doing = f", {source.doing}" if source.doing else ""
-    yield f"{name}  {source.state.replace('_', ' ')}{doing}"
+    yield f"{name}  {source.headline.text}"
+    yield _line("process", f"{source.state.replace('_', ' ')}{doing}")
+    if source.progress is not None:
+        done = f"{source.progress.done:,} of {source.progress.total:,} ids"
+        yield _line("progress", f"{done}, {source.progress.held:,} items held")
     for question, answer in answers_of(source).items():
-        yield _line(f"{question}?", f"{answer.answer:<8}{answer.reason}")
+        word = "not yet" if answer.attention is Attention.WAIT else answer.answer
+        yield _line(f"{question}?", f"{word:<8}{answer.reason}")
     if source.account is not None:
         yield _line("account", f"{source.account}, which has one ceiling, pace and quota for all its sources")
     yield _line("rate", rate_text(source.rate))
@@ -79,11 +104,11 @@ def rate_text(rate: RateFacts | Unknown) -> str:
             past = "" if was is None else f" (the pace was {format_rate(was)})"
             return f"unknown: {reason}{past}"
         case RateFacts():
-            edge = "" if rate.edge_per_s is None else f", learned edge {format_rate(rate.edge_per_s)}"
-            recent = "" if rate.recent_per_s is None else f", {format_rate(rate.recent_per_s)} leaving"
+            edge = "" if rate.edge_per_s is None else f", provider's limit about {format_rate(rate.edge_per_s)}"
+            recent = "" if rate.recent_per_s is None else f"{format_rate(rate.recent_per_s)} sent, "
             limit = f"limited by {rate.limited_by.replace('_', ' ')}"
             ceiling = format_rate(rate.ceiling_per_s)
-            told = f"{format_rate(rate.per_s)} allowed, ceiling {ceiling}{edge}{recent}, {limit}"
+            told = f"{recent}{format_rate(rate.per_s)} allowed, ceiling {ceiling}{edge}, {limit}"
             return f"{told}, as of {iso(rate.at_ns)}"
 
 
@@ -92,7 +117,9 @@ def _coverage(coverage: Covered | CoveredList | Unknown) -> str:
         case Unknown(reason=reason):
             return f"unknown: {reason}"
         case Covered():
-            awaited = f" ({coverage.awaited:,} not there yet)" if coverage.awaited else ""
+            parts = {"not there yet": coverage.awaited, "absent, to be confirmed": coverage.unconfirmed}
+            told = ", ".join(f"{count:,} {word}" for word, count in parts.items() if count)
+            awaited = f" ({told})" if told else ""
             return (
                 f"ids {coverage.first_id:,} to {coverage.max_id:,}: {coverage.settled:,} settled, "
                 f"{coverage.pending:,} pending, {coverage.owed:,} owed{awaited}, {coverage.absent:,} absent, "

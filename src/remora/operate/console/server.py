@@ -42,11 +42,14 @@ FILES: Final = {
     "/login.css": ("login.css", "text/css"),
     "/console.js": ("console.js", "text/javascript"),
     "/charts.js": ("charts.js", "text/javascript"),
+    "/overview.js": ("overview.js", "text/javascript"),
     "/panels.js": ("panels.js", "text/javascript"),
     "/theme.js": ("theme.js", "text/javascript"),
     "/words.js": ("words.js", "text/javascript"),
 }
 LOGIN: Final = "/login"
+# Relative, so that a reverse proxy may serve the console below a path of its own.
+HOME: Final = "./"
 # What a visitor without the token may get: static files, the login and the health of the service.
 FOR_ANYBODY: Final = frozenset(FILES) - {"/"} | {LOGIN, "/health"}
 NOTHING_SAID: Final = " hidden></p>"
@@ -215,7 +218,7 @@ class ConsoleServer:
         if request.path in FOR_ANYBODY or self._knows(request):
             return None
         if request.path == "/":
-            return web.Response(status=303, headers={"Location": LOGIN})
+            return web.Response(status=303, headers={"Location": LOGIN.removeprefix("/")})
         refused = _error(401, "the console asks for its token", "send the header Authorization: Bearer TOKEN")
         refused.headers["WWW-Authenticate"] = "Bearer"
         return refused
@@ -228,7 +231,7 @@ class ConsoleServer:
         return self._clock.wall_ns() // SECOND_NS
 
     async def _show_login(self, request: web.Request) -> web.StreamResponse:
-        return web.Response(status=303, headers={"Location": "/"}) if self._knows(request) else _login_page()
+        return web.Response(status=303, headers={"Location": HOME}) if self._knows(request) else _login_page()
 
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
         """Exchange the token for a session. The token comes in the body, never in an address."""
@@ -237,7 +240,7 @@ class ConsoleServer:
         if not isinstance(shown, str) or not self._access.is_token(shown.strip()):
             self._logins_refused += 1
             return _login_page(said=NOT_IT, status=401)
-        response = web.Response(status=303, headers={"Location": "/"})
+        response = web.Response(status=303, headers={"Location": HOME})
         response.set_cookie(
             COOKIE,
             self._access.session(now_s=self._now_s()),

@@ -11,7 +11,7 @@ import structlog
 
 from remora.contracts import Clock, Sharing, Store
 from remora.core.errors import RemoraError
-from remora.core.status.snapshot import ENDED_DONE, Role, Snapshot, SourceFacts
+from remora.core.status.snapshot import ENDED_DONE, ENDED_ON_REQUEST, Role, Snapshot, SourceFacts
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.gates import Gates
@@ -91,7 +91,7 @@ async def beating(ground: Resources, role: Role, facts: Callable[[], Mapping[str
     try:
         yield
     except asyncio.CancelledError:
-        because = "stopped on request"
+        because = ENDED_ON_REQUEST
         raise
     except Exception as error:
         because = error.message if isinstance(error, RemoraError) else type(error).__name__

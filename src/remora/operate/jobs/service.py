@@ -30,6 +30,7 @@ from remora.operate.jobs.progress import Progress, ProgressView, with_rate
 from remora.operate.jobs.resources import Resources
 from remora.operate.jobs.runtime import OPENERS, ListedRuntime, Numbered, rate_facts
 from remora.operate.jobs.search_index import keep_fresh
+from remora.operate.observe.disk import DiskGauge
 from remora.operate.observe.newest_items import NewestItems
 from remora.operate.observe.notify import Notifier
 from remora.operate.observe.read_status import read_status
@@ -76,6 +77,7 @@ class Service:
         self._backfill = backfill
         self._started_ns = ground.clock.monotonic_ns()
         self._facts: dict[str, Facts] = {}
+        self._disk = DiskGauge(ground.settings.store.url)
         self._feed = StatusCache(self._read_status, ground.metrics, clock=ground.clock)
 
     async def run(self) -> None:
@@ -199,7 +201,9 @@ class Service:
         return schedule.run if alone is None else partial(alone.run, schedule.run)
 
     async def _read_status(self) -> Status:
-        return await read_status(self._store, self._settings, now_ns=self._clock.wall_ns())
+        now_ns = self._clock.wall_ns()
+        status = await read_status(self._store, self._settings, now_ns=now_ns)
+        return msgspec.structs.replace(status, disk=self._disk.read(now_ns=now_ns))
 
     async def _replay(self, source: str | None, reason: GapReason | None, key: str | None) -> int:
         names = [source] if source is not None else list(self._settings.sources)

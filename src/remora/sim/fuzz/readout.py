@@ -8,6 +8,7 @@ from remora.contracts import Store
 from remora.core.ledger.notes import NEWEST_NOTE
 from remora.core.ledger.run import StoppedBy
 from remora.core.rate.gate_types import LimitedBy, RateFacts, Recent
+from remora.core.reasons import GapReason
 from remora.core.status.limits import wait_in_words
 from remora.core.status.model import Covered, SourceStatus, YesNo
 from remora.core.status.readout import read_out
@@ -147,7 +148,9 @@ class Readout:
         gaps = {gap.key: gap for gap in await store.gaps(NAME, limit=GAPS_READ_MAX)}
         for item_id in range(covered.first_id, covered.max_id + 1):
             gap = gaps.get(str(item_id))
-            excused = gap is not None and (gap.state in AT_REST or gap.reason.family == "young")
+            excused = gap is not None and (
+                gap.state in AT_REST or gap.reason.family == "young" or gap.reason is GapReason.NOT_FOUND
+            )
             if item_id not in held and not excused:
                 self._judge.fail(f"status says complete, and item {item_id} is neither held nor absent")
 

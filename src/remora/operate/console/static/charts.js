@@ -59,7 +59,7 @@ export function drawRate(svg, { points, backoffs, ceiling, edge, from, to }) {
   const floor = height - MARGIN.bottom;
   const y = (value) => floor - (Math.min(value, top) / top) * (floor - MARGIN.top);
   const parts = [...axes({ from, to, top, width, floor, x, y })];
-  if (!shown.length) parts.push(shape("text", { x: width / 2, y: height / 2, class: "empty" }, "nothing is known of this time"));
+  if (!shown.length) parts.push(shape("text", { x: width / 2, y: height / 2, class: "empty" }, "no data for this time"));
   const at = (point) => Math.min(to, Math.max(from, point.at + point.span / 2));
   for (const run of runs(shown, (point) => point.leaving)) {
     const line = run.map((point) => `${x(at(point)).toFixed(1)},${y(point.leaving).toFixed(1)}`);
@@ -70,7 +70,7 @@ export function drawRate(svg, { points, backoffs, ceiling, edge, from, to }) {
     const line = run.map((point) => `${x(at(point)).toFixed(1)},${y(point.allowed).toFixed(1)}`);
     parts.push(shape("path", { class: "allowed", d: `M${line.join("L")}${run.length === 1 ? "h1" : ""}` }));
   }
-  if (edge) parts.push(...level(edge, y(edge), width, "edge", `learned edge ${rate(edge)}`, ceilingFits && ceiling && y(edge) - y(ceiling) < 16));
+  if (edge) parts.push(...level(edge, y(edge), width, "edge", `provider's limit about ${rate(edge)}`, ceilingFits && ceiling && y(edge) - y(ceiling) < 16));
   if (ceiling) parts.push(...level(ceiling, ceilingFits ? y(ceiling) : MARGIN.top - 8, width, "ceiling", `ceiling ${rate(ceiling)}${ceilingFits ? "" : ", above this scale ↑"}`));
   for (const mark of marks) parts.push(backOff(mark, x(mark.at), floor, marks.length <= LINES_MAX));
   svg.replaceChildren(...parts);
@@ -112,12 +112,12 @@ function backOff(mark, at, floor, withLine) {
 
 export function describeRate({ shown, marks, from, to }, ceiling) {
   const left = shown.map((point) => point.leaving).filter((value) => value !== null);
-  if (!left.length) return `Nothing is known of the last ${span(to - from)}.`;
+  if (!left.length) return `No data for the last ${span(to - from)}.`;
   const [least, most] = [Math.min(...left), Math.max(...left)];
   const known = Math.max(0, to - Math.max(from, shown[0].at));
   const between = rate(least) === rate(most) ? rate(most) : `between ${rate(least)} and ${rate(most)}`;
   const backs = marks.length === 0 ? "no back-off" : marks.length === 1 ? "1 back-off" : `${marks.length} back-offs`;
-  return `Over the last ${span(known)}: ${between} left, the ceiling is ${ceiling ? rate(ceiling) : "unknown"}, ${backs}. Line: pace; filled: what left; triangles: back-offs.`;
+  return `Over the last ${span(known)}: ${between} sent, ceiling ${ceiling ? rate(ceiling) : "unknown"}, ${backs}. Line: allowed pace; filled: requests sent; triangles: back-offs.`;
 }
 
 // What the chart says under the pointer.
@@ -125,7 +125,7 @@ export function readAt(drawn, clientX, box) {
   const at = drawn.from + (((clientX - box.left) / box.width) * drawn.width - MARGIN.left) / (drawn.width - MARGIN.left - MARGIN.right) * (drawn.to - drawn.from);
   const near = drawn.shown.find((point) => at >= point.at && at <= point.at + point.span);
   if (!near) return at >= drawn.from && at <= drawn.to ? `${clock(at)}: unknown` : "";
-  return `${clock(near.at)}: pace ${rate(near.allowed)}, ${near.leaving === null ? "unknown" : rate(near.leaving)} leaving over ${near.span} s`;
+  return `${clock(near.at)}: pace ${rate(near.allowed)}, ${near.leaving === null ? "unknown" : rate(near.leaving)} sent over ${near.span} s`;
 }
 
 // -- how old items are when they change -------------------------------------------------------------------------------
@@ -169,6 +169,13 @@ export function drawAges(svg, { buckets, windowS, suggestedS }) {
 // -- coverage ---------------------------------------------------------------------------------------------------------
 
 export const PLACES = ["settled", "absent", "gone", "owed", "dead", "pending"];
+
+// One share of a whole: how much of the source was asked for.
+export function drawProgress(svg, { done, total }) {
+  const width = total ? (done / total) * 1000 : 0;
+  svg.replaceChildren(shape("rect", { class: "settled", x: 0, y: 0, width: done ? Math.max(4, width) : 0, height: 10 }));
+  svg.setAttribute("aria-label", `${number(done)} of ${number(total)}`);
+}
 
 // Whatever exists is seen: a share too small to draw still gets a sliver.
 export function drawCoverage(svg, coverage) {

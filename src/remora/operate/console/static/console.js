@@ -1,5 +1,6 @@
 // How does the page stay true? It shows what the last event said, and says so when there was none for three beats.
-import { drawCard, leaving, makeCard } from "./panels.js";
+import { drawOverview, sentPerSecond, verdict, worstFirst } from "./overview.js";
+import { drawCard, makeCard } from "./panels.js";
 import { clock, element, gapReason, number, perSecond, plain, say, secondsOf, span, sync, when } from "./words.js";
 
 const BEATS_BEFORE_UNKNOWN = 3;
@@ -25,24 +26,15 @@ function aged(status, reason, sinceNs) {
       question, { answer: "unknown", reason: answer === "unknown" ? reason : `${reason}; before that the answer was ${answer}` },
     ]));
     const was = source.rate.known ? perSecond(source.rate.interval_ns) : source.rate.was_per_s;
-    return [name, { ...source, answers, state: "not heard of", doing: null, rate: unknown(was), stream: unknown(null), inbox: unknown(null), rescan: unknown(null), fresh: unknown(null), loops: {}, workers_alive: null }];
+    return [name, { ...source, answers, headline: { standing: "unknown", text: `Unknown: ${reason}` }, state: "no heartbeat", doing: null, rate: unknown(was), stream: unknown(null), inbox: unknown(null), rescan: unknown(null), fresh: unknown(null), loops: {}, workers_alive: null }];
   });
   return { ...status, sources: Object.fromEntries(sources) };
-}
-
-function verdict(sources) {
-  const answers = Object.values(sources).flatMap((source) => Object.entries(source.answers));
-  const named = (word) => [...new Set(answers.filter(([, { answer }]) => answer === word).map(([question]) => question))];
-  const [no, unknown] = [named("no"), named("unknown")];
-  if (!answers.length) return ["unknown", "No source is configured."];
-  if (no.length) return ["no", `Not ${no.join(", not ")}${unknown.length ? `; ${unknown.join(", ")} unknown` : ""}.`];
-  if (unknown.length) return ["unknown", `Unknown: ${unknown.join(", ")}.`];
-  return ["yes", "Complete, fresh, polite and working."];
 }
 
 // -- drawing ----------------------------------------------------------------------------------------------------------
 
 function draw() {
+  if (page.signedOut) return;
   const now = Date.now() / 1000;
   const silent = (Date.now() - page.heardAt) / 1000;
   const storeAway = page.status && page.status.reason;
@@ -54,22 +46,33 @@ function draw() {
   const reason = storeAway ? `the service says: ${storeAway}` : "the service does not answer";
   const status = lost ? aged(page.last, reason, page.last.as_of_ns) : page.last;
   const cards = part("sources");
-  const entries = Object.entries(status.sources);
+  const chosen = chosenOf(status.sources);
   for (const card of cards.querySelectorAll(".source")) if (!(card.dataset.name in status.sources)) card.remove();
-  for (const [name, source] of entries) {
+  drawOverview(part("overview"), chosen ? {} : status.sources, at);
+  part("back").hidden = !chosen || Object.keys(status.sources).length < 2;
+  for (const [name, source] of worstFirst(status.sources)) {
     let card = [...cards.querySelectorAll(".source")].find((each) => each.dataset.name === name);
+    if (!card && chosen !== name) continue; // made when it is first shown
     if (!card) {
       card = makeCard(name, (why) => askAgain(name, why));
       cards.append(card);
     }
-    drawCard(card, source, { now: at, history: historyOf(name), items: page.items[name] ?? [], old: lost });
+    card.hidden = chosen !== name;
+    if (!card.hidden) drawCard(card, source, { now: at, history: historyOf(name), items: page.items[name] ?? [], old: lost, disk: status.disk });
   }
-  const [word, sentence] = verdict(status.sources);
-  say(part("verdict"), sentence);
-  document.body.dataset.verdict = word;
-  document.title = `${{ yes: "✓", no: "✕", unknown: "?" }[word]} Remora`;
+  const found = verdict(status.sources, at);
+  say(part("verdict"), found.text);
+  document.body.dataset.verdict = found.standing;
+  document.title = `${found.symbol} Remora`;
   drawRuntimes(status.runtimes, at);
   tellChanges(status.sources);
+}
+
+// The source that is shown: the one in the address, or the only one; null shows the overview.
+function chosenOf(sources) {
+  const names = Object.keys(sources);
+  const wanted = decodeURIComponent(location.hash.slice(1));
+  return names.includes(wanted) ? wanted : names.length === 1 ? names[0] : null;
 }
 
 function showConnection(lost, silent, storeAway) {
@@ -82,7 +85,7 @@ function showConnection(lost, silent, storeAway) {
   if (lost) {
     const since = clock(page.lastAt ?? page.heardAt / 1000);
     const why = storeAway ? `The store does not answer: ${storeAway}.` : `The service has not answered for ${span(silent)}.`;
-    say(banner, `${why} What you see is from ${since}; nothing is known about now. This page tries again by itself.`);
+    say(banner, `${why} These numbers are from ${since}. The page tries again by itself.`);
   }
   if (lost !== page.lost) announce(lost ? "Connection lost. Everything shown is old." : "Connected again.");
   page.lost = lost;
@@ -91,7 +94,7 @@ function showConnection(lost, silent, storeAway) {
 function drawRuntimes(runtimes, now) {
   sync(part("runtimes"), runtimes.map((runtime, index) => [`${runtime.role} ${runtime.pid} ${index}`, runtime]), () => element("li"), (item, runtime) => {
     const version = runtime.version ? ` ${runtime.version}` : "";
-    const end = runtime.ended_at_ns ? `ended ${when(runtime.ended_at_ns, now)}${runtime.ended_because ? `: ${runtime.ended_because}` : ""}` : runtime.alive ? `running since ${when(runtime.started_at_ns, now)}` : `last heard of ${when(runtime.last_beat_at_ns, now)}`;
+    const end = runtime.ended_at_ns ? `ended ${when(runtime.ended_at_ns, now)}${runtime.ended_because ? `: ${runtime.ended_because}` : ""}` : runtime.alive ? `running since ${when(runtime.started_at_ns, now)}` : `last heartbeat ${when(runtime.last_beat_at_ns, now)}`;
     say(item, `${plain(runtime.role)}${version}, ${end}`);
   });
 }
@@ -130,11 +133,12 @@ async function replay(name, why) {
   const result = card.querySelector(".gaps .result");
   let told;
   try {
-    const answer = await fetch("/api/gaps/replay", {
+    const answer = await fetch("api/gaps/replay", {
       method: "POST",
       headers: { "X-Remora": "1", "Content-Type": "application/json" },
       body: JSON.stringify({ source: name, reason: why }),
     });
+    if (answer.status === 401) return showSignedOut();
     const reply = await answer.json();
     told = answer.ok ? `${number(reply.replayed)} ${reply.replayed === 1 ? "is" : "are"} due now (${gapReason(why)}).` : `Not done: ${reply.error}. ${reply.hint}`;
   } catch {
@@ -162,7 +166,7 @@ function heard(status) {
 
 // Between two readings of the history, what the events say is drawn at once.
 function carryOn(history, pace, at) {
-  history.points.push({ at, span: 1, allowed: perSecond(pace.interval_ns), leaving: leaving(pace) });
+  history.points.push({ at, span: 1, allowed: perSecond(pace.interval_ns), leaving: sentPerSecond(pace) });
   if (history.points.length > POINTS_MAX) history.points.shift(); // the history was not to be had for long
   const back = pace.last_back_off;
   const last = history.backoffs[history.backoffs.length - 1];
@@ -173,7 +177,8 @@ function carryOn(history, pace, at) {
 
 async function readHistory() {
   try {
-    const answer = await fetch("/api/history");
+    const answer = await fetch("api/history");
+    if (answer.status === 401) return showSignedOut();
     if (!answer.ok) return;
     const found = await answer.json();
     for (const [name, { points, backoffs }] of Object.entries(found.sources)) {
@@ -187,22 +192,48 @@ async function readHistory() {
   draw();
 }
 
+// An event stream does not tell why it was refused; a plain request does.
+async function isSignedOut() {
+  try {
+    return (await fetch("api/history")).status === 401;
+  } catch {
+    return false;
+  }
+}
+
+// Old numbers would look like the present: nothing of them stays on the screen.
+function showSignedOut() {
+  page.signedOut = true;
+  page.events.close();
+  for (const card of document.querySelectorAll(".source")) card.remove();
+  for (const id of ["overview", "back", "lost"]) part(id).hidden = true;
+  part("runtimes").replaceChildren();
+  part("signed-out").hidden = false;
+  say(part("verdict"), "Signed out.");
+  say(part("connection"), "signed out");
+  part("connection").dataset.state = "lost";
+  document.title = "? Remora";
+  announce("Signed out: log in again.");
+}
+
 function listen() {
-  page.events = new EventSource("/api/events");
+  page.events = new EventSource("api/events");
   page.events.addEventListener("open", readHistory);
   page.events.addEventListener("status", (event) => heard(JSON.parse(event.data)));
   page.events.addEventListener("items", (event) => {
     page.items = JSON.parse(event.data);
     draw();
   });
-  page.events.addEventListener("error", () => {
-    // A browser gives up for good after some refusals; we do not.
+  page.events.addEventListener("error", async () => {
+    // A browser gives up for good after some refusals; we do not, unless the session has ended.
     if (page.events.readyState !== EventSource.CLOSED) return;
-    setTimeout(listen, RECONNECT_MS);
+    if (await isSignedOut()) showSignedOut();
+    else setTimeout(listen, RECONNECT_MS);
   });
 }
 
 listen();
 setInterval(() => { if (Date.now() - page.heardAt > BEATS_BEFORE_UNKNOWN * 1000) draw(); }, 1000);
-setInterval(() => { if (!page.lost) readHistory(); }, HISTORY_EVERY_MS);
+setInterval(() => { if (!page.lost && !page.signedOut) readHistory(); }, HISTORY_EVERY_MS);
+addEventListener("hashchange", () => { draw(); part("sources").focus(); scrollTo(0, 0); });
 new ResizeObserver(() => { for (const card of document.querySelectorAll(".source")) card.view.redraw?.(); }).observe(part("sources"));

@@ -1,8 +1,9 @@
 // What does the operator see of one source? Each panel is brought up to date from a status; unknown is shown as unknown.
 import { PLACES, describeRate, drawAges, drawCoverage, drawRate, readAt, windowOf } from "./charts.js";
-import { QUESTIONS, ago, agoOf, circuitState, clock, element, facts, gapReason, human, moment, number, perSecond, plain, rate, say, secondsOf, share, span, stopped, sync, when } from "./words.js";
+import { drawHeadline, sentPerSecond } from "./overview.js";
+import { PLACE_WORDS, QUESTIONS, ago, agoOf, circuitState, clock, element, facts, gapReason, gapState, human, moment, number, perSecond, plain, rate, say, secondsOf, share, span, stopped, sync, when } from "./words.js";
 
-const SYMBOLS = { yes: "✓", no: "✕", unknown: "?" };
+const SYMBOLS = { yes: "✓", no: "✕", unknown: "?", wait: "…" };
 const STATES = ["dead", "owed", "leased", "absent", "gone"];
 let cards = 0;
 
@@ -27,9 +28,10 @@ export function makeCard(name, onReplay) {
   return card;
 }
 
-export function drawCard(card, source, { now, history, items, old }) {
+export function drawCard(card, source, { now, history, items, old, disk }) {
   const listed = source.kind === "listed";
   say(card.querySelector(".doing"), [plain(source.state), source.doing].filter(Boolean).join(", "));
+  drawHeadline(card, source, disk, now);
   drawAnswers(card.querySelector(".answers"), source.answers, now);
   drawRatePanel(card, source, history, now);
   drawCoveragePanel(card.querySelector(".coverage"), source, old);
@@ -53,10 +55,12 @@ function drawAnswers(list, answers, now) {
     word.firstElementChild.setAttribute("aria-hidden", "true");
     item.append(element("h3", `${question[0].toUpperCase()}${question.slice(1)}?`), word, element("p", "", "reason"));
     return item;
-  }, (item, { answer, reason }) => {
-    item.className = answer;
-    say(item.querySelector(".symbol"), SYMBOLS[answer]);
-    say(item.querySelector("b"), answer[0].toUpperCase() + answer.slice(1));
+  }, (item, { answer, reason, attention }) => {
+    // What is being worked on, or waits for the provider, is no failure.
+    const waits = answer === "no" && attention === "wait";
+    item.className = waits ? "wait" : answer;
+    say(item.querySelector(".symbol"), SYMBOLS[waits ? "wait" : answer]);
+    say(item.querySelector("b"), waits ? "Not yet" : answer[0].toUpperCase() + answer.slice(1));
     say(item.querySelector(".reason"), reason[0].toUpperCase() + human(reason, now).slice(1));
   });
 }
@@ -84,20 +88,21 @@ function drawRatePanel(card, source, history, now) {
 }
 
 function drawKnownRate(panel, pace, account, now) {
-  const until = pace.next_in_ns >= 5e9 ? ` The next request leaves at ${when(pace.at_ns + pace.next_in_ns, now)}.` : "";
+  const until = pace.next_in_ns >= 5e9 ? ` The next request is sent at ${when(pace.at_ns + pace.next_in_ns, now)}.` : "";
   say(panel.querySelector(".limit"), pace.limit + until);
   const recent = pace.recent;
   const lately = recent ? `over the last ${span(secondsOf(recent.window_ns))}` : "";
-  say(panel.querySelector(".pace"), leaving(pace) === null ? "Unknown" : rate(leaving(pace)));
-  say(panel.querySelector(".pace-note"), leaving(pace) === null ? "until a second has passed" : `left ${lately}`);
+  const sent = sentPerSecond(pace);
+  say(panel.querySelector(".pace"), sent === null ? "Unknown" : rate(sent));
+  say(panel.querySelector(".pace-note"), sent === null ? "until a second has passed" : `sent ${lately}`);
   const rows = [
-    ["pace", `${rate(perSecond(pace.interval_ns))}, one request each ${interval(secondsOf(pace.interval_ns))}`],
+    ["allowed pace", `${rate(perSecond(pace.interval_ns))}, one request each ${interval(secondsOf(pace.interval_ns))}`],
     ["held back by", heldBy(pace.held)],
     ["ceiling", `${rate(perSecond(pace.ceiling_interval_ns))}${account ? `, of the account ${account}` : ""}`],
-    ["learned edge", pace.edge_per_s === null ? "none met" : rate(pace.edge_per_s)],
+    ["provider's limit", pace.edge_per_s === null ? "none found so far" : `about ${rate(pace.edge_per_s)}, learned from refusals`],
     ...(pace.quota ? [["quota", `${number(pace.quota.remaining)}${pace.quota.limit === null ? "" : ` of ${number(pace.quota.limit)}`} left until ${when(pace.quota.until_ns, now)}`]] : []),
     ["refused", recent ? `${number(recent.refused)} of ${number(recent.answers)} answers ${lately}` : "unknown"],
-    ["under way", `${number(pace.in_flight)}${pace.in_flight_bound ? ` of at most ${number(pace.in_flight_bound)}` : ""}, ${number(pace.waiting)} waiting for their turn`],
+    ["in flight", `${number(pace.in_flight)}${pace.in_flight_bound ? ` of at most ${number(pace.in_flight_bound)}` : ""}, ${number(pace.waiting)} waiting for their turn`],
     ["circuit breaker", circuitState(pace.circuit)],
   ];
   facts(panel.querySelector(".rate-facts"), rows);
@@ -105,11 +110,6 @@ function drawKnownRate(panel, pace, account, now) {
   say(panel.querySelector(".backoff"), back
     ? `Last backed off at ${when(back.at_ns, now)} for ${gapReason(back.reason)}: from ${rate(back.from_per_s)} to ${rate(back.to_per_s)}.`
     : "It has not backed off yet.");
-}
-
-// What really left; unknown before the first second has passed.
-export function leaving({ recent_per_s: sent }) {
-  return sent ?? null;
 }
 
 // The causes of the last seconds, the largest first.
@@ -155,37 +155,38 @@ function drawCoveragePanel(panel, source, old) {
   }
   const total = drawCoverage(bar, coverage);
   const places = PLACES.filter((place) => coverage[place] !== undefined);
-  const words = places.map((place) => `${number(coverage[place])} ${place}`).join(", ");
+  const words = places.map((place) => `${number(coverage[place])} ${PLACE_WORDS[place]}`).join(", ");
   bar.setAttribute("aria-label", words);
   say(panel.querySelector(".sum"), (old ? "As it was: " : "") + sumOf(coverage, total));
   sync(legend, places.map((place) => [place, place]), (place) => {
     const row = element("div", undefined, place);
-    row.append(element("dt", place), element("dd"));
+    row.append(element("dt", PLACE_WORDS[place]), element("dd"));
     return row;
   }, (row, place) => {
     const part = coverage.settled === undefined ? "" : `, ${share(coverage[place], total)}`;
-    const awaited = place === "owed" && coverage.awaited ? `, ${number(coverage.awaited)} not there yet` : "";
-    say(row.lastElementChild, `${number(coverage[place])}${part}${awaited}`);
+    const parts = place === "owed" ? [[coverage.awaited, "not there yet"], [coverage.unconfirmed, "absent, to be confirmed"]] : [];
+    const told = parts.filter(([count]) => count).map(([count, word]) => `, ${number(count)} ${word}`).join("");
+    say(row.lastElementChild, `${number(coverage[place])}${part}${told}`);
   });
 }
 
 function sumOf(coverage, total) {
-  if (coverage.settled === undefined) return "What the list showed and is not here yet:";
-  const behind = coverage.lag === 0 ? "which is the newest" : `${number(coverage.lag)} behind the newest id ${number(coverage.max_id)}`;
-  return `${number(total)} ids, from ${number(coverage.first_id)} to ${number(coverage.max_id)}. Frontier ${number(coverage.frontier)}, ${behind}.`;
+  if (coverage.settled === undefined) return coverage.held === null || coverage.held === undefined ? "Found in the list:" : `${number(coverage.held)} documents are here.`;
+  const done = coverage.lag === 0 ? "All of them were asked for." : coverage.frontier < coverage.first_id ? "The oldest part is not fetched yet." : `Everything up to ${number(coverage.frontier)} was asked for.`;
+  return `${number(total)} ids, from ${number(coverage.first_id)} to ${number(coverage.max_id)}. ${done}`;
 }
 
 // -- stream, machine, rescan ------------------------------------------------------------------------------------------
 
 function drawStream(panel, { stream, fresh }, now) {
-  const newest = fresh.known ? `${fresh.newest_id === null ? "unknown" : number(fresh.newest_id)}, told ${agoOf(fresh.newest_id_at_ns, now)}` : `unknown: ${human(fresh.reason, now)}`;
+  const newest = fresh.known ? `${fresh.newest_id === null ? "unknown" : number(fresh.newest_id)}, reported ${agoOf(fresh.newest_id_at_ns, now)}` : `unknown: ${human(fresh.reason, now)}`;
   panel.classList.toggle("unknown", !stream.known);
   if (stream.declared === false) {
-    facts(panel.querySelector("dl"), [["stream", stream.reason], ["newest id", newest]]);
+    facts(panel.querySelector("dl"), [["stream", stream.reason], ["newest item", newest]]);
     return;
   }
   if (!stream.known) {
-    facts(panel.querySelector("dl"), [["stream", `unknown: ${human(stream.reason, now)}`], ["newest id", newest]]);
+    facts(panel.querySelector("dl"), [["stream", `unknown: ${human(stream.reason, now)}`], ["newest item", newest]]);
     return;
   }
   facts(panel.querySelector("dl"), [
@@ -193,12 +194,12 @@ function drawStream(panel, { stream, fresh }, now) {
     ["last byte", agoOf(stream.last_byte_at_ns, now)],
     ["last change", agoOf(stream.last_event_at_ns, now)],
     ["reconnects", `${number(stream.reconnects)} since the start`],
-    ["newest id", newest],
+    ["newest item", newest],
   ]);
 }
 
 function drawMachine(panel, { inbox, loops, workers_alive: workers }) {
-  const rows = [["inbox", inbox.known ? `${number(inbox.depth)} waiting${inbox.bound ? `, bound ${number(inbox.bound)}` : ""}` : `unknown: ${inbox.reason}`]];
+  const rows = [["changes", inbox.known ? `${number(inbox.depth)} waiting${inbox.bound ? `, bound ${number(inbox.bound)}` : ""}` : `unknown: ${inbox.reason}`]];
   rows.push(["update workers", workers === null ? "unknown" : `${number(workers)} alive`]);
   const names = Object.keys(loops);
   const dead = names.filter((name) => !loops[name].alive);
@@ -236,7 +237,7 @@ function drawRescan(panel, { rescan, update_ages: buckets }, now) {
 function drawRuns(panel, source, now) {
   const { budget, fresh, runs } = source;
   const bounds = [budget?.max_wall_ns && span(secondsOf(budget.max_wall_ns)), budget?.max_fetches && `${number(budget.max_fetches)} requests`].filter(Boolean);
-  const walked = fresh.known ? `The whole list was last walked ${agoOf(fresh.walked_at_ns, now)}.` : `Unknown when the list was walked whole: ${fresh.reason}.`;
+  const walked = fresh.known ? `The whole list was last walked ${agoOf(fresh.walked_at_ns, now)}.` : `The list was never walked completely: ${fresh.reason}.`;
   const next = source.next_run_at_ns ? ` The next run begins at ${when(source.next_run_at_ns, now)}${source.why_not_now ? `: ${source.why_not_now}` : ""}.` : "";
   say(panel.querySelector(".note"), `${walked} A run may spend ${bounds.length ? bounds.join(" and ") : "as much as it needs"}.${next}`);
   sync(panel.querySelector("tbody"), runs.map((run) => [String(run.run_id), run]), () => {
@@ -259,7 +260,7 @@ function drawGaps(card, source, now, old) {
   const due = source.state === "running" ? "due now" : source.budget ? "with the next run" : "with the next start";
   const dead = gaps.filter((gap) => gap.state === "dead").reduce((sum, gap) => sum + gap.count, 0);
   panel.querySelector(".scroll").hidden = gaps.length === 0;
-  const note = gaps.length === 0 ? "Nothing is owed." : dead === 0 ? "No dead letters." : `${number(dead)} dead ${dead === 1 ? "letter" : "letters"}: given up on for now, tried again slowly by themselves.`;
+  const note = gaps.length === 0 ? "Nothing waits for a retry." : dead === 0 ? "No dead letters." : `${number(dead)} dead ${dead === 1 ? "letter" : "letters"}: not fetched after several attempts; tried again once a week.`;
   say(panel.querySelector(".note"), (old ? "As it was: " : "") + note);
   sync(panel.querySelector("tbody"), gaps.map((gap) => [`${gap.kind} ${gap.state} ${gap.reason}`, gap]), (gap) => {
     const row = element("tr", undefined, gap.state);
@@ -275,7 +276,7 @@ function drawGaps(card, source, now, old) {
   }, (row, gap) => {
     row.gap = gap;
     const next = gap.next_at_ns === null ? "none" : secondsOf(gap.next_at_ns) <= now ? due : `in ${span(secondsOf(gap.next_at_ns) - now)}`;
-    const texts = [gap.kind === "item" || gap.kind === "document" ? gap.state : `${gap.state} ${plain(gap.kind)}`, gapReason(gap.reason), number(gap.count), agoOf(gap.oldest_at_ns, now), next];
+    const texts = [gap.kind === "item" || gap.kind === "document" ? gapState(gap) : `${gapState(gap)}: ${plain(gap.kind)}`, gapReason(gap.reason), number(gap.count), agoOf(gap.oldest_at_ns, now), next];
     texts.forEach((text, index) => say(row.children[index], text));
     row.children[3].title = moment(secondsOf(gap.oldest_at_ns), now);
     if (gap.next_at_ns) row.children[4].title = moment(secondsOf(gap.next_at_ns), now);

@@ -25,6 +25,13 @@ export function span(seconds) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
+export function bytes(count) {
+  for (const [size, unit] of [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"]]) {
+    if (count >= size) return `${number(+(count / size).toPrecision(3))} ${unit}`;
+  }
+  return `${number(count)} bytes`;
+}
+
 export const agoOf = (atNs, nowSeconds) => (atNs ? ago(nowSeconds - secondsOf(atNs)) : "never");
 export const ago = (seconds) => (seconds === null || seconds === undefined ? "never" : seconds < 1 ? "just now" : `${span(seconds)} ago`);
 export const plain = (word) => word.replaceAll("_", " ");
@@ -102,6 +109,10 @@ export const CIRCUIT = {
   "half_open": "half open: one probe is under way"
 };
 // -- end of what is written --
+export const PLACE_WORDS = { settled: "here", absent: "absent", gone: "gone upstream", owed: "waiting for a retry", dead: "dead letters", pending: "not fetched yet" };
+const GAP_STATES = { owed: "waiting for a retry", leased: "being fetched", dead: "dead letter" };
+// An old id that is answered with nothing is asked for again before it is believed to be absent.
+export const gapState = ({ state, reason, kind }) => (state !== "dead" && GAP_STATES[state] && reason === "not_found" && kind === "item" ? "absent, to be confirmed" : GAP_STATES[state] ?? state);
 const worded = (table) => (word) => table[word] ?? plain(word);
 export const stopped = worded(STOPPED);
 export const gapReason = worded(GAP_REASONS);

@@ -1,0 +1,139 @@
+"""How is a source doing, in one line? Work in progress is not a failure: only what needs a person is called a problem."""
+
+from typing import Final
+
+import msgspec
+
+from remora.core.rate.gate_types import RateFacts
+from remora.core.status.answers import span
+from remora.core.status.model import (
+    Answer,
+    Answers,
+    Attention,
+    Covered,
+    CoveredList,
+    Headline,
+    Progress,
+    Standing,
+    Unknown,
+    YesNo,
+)
+from remora.core.units import MINUTE_NS, SECOND_NS
+
+# A stream, a first answer and a first walk need some seconds: before that nothing is wrong yet.
+SETTLE_NS: Final = MINUTE_NS
+# What needs a person is named in this order.
+URGENT_FIRST: Final = ("working", "polite", "fresh", "complete")
+
+
+def with_attention(
+    answers: Answers,
+    coverage: Covered | CoveredList | Unknown,
+    rate: RateFacts | None,
+    *,
+    is_down: bool,
+    is_asked: bool,
+    running_ns: int | None,
+) -> Answers:
+    """The same answers, each with what it asks of the operator: nothing, to wait, or to act.
+
+    `is_down`: only the provider is down. `is_asked`: nothing runs, because a job is done or somebody stopped it.
+    """
+    settles = is_down or is_asked or (running_ns is not None and running_ns < SETTLE_NS)
+    has_dead = not isinstance(coverage, Unknown) and coverage.dead > 0
+    # The pace goes down by itself after refusals; a rate above the ceiling is a fault of ours.
+    is_too_fast = rate is not None and (
+        rate.interval_ns < rate.ceiling_interval_ns or (rate.wire_sends or 0) > rate.departures
+    )
+    return Answers(
+        complete=_asking(answers.complete, waits=not has_dead),
+        fresh=_asking(answers.fresh, waits=settles),
+        polite=_asking(answers.polite, waits=not is_too_fast),
+        working=_asking(answers.working, waits=settles),
+    )
+
+
+def _asking(answer: Answer, *, waits: bool) -> Answer:
+    if answer.answer is not YesNo.NO or answer.attention is Attention.WAIT:
+        return answer
+    return msgspec.structs.replace(answer, attention=Attention.WAIT if waits else Attention.ACT)
+
+
+def progress_of(
+    coverage: Covered | CoveredList | Unknown, rate: RateFacts | None, *, running_ns: int | None
+) -> Progress | None:
+    """How far the backfill of a numbered source is; None if that is not known."""
+    if not isinstance(coverage, Covered):
+        return None
+    total = coverage.max_id - coverage.first_id + 1
+    per_s = rate.recent_per_s if rate is not None else None
+    is_young = running_ns is not None and running_ns < SETTLE_NS
+    # While the pace still rises, what it was a moment ago says nothing about the time left.
+    is_learning = is_young and rate is not None and _is_rising(rate, per_s)
+    if is_learning:
+        per_s = None
+    left_ns = int(coverage.pending / per_s * SECOND_NS) if per_s else None
+    return Progress(
+        done=total - coverage.pending,
+        total=total,
+        held=coverage.settled,
+        left_ns=left_ns if coverage.pending else 0,
+        is_learning=is_learning and coverage.pending > 0,
+    )
+
+
+def _is_rising(rate: RateFacts, recent_per_s: float | None) -> bool:
+    is_unlimited = rate.edge_per_s is None and rate.per_s < rate.ceiling_per_s
+    return is_unlimited or recent_per_s is None or recent_per_s < rate.per_s / 2
+
+
+def headline(
+    answers: Answers,
+    coverage: Covered | CoveredList | Unknown,
+    progress: Progress | None,
+    *,
+    backfill: bool | None,
+    is_running: bool,
+    is_down: bool,
+) -> Headline:
+    """The line that is read first."""
+    for question in URGENT_FIRST:
+        answer: Answer = getattr(answers, question)
+        if answer.attention is Attention.ACT:
+            return Headline(Standing.ATTENTION, f"Needs attention: not {question}: {answer.reason}")
+    if answers.working.answer is YesNo.UNKNOWN:
+        return Headline(Standing.UNKNOWN, f"Unknown: {answers.working.reason}")
+    if is_running and answers.polite.answer is YesNo.UNKNOWN:
+        return Headline(Standing.UNKNOWN, f"Unknown: {answers.polite.reason}")
+    if answers.working.answer is YesNo.NO and not is_running:
+        return Headline(Standing.STOPPED, f"Not running: {answers.working.reason}")
+    if is_down:
+        return Headline(Standing.WAITING, f"Waiting for the provider: {answers.working.reason}")
+    if progress is not None and isinstance(coverage, Covered) and answers.complete.answer is YesNo.NO:
+        if coverage.pending and backfill is False:
+            return Headline(Standing.WATCHING, f"Watching: the backfill is off, {coverage.pending:,} ids stay pending")
+        if coverage.pending:
+            return Headline(Standing.COLLECTING, f"Collecting: {collecting_in_words(progress)}")
+    return _steady(answers, coverage)
+
+
+def _steady(answers: Answers, coverage: Covered | CoveredList | Unknown) -> Headline:
+    complete, fresh = answers.complete, answers.fresh
+    if complete.answer is YesNo.YES and fresh.answer is YesNo.YES:
+        return Headline(Standing.COMPLETE, "Complete and fresh")
+    if complete.answer is YesNo.NO and not isinstance(coverage, Unknown) and coverage.pending:
+        return Headline(Standing.COLLECTING, f"Collecting: {coverage.pending:,} still to fetch")
+    if complete.answer is YesNo.NO:
+        return Headline(Standing.COLLECTING, f"Waiting for a retry: {complete.reason}")
+    if complete.answer is YesNo.UNKNOWN:
+        return Headline(Standing.COLLECTING, f"Collecting: {complete.reason}")
+    return Headline(Standing.COLLECTING, f"Complete; freshness: {fresh.reason}")
+
+
+def collecting_in_words(progress: Progress) -> str:
+    """`63 %, about 51 s left`. Never rounded up to everything."""
+    percent = 100 * progress.done / progress.total
+    told = f"{int(percent)} %" if percent < 99 else f"{int(percent * 100) / 100:g} %"
+    if progress.is_learning:
+        return f"{told}, learning the pace"
+    return f"{told}, about {span(progress.left_ns)} left" if progress.left_ns is not None else told

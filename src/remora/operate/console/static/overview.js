@@ -1,0 +1,109 @@
+// How is it going, at a glance? The line of each source, its progress, and a table where there are several.
+import { drawProgress } from "./charts.js";
+import { agoOf, bytes, element, facts, human, number, rate, say, secondsOf, share, span, sync } from "./words.js";
+
+// The worst first: what needs a person, then what nobody knows, then what goes on by itself.
+const ORDER = ["attention", "unknown", "stopped", "waiting", "collecting", "watching", "complete"];
+const SYMBOLS = { attention: "✕", unknown: "?", stopped: "?", waiting: "…", collecting: "…", watching: "✓", complete: "✓" };
+
+export const worstFirst = (sources) => Object.entries(sources).sort(([one, { headline: a }], [other, { headline: b }]) => ORDER.indexOf(a.standing) - ORDER.indexOf(b.standing) || one.localeCompare(other));
+
+// What really was sent; unknown before the first second has passed.
+export function sentPerSecond({ recent_per_s: sent }) {
+  return sent ?? null;
+}
+
+// The line of the header: the one source, or the one of several that matters most.
+export function verdict(sources, now) {
+  const sorted = worstFirst(sources);
+  if (!sorted.length) return { standing: "unknown", text: "No source is configured.", symbol: "?" };
+  const [name, { headline }] = sorted[0];
+  const text = human(headline.text, now);
+  const symbol = SYMBOLS[headline.standing];
+  if (sorted.length === 1) return { standing: headline.standing, text: `${text}.`, symbol };
+  const alike = sorted.filter(([, source]) => source.headline.standing === headline.standing).length;
+  if (headline.standing === "complete") return { standing: "complete", text: `All ${sorted.length} sources are complete and fresh.`, symbol };
+  const more = alike > 1 ? ` (and ${alike - 1} more)` : "";
+  return { standing: headline.standing, text: `${name}: ${text}${more}.`, symbol };
+}
+
+// -- one source ---------------------------------------------------------------------------------------------------------
+
+export function drawHeadline(card, source, disk, now) {
+  const line = card.querySelector(".headline");
+  line.dataset.standing = source.headline.standing;
+  say(line.querySelector(".symbol"), SYMBOLS[source.headline.standing]);
+  say(line.querySelector("b"), human(source.headline.text, now));
+  const bar = card.querySelector(".progress-bar");
+  const held = progressOf(source);
+  bar.toggleAttribute("hidden", held === null || source.headline.standing === "complete");
+  if (held) drawProgress(bar, held);
+  facts(card.querySelector(".stats"), stats(source, disk));
+}
+
+// How much of it is here, of a numbered or a listed source; null if nobody can tell.
+function progressOf({ progress, coverage }) {
+  if (progress) return { done: progress.done, total: progress.total };
+  if (coverage.known && coverage.held !== undefined && coverage.held !== null) {
+    return { done: coverage.held, total: coverage.held + coverage.pending + coverage.owed + coverage.dead };
+  }
+  return null;
+}
+
+function heldInWords(source) {
+  if (source.progress) return number(source.progress.held);
+  const held = progressOf(source);
+  return held ? `${number(held.done)} of ${number(held.total)}` : "unknown";
+}
+
+function stats(source, disk) {
+  const pace = source.rate;
+  const sent = pace.known ? sentPerSecond(pace) : null;
+  return [
+    [source.kind === "listed" ? "Documents held" : "Items held", heldInWords(source)],
+    ["Sending now", sent === null ? "unknown" : rate(sent)],
+    ["Held back by", pace.known ? (pace.limit.split(":")[0] || "nothing").replace(/\.$/, "") : "unknown"],
+    ["Size on disk", disk?.size_bytes ? bytes(disk.size_bytes) : "unknown"],
+    ["Growth", disk && disk.growth_bytes_per_day !== null ? `${bytes(disk.growth_bytes_per_day)} a day` : "unknown"],
+    ["Free space", disk?.free_bytes ? bytes(disk.free_bytes) : "unknown"],
+  ];
+}
+
+// -- several sources ----------------------------------------------------------------------------------------------------
+
+export function drawOverview(panel, sources, now) {
+  const rows = worstFirst(sources);
+  panel.hidden = rows.length < 2;
+  if (panel.hidden) return;
+  sync(panel.querySelector("tbody"), rows, () => {
+    const row = element("tr");
+    for (const className of ["", "", "", "", "right", "right", ""]) row.append(element("td", "", className));
+    const link = element("a", "");
+    row.firstElementChild.append(link);
+    row.children[1].append(element("span", "", "symbol"), element("span", "", "standing"));
+    return row;
+  }, (row, source) => {
+    const name = row.dataset.key;
+    const [link, state] = [row.querySelector("a"), row.children[1]];
+    link.href = `#${encodeURIComponent(name)}`;
+    say(link, name);
+    row.dataset.standing = source.headline.standing;
+    say(state.firstElementChild, SYMBOLS[source.headline.standing]);
+    say(state.lastElementChild, human(source.headline.text, now));
+    const held = progressOf(source);
+    const sent = source.rate.known ? sentPerSecond(source.rate) : null;
+    const owed = source.coverage.known ? source.coverage.owed + source.coverage.dead : null;
+    const texts = [held ? share(held.done, held.total) : "unknown", freshness(source, now), sent === null ? "unknown" : rate(sent), owed === null ? "unknown" : number(owed), nextRun(source, now)];
+    texts.forEach((text, index) => say(row.children[index + 2], text));
+  });
+}
+
+function freshness({ fresh }, now) {
+  if (!fresh.known) return "unknown";
+  return agoOf(fresh.walked_at_ns ?? fresh.newest_id_at_ns, now);
+}
+
+function nextRun({ next_run_at_ns: at, kind }, now) {
+  if (at) return secondsOf(at) <= now ? "now" : `in ${span(secondsOf(at) - now)}`;
+  return kind === "listed" ? "running" : "always on";
+}

@@ -1,0 +1,41 @@
+"""How much room does the mirror take, how fast does it grow, and how much is left? Known for a file, not for a server."""
+
+import shutil
+from collections import deque
+from pathlib import Path
+from typing import Final
+
+from remora.core.status.model import Disk
+from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS
+
+SQLITE: Final = "sqlite:///"
+SAMPLE_EVERY_NS: Final = MINUTE_NS
+SAMPLES_MAX: Final = HOUR_NS // SAMPLE_EVERY_NS + 1
+
+
+class DiskGauge:
+    """Reads the size of the store's files, and remembers an hour of it to tell the growth."""
+
+    def __init__(self, store_url: str) -> None:
+        self._file = Path(store_url.removeprefix(SQLITE)) if store_url.startswith(SQLITE) else None
+        self._samples: deque[tuple[int, int]] = deque(maxlen=SAMPLES_MAX)
+
+    def read(self, *, now_ns: int) -> Disk | None:
+        """The room taken and left; None for a store that is not a file here."""
+        if self._file is None:
+            return None
+        try:
+            # The write-ahead log and the search index lie beside the file and begin with its name.
+            size = sum(each.stat().st_size for each in self._file.parent.glob(f"{self._file.name}*"))
+            free = shutil.disk_usage(self._file.parent).free
+        except OSError:
+            return None
+        if not self._samples or now_ns - self._samples[-1][0] >= SAMPLE_EVERY_NS:
+            self._samples.append((now_ns, size))
+        return Disk(size_bytes=size, growth_bytes_per_day=self._growth(size, now_ns), free_bytes=free)
+
+    def _growth(self, size: int, now_ns: int) -> int | None:
+        since_ns, was = self._samples[0]
+        if now_ns - since_ns < SAMPLE_EVERY_NS:
+            return None
+        return max(0, (size - was) * DAY_NS // (now_ns - since_ns))
