@@ -16,6 +16,7 @@ from remora.core.ledger.run import RunSummary
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
+from remora.loops.listed.joining import JoiningCollector
 from remora.loops.listed.run import ListedRun, RunOptions
 from remora.sim.clock import SimClock
 from remora.sim.crash import Generation
@@ -204,7 +205,7 @@ class ListedRig:
         governor = Governor(NAME, limits, clock=clock, home=LocalHome(NAME, store), meter=self.meter, chance=chance)
         await governor.open()
         dialect = Dialects(self.rules)
-        collector = Collector(
+        collector = JoiningCollector(
             source,
             store,
             governor,

@@ -124,8 +124,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         RUNS,
         "sources/paging.py",
-        "            return _with_query(url, (settings.offset_param, str(offset - shared)), size)",
-        "            return _with_query(url, (settings.offset_param, str(offset + 1 if offset else 0)), size)",
+        "            return with_query(url, (settings.offset_param, str(offset - shared)), size)",
+        "            return with_query(url, (settings.offset_param, str(offset + 1 if offset else 0)), size)",
         "every page skips an entry",
         ("shape=offset",),
     ),

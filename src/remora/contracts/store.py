@@ -222,7 +222,7 @@ class Notes(Protocol):
         """The fact, or None."""
 
     async def keep_note(self, source: str, name: str, value: Json) -> None:
-        """Keep it, durably."""
+        """Keep it, durably. None deletes it."""
 
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """The runtime is alive and this is what it sees.

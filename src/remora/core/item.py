@@ -43,6 +43,20 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """One reply of a document that takes several: its detail, or some lines of one of its parts."""
+
+    key: str
+    body: bytes = b""  # of the detail; empty for a part
+    updated_at: str | None = None
+    part: str = ""  # the name of the part that the lines belong to
+    lines: tuple[bytes, ...] = ()
+    line_keys: tuple[str, ...] = ()  # one for each line, to recognize those that two pages show
+    shared: int = 0  # how many lines the page before it showed, too, unless the part moved
+    following: str | None = None  # where the next piece is; None: this was the last one
+
+
+@dataclass(frozen=True, slots=True)
 class Newest:
     """The highest id the source has assigned."""
 
@@ -99,7 +113,7 @@ class StreamOpened:
     """An event stream is open, or its address is known."""
 
 
-Thing = Item | User | Document | Newest | Page | StreamOpened
+Thing = Item | User | Document | Piece | Newest | Page | StreamOpened
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,9 @@ class ListSettings(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_path(self.path, "list.path")
+        self._check_paging()
+
+    def _check_paging(self) -> None:
         if PAGE_MARK in self.path and self.paging is not Paging.PAGE:
             raise ConfigurationError(
                 f'list.path holds {PAGE_MARK}, but list.paging is "{self.paging}"', hint='write paging = "page"'

@@ -1,7 +1,7 @@
 """How is a source with a list and one detail per entry read? As its owner declared it, without code."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -9,7 +9,7 @@ import structlog
 
 from remora.contracts import Capabilities, Permit, Transport
 from remora.core.errors import ConfigurationError
-from remora.core.item import Decoded, Document, Entry, Nothing, Order, Page, Readable, Unreadable, WrongShape
+from remora.core.item import Decoded, Document, Entry, Nothing, Order, Page, Piece, Readable, Unreadable, WrongShape
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
@@ -38,6 +38,8 @@ from remora.sources.paging import (
     resume_position,
     shared_with_last,
 )
+from remora.sources.parts import PartSettings, check_parts, first_step, from_text, lines_of, request_of
+from remora.sources.parts import as_text as step_as_text
 from remora.sources.request_body import JsonTable, Method, check_body, filled, holds
 from remora.sources.secret import Secret
 
@@ -61,9 +63,10 @@ class DetailSettings(msgspec.Struct, frozen=True):
     inline: bool = False  # the list already holds the whole entries
     method: Method = Method.GET
     body: JsonTable | None = None  # what a POST sends; "{key}" becomes the entry's key
+    parts: tuple[PartSettings, ...] = ()  # what else belongs to the document, each with requests of its own
 
     def __post_init__(self) -> None:
-        if self.inline and (self.path, self.key, self.updated) != ("/detail/{key}", None, None):
+        if self.inline and (self.path, self.key, self.updated, self.parts) != ("/detail/{key}", None, None, ()):
             raise ConfigurationError(
                 "detail is inline and has other settings, too",
                 hint='write detail = "inline" alone, or leave inline out',
@@ -73,6 +76,7 @@ class DetailSettings(msgspec.Struct, frozen=True):
         check_path(self.path, "detail.path", mark=None if is_in_body else _KEY, stands_for="the entry's key")
         check_place(self.key, "detail.key")
         check_place(self.updated, "detail.updated")
+        check_parts(self.parts)
 
 
 def capabilities_of(listed: ListSettings, detail: DetailSettings) -> Capabilities:
@@ -140,8 +144,10 @@ class Listed:
                 case Kind.PAGE:
                     bodies = raw_lines(reply.body, self._list.entries) if self._detail.inline else None
                     return self._page(discovery.key, value, reply.headers, bodies)
+                case Kind.DOCUMENT if discovery.piece:
+                    return self._part(discovery, value, reply)
                 case Kind.DOCUMENT:
-                    return self._document(discovery.key, value, reply.body)
+                    return self._document(discovery, value, reply)
                 case Kind.ITEM | Kind.USER | Kind.NEWEST:
                     raise _unknown(discovery.kind)
         except RecursionError:
@@ -156,6 +162,9 @@ class Listed:
             case Kind.PAGE:
                 part, position = self._split(discovery.key)
                 return page_request(self._list, self._url, position, part)
+            case Kind.DOCUMENT if discovery.piece:
+                parts, step = self._detail.parts, from_text(discovery.piece)
+                return request_of(parts, step, self._url, discovery.key, self._detail.path)
             case Kind.DOCUMENT:
                 url = f"{self._url}{self._detail.path.replace(_KEY, quoted(discovery.key))}"
                 body = self._detail.body
@@ -222,13 +231,43 @@ class Listed:
         created_at = as_mark(find(line, self._list.created)) if self._list.created else None
         return Entry(key, updated_at, created_at, body)
 
-    def _document(self, key: str, value: object, body: bytes) -> Decoded:
+    def _document(self, discovery: Discovery, value: object, reply: Reply) -> Decoded:
+        key, body = discovery.key, reply.body
         if not isinstance(value, dict | list):
             return WrongShape("not a document")
         if self._detail.key is not None and as_key(find(value, self._detail.key)) != key:
             return WrongShape("another key")
         updated_at = as_mark(find(value, self._detail.updated)) if self._detail.updated is not None else None
-        return Readable(Document(key, body, updated_at))
+        if not self._detail.parts:
+            return Readable(Document(key, body, updated_at))
+        parts, head = self._detail.parts, Piece(key, body, updated_at)
+        try:
+            step = first_step(parts, value)
+        except ValueError as odd:
+            return self._odd_part(parts[0].name, str(odd))
+        if parts[0].path:
+            return Readable(replace(head, following=step_as_text(step)))
+        shown = self._part(replace(discovery, piece=step_as_text(step) or ""), value, reply)
+        if not isinstance(shown, Readable) or not isinstance(shown.thing, Piece):
+            return shown
+        return Readable(replace(shown.thing, body=body, updated_at=updated_at))
+
+    def _part(self, discovery: Discovery, value: object, reply: Reply) -> Decoded:
+        parts, step = self._detail.parts, from_text(discovery.piece)
+        url = request_of(parts, step, self._url, discovery.key, self._detail.path).url
+        name = parts[step.part].name
+        try:
+            found = lines_of(parts, step, reply.body, value, reply.headers, url)
+        except NoNextPage as odd:
+            return self._odd_part(name, str(odd))
+        if found is None:
+            return self._odd_part(name, f'there are no lines at "{parts[step.part].entries}"')
+        following = step_as_text(found.following)
+        return Readable(Piece(discovery.key, b"", None, name, found.lines, found.keys, found.shared, following))
+
+    def _odd_part(self, part: str, why: str) -> WrongShape:
+        log.warning("part_contradicts", source=self._name, part=part, why=why)
+        return WrongShape(why)
 
 
 def _unknown(kind: Kind) -> AssertionError:

@@ -50,7 +50,7 @@ def page_request(settings: ListSettings, base_url: str, position: str, part: Par
         url = page_url(settings, base_url, position)
         is_named = settings.paging in {Paging.LINK, Paging.NEXT} and RELATIVE.fullmatch(position)
         # The address of a next page already names the part.
-        return Request(url if is_named else _with_query(url, *asked.values()))
+        return Request(url if is_named else with_query(url, *asked.values()))
     values = {**_values(settings, position), **{name: value for name, (_, value) in asked.items()}}
     url = f"{base_url}{settings.path.replace(PAGE_MARK, str(values['page']))}"
     if settings.paging in {Paging.LINK, Paging.NEXT} and RELATIVE.fullmatch(position):
@@ -81,21 +81,21 @@ def page_url(settings: ListSettings, base_url: str, position: str) -> str:
     match settings.paging:
         case Paging.OFFSET:
             offset, shared = _offset(position)
-            return _with_query(url, (settings.offset_param, str(offset - shared)), size)
+            return with_query(url, (settings.offset_param, str(offset - shared)), size)
         case Paging.PAGE:
             place = page_place(settings, position)
             number, size = str(place.number), (settings.size_param, str(place.size))
             if PAGE_MARK in url:
-                return _with_query(url.replace(PAGE_MARK, number), size)
-            return _with_query(url, (settings.page_param, number), size)
+                return with_query(url.replace(PAGE_MARK, number), size)
+            return with_query(url, (settings.page_param, number), size)
         case Paging.CURSOR | Paging.LAST if position != FIRST:
             name = settings.cursor_param if settings.paging is Paging.CURSOR else settings.last_param
-            return _with_query(url, (name, position), size)
+            return with_query(url, (name, position), size)
         case Paging.LINK | Paging.NEXT if RELATIVE.fullmatch(position):
             # Stored without scheme and host: a position can only lead to the address that the owner configured.
             return f"{_origin(base_url)}{position}"
         case Paging.CURSOR | Paging.LAST | Paging.LINK | Paging.NEXT | Paging.NONE:
-            return _with_query(url, size)
+            return with_query(url, size)
 
 
 def shared_with_last(settings: ListSettings, position: str) -> int:
@@ -357,7 +357,7 @@ def _number(position: str, first: int) -> int:
     return min(int(position), POSITION_MAX)
 
 
-def _with_query(url: str, *pairs: tuple[str, str]) -> str:
+def with_query(url: str, *pairs: tuple[str, str]) -> str:
     """The address with these parameters. One without a name is not sent."""
     query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs if name)
     return f"{url}{'&' if '?' in url else '?'}{query}" if query else url

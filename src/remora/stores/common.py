@@ -171,7 +171,10 @@ class CommonNotes(Part):
         return load_json(row[0]) if row else None
 
     async def keep_note(self, source: str, name: str, value: Json) -> None:
-        """Store it durably."""
+        """Store it durably. None deletes it."""
+        if value is None:
+            await self._change("forget_note", {"source": source, "name": name})
+            return
         await self._change("keep_note", {"source": source, "name": name, "value": dump_json(value)})
 
     async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:

@@ -74,6 +74,10 @@ SELECT value FROM notes WHERE source = :source AND name = :name;
 INSERT INTO notes (source, name, value) VALUES (:source, :name, :value)
 ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
 
+-- name: forget_note
+-- Delete a small fact.
+DELETE FROM notes WHERE source = :source AND name = :name;
+
 -- name: beat
 -- Store the heartbeat of a running process.
 INSERT INTO heartbeat (runtime, beat_at, snapshot) VALUES (:runtime, :now, :snapshot)

@@ -45,6 +45,7 @@ class Discovery:
     key: str
     via: Lane
     origin: Origin = None
+    piece: str = ""  # which piece of a document that takes several requests; empty: its detail
 
     @property
     def item_id(self) -> int:

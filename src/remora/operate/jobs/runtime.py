@@ -21,6 +21,7 @@ from remora.core.rate.gate_types import RateFacts
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, classify, has_content
 from remora.gate.governor import Governor
+from remora.loops.listed.joining import JoiningCollector
 from remora.loops.numbered.newest import keep_newest, retract_absurd, take_up
 from remora.operate.config.settings import SourceKind, SourceSettings
 from remora.operate.jobs.gates import Gates
@@ -101,7 +102,7 @@ async def open_listed(
         source = Listed(signed(transport, credential, settings), declared, name=name)
         async with own.pass_through(name) as governor:
             let_ask_for_tokens(name, credential, transport, governor, clock)
-            collector = Collector(
+            collector = JoiningCollector(
                 source,
                 store,
                 governor,

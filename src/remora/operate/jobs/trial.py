@@ -12,7 +12,7 @@ import msgspec
 
 from remora.collect import Collector
 from remora.contracts import Capabilities, Json, Permit, Source, Store
-from remora.core.item import Decoded, Document, Entry, Item, Newest, Page
+from remora.core.item import Decoded, Document, Entry, Item, Newest, Page, Piece
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ONCE
 from remora.core.ledger.discovery import Discovery, Kind
@@ -174,6 +174,9 @@ class _Trial:
                 )
                 marked = "" if document.updated_at is None else f", mark {document.updated_at}"
                 return self._found("ok", "detail", f"{len(document.body):,} bytes, {named}{marked}; {self._fields()}")
+            case Found(Piece() as piece):
+                names = ", ".join(part.name for part in self._settings.detail.parts)
+                return self._found("ok", "detail", f"{len(piece.body):,} bytes, then its parts: {names}")
             case _:
                 hint = f"check detail.path and detail.key; {self._fields()}"
                 return self._failed("detail", path, "no document", verdict, hint)

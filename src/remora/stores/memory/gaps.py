@@ -114,8 +114,11 @@ class MemoryGaps(MemoryPart):
         return _loaded(self._tables.notes.get((source, name)))
 
     async def keep_note(self, source: str, name: str, value: Json) -> None:
-        """Store it."""
-        self._tables.notes[source, name] = json.dumps(value)
+        """Store it. None deletes it."""
+        if value is None:
+            self._tables.notes.pop((source, name), None)
+        else:
+            self._tables.notes[source, name] = json.dumps(value)
 
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """Store the heartbeat of a running process."""
