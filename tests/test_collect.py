@@ -158,6 +158,22 @@ def test_a_request_is_given_up_only_when_it_hangs_and_its_item_is_owed_at_once()
     simulated(main)
 
 
+def test_a_request_that_is_given_up_while_its_task_is_cancelled_ends_with_the_task() -> None:
+    async def main(clock: SimClock) -> None:
+        source = Numbers(clock, says=lambda _id, _attempt: Answer(latency_ns=HOUR_NS))
+        async with process(clock, source) as one:
+            asking = asyncio.ensure_future(one.collector.collect(SEVEN))
+            await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+            one.collector.give_up_if_it_hangs(SEVEN)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            assert asking.cancelled()
+            assert one.governor.state().in_flight == 0
+            assert not await one.store.gaps(NAME)
+
+    simulated(main)
+
+
 def test_a_long_wait_in_the_gate_takes_no_attempt_from_an_item() -> None:
     async def main(clock: SimClock) -> None:
         said = one_by_one([Answer(429, retry_after="30"), BROKEN, BROKEN])

@@ -68,11 +68,13 @@ class _Answer(NamedTuple):
     took_ns: int
 
 
-class _Asking(NamedTuple):
-    """A request in flight, and what ends the wait for it."""
+@dataclass(slots=True)
+class _Asking:
+    """A request in flight, and the task that waits for its answer."""
 
     permit: GovernedPermit
-    patience: asyncio.Timeout
+    task: "asyncio.Task[object] | None"
+    was_given_up: bool = False
 
 
 class Collector:
@@ -192,10 +194,12 @@ class Collector:
     def give_up_if_it_hangs(self, discovery: Discovery) -> None:
         """End its request if it has taken as long as an item may take. There was no answer, so the item is owed."""
         asking = self._asking.get(discovery)
-        if asking is None or asking.permit.departed_at_ns is None:
+        if asking is None or asking.permit.departed_at_ns is None or asking.was_given_up:
             return
         if self._clock.monotonic_ns() - asking.permit.departed_at_ns >= REQUEST_TIME_MAX_NS:
-            asking.patience.reschedule(asyncio.get_running_loop().time())
+            assert asking.task is not None, "a request is awaited by a task"
+            asking.was_given_up = True
+            asking.task.cancel()
 
     async def newest(self) -> int | None:
         """Ask for the highest id and remember it; None when there was no answer, or no believable one."""
@@ -279,7 +283,7 @@ class Collector:
         async with self._governor.admit(known.via, is_canary=True) as permit:
             reply = await self._source.fetch(known, permit)
             said = self._translate(reply, self._clock.wall_ns())
-            verdict = self._classify(known, reply, said)
+            verdict = self._classify(known, reply, said, self._clock.wall_ns())
             if isinstance(verdict, Found):
                 self._known_good.hear(known, verdict)
             if not isinstance(verdict, Deferred):
@@ -297,7 +301,7 @@ class Collector:
             reply = await self._fetch(discovery, permit)
             now_wall_ns = self._clock.wall_ns()
             said = self._translate(reply, now_wall_ns)
-            verdict = self._classify(discovery, reply, said)
+            verdict = self._classify(discovery, reply, said, now_wall_ns)
             if not isinstance(verdict, Deferred):  # a request that this machine could not send teaches nothing
                 already_counted = self._is_already_counted(discovery, verdict, met)
                 self._known_good.hear(discovery, verdict)
@@ -308,16 +312,16 @@ class Collector:
         # Read at the departure itself: computed backwards from now, a clock step could swap the order of two fetches.
         return _Answer(verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns, took_ns)
 
-    def _classify(self, discovery: Discovery, reply: Reply | NoReply, said: Translation) -> Verdict:
+    def _classify(self, discovery: Discovery, reply: Reply | NoReply, said: Translation, now_wall_ns: int) -> Verdict:
         return classify(
             reply,
             self._decode(discovery, reply) if said.means is None else None,
             behind_newest=self._behind_newest(discovery),
-            now_wall_ns=self._clock.wall_ns(),
+            now_wall_ns=now_wall_ns,
             absent_statuses=self._absent_statuses,
             said=said,
             is_page=discovery.kind is Kind.PAGE,
-            is_one_of_many=discovery.kind not in {Kind.PAGE, Kind.NEWEST},
+            is_one_of_many=discovery.kind is not Kind.PAGE and discovery.kind is not Kind.NEWEST,
         )
 
     def _is_already_counted(self, discovery: Discovery, verdict: Verdict, met: frozenset[type[Verdict]]) -> bool:
@@ -332,11 +336,13 @@ class Collector:
 
     async def _fetch(self, discovery: Discovery, permit: GovernedPermit) -> Reply | NoReply:
         """One request, until there is an answer or the wait for it ends."""
+        asking = self._asking[discovery] = _Asking(permit, asyncio.current_task())
         try:
-            async with asyncio.timeout(None) as patience:
-                self._asking[discovery] = _Asking(permit, patience)
-                return await self._source.fetch(discovery, permit)
-        except TimeoutError:
+            return await self._source.fetch(discovery, permit)
+        except asyncio.CancelledError:
+            # Given up, and not cancelled by anybody else at the same time.
+            if not asking.was_given_up or asking.task is None or asking.task.uncancel() > 0:
+                raise
             return NoReply(Fault.TIMEOUT, permit.departed_at_ns, self._clock.monotonic_ns())
         finally:
             self._asking.pop(discovery, None)
@@ -348,6 +354,8 @@ class Collector:
 
     def _tell(self, discovery: Discovery, verdict: Verdict, outcome: Outcome) -> None:
         """Log when a gap opens and when it ends: how many, why and how it was found, never which item."""
+        if discovery.origin is None and isinstance(verdict, Found):
+            return  # fast path: nothing was owed, and nothing is
         was_owed, reason = isinstance(discovery.origin, FromGap), owed_reason(verdict)
         match outcome:
             case Outcome.OWED if not was_owed:

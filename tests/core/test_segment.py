@@ -83,7 +83,10 @@ def test_a_walk_takes_every_id_once_and_never_more_than_a_batch_beyond_what_is_s
     under_way: list[int] = []
     stored = start - 1
     while walk.stored_cursor < start + length - 1:
+        could_take = walk.can_take
         item_id = walk.take()
+        assert (item_id is not None) == (could_take > 0)
+        assert item_id is None or walk.can_take == could_take - 1
         if item_id is not None:
             taken.append(item_id)
             under_way.append(item_id)

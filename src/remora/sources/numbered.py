@@ -116,7 +116,7 @@ class Numbered:
     def _path(self, discovery: Discovery) -> str:
         match discovery.kind:
             case Kind.ITEM:
-                return self._declared.item.path.replace(ID, str(discovery.item_id))
+                return self._declared.item.path.replace(ID, discovery.key)
             case Kind.USER:
                 assert self._declared.user is not None, "no users are declared"
                 return self._declared.user.path.replace(NAME, quoted(discovery.key))

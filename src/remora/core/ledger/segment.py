@@ -117,6 +117,11 @@ class Walk:
         self._next += 1
         return self._next - 1
 
+    @property
+    def can_take(self) -> int:
+        """How many ids can be taken now."""
+        return min(self._ids.end, self.stored_cursor + BATCH_MAX) - self._next + 1
+
     def complete(self, item_id: int) -> None:
         """This id's outcome is durable."""
         assert self.cursor < item_id < self._next, f"id {item_id} was not taken or is done already"

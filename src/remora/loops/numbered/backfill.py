@@ -4,7 +4,7 @@ The same worker walks every kind of segment: history, blind windows, rescans and
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Final
 
@@ -208,7 +208,7 @@ class _DurableWalk:
         self._advance = advance
         self._walk = Walk(segment.left)
         self._storing = asyncio.Lock()
-        self._moved = asyncio.Event()
+        self._waiting: deque[asyncio.Future[None]] = deque()  # those that could not take an id
 
     @property
     def finished(self) -> bool:
@@ -218,8 +218,11 @@ class _DurableWalk:
     async def take(self) -> int | None:
         """The next id; waits while a whole batch is in progress; None at the end of the segment."""
         while (item_id := self._walk.take()) is None and not self._walk.all_taken:
-            self._moved.clear()
-            await self._moved.wait()
+            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(place)
+            await place
+        if self._walk.all_taken:
+            self._wake(len(self._waiting))
         return item_id
 
     async def complete(self, item_id: int) -> None:
@@ -240,10 +243,17 @@ class _DurableWalk:
                 cursor = self._walk.cursor
                 await self._advance(self._segment, cursor)
                 self._walk.stored(cursor)
-                self._moved.set()
+                self._wake(self._walk.can_take)
                 # Ids completed during this write could not store the cursor themselves, so check again.
                 if not self._half_a_batch_unstored():
                     return
+
+    def _wake(self, count: int) -> None:
+        """Wake as many of those that wait as there are ids for: to wake all would cost more than to fetch."""
+        for _ in range(min(count, len(self._waiting))):
+            place = self._waiting.popleft()
+            if not place.done():
+                place.set_result(None)
 
     def _half_a_batch_unstored(self) -> bool:
         return self._walk.cursor - self._walk.stored_cursor >= ADVANCE_EVERY_IDS

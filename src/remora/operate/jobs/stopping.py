@@ -1,6 +1,7 @@
 """How does a job end when it is asked to? SIGINT, SIGTERM and SIGHUP cancel it; it drains and ends within ten seconds."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ from typing import Any, Final, Generic, TypeVar
 from remora.core.errors import Exit, RemoraError
 
 DRAIN_MAX_S: Final = 10.0
+# New objects between two collections of garbage; Python's own value is 700.
+GARBAGE_THRESHOLD: Final = 20_000
 # Stopping a whole process group may reach one process twice; signals this close together count as one.
 SAME_REQUEST_S: Final = 0.5
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -30,6 +33,7 @@ def run_job(
     job: Coroutine[Any, Any, T], *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
 ) -> Ended[T]:
     """Run one job to its end or until a signal. Our own errors are raised as themselves, also from task groups."""
+    _collect_garbage_rarely()
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(_until_signal(job))
@@ -38,6 +42,15 @@ def run_job(
         if found is None:
             raise
         raise found from None
+
+
+def _collect_garbage_rarely() -> None:
+    """With Python's own thresholds a backfill spends 8 % of its processor time on the search for cycles of garbage.
+
+    Items in progress are many and form no cycles. What is loaded by now stays until the end.
+    """
+    gc.freeze()
+    gc.set_threshold(GARBAGE_THRESHOLD, 10, 10)
 
 
 async def _until_signal(job: Coroutine[Any, Any, T]) -> Ended[T]:

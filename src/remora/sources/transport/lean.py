@@ -72,7 +72,7 @@ class LeanTransport:
         self._poller: Poller | None = None
         self._in_flight = asyncio.Semaphore(settings.in_flight_max)
         self._pools: dict[Origin, _Pool] = {}
-        self._origins: dict[tuple[str, str], Origin] = {}
+        self._origins: dict[str, Origin] = {}  # by the address up to its path
         self._busy: set[Connection] = set()
         self._buffer = bytearray(READ_BYTES)
         self._sweeper: asyncio.TimerHandle | None = None
@@ -261,15 +261,15 @@ class LeanTransport:
 
     def _split(self, url: str) -> tuple[Origin, str] | None:
         """Where to connect to, and the request target; None if the address cannot be used."""
-        scheme, _, rest = url.partition("://")
-        end = min((at for at in map(rest.find, "/?#") if at >= 0), default=len(rest))
-        authority, target = rest[:end], rest[end:].partition("#")[0]
-        origin = self._origins.get((scheme, authority))
+        end = _authority_end(url)
+        target = url[end:].partition("#")[0]
+        origin = self._origins.get(url[:end])
         if origin is None:
+            scheme, _, authority = url[:end].partition("://")
             origin = _origin(scheme.lower(), authority)
             if origin is None:
                 return None
-            self._origins[scheme, authority] = origin
+            self._origins[url[:end]] = origin
         if not _PLAIN.fullmatch(target):  # an address that the provider wrote
             target = quote(target, safe=_KEPT_IN_TARGET)
         return origin, target if target.startswith("/") else f"/{target}"
@@ -277,11 +277,19 @@ class LeanTransport:
     def _request(
         self, origin: Origin, target: str, headers: Mapping[str, str] | None, body: bytes | None = None
     ) -> bytes:
-        own = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
-        assert own.count("\n") == len(headers or {}), "a header holds no line break"
+        own = "" if not headers else "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        assert own.count("\n") == len(headers or ()), "a header holds no line break"
         method, length = ("GET", "") if body is None else ("POST", f"Content-Length: {len(body)}\r\n")
         head = f"{method} {target} HTTP/1.1\r\nHost: {origin.host_header}\r\n{own}{length}"
         return head.encode("latin-1") + self._common_head + b"\r\n" + (body or b"")
+
+
+def _authority_end(url: str) -> int:
+    """Where the path, the query or the fragment of an address begins."""
+    start = url.find("://") + 3
+    end = url.find("/", start)
+    end = len(url) if end < 0 else end
+    return min(end, *(at for mark in "?#" if (at := url.find(mark, start, end)) >= 0), end)
 
 
 def _origin(scheme: str, authority: str) -> Origin | None:
