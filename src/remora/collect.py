@@ -359,15 +359,15 @@ class Collector:
         was_owed, reason = isinstance(discovery.origin, FromGap), owed_reason(verdict)
         match outcome:
             case Outcome.OWED if not was_owed:
-                log.info("gap_opened", source=self._source.name, via=str(discovery.via), reason=reason)
+                log.debug("gap_opened", source=self._source.name, via=str(discovery.via), reason=reason)
             case Outcome.DEAD:
                 log.warning("gap_dead", source=self._source.name, via=str(discovery.via), reason=reason)
             case Outcome.ABSENT:
-                log.info("gap_absent", source=self._source.name, via=str(discovery.via), reason=reason)
+                log.debug("gap_absent", source=self._source.name, via=str(discovery.via), reason=reason)
             case Outcome.GONE:
-                log.info("gap_gone", source=self._source.name, via=str(discovery.via), reason=reason)
+                log.debug("gap_gone", source=self._source.name, via=str(discovery.via), reason=reason)
             case Outcome.NEW | Outcome.CHANGED | Outcome.UNCHANGED if was_owed and reason is None:
-                log.info("gap_settled", source=self._source.name, via=str(discovery.via))
+                log.debug("gap_settled", source=self._source.name, via=str(discovery.via))
             case _:  # stored as usual, still owed, or overtaken by a newer answer: nothing new for an operator
                 pass
 

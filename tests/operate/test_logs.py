@@ -1,12 +1,20 @@
 """What do the logs never show? Secrets, credentials in addresses, and the same event a thousand times a second."""
 
 import json
+import re
 
+import msgspec
 import pytest
 import structlog
+from structlog.testing import capture_logs
 
+from remora.core.status.readout import read_out
+from remora.operate.jobs.clock import SystemClock
+from remora.operate.observe.log_format import LogFormat, format_for
 from remora.operate.observe.logs import EVENTS_PER_SECOND_MAX, RateLimit, Redaction, set_up_logs
+from remora.operate.observe.summary import HourlySummary
 from remora.sources.secret import MASK
+from tests.core.test_readout import NAME, NOW_NS, a_rate, beat, facts, ledger
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +73,7 @@ def test_an_event_is_told_a_bounded_number_of_times_a_second_and_the_rest_is_cou
 
 
 def test_in_a_pipe_every_event_is_one_line_of_json_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up_logs(secrets=["s3cret"], as_json=True)
+    set_up_logs(secrets=["s3cret"], log_format=LogFormat.JSON)
     structlog.get_logger().info("backed_off", source="hackernews", why="s3cret")
     out, err = capsys.readouterr()
     assert out == ""
@@ -74,14 +82,57 @@ def test_in_a_pipe_every_event_is_one_line_of_json_on_stderr(capsys: pytest.Capt
     assert event["timestamp"].endswith("Z")
 
 
-def test_on_a_terminal_an_event_reads_as_words(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up_logs(as_json=False)
-    structlog.get_logger().warning("lease_lost", source="hackernews")
-    assert "lease_lost" in capsys.readouterr().err
+def test_as_text_an_event_is_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs(log_format=LogFormat.TEXT)
+    structlog.get_logger().warning("lease_lost", source="hackernews", why="two words", count=3)
+    line = capsys.readouterr().err
+    assert re.fullmatch(r'\d\d:\d\d:\d\d warning lease lost  source=hackernews why="two words" count=3\n', line), line
+
+
+def test_in_the_journal_every_line_has_its_priority(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs(log_format=LogFormat.JOURNAL)
+    structlog.get_logger().info("watching", source="hackernews")
+    try:
+        int("x")
+    except ValueError:
+        structlog.get_logger().exception("loop_failed")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "<6>watching  source=hackernews"
+    assert {line[:3] for line in lines[1:]} == {"<3>"}
+
+
+def test_under_systemd_the_journal_format_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOURNAL_STREAM", "8:1234")
+    assert format_for(LogFormat.AUTO) is LogFormat.JOURNAL
+    monkeypatch.delenv("JOURNAL_STREAM")
+    assert format_for(LogFormat.AUTO) is LogFormat.JSON
+    assert format_for(LogFormat.TEXT) is LogFormat.TEXT
+
+
+@pytest.mark.parametrize("level, told", [("debug", 3), ("info", 2), ("warning", 1), (None, 2)])
+def test_the_level_decides_what_is_written(capsys: pytest.CaptureFixture[str], level: str | None, told: int) -> None:
+    set_up_logs(level=level)
+    for name in ("debug", "info", "warning"):
+        getattr(structlog.get_logger(), name)("watching")
+    assert len(capsys.readouterr().err.splitlines()) == told
+
+
+def test_a_summary_tells_each_source_in_one_line_and_the_requests_since_the_last() -> None:
+    rate = a_rate(departures=120)
+    summary = HourlySummary(clock=SystemClock())
+    with capture_logs() as logs:
+        for departures in (120, 150):
+            told = facts(rate=msgspec.structs.replace(rate, departures=departures))
+            assert summary.run_once(read_out((beat(of=told),), {NAME: ledger()}, now_ns=NOW_NS)) == 1
+    assert [(line["event"], line["requests"], line["held"]) for line in logs] == [
+        ("summary", 120, 100),
+        ("summary", 30, 100),
+    ]
+    assert logs[0]["state"] == "Complete and fresh"
 
 
 def test_an_error_is_told_with_its_trace_and_without_secrets(capsys: pytest.CaptureFixture[str]) -> None:
-    set_up_logs(secrets=["s3cret"], as_json=True)
+    set_up_logs(secrets=["s3cret"], log_format=LogFormat.JSON)
     try:
         int("s3cret")
     except ValueError:

@@ -235,7 +235,8 @@ class SourceBreaker:
         if circuit.state is not before.state:
             self._meter.circuit_changed(self._source, circuit.state)
             wait_ns = circuit.wait_ns(now_ns=self._clock.monotonic_ns())
-            log.info(
+            is_open = circuit.state is CircuitState.OPEN
+            (log.warning if is_open and before.state is CircuitState.CLOSED else log.info)(
                 "circuit_changed",
                 source=self._source,
                 state=str(circuit.state),

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 import structlog
 
 from remora.contracts import Clock
-from remora.core.rate.gate_types import BackOff, Hold, LimitedBy
+from remora.core.rate.gate_types import STOPS, BackOff, Hold, LimitedBy
 from remora.core.rate.law import ChangeKind, Pace, PaceChange
 from remora.core.units import SECOND_NS
 
@@ -55,7 +55,7 @@ class PaceEvents:
             return
         self._untold = None
         self._told_at_ns = self._clock.monotonic_ns()
-        log.info(str(change.kind), source=self._source, **self._fields(change))
+        log.debug(str(change.kind), source=self._source, **self._fields(change))
 
     def _fields(self, change: PaceChange) -> dict[str, str | float]:
         fields: dict[str, str | float] = {
@@ -92,7 +92,8 @@ class WaitEvents:
             return
         self._told_until_ns = hold.until_ns
         until_s = (self._clock.wall_ns() + left_ns) / SECOND_NS
-        log.info(
+        # A pause that the provider asked for, or that its trouble calls for, is worth a look.
+        (log.warning if hold.limited_by in STOPS else log.debug)(
             "gate_waits",
             source=self._source,
             reason=str(hold.limited_by),

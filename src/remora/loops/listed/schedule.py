@@ -109,7 +109,7 @@ class ListedSchedule:
         if self._state.last_run is not None:
             why = f"{why}; the last one stopped because {self._state.last_run.because}"
         self._state = replace(self._state, next_run_at_ns=next_ns, why_not_now=why)
-        log.info("next_run", source=self._source, in_s=round(wait_ns / SECOND_NS, 1))
+        log.debug("next_run", source=self._source, in_s=round(wait_ns / SECOND_NS, 1))
         await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
 
     def _wait_ns(self, last: RunRecord | None) -> int:

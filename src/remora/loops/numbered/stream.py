@@ -75,7 +75,9 @@ class Stream:
             wait_ns = max(back_off_ns(failures), self._asked_to_wait_ns, self._every_ns if self._connects else 0)
             await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
             reason = await self.run_once()
-            log.info("stream_ended", stream=self._name, reason=reason, failures=self._failures)
+            (log.warning if self._failures > 1 else log.debug)(
+                "stream_ended", stream=self._name, reason=reason, failures=self._failures
+            )
 
     async def run_once(self) -> str:
         """One connection, until it ends; returns why it ended."""

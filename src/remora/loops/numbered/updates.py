@@ -249,7 +249,7 @@ class Updates:
             await self.keep()
 
     async def _make_up(self, window: BlindWindow) -> None:
-        log.info("blind_window", source=self._source, repair=str(window.repair), rescan=window.rescan)
+        log.debug("blind_window", source=self._source, repair=str(window.repair), rescan=window.rescan)
         match window.repair:
             case Repair.NOTHING:
                 pass

@@ -13,9 +13,10 @@ from remora.operate.cli.common import (
     check_one_name,
     if_busy,
     load_settings,
+    log_options,
     print_json,
     source_options,
-    verbose_option,
+    start_logs,
     view_for,
 )
 
@@ -34,7 +35,7 @@ ENDINGS: Final = {
 @click.option("--limit", type=int, metavar="N", help="How many ids to fetch, instead of --end-id.")
 @click.option("--replay", is_flag=True, help="Also fetch ids that are already covered.")
 @as_json_option
-@verbose_option
+@log_options
 def catchup(
     *,
     start_id: int | None,
@@ -42,7 +43,6 @@ def catchup(
     limit: int | None,
     replay: bool,
     as_json: bool,
-    verbose: bool,
     **common: str | None,
 ) -> None:
     """Backfill the history of a numbered source once. Can be stopped and resumed at any time."""
@@ -53,9 +53,8 @@ def catchup(
     name = pick_numbered(settings, common.get("source"))
     from remora.operate.jobs.app import backfill
     from remora.operate.jobs.stopping import run_job
-    from remora.operate.observe.logs import set_up_logs
 
-    set_up_logs(settings, verbose=verbose or None)
+    start_logs(settings)
     view = view_for(as_json=as_json)
     try:
         with if_busy("a running `remora up` already catches up; to do it apart, stop that first or use PostgreSQL"):
@@ -86,8 +85,8 @@ def check_range(start_id: int | None, end_id: int | None, limit: int | None) -> 
 @click.option("--demo", is_flag=True, help="Mirror a simulated provider into ./demo. Needs no configuration.")
 @click.option("--no-catchup", is_flag=True, help="Fetch only new and changed items, not the history.")
 @click.option("--listen", metavar="ADDR", help="The address of the console, as 127.0.0.1:8611.")
-@verbose_option
-def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **common: str | None) -> None:
+@log_options
+def up(*, demo: bool, no_catchup: bool, listen: str | None, **common: str | None) -> None:
     """Run the service: every source, all loops and the console. Ctrl-C stops it."""
     if demo and (given := [f"--{name}" for name in ("source", "store", "url", "ceiling") if common.get(name)]):
         raise ConfigurationError(
@@ -96,9 +95,8 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **com
     settings = load_settings(listen=listen, **common)
     from remora.operate.jobs.app import serve
     from remora.operate.jobs.stopping import run_job
-    from remora.operate.observe.logs import set_up_logs
 
-    set_up_logs(settings, verbose=verbose or None)
+    start_logs(settings)
     view = view_for(as_json=False)
     try:
         with if_busy("`remora status` shows what it does; wait for it, stop it first, or use PostgreSQL"):
@@ -114,15 +112,14 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, verbose: bool, **com
 
 @click.command()
 @source_options
-@verbose_option
-def worker(*, verbose: bool, **common: str | None) -> None:
+@log_options
+def worker(**common: str | None) -> None:
     """Help `remora up` to fetch, from another process or host. Needs PostgreSQL. Ctrl-C stops it."""
     settings = load_settings(**common)
     from remora.operate.jobs.app import work
     from remora.operate.jobs.stopping import run_job
-    from remora.operate.observe.logs import set_up_logs
 
-    set_up_logs(settings, verbose=verbose or None)
+    start_logs(settings)
     view = view_for(as_json=False)
     try:
         run_job(work(settings, only=common.get("source"), view=view))
@@ -139,7 +136,7 @@ def worker(*, verbose: bool, **common: str | None) -> None:
 @click.option("--recover-only", is_flag=True, help="Fetch only what is owed, do not walk the list.")
 @click.option("--force", is_flag=True, help="Walk the list even during a cool-down.")
 @as_json_option
-@verbose_option
+@log_options
 def run(
     *,
     name: str,
@@ -148,7 +145,6 @@ def run(
     recover_only: bool,
     force: bool,
     as_json: bool,
-    verbose: bool,
     **common: str | None,
 ) -> None:
     """Make one bounded run over the listed source NAME. Exit code 75: the budget is used up, run it again."""
@@ -162,9 +158,8 @@ def run(
     pick_listed(settings, name)
     from remora.operate.jobs.app import run_listed_job
     from remora.operate.jobs.stopping import run_job
-    from remora.operate.observe.logs import set_up_logs
 
-    set_up_logs(settings, verbose=verbose or None)
+    start_logs(settings)
     view = view_for(as_json=as_json)
     listed_run = run_listed_job(
         settings,

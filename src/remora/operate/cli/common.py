@@ -10,7 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
@@ -25,7 +26,39 @@ T = TypeVar("T")
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
-verbose_option = click.option("--verbose", is_flag=True, help="Show every event on a terminal, not only warnings.")
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+LOG_FORMATS: Final = ("auto", "text", "json", "journal")
+
+
+def log_options(command: Command) -> Command:
+    """The options of every command that logs; `start_logs` uses what was chosen."""
+
+    @wraps(command)
+    def with_logs(*, log_level: str | None, log_format: str, verbose: bool, **extra: Any) -> Any:
+        click.get_current_context().meta[__name__] = (log_level or ("info" if verbose else None), log_format)
+        return command(**extra)
+
+    for option in (
+        click.option("--verbose", is_flag=True, help="The same as --log-level info."),
+        click.option(
+            "--log-format",
+            type=click.Choice(LOG_FORMATS),
+            default="auto",
+            help="How events read. Default: text on a terminal, journal under systemd, else JSON.",
+        ),
+        click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log events of this level and above."),
+    ):
+        with_logs = option(with_logs)
+    return cast("Command", with_logs)
+
+
+def start_logs(settings: "Settings") -> None:
+    """Log as the options of the command say."""
+    from remora.operate.observe.log_format import LogFormat
+    from remora.operate.observe.logs import set_up_logs
+
+    level, log_format = click.get_current_context().meta[__name__]
+    set_up_logs(settings, level=level, log_format=LogFormat(log_format))
 
 
 def store_options(command: Command) -> Command:

@@ -65,7 +65,7 @@ def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
     from remora.operate.observe.logs import set_up_logs
 
     settings = load_settings(**common)
-    set_up_logs(settings, verbose=False)
+    set_up_logs(settings, level="warning")
     _show(run(examine(settings, only=common.get("source"), offline=offline)), as_json=as_json)
 
 
@@ -84,7 +84,7 @@ def try_(*, name: str, as_json: bool, **common: str | None) -> None:
 
     check_one_name(name, common["source"])
     settings = load_settings(**{**common, "source": name})
-    set_up_logs(settings, verbose=False)
+    set_up_logs(settings, level="warning")
     _show(run(try_out(settings, name)), as_json=as_json)
 
 

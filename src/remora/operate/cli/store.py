@@ -94,7 +94,7 @@ def repair(*, as_json: bool, **common: str | None) -> None:
     from remora.operate.jobs.stopping import run_job
     from remora.operate.observe.logs import set_up_logs
 
-    set_up_logs(settings, verbose=None)
+    set_up_logs(settings)
     with if_busy("stop it first, or let it: the next true answer of the source repairs the same"):
         ended = run_job(repair_store(settings, only=name))
     if ended.result is None:

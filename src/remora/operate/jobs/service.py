@@ -35,6 +35,7 @@ from remora.operate.observe.newest_items import NewestItems
 from remora.operate.observe.notify import Notifier
 from remora.operate.observe.read_status import read_status
 from remora.operate.observe.status_cache import StatusCache
+from remora.operate.observe.summary import HourlySummary
 
 log = structlog.get_logger()
 
@@ -94,6 +95,7 @@ class Service:
                 group.create_task(self._show(), name="view")
                 notifier = Notifier(self._settings.notify, self._store, clock=self._clock)
                 group.create_task(notifier.run(self._feed), name="notify")
+                group.create_task(HourlySummary(clock=self._clock).run(self._feed), name="summary")
                 group.create_task(history.run(self._store, clock=self._clock), name="rate_history")
                 group.create_task(keep_fresh(self._settings.store.url), name="search_index")
                 for run in runs:

@@ -1,4 +1,4 @@
-"""What do we log, and what do we never log? Events with fields: JSON in a pipe, words on a terminal.
+"""What do we log, and what do we never log? Events with fields; `log_format` says how they read.
 
 Known secret values and credentials in addresses are masked in every field, whoever logs them. Each event name is logged
 at most a bounded number of times a second; the rest is counted and reported.
@@ -16,6 +16,7 @@ import structlog
 from remora.operate.config.secrets import secret_values
 from remora.operate.config.settings import Settings
 from remora.operate.observe.library_logs import hear_libraries
+from remora.operate.observe.log_format import LogFormat, as_journal, as_text, format_for
 from remora.sources.secret import MASK
 
 EVENTS_PER_SECOND_MAX: Final = 20
@@ -101,17 +102,18 @@ def set_up_logs(
     settings: Settings | None = None,
     *,
     secrets: Iterable[str] = (),
-    as_json: bool | None = None,
-    verbose: bool | None = None,
+    log_format: LogFormat = LogFormat.AUTO,
+    level: str | None = None,
 ) -> None:
-    """Send events to stderr, as JSON unless it is a terminal.
+    """Send events to stderr: short lines on a terminal, lines with a priority under systemd, JSON in another pipe.
 
-    A terminal shows warnings only, because the progress view is there, unless `verbose`. A pipe gets everything.
+    Without a level a terminal shows warnings only, because the progress view is there, and everything else gets `info`.
     """
     known = [*secrets, *(secret_values(settings, os.environ) if settings is not None else ())]
-    as_json = not sys.stderr.isatty() if as_json is None else as_json
-    verbose = as_json if verbose is None else verbose
-    renderer: Any = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=True)
+    chosen = format_for(log_format)
+    level = level or ("warning" if sys.stderr.isatty() else "info")
+    renderers: dict[LogFormat, Any] = {LogFormat.TEXT: as_text, LogFormat.JOURNAL: as_journal}
+    renderer = renderers.get(chosen) or structlog.processors.JSONRenderer()
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -122,7 +124,7 @@ def set_up_logs(
             Redaction(known),
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger("info" if verbose else "warning"),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=lambda *_: structlog.PrintLogger(_Stderr()),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
