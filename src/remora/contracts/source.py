@@ -82,6 +82,7 @@ class Capabilities:
     users: bool = False  # profiles can be requested by name
     list: bool = False  # a list of entries, in pages
     inline_details: bool = False  # a page already holds its entries in full
+    details_per_request: int = 1  # one request may ask for this many documents (`Discovery.further_keys`)
     incremental: bool = False  # a walk can begin where the last one ended (`IncrementalSource`)
     public: bool = False  # items may be shown to whoever can see the console
     absent_statuses: frozenset[int] = ABSENT_STATUSES  # these say "no such item"

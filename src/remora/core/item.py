@@ -57,6 +57,13 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """The documents of one request for several. One that was asked for and is not here is missing."""
+
+    documents: tuple[Document, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Newest:
     """The highest id the source has assigned."""
 
@@ -113,7 +120,7 @@ class StreamOpened:
     """An event stream is open, or its address is known."""
 
 
-Thing = Item | User | Document | Piece | Newest | Page | StreamOpened
+Thing = Item | User | Document | Piece | Batch | Newest | Page | StreamOpened
 
 
 @dataclass(frozen=True, slots=True)

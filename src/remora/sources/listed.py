@@ -2,14 +2,27 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated, Final
+from urllib.parse import quote
 
 import msgspec
 import structlog
 
 from remora.contracts import Capabilities, Permit, Transport
 from remora.core.errors import ConfigurationError
-from remora.core.item import Decoded, Document, Entry, Nothing, Order, Page, Piece, Readable, Unreadable, WrongShape
+from remora.core.item import (
+    Batch,
+    Decoded,
+    Document,
+    Entry,
+    Nothing,
+    Order,
+    Page,
+    Piece,
+    Readable,
+    Unreadable,
+    WrongShape,
+)
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
@@ -22,6 +35,7 @@ from remora.sources.json_path import (
     find,
     holds_more_than,
     is_plainly_empty,
+    is_steps,
     load,
     raw_lines,
 )
@@ -46,6 +60,7 @@ from remora.sources.secret import Secret
 __all__ = ["DetailSettings", "ListSettings", "Listed", "ListedSettings", "Order", "Paging", "Secret"]
 
 _KEY: Final = "{key}"
+_KEYS: Final = "{keys}"
 # What one page may hold. Providers give up to about a thousand entries of a few dozen values each. Decoding this much takes
 # 0.4 s of one core, so a stop signal is still handled in time.
 PAGE_ENTRIES_MAX: Final = 10_000
@@ -63,26 +78,46 @@ class DetailSettings(msgspec.Struct, frozen=True):
     inline: bool = False  # the list already holds the whole entries
     method: Method = Method.GET
     body: JsonTable | None = None  # what a POST sends; "{key}" becomes the entry's key
+    batch: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1  # how many documents one request asks for
+    separator: str = ","  # between the keys of a batch
+    entries: str = "items"  # where the documents of a batch are
     parts: tuple[PartSettings, ...] = ()  # what else belongs to the document, each with requests of its own
 
     def __post_init__(self) -> None:
-        if self.inline and (self.path, self.key, self.updated, self.parts) != ("/detail/{key}", None, None, ()):
+        if self.inline and msgspec.structs.replace(self, inline=False) != DetailSettings():
             raise ConfigurationError(
                 "detail is inline and has other settings, too",
                 hint='write detail = "inline" alone, or leave inline out',
             )
         check_body(self.method, self.body, "detail", 'body = { id = "{key}" }')
         is_in_body = self.body is not None and holds(self.body, "key")
-        check_path(self.path, "detail.path", mark=None if is_in_body else _KEY, stands_for="the entry's key")
+        if self.batch > 1:
+            self._check_batch()
+        else:
+            check_path(self.path, "detail.path", mark=None if is_in_body else _KEY, stands_for="the entry's key")
         check_place(self.key, "detail.key")
         check_place(self.updated, "detail.updated")
         check_parts(self.parts)
+
+    def _check_batch(self) -> None:
+        check_path(self.path, "detail.path", mark=_KEYS, stands_for="the keys of a batch")
+        if self.key is None:
+            raise ConfigurationError(
+                "detail.batch is given, but not detail.key", hint='write where a document names its key, as key = "id"'
+            )
+        if self.parts or self.body is not None or not is_steps(self.entries):
+            raise ConfigurationError(
+                "detail.batch is given beside parts, body or an expression in entries",
+                hint="leave batch out, or the others; entries is a path to the documents",
+            )
 
 
 def capabilities_of(listed: ListSettings, detail: DetailSettings) -> Capabilities:
     """What a source with this declaration can do."""
     is_incremental = listed.since is not None or listed.window is not None
-    return Capabilities(list=True, inline_details=detail.inline, incremental=is_incremental)
+    return Capabilities(
+        list=True, inline_details=detail.inline, incremental=is_incremental, details_per_request=detail.batch
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +181,8 @@ class Listed:
                     return self._page(discovery.key, value, reply.headers, bodies)
                 case Kind.DOCUMENT if discovery.piece:
                     return self._part(discovery, value, reply)
+                case Kind.DOCUMENT if self._detail.batch > 1:
+                    return self._batch(discovery, value, reply.body)
                 case Kind.DOCUMENT:
                     return self._document(discovery, value, reply)
                 case Kind.ITEM | Kind.USER | Kind.NEWEST:
@@ -166,7 +203,11 @@ class Listed:
                 parts, step = self._detail.parts, from_text(discovery.piece)
                 return request_of(parts, step, self._url, discovery.key, self._detail.path)
             case Kind.DOCUMENT:
-                url = f"{self._url}{self._detail.path.replace(_KEY, quoted(discovery.key))}"
+                keys = quote(self._detail.separator).join(
+                    quoted(key) for key in (discovery.key, *discovery.further_keys)
+                )
+                path = self._detail.path.replace(_KEYS, keys).replace(_KEY, quoted(discovery.key))
+                url = f"{self._url}{path}"
                 body = self._detail.body
                 return Request(url, None if body is None else filled(body, {"key": discovery.key}))
             case Kind.ITEM | Kind.USER | Kind.NEWEST:
@@ -231,13 +272,33 @@ class Listed:
         created_at = as_mark(find(line, self._list.created)) if self._list.created else None
         return Entry(key, updated_at, created_at, body)
 
+    def _batch(self, discovery: Discovery, value: object, body: bytes) -> Decoded:
+        found = find(value, self._detail.entries)
+        if found is NOT_THERE and is_plainly_empty(value):
+            found = []
+        bodies = raw_lines(body, self._detail.entries)
+        if not isinstance(found, list) or len(bodies) != len(found):
+            return WrongShape("no documents")
+        asked = {discovery.key, *discovery.further_keys}
+        documents: dict[str, Document] = {}
+        for line, raw in zip(found, bodies, strict=True):
+            key = as_key(find(line, self._detail.key or ""))
+            if key is not None and key in asked:
+                documents[key] = Document(key, raw, self._mark(line))
+        if discovery.further_keys:
+            return Readable(Batch(tuple(documents.values())))
+        return Readable(documents[discovery.key]) if documents else Nothing()
+
+    def _mark(self, value: object) -> str | None:
+        return as_mark(find(value, self._detail.updated)) if self._detail.updated is not None else None
+
     def _document(self, discovery: Discovery, value: object, reply: Reply) -> Decoded:
         key, body = discovery.key, reply.body
         if not isinstance(value, dict | list):
             return WrongShape("not a document")
         if self._detail.key is not None and as_key(find(value, self._detail.key)) != key:
             return WrongShape("another key")
-        updated_at = as_mark(find(value, self._detail.updated)) if self._detail.updated is not None else None
+        updated_at = self._mark(value)
         if not self._detail.parts:
             return Readable(Document(key, body, updated_at))
         parts, head = self._detail.parts, Piece(key, body, updated_at)

@@ -46,6 +46,7 @@ class Discovery:
     via: Lane
     origin: Origin = None
     piece: str = ""  # which piece of a document that takes several requests; empty: its detail
+    further_keys: tuple[str, ...] = ()  # documents that the same request asks for
 
     @property
     def item_id(self) -> int:

@@ -8,14 +8,17 @@ key that the provider always refuses must not slow down or stop the rest.
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from remora.collect import Asked, Collector
 from remora.contracts import Store
+from remora.core.item import Batch
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.run import RunCounts, Stop, StoppedBy
-from remora.core.verdict import Deferred, Pressure, Refused
+from remora.core.reasons import GapReason
+from remora.core.verdict import Deferred, Found, Missing, Pressure, Refused, Verdict
 from remora.loops.listed.allowance import RunAllowance
 
 DETAILS_AT_ONCE: Final = 100
@@ -60,7 +63,7 @@ class Details:
 
     async def _ask_batch(self, batch: Sequence[str]) -> Stop | None:
         """Request each of them once. After a stop nothing more is sent; requests in flight are awaited and recorded."""
-        waiting = [Discovery(Kind.DOCUMENT, key, Lane.DETAIL) for key in reversed(batch)]
+        waiting = [*reversed(_requests(batch, self._collector.capabilities.details_per_request))]
         under_way: dict[Discovery, asyncio.Task[Stop | None]] = {}
         stop: Stop | None = None
         try:
@@ -95,22 +98,34 @@ class Details:
         if isinstance(asked.verdict, Pressure):
             self._refused[discovery] = asked
             return self._allowance.stop
+        if discovery.further_keys and not isinstance(asked.verdict, Found | Deferred):
+            return await self._ask_halves(discovery)
         self._answered.add(discovery)
         try:
             return await self._record(discovery, asked)
         finally:
             self._answered.discard(discovery)
 
+    async def _ask_halves(self, discovery: Discovery) -> Stop | None:
+        """One document may spoil the request for all of them: the halves are asked for, down to single documents."""
+        keys = (discovery.key, *discovery.further_keys)
+        for half in _requests(keys, -(-len(keys) // 2)):
+            if (stop := await self._ask_first(half)) is not None:
+                return stop
+        return None
+
     async def _ask_again(self, discovery: Discovery) -> Stop | None:
         asked = await self._collector.ask(discovery, self._allowance)
         if not isinstance(asked.verdict, Deferred):
             del self._refused[discovery]
+        if discovery.further_keys and not isinstance(asked.verdict, Found | Deferred | Pressure):
+            return await self._ask_halves(discovery)
         return await self._record(discovery, asked)
 
     async def _record(self, discovery: Discovery, asked: Asked) -> Stop | None:
         if isinstance(asked.verdict, Deferred):
             return self._allowance.stop  # it was not requested, and stays as it is
-        self._counts.outcomes[await self._collector.record(discovery, asked)] += 1
+        await self._keep(discovery, asked)
         if not isinstance(asked.verdict, Pressure):
             self._refused_alone = len(self._refused)
         if isinstance(asked.verdict, Refused) and self._allowance.is_refused:
@@ -123,8 +138,23 @@ class Details:
         The next run then begins with other details. The rest of a row was refused because everything was.
         """
         for discovery in list(self._refused)[: max(1, self._refused_alone)]:
-            self._counts.outcomes[await self._collector.record(discovery, self._refused.pop(discovery))] += 1
+            await self._keep(discovery, self._refused.pop(discovery))
         return stop
+
+    async def _keep(self, discovery: Discovery, asked: Asked) -> None:
+        """Record the answer. Each document of a batch is accounted for alone."""
+        if not discovery.further_keys:
+            self._counts.outcomes[await self._collector.record(discovery, asked)] += 1
+            return
+        documents = {}
+        if isinstance(asked.verdict, Found) and isinstance(asked.verdict.thing, Batch):
+            documents = {document.key: document for document in asked.verdict.thing.documents}
+        for key in (discovery.key, *discovery.further_keys):
+            verdict: Verdict = asked.verdict
+            if isinstance(verdict, Found):
+                verdict = Found(documents[key]) if key in documents else Missing(GapReason.NOT_FOUND)
+            one = Discovery(Kind.DOCUMENT, key, Lane.DETAIL)
+            self._counts.outcomes[await self._collector.record(one, replace(asked, verdict=verdict))] += 1
 
     async def _owed(self, asked: Sequence[str], stuck: set[str]) -> list[str]:
         """What to request next. A detail that was just requested and is still owed is stuck.
@@ -137,6 +167,12 @@ class Details:
             if not (again := set(asked).intersection(owed)):
                 return owed
             stuck |= again
+
+
+def _requests(keys: Sequence[str], at_once: int) -> list[Discovery]:
+    """One discovery for each request, in order."""
+    chunks = [tuple(keys[start : start + at_once]) for start in range(0, len(keys), at_once)]
+    return [Discovery(Kind.DOCUMENT, chunk[0], Lane.DETAIL, further_keys=chunk[1:]) for chunk in chunks]
 
 
 async def _cancelled(task: "asyncio.Task[Stop | None]") -> None:
