@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from remora.contracts.announcements import NewestAnnounced as NewestAnnounced
     from remora.contracts.announcements import StreamPart as StreamPart
     from remora.contracts.announcements import Unread as Unread
+    from remora.contracts.plugin import SourcePlugin as SourcePlugin
+    from remora.contracts.plugin import SourceSetup as SourceSetup
     from remora.contracts.reader import Change as Change
     from remora.contracts.reader import MirroredDocument as MirroredDocument
     from remora.contracts.reader import MirroredItem as MirroredItem
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from remora.contracts.reader import QueryResult as QueryResult
     from remora.contracts.reader import Revision as Revision
     from remora.contracts.source import Capabilities as Capabilities
+    from remora.contracts.source import ConnectGate as ConnectGate
     from remora.contracts.source import NumberedSource as NumberedSource
     from remora.contracts.source import Permit as Permit
     from remora.contracts.source import Source as Source
@@ -89,6 +92,9 @@ _HOMES: Final = {
     "StreamPart": ("remora.contracts.announcements", "StreamPart"),
     "Unread": ("remora.contracts.announcements", "Unread"),
     "Capabilities": ("remora.contracts.source", "Capabilities"),
+    "ConnectGate": ("remora.contracts.source", "ConnectGate"),
+    "SourcePlugin": ("remora.contracts.plugin", "SourcePlugin"),
+    "SourceSetup": ("remora.contracts.plugin", "SourceSetup"),
     "NumberedSource": ("remora.contracts.source", "NumberedSource"),
     "Permit": ("remora.contracts.source", "Permit"),
     "Source": ("remora.contracts.source", "Source"),
@@ -130,6 +136,7 @@ __all__ = [
     "Capabilities",
     "Change",
     "ConfigurationError",
+    "ConnectGate",
     "Decoded",
     "Discovery",
     "Document",
@@ -159,6 +166,8 @@ __all__ = [
     "Revision",
     "SearchHit",
     "Source",
+    "SourcePlugin",
+    "SourceSetup",
     "StoreBusy",
     "StoreEmpty",
     "StoreError",

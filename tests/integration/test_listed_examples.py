@@ -68,7 +68,8 @@ def declared(folder: str) -> tuple[Listed, Recorder]:
 
 
 def test_every_example_is_tested() -> None:
-    assert sorted(folder.name for folder in EXAMPLES.iterdir()) == sorted(FIRST_PAGE)
+    declared = {folder.name for folder in EXAMPLES.iterdir()} - {"plug-in"}  # which has a test of its own
+    assert sorted(declared) == sorted(FIRST_PAGE)
     assert all((EXAMPLES / folder / "README.md").is_file() for folder in FIRST_PAGE)
 
 

@@ -15,6 +15,8 @@ from remora.contracts.announcements import Unread as Unread
 from remora.contracts.clock import Clock as Clock
 from remora.contracts.json import Json as Json
 from remora.contracts.meter import Meter as Meter
+from remora.contracts.plugin import SourcePlugin as SourcePlugin
+from remora.contracts.plugin import SourceSetup as SourceSetup
 from remora.contracts.sharing import Borrower as Borrower
 from remora.contracts.sharing import GateHome as GateHome
 from remora.contracts.sharing import GateStore as GateStore

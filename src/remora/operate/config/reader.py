@@ -177,6 +177,8 @@ def _read(kind: inspect.Type, value: Any, where: str) -> Any:
             return value
         case inspect.StrType(min_length=0) if value == "":
             return ""
+        case inspect.AnyType():
+            return value  # the options of a plug-in, which checks them itself
         case inspect.StrType() if isinstance(value, str) and value.strip():
             return one_line(value, where)
         case inspect.StrType():

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 from math import ceil
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from remora.contracts import Capabilities
+from remora.contracts import Capabilities, SourcePlugin
 from remora.core.errors import ConfigurationError
 from remora.core.quantities import parse_duration, parse_rate, parse_size
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
@@ -28,6 +28,8 @@ from remora.sources.declaration import (
 from remora.sources.json_path import is_steps
 from remora.sources.listed import DetailSettings, capabilities_of
 from remora.sources.paging import ListSettings
+from remora.sources.plugins import plugin_named
+from remora.sources.presets import PRESETS
 from remora.sources.rules import Rule
 from remora.sources.transport.settings import Client
 
@@ -175,6 +177,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     token_command: str | None = None
     auth: AuthSettings | None = None
     headers: dict[str, str] = {}
+    options: dict[str, Any] = {}
     list: ListSettings = ListSettings()
     detail: DetailSettings = DetailSettings()
     rules: tuple[Rule, ...] = ()
@@ -211,8 +214,20 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def newest_path(self) -> str:
+        """Where the newest id is told; empty if only a plug-in knows."""
+        return "" if self.newest is None else self.newest.path
+
+    @property
+    def plugin(self) -> SourcePlugin | None:
+        """The plug-in that makes the source; None: it is declared."""
+        return None if self.preset is None or self.preset in PRESETS else plugin_named(self.preset)
+
+    @property
     def capabilities(self) -> Capabilities:
         """What the source can do, known before it is opened. The only place that asks for the kind."""
+        if (plugin := self.plugin) is not None:
+            return plugin.capabilities
         match self.kind:
             case SourceKind.NUMBERED:
                 return self.declaration.capabilities

@@ -6,12 +6,13 @@ from typing import Any, Final
 from remora.core.errors import ConfigurationError
 from remora.core.quantities import parse_rate
 from remora.operate.config.settings import KEYS_OF_ONE_KIND, KIND_DEFAULTS, SourceKind, default_in_flight
-from remora.sources.presets import PRESETS, Preset
+from remora.sources.presets import Preset, is_preset, preset_named, preset_names
 
 SOURCE_NAME_HINT: Final = "write a name of small letters, digits, - and _, at most 32 characters"
 ITEM_HINT: Final = 'write item = { path = "/item/{id}.json" }'
 NEWEST_HINT: Final = 'write newest = { path = "/newest.json", at = "id" }, or at = "." if the body is the number'
-_ALL_PRESETS: Final = ", ".join(sorted(PRESETS))
+# What a source declares. A plug-in declares nothing: its code knows.
+DECLARING: Final = frozenset({"item", "newest", "updates", "user", "absent", "public", "list", "detail"})
 
 # What only the account of a source may decide.
 OF_THE_ACCOUNT: Final = frozenset({"ceiling", "auth", "token_env", "token_file", "token_command"})
@@ -23,15 +24,16 @@ def with_defaults(name: str, table: Table) -> Table:
     """The whole table of one source: the owner's keys, then the defaults of its preset and its kind."""
     check_source_name(name)
     preset_name = _preset(name, table)
-    preset = None if preset_name is None else PRESETS[preset_name]
+    preset = None if preset_name is None else preset_named(preset_name)
     kind = _kind(name, table, preset)
     _refuse_keys_of_another_kind(name, kind, table)
+    _check_plugin_keys(name, preset, table)
     filled = {**KIND_DEFAULTS[kind], **_brought(preset), **table, "kind": kind}
     if preset_name is not None:
         filled["preset"] = preset_name
     if filled.get("detail") == "inline":  # the short form
         filled["detail"] = {"inline": True}
-    if kind == SourceKind.NUMBERED:
+    if kind == SourceKind.NUMBERED and not _is_plugin(preset):
         _check_numbered(name, filled, table)
     if "in_flight" not in filled:
         filled["in_flight"] = default_in_flight(parse_rate(filled["ceiling"], f"sources.{name}.ceiling"))
@@ -77,16 +79,17 @@ def check_source_name(name: str) -> None:
 def _preset(name: str, table: Mapping[str, Any]) -> str | None:
     """The preset that is named. A source without preset and kind may be named like a preset."""
     kind = table.get("kind")
-    if isinstance(kind, str) and kind in PRESETS:
+    if isinstance(kind, str) and kind not in KIND_DEFAULTS and is_preset(kind):
         raise ConfigurationError(f'sources.{name}.kind is "{kind}", which is a preset', hint=f'write preset = "{kind}"')
     if "preset" not in table and "kind" not in table:
-        return name if name in PRESETS else None
+        return name if is_preset(name) else None
     chosen = table.get("preset")
     if chosen is None:
         return None
-    if not isinstance(chosen, str) or chosen not in PRESETS:
-        raise ConfigurationError(f"sources.{name}.preset is {chosen!r}", hint=f"there are: {_ALL_PRESETS}")
-    if again := PRESETS[chosen].declares.keys() & table.keys():
+    preset = preset_named(chosen) if isinstance(chosen, str) else None
+    if not isinstance(chosen, str) or preset is None:
+        raise ConfigurationError(f"sources.{name}.preset is {chosen!r}", hint=f"there are: {preset_names()}")
+    if again := preset.declares.keys() & table.keys():
         key = min(again)
         raise ConfigurationError(
             f"[sources.{name}] has {key}, which the preset {chosen} declares already",
@@ -104,13 +107,33 @@ def _kind(name: str, table: Mapping[str, Any], preset: Preset | None) -> str:
     if kind not in KIND_DEFAULTS:
         what = f'sources.{name}.kind is "{kind}"' if "kind" in table else f"sources.{name} has no kind"
         raise ConfigurationError(
-            what, hint=f'write kind = "numbered" or kind = "listed", or a preset ({_ALL_PRESETS}), as preset = "…"'
+            what, hint=f'write kind = "numbered" or kind = "listed", or a preset ({preset_names()}), as preset = "…"'
         )
     return kind
 
 
 def _brought(preset: Preset | None) -> Table:
-    return {} if preset is None else {"url": preset.url, "ceiling": preset.ceiling, **preset.declares}
+    if preset is None:
+        return {}
+    address = {"url": preset.url} if preset.url else {}
+    further = {} if preset.plugin is None else preset.plugin.defaults
+    return {**address, "ceiling": preset.ceiling, **further, **preset.declares}
+
+
+def _is_plugin(preset: Preset | None) -> bool:
+    return preset is not None and preset.plugin is not None
+
+
+def _check_plugin_keys(name: str, preset: Preset | None, table: Table) -> None:
+    """A plug-in has options and declares nothing; every other source declares and has no options."""
+    if _is_plugin(preset):
+        for key in sorted(DECLARING & table.keys()):
+            raise ConfigurationError(
+                f"[sources.{name}] has {key}, but its preset is a plug-in, whose code knows it",
+                hint="leave it out; what a plug-in can be told goes into options",
+            )
+    elif "options" in table:
+        raise ConfigurationError(f"[sources.{name}] has options, which only plug-ins read", hint="leave them out")
 
 
 def _refuse_keys_of_another_kind(name: str, kind: str, table: Table) -> None:

@@ -6,13 +6,13 @@ Here a declaration becomes a source: by its kind, and by the preset that may bri
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
 from remora.collect import Collector
-from remora.contracts import Clock, Meter, NumberedSource, Source, Store, Transport
+from remora.contracts import Clock, Meter, NumberedSource, Source, SourceSetup, Store, Transport
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.item import Nothing
 from remora.core.lanes import Lane
@@ -32,6 +32,7 @@ from remora.sources.json_path import WHOLE_BODY
 from remora.sources.listed import Listed, ListedSettings
 from remora.sources.numbered import Numbered as NumberedByDeclaration
 from remora.sources.oauth import FromTokenEndpoint
+from remora.sources.plugins import open_plugin
 from remora.sources.presets import PRESETS
 from remora.sources.rules import headers_named
 from remora.sources.transport.http import HttpTransport
@@ -60,15 +61,7 @@ async def open_numbered(
     own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
     credential = own.credential_of(name)
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
-        preset = PRESETS[settings.preset] if settings.preset is not None else None
-        source = NumberedByDeclaration(
-            signed(transport, credential, settings),
-            settings.url,
-            settings.declaration,
-            name=name,
-            headers=settings.headers,
-            reading=None if preset is None else preset.reading,
-        )
+        source = _numbered_source(name, settings, signed(transport, credential, settings))
         async with own.pass_through(name) as governor:
             let_ask_for_tokens(name, credential, transport, governor, clock)
             dialect = Dialects(settings.rules)
@@ -95,11 +88,10 @@ async def open_listed(
     name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, gates: Gates | None = None
 ) -> AsyncIterator[ListedRuntime]:
     """Open a listed source. Its collector spends the allowance of a run."""
-    declared = ListedSettings(url=settings.url, list=settings.list, detail=settings.detail, headers=settings.headers)
     own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
     credential = own.credential_of(name)
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
-        source = Listed(signed(transport, credential, settings), declared, name=name)
+        source = listed_source(name, settings, signed(transport, credential, settings))
         async with own.pass_through(name) as governor:
             let_ask_for_tokens(name, credential, transport, governor, clock)
             collector = JoiningCollector(
@@ -113,6 +105,35 @@ async def open_listed(
                 credential=credential,
             )
             yield ListedRuntime(name, settings, source, governor, collector, credential)
+
+
+def listed_source(name: str, settings: SourceSettings, transport: Transport) -> Source:
+    """The listed source that was declared, or that its plug-in makes."""
+    if settings.plugin is not None:
+        return _plugin_source(name, settings, transport)
+    declared = ListedSettings(url=settings.url, list=settings.list, detail=settings.detail, headers=settings.headers)
+    return Listed(transport, declared, name=name)
+
+
+def _numbered_source(name: str, settings: SourceSettings, transport: Transport) -> NumberedSource:
+    if settings.plugin is not None:
+        return cast("NumberedSource", _plugin_source(name, settings, transport))
+    preset = PRESETS[settings.preset] if settings.preset is not None else None
+    return NumberedByDeclaration(
+        transport,
+        settings.url,
+        settings.declaration,
+        name=name,
+        headers=settings.headers,
+        reading=None if preset is None else preset.reading,
+    )
+
+
+def _plugin_source(name: str, settings: SourceSettings, transport: Transport) -> Source:
+    assert settings.preset is not None, "a plug-in is named as a preset"
+    assert settings.plugin is not None, "the caller has looked"
+    setup = SourceSetup(name, settings.url, transport, settings.headers, settings.options)
+    return open_plugin(settings.preset, settings.plugin, setup)
 
 
 # The opener for each kind of source. The type of its result decides which job runs.
@@ -164,12 +185,15 @@ def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: 
 
 def _further_hosts(settings: SourceSettings, own_host: str) -> tuple[str, ...]:
     """Hosts that a preset's provider may redirect a stream to, if the address is the provider's own."""
-    hosts = PRESETS[settings.preset].stream_hosts if settings.preset is not None else ()
+    preset = PRESETS.get(settings.preset or "")
+    hosts = () if preset is None else preset.stream_hosts
     return hosts if hosts and own_host.endswith(hosts) else ()
 
 
 def no_newest_hint(settings: SourceSettings) -> str:
     """What to check when a source answers but no newest id can be read."""
+    if settings.plugin is not None:
+        return f"check the url, and the options of the plug-in {settings.preset}"
     newest = settings.declaration.newest
     if settings.preset is not None:
         return f"check the url: it should be the address that {newest.path} is added to"
@@ -194,7 +218,7 @@ async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
         )
     if runtime.collector.newest_is_malformed:
         raise ConfigurationError(
-            f"{runtime.settings.url}{runtime.settings.declaration.newest.path} answers, but without a newest id",
+            f"{runtime.settings.url}{runtime.settings.newest_path} answers, but without a newest id",
             hint=no_newest_hint(runtime.settings),
         )
     raise RemoraError(

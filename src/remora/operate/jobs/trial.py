@@ -109,6 +109,7 @@ class _Trial:
 
     def __init__(self, runtime: Numbered | ListedRuntime, store: Store, clock: SystemClock, meter: Metrics) -> None:
         self._name, self._settings = runtime.name, runtime.settings
+        self._is_plugin = runtime.settings.plugin is not None
         self._governor: Governor = runtime.governor
         self._source = _Overhearing(runtime.source)
         dialect = Dialects(runtime.settings.rules)
@@ -124,7 +125,7 @@ class _Trial:
         )
 
     async def listed(self) -> AsyncIterator[Finding]:
-        path = self._settings.list.path
+        path = "" if self._is_plugin else self._settings.list.path
         verdict = await self._ask(Discovery(Kind.PAGE, self._collector.first_position(None), Lane.WALK))
         match verdict:
             case None:
@@ -132,7 +133,7 @@ class _Trial:
             case Found(Page() as page):
                 for finding in (*self._page(page), *self._rate_headers()):
                     yield finding
-                if page.entries and self._settings.detail.inline:
+                if page.entries and self._settings.capabilities.inline_details:
                     yield self._found("ok", "detail", "inline: the list holds the whole entries")
                 elif page.entries:
                     yield await self._detail(page.entries[0])
@@ -150,7 +151,7 @@ class _Trial:
                     yield finding
                 yield await self._item(newest)
             case _:
-                path = self._settings.declaration.newest.path
+                path = self._settings.newest_path
                 yield self._failed("reachable", path, "no newest id", verdict, no_newest_hint(self._settings))
 
     async def _ask(self, discovery: Discovery) -> Verdict | None:
@@ -160,7 +161,7 @@ class _Trial:
         return (await self._collector.ask(discovery)).verdict
 
     async def _detail(self, entry: Entry) -> Finding:
-        path = self._settings.detail.path
+        path = "" if self._is_plugin else self._settings.detail.path
         verdict = await self._ask(Discovery(Kind.DOCUMENT, entry.key, Lane.DETAIL))
         match verdict:
             case None:
@@ -192,7 +193,7 @@ class _Trial:
             case NotYet():
                 return self._found("ok", "item", f"item {item_id:,} is not there yet, as the newest ones may be")
             case _:
-                path = self._settings.declaration.item.path
+                path = "" if self._settings.item is None else self._settings.item.path
                 failed = self._failed("item", path, f"no item {item_id:,}", verdict, f"check item; {self._fields()}")
                 return msgspec.structs.replace(failed, verdict="warning")
 
@@ -211,7 +212,8 @@ class _Trial:
             told = f"{entries:,} entries, {len(keys):,} keys {_shape(keys)}, {marks_in_words(page.entries)}"
             yield self._found("ok", "list", f"{told}; {self._entry_fields()}")
         following = "none: the list ends here" if page.next_position is None else "there is one"
-        yield self._found("ok", "next page", f"{following} (paging by {self._settings.list.paging})")
+        paging = "the plug-in" if self._is_plugin else self._settings.list.paging
+        yield self._found("ok", "next page", f"{following} (paging by {paging})")
 
     def _rate_headers(self) -> Iterator[Finding]:
         headers = self._source.reply.headers if isinstance(self._source.reply, Reply) else {}
@@ -224,6 +226,8 @@ class _Trial:
             yield self._found("ok", "rate headers", ", ".join(told))
 
     def _wrong_page(self) -> str:
+        if self._is_plugin:
+            return f"check the url, and the options of the plug-in; {self._fields()}"
         return f'there are no entries at "{self._settings.list.entries}": check list.entries; {self._fields()}'
 
     def _fields(self, path: str = WHOLE_BODY) -> str:

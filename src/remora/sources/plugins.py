@@ -1,0 +1,109 @@
+"""Which sources do other packages bring? Those that an entry point of the group `remora.sources` names.
+
+Names are looked up when a configuration needs one, and a package is imported only when a source uses it. A package that
+cannot be imported, or that names something else, is reported in one sentence.
+"""
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import PurePath
+from typing import Final, cast
+
+import structlog
+
+from remora.contracts.plugin import SourcePlugin, SourceSetup
+from remora.contracts.source import Source
+from remora.core.errors import ConfigurationError, RemoraError
+from remora.core.item import Decoded, WrongShape
+from remora.core.ledger.discovery import Discovery
+from remora.core.verdict import Reply
+
+GROUP: Final = "remora.sources"
+
+log = structlog.get_logger()
+
+
+def plugin_names() -> frozenset[str]:
+    """The names of all installed plug-ins. Imports none of them."""
+    return frozenset(point.name for point in entry_points(group=GROUP))
+
+
+@cache
+def plugin_named(name: str) -> SourcePlugin | None:
+    """The plug-in with this name, imported; None if no package brings one."""
+    points = list(entry_points(group=GROUP, name=name))
+    if not points:
+        return None
+    if len({point.value for point in points}) > 1:
+        packages = " and ".join(sorted(_package(point) for point in points))
+        raise ConfigurationError(f"{packages} both bring a plug-in {name}", hint="uninstall one of them")
+    return _loaded(points[0])
+
+
+def open_plugin(preset: str, plugin: SourcePlugin, setup: SourceSetup) -> Source:
+    """The source that a plug-in makes. A mistake in its code becomes one sentence."""
+    try:
+        source = plugin.make(setup)
+    except RemoraError:
+        raise
+    except Exception as error:
+        raise _failed(preset, f"failed to open the source {setup.name}", error) from error
+    if source.capabilities != plugin.capabilities or source.name != setup.name:
+        raise ConfigurationError(
+            f"the plug-in {preset} opened a source with another name or other capabilities than it declares",
+            hint="tell its author: name and capabilities of the source must be those of the setup and of the plug-in",
+        )
+    return cast("Source", _Guarded(source))
+
+
+class _Guarded:
+    """A plug-in's source whose `decode` never raises: one body that it cannot read must not end the whole run."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._source, name)
+
+    def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
+        try:
+            return self._source.decode(discovery, reply)
+        except Exception as error:  # noqa: BLE001 - foreign code over foreign data
+            # Never the error's text: it may hold a part of the body.
+            failure = type(error).__name__
+            log.warning("plugin_failed", source=self._source.name, error=failure, at=_place(error))
+            return WrongShape(f"the plug-in failed with {failure}")
+
+
+def _loaded(point: EntryPoint) -> SourcePlugin:
+    try:
+        found = point.load()
+    except Exception as error:
+        raise _failed(point.name, f"of {_package(point)} cannot be imported", error) from error
+    if isinstance(found, SourcePlugin):
+        return found
+    raise ConfigurationError(
+        f"the plug-in {point.name} of {_package(point)} is {point.value}, which is not a remora.SourcePlugin",
+        hint="tell its author: the entry point must name a remora.SourcePlugin",
+    )
+
+
+def _failed(name: str, what: str, error: Exception) -> ConfigurationError:
+    return ConfigurationError(
+        f"the plug-in {name} {what}: {type(error).__name__}{_place(error)}",
+        hint="update the package, or remove the source that uses it",
+    )
+
+
+def _place(error: BaseException) -> str:
+    """The last line that the error came through. The error's text may hold a secret and is not shown."""
+    trace = error.__traceback__
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return f" in {PurePath(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno}"
+
+
+def _package(point: EntryPoint) -> str:
+    return "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
