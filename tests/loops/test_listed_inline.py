@@ -14,7 +14,7 @@ from remora.sim.crash import Generation
 from remora.sources.json_path import raw_lines
 from remora.sources.listed import DetailSettings
 from remora.sources.paging import ListSettings, Paging
-from tests.loops.listed_rig import PAGINGS, ListedRig, SmallArchive, sqlite_store
+from tests.loops.listed_rig import NAME, PAGINGS, ListedRig, SmallArchive, sqlite_store
 from tests.loops.test_listed_kills import killed
 
 INLINE = DetailSettings(inline=True)
@@ -108,3 +108,22 @@ def test_inline_is_declared_in_one_word_and_alone() -> None:
         read_source("orders", {**table, "list": {"entries": "rows[?x]"}})
     with pytest.raises(ConfigurationError, match="detail"):
         read_source("orders", {**table, "detail": "outline"})
+
+
+def test_what_a_kill_left_owed_and_was_then_deleted_is_gone_after_a_full_walk() -> None:
+    """Only the list can show it, and the list has lost it: nobody can ask for it."""
+
+    async def main(clock: SimClock) -> None:
+        owed_once = 0
+        for die_at in range(70, 116, 5):
+            rig = ListedRig(clock, SmallArchive(25), settings=PAGINGS[Paging.CURSOR], detail=INLINE)
+            await killed(rig, Generation(die_at_call=die_at))
+            owed = [detail.key for detail in await rig.store.owed_details(NAME, limit=100)]
+            owed_once += len(owed)
+            rig.archive.remove(*owed)
+            summary = await rig.run()
+            assert (summary.stopped_by, summary.owed) == (StoppedBy.COMPLETE, 0), die_at
+            assert await held(rig) == inline_truth(rig.archive), die_at
+        assert owed_once
+
+    run(main)

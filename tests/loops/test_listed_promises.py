@@ -149,3 +149,43 @@ def test_a_cursor_that_is_never_null_ends_with_empty_pages() -> None:
         assert await rig.is_complete()
 
     run(main)
+
+
+NEXT = ListSettings(path="/next", paging=Paging.NEXT, page_size=10)
+
+
+@pytest.mark.parametrize("settings", [PAGINGS[Paging.OFFSET], PAGINGS[Paging.PAGE], NEXT])
+def test_more_changes_than_a_page_between_two_requests_contradict_nothing(settings: ListSettings) -> None:
+    """A provider that asks for a wait lets a busy list move on by pages; then a page is newer than the one before it."""
+
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(57), settings=settings)
+        asked: list[str] = []
+
+        def flood(path: str) -> None:
+            asked.append(path)
+            if len(asked) == 3:
+                rig.archive.add(*(f"n{number}" for number in range(35)))
+
+        rig.archive.hook = flood
+        summary = await rig.run()
+        assert summary.stopped_by is StoppedBy.COMPLETE, summary.because
+        assert await rig.is_complete()
+
+    run(main)
+
+
+def test_pages_in_the_wrong_order_stop_the_run_all_the_same() -> None:
+    class PagesBackwards(SmallArchive):
+        """Each page is in order, but the last page comes first."""
+
+        def listing(self) -> list[tuple[str, int]]:
+            newest_first = super().listing()
+            return [entry for start in range(50, -1, -10) for entry in newest_first[start : start + 10]]
+
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, PagesBackwards(60), settings=NEXT)
+        assert "after a page with marks" in (await stops_without_a_watermark(rig)).because
+        assert rig.archive.requests("page").total() == 4  # looked at twice
+
+    run(main)

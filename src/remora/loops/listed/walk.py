@@ -88,6 +88,7 @@ class ListWalk:
         self._is_resuming = False
         self._is_whole = True
         self._was_refused = False
+        self._was_overtaken = False
         self._turns_back = 0
         self._without_news = 0
         self._empty_pages = 0  # in a row
@@ -107,6 +108,8 @@ class ListWalk:
                 if self._may_start_over(page):
                     continue
                 return page
+            if self._is_overtaken(page):
+                continue
             if (stop := self._contradiction(page)) is not None:
                 return stop
             if not self._joins(page) and self._turn_back():
@@ -170,12 +173,26 @@ class ListWalk:
         self._empty_pages = 0 if page.entries or page.unreadable else self._empty_pages + 1
         return replace(page, next_position=None) if self._empty_pages >= EMPTY_PAGES_MAX else page
 
+    def _is_overtaken(self, page: Page) -> bool:
+        """Whether the list seems to have moved on by more than a page since the last one: then the walk starts over, once.
+
+        A page that is newer than the one before it contradicts the order, or a busy list moved while the gate waited.
+        """
+        if self._was_overtaken or not self._before or contradiction(page, ()) is not None:
+            return False
+        if contradiction(page, self._before) is None:
+            return False
+        self._was_overtaken = True
+        self._start_over()
+        return True
+
     def _contradiction(self, page: Page) -> Stop | None:
         """How the page contradicts the declaration. Nothing of such a page is recorded."""
         keys = frozenset(entry.key for entry in page.entries)
         is_repeat = bool(keys and self._before) and keys == frozenset(entry.key for entry in self._before)
         self._repeats = self._repeats + 1 if is_repeat else 0
-        why = contradiction(page, self._before)
+        # A page that does not join the one before it cannot be compared with it: the walk steps back.
+        why = contradiction(page, self._before if self._joins(page) else ())
         if why is None and self._repeats >= REPEATS_MAX:
             why = repeated(self._repeats + 1)
         if why is None:
@@ -248,6 +265,7 @@ class ListWalk:
             return False
         if self._is_whole:
             await self._judge_vanished(began, is_end=is_full)
+            await self._settle_vanished_inline(now_ns)
         if not is_full:
             self._state = _ended(self._state, is_whole=self._is_whole)
             await self._store.record_page(self._source, (), self._state, now_ns=now_ns)
@@ -283,6 +301,16 @@ class ListWalk:
             self._counts.vanished += await self._store.record_vanished(
                 self._source, walk=began.walk, newer_than=self._state.seen_down_to, now_ns=now_ns
             )
+
+    async def _settle_vanished_inline(self, now_ns: int) -> None:
+        """What an inline list no longer shows cannot be requested: it is gone. A kill may have left it owed."""
+        if not self._collector.capabilities.inline_details:
+            return
+        for owed in await self._store.owed_details(self._source, limit=DEAD_WATCHED):
+            held = await self._store.document(self._source, owed.key)
+            if held is not None and held.vanished_ns is not None:
+                missing = Asked(Missing(GapReason.NOT_FOUND), now_ns, 0)
+                await self._collector.record(Discovery(Kind.DOCUMENT, owed.key, Lane.DETAIL), missing)
 
     async def _revived(self, page: Page) -> list[str]:
         """Dead gaps whose entries are newer now, and gone ones that the list shows. They are due again at once."""
