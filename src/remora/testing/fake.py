@@ -51,6 +51,10 @@ class Window:
     used: int = 0
     _window: int = field(default=-1, repr=False)
 
+    def exhaust(self, now_s: int) -> None:
+        """Leave nothing of this window."""
+        self._window, self.used = now_s // self.window_s, self.count
+
     def take(self, now_s: int) -> bool:
         """Count one request; False if the window is empty."""
         window = now_s // self.window_s
@@ -77,8 +81,13 @@ class Fake:
     limit: ClassVar[tuple[int, int]] = (60, 60)  # requests, and seconds
     base: str = ""  # the path of the owner's url: set by whoever runs the test
 
-    def __init__(self, world: World, *, faults: float = 0.0, seed: int = 1) -> None:
+    def __init__(self, world: World, *, faults: float = 0.0, others_every: int = 0, seed: int = 1) -> None:
+        """`faults` is the share of requests that meet one.
+
+        `others_every`: another client of the same account uses up the limit before each request of that number.
+        """
         self.world = world
+        self._others_every = others_every
         self.origin = "https://fake.example"  # links of the API lead here
         self.window = Window(*self.limit)
         self.faults = faults
@@ -129,6 +138,8 @@ class Fake:
         if not self.is_signed(request):
             self.denials += 1
             return UNAUTHORIZED
+        if self._others_every and len(self.requests) % self._others_every == 0:
+            self.window.exhaust(self.now_s)
         if not self.window.take(self.now_s):
             self.refusals += 1
             return self.too_many(self.window.resets_in_s(self.now_s))

@@ -6,7 +6,7 @@ The code that runs is the code of `remora run`: the gate, the walk, the details,
 import json
 import random
 import tomllib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,13 +17,14 @@ from remora.contracts import Clock, Source, SourcePlugin, SourceSetup, Store, Tr
 from remora.core.errors import ConfigurationError
 from remora.core.ledger.asking import LISTED
 from remora.core.ledger.run import RunSummary, StoppedBy
-from remora.core.units import DAY_NS, MINUTE_NS, SECOND_NS
+from remora.core.units import DAY_NS, SECOND_NS
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.loops.listed.run import ListedRun, RunOptions
 from remora.operate.config.credentials import auth_of
 from remora.operate.config.reader import read_source
 from remora.operate.config.settings import SourceSettings
+from remora.operate.config.source_defaults import with_accounts
 from remora.operate.jobs.runtime import listed_source
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Crashed, Generation
@@ -38,7 +39,7 @@ from remora.stores.memory import MemoryStore
 from remora.testing.fake import TOKEN, Fake
 
 RUNS_MAX: Final = 60
-BETWEEN_RUNS_NS: Final = MINUTE_NS
+BETWEEN_RUNS_NS: Final = 20 * SECOND_NS
 # A full walk, which finds what was deleted, is due every seven days.
 UNTIL_FULL_WALK_NS: Final = 8 * DAY_NS
 CALLS_OF_A_LIFE: Final = (10, 250)  # a process is killed at one of these calls to store, clock or transport
@@ -70,27 +71,18 @@ class _Subject:
     in_flight: int = 1
 
 
-def mirror_declared(
-    text: str, fake: Fake, *, kills: int = 3, seed: int = 1, change: Mapping[str, Any] | None = None
-) -> Mirrored:
-    """Mirror a fake by a declaration: the text of a `remora.toml` with one source.
+def mirror_declared(text: str, fake: Fake, *, kills: int = 3, seed: int = 1, page_size: int | None = None) -> Mirrored:
+    """Mirror a fake by a declaration: the text of a `remora.toml`.
 
-    `change` overrides settings of its list, as `{"page_size": 10}`: small worlds need small pages.
+    `page_size` replaces that of its lists, because small worlds need small pages. Where there are several sources, each
+    key begins with the name of its source and a slash.
     """
-    sources = tomllib.loads(text)["sources"]
-    ((name, table),) = sources.items()
-    table["list"] = {**table.get("list", {}), **(change or {})}
-    settings = read_source(name, table)
-    subject = _Subject(
-        name,
-        settings.url,
-        settings.ceiling_interval_ns,
-        lambda transport: listed_source(name, settings, transport),
-        lambda clock: _credential(settings, clock),
-        settings.rules,
-        settings.in_flight,
-    )
-    return _mirrored(subject, fake, kills=kills, seed=seed)
+    written = tomllib.loads(text)
+    subjects = [
+        _declared(name, table, page_size)
+        for name, table in with_accounts(written.get("accounts", {}), written["sources"]).items()
+    ]
+    return _mirrored(subjects, fake, kills=kills, seed=seed)
 
 
 def mirror_plugin(
@@ -105,18 +97,63 @@ def mirror_plugin(
     def make(transport: Transport) -> Source:
         return open_plugin("plug-in", plugin, SourceSetup("plug-in", url, transport, {}, options or {}))
 
-    return _mirrored(_Subject("plug-in", url, interval_ns, make, lambda _clock: None), fake, kills=kills, seed=seed)
+    return _mirrored([_Subject("plug-in", url, interval_ns, make, lambda _clock: None)], fake, kills=kills, seed=seed)
 
 
-def _mirrored(subject: _Subject, fake: Fake, *, kills: int, seed: int) -> Mirrored:
-    parts = urlsplit(subject.url)
+def _declared(name: str, table: dict[str, Any], page_size: int | None) -> _Subject:
+    if page_size is not None:
+        table = {**table, "list": {**table.get("list", {}), "page_size": page_size}}
+    settings = read_source(name, table)
+    return _Subject(
+        name,
+        settings.url,
+        settings.ceiling_interval_ns,
+        lambda transport: listed_source(name, settings, transport),
+        lambda clock: _credential(settings, clock),
+        settings.rules,
+        settings.in_flight,
+    )
+
+
+def _mirrored(subjects: Sequence[_Subject], fake: Fake, *, kills: int, seed: int) -> Mirrored:
+    parts = urlsplit(subjects[0].url)
     fake.origin, fake.base = f"{parts.scheme}://{parts.netloc}", parts.path
 
     async def main(clock: SimClock) -> Mirrored:
         fake.world.now_ns = clock.true_ns
-        return await _Trial(subject, fake, clock, random.Random(seed)).to_the_end(kills)
+        chance, store = random.Random(seed), MemoryStore()
+        trials = [_Trial(subject, fake, clock, chance, store) for subject in subjects]
+        for trial in trials:
+            await trial.begin(kills)
+        await clock.sleep_until(clock.monotonic_ns() + UNTIL_FULL_WALK_NS)
+        for trial in trials:
+            await trial.until_complete(owes_nothing=True)
+        shown, vanished = await _held(store, subjects)
+        return Mirrored(
+            shown,
+            vanished,
+            requests=len(fake.requests),
+            refusals=fake.refusals,
+            runs=sum(trial.runs for trial in trials),
+            kills=sum(trial.killed for trial in trials),
+            simulated_s=clock.monotonic_ns() // SECOND_NS,
+        )
 
     return run(main, seed=seed)
+
+
+async def _held(store: Store, subjects: Sequence[_Subject]) -> tuple[dict[str, object], frozenset[str]]:
+    """What the lists show, and the keys of what they no longer show."""
+    shown: dict[str, object] = {}
+    vanished: set[str] = set()
+    for subject in subjects:
+        prefix = f"{subject.name}/" if len(subjects) > 1 else ""
+        async for one in store.documents(subject.name):
+            if one.vanished_ns is None:
+                shown[f"{prefix}{one.key}"] = _value(one.body or b"")
+            else:
+                vanished.add(f"{prefix}{one.key}")
+    return shown, frozenset(vanished)
 
 
 @dataclass(slots=True)
@@ -127,36 +164,27 @@ class _Trial:
     fake: Fake
     clock: SimClock
     chance: random.Random
-    store: Store = field(default_factory=MemoryStore)
+    store: Store
     meter: CountingMeter = field(default_factory=CountingMeter)
     runs: int = 0
     killed: int = 0
 
-    async def to_the_end(self, kills: int) -> Mirrored:
+    async def begin(self, kills: int) -> None:
+        """Lives that are killed, and then as many runs as it takes."""
         for _ in range(kills):
             await self._killed()
             await self._wait(BETWEEN_RUNS_NS)
-        await self._until_complete()
-        await self._wait(UNTIL_FULL_WALK_NS)
-        await self._until_complete()
-        held = [document async for document in self.store.documents(self.subject.name)]
-        return Mirrored(
-            documents={one.key: _value(one.body or b"") for one in held if one.vanished_ns is None},
-            vanished=frozenset(one.key for one in held if one.vanished_ns is not None),
-            requests=len(self.fake.requests),
-            refusals=self.fake.refusals,
-            runs=self.runs,
-            kills=self.killed,
-            simulated_s=self.clock.monotonic_ns() // SECOND_NS,
-        )
+        # A detail that was deleted stays owed until a full walk shows that the list has lost it, too.
+        await self.until_complete(owes_nothing=False)
 
-    async def _until_complete(self) -> None:
-        """Run after run, until the world has been quiet for a whole run and nothing is owed."""
+    async def until_complete(self, *, owes_nothing: bool) -> None:
+        """Run after run, until the world has been quiet for a whole run."""
         last = "no run"
         for _ in range(RUNS_MAX):
             is_quiet = self.fake.now_s >= self.fake.world.quiet_from_s
             summary = await self._run(None)
-            if is_quiet and summary.stopped_by is StoppedBy.COMPLETE and not summary.owed:
+            is_done = summary.stopped_by is StoppedBy.COMPLETE and not (owes_nothing and summary.owed)
+            if is_quiet and is_done:
                 return
             if summary.stopped_by is StoppedBy.LIST_CONTRADICTS:
                 raise AssertionError(summary.because)

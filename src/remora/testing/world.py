@@ -71,6 +71,11 @@ class World:
         self._move()
         return [thing for thing in self._things.values() if not thing.is_removed]
 
+    def everything(self) -> list[Thing]:
+        """Everything that ever was there, also what is removed."""
+        self._move()
+        return list(self._things.values())
+
     def find(self, number: int) -> Thing | None:
         """One thing, also a removed one; None if there never was one."""
         self._move()
@@ -94,7 +99,7 @@ class World:
                 self._things[number] = Thing(number, at_s, at_s)
             elif known is not None and not known.is_removed:
                 changed = replace(known, updated_s=at_s, revision=known.revision + 1)
-                self._things[number] = changed if what == "change" else replace(known, is_removed=True)
+                self._things[number] = changed if what == "change" else replace(changed, is_removed=True)
 
 
 def _events(

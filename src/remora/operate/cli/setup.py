@@ -18,6 +18,7 @@ from remora.operate.cli.common import (
     run,
     source_options,
 )
+from remora.operate.cli.shelf import list_option, shelf_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,16 +32,21 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("source", default="hackernews")
 @click.option("--config", metavar="FILE", default="remora.toml", show_default=True, help="The file to write.")
+@list_option
 def init(*, source: str, config: str) -> None:
-    """Write a commented configuration. SOURCE is hackernews, or any name for a listed source."""
+    """Write a commented configuration.
+
+    SOURCE is hackernews, a name that --list shows, or any name for a listed source of your own.
+    """
     from remora.operate.config.source_defaults import check_source_name
     from remora.operate.config.templates import configuration_for
 
     check_source_name(source)
+    ready = shelf_configuration(source)
     path = Path(config)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(configuration_for(source, listed=source != "hackernews"))
+            file.write(ready or configuration_for(source, listed=source != "hackernews"))
     except FileExistsError:
         raise ConfigurationError(f"{path} exists already", hint="edit it, or name another file with --config") from None
     except OSError as error:
@@ -49,6 +55,8 @@ def init(*, source: str, config: str) -> None:
         ) from None
     following = "remora check" if config == "remora.toml" else f"remora check --config {config}"
     before = "" if source == "hackernews" else "fill in its address and paths, then: "
+    if ready is not None:
+        before = "fill in what its comments name, then: "
     click.echo(f"wrote {path}; next: {before}{following}")
 
 

@@ -1,0 +1,35 @@
+"""What does `remora init` know besides Hacker News? The shelf: `--list` shows it, and a name of it writes a whole file."""
+
+import pytest
+
+from remora.operate.config.reader import load
+from remora.operate.config.settings import Flags
+from remora.sources.shelf import shelf_entry, shelf_names
+from tests.operate.command_line import CommandLine
+
+
+def test_the_list_shows_every_declaration_and_writes_nothing(remora: CommandLine) -> None:
+    shown = remora("init", "--list")
+    assert shown.exit_code == 0
+    names = [line.split()[0] for line in shown.stdout.splitlines()]
+    assert names == ["hackernews", *shelf_names()]
+    assert "GitHub issues with their comments" in shown.stdout
+    assert not list(remora.folder.iterdir())
+
+
+@pytest.mark.parametrize("name", shelf_names())
+def test_a_name_of_the_shelf_writes_a_configuration_that_can_be_read(remora: CommandLine, name: str) -> None:
+    written = remora("init", name)
+    assert written.exit_code == 0
+    assert "fill in what its comments name, then: remora check" in written.stdout
+    text = (remora.folder / "remora.toml").read_text()
+    assert shelf_entry(name).text in text
+    settings = load(Flags(config=str(remora.folder / "remora.toml")), {})
+    assert settings.store.url == "sqlite:///remora.db"
+    assert all(source.ceiling_per_s <= 5 for source in settings.sources.values()), "a ready declaration is careful"
+
+
+def test_a_file_that_exists_is_left_alone(remora: CommandLine) -> None:
+    (remora.folder / "remora.toml").write_text("# mine\n")
+    assert "exists already" in remora.refused("init", "gmail")
+    assert (remora.folder / "remora.toml").read_text() == "# mine\n"
