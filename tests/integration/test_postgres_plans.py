@@ -47,7 +47,8 @@ def _filled(url: str) -> "psycopg.Connection[Any]":
     connection.execute("INSERT INTO sources (name) VALUES ('s'), ('t')")
     connection.execute(
         "INSERT INTO stored_items "
-        "SELECT n, n, n, 1, 1, 1, 1, 1, 1, source, false, false, 'story', 'ada', 'h', 'c', repeat('x', 200)::bytea "
+        "SELECT n, n, nullif(n, n / 10 * 10), 1, 1, 1, 1, 1, 1, source, false, false, 'story', 'u' || n % 2000, 'h', 'c', "
+        'convert_to(format(\'{"url":"https://www.d%s.org/","x":"%s"}\', n % 7000, repeat(\'x\', 200)), \'UTF8\') '
         "FROM generate_series(1, 20000) AS n, generate_series(1, 2) AS source"
     )
     connection.execute(
@@ -93,6 +94,9 @@ BY_HAND = (
     "SELECT body FROM items WHERE source = 's' AND id > 19900 ORDER BY id DESC LIMIT 20",
     "SELECT body FROM items WHERE source = 's' AND type = 'story' AND time > 19900",
     "SELECT body FROM items WHERE parent = 7",
+    "SELECT body FROM items WHERE \"by\" = 'u7' ORDER BY time DESC LIMIT 50",
+    "SELECT title FROM item_fields WHERE source = 's' AND domain = 'd70.org' ORDER BY id DESC LIMIT 50",
+    "SELECT root FROM threads WHERE source = 's' AND id = 7",
 )
 
 

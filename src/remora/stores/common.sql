@@ -209,3 +209,32 @@ WHERE source > :k0 ORDER BY source LIMIT :limit;
 -- Runs after one.
 SELECT run_id, source, started_at, ended_at, stopped_by, counts FROM runs
 WHERE run_id > :k0 ORDER BY run_id LIMIT :limit;
+
+-- name: export_imports
+-- Files that items were taken from, after one.
+SELECT import_id, source, file, fingerprint, rows_read, items, first_id, last_id, started_at, moved_at, ended_at FROM imports
+WHERE import_id > :k0 ORDER BY import_id LIMIT :limit;
+
+-- name: import_state
+-- How far the import of a file has come.
+SELECT import_id, rows_read, items, ended_at FROM imports WHERE source = :source AND fingerprint = :fingerprint;
+
+-- name: move_import
+-- More rows of the file are stored.
+UPDATE imports SET
+  rows_read = :rows_read, items = items + :items, moved_at = :now,
+  first_id = CASE WHEN :first < first_id OR first_id IS NULL THEN :first ELSE first_id END,
+  last_id = CASE WHEN :last > last_id OR last_id IS NULL THEN :last ELSE last_id END
+WHERE import_id = :import_id;
+
+-- name: import_range
+-- The lowest and the highest id of a file.
+SELECT first_id, last_id FROM imports WHERE import_id = :import_id;
+
+-- name: end_import
+-- The whole file is stored.
+UPDATE imports SET ended_at = :now, moved_at = :now WHERE import_id = :import_id;
+
+-- name: forget_plans
+-- Pending segments of a backfill: what they have not covered is planned again.
+DELETE FROM segments WHERE source = :source AND kind = 'backfill' AND state = 'pending';

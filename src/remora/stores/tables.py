@@ -88,6 +88,11 @@ TABLES: Final[tuple[Table, ...]] = (
     Table("notes", _columns("source name value"), ("", "")),
     Table("cursors", _columns("source watermark walking_from seen_down_to position walk full_walk moved_at"), ("",)),
     Table("runs", _columns("run_id source started_at ended_at stopped_by counts"), _NUMBERED),
+    Table(
+        "imports",
+        _columns("import_id source file fingerprint rows_read items first_id last_id started_at moved_at ended_at"),
+        _NUMBERED,
+    ),
 )
 
 

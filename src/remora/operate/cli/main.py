@@ -7,11 +7,13 @@ import click
 from remora.operate.cli.collecting import catchup, run, up, worker
 from remora.operate.cli.export import export
 from remora.operate.cli.failures import end, explain
+from remora.operate.cli.importing import import_
 from remora.operate.cli.mirror import changes, query, show
 from remora.operate.cli.reading import gaps, status
 from remora.operate.cli.search import search
 from remora.operate.cli.setup import check, init, simulate, try_
 from remora.operate.cli.store import store
+from remora.operate.cli.verify import verify
 from remora.version import __version__
 
 
@@ -55,6 +57,8 @@ for command in (
     query,
     changes,
     export,
+    import_,
+    verify,
     store,
     simulate,
 ):

@@ -188,9 +188,23 @@ ON CONFLICT (run_id) DO UPDATE SET
   started_at = excluded.started_at, ended_at = excluded.ended_at, stopped_by = excluded.stopped_by,
   counts = excluded.counts;
 
+-- name: import_imports
+-- Files that items were taken from.
+INSERT INTO imports (
+  import_id, source, file, fingerprint, rows_read, items, first_id, last_id, started_at, moved_at, ended_at
+)
+SELECT * FROM unnest(
+  %(c0)b::bigint[], %(c1)s::text[], %(c2)s::text[], %(c3)s::text[], %(c4)b::bigint[], %(c5)b::bigint[],
+  %(c6)b::bigint[], %(c7)b::bigint[], %(c8)b::bigint[], %(c9)b::bigint[], %(c10)b::bigint[]
+)
+ON CONFLICT (import_id) DO UPDATE SET
+  rows_read = excluded.rows_read, items = excluded.items, first_id = excluded.first_id, last_id = excluded.last_id,
+  moved_at = excluded.moved_at, ended_at = excluded.ended_at;
+
 -- name: advance_numbers
--- New sources, segments, runs, tickets and changes get numbers after the imported ones.
+-- New sources, segments, runs, imports, tickets and changes get numbers after the imported ones.
 SELECT
+  setval(pg_get_serial_sequence('imports', 'import_id'), (SELECT coalesce(max(import_id), 0) + 1 FROM imports), false),
   setval(pg_get_serial_sequence('sources', 'number'), (SELECT coalesce(max(number), 0) + 1 FROM sources), false),
   setval(pg_get_serial_sequence('segments', 'segment_id'), (SELECT coalesce(max(segment_id), 0) + 1 FROM segments), false),
   setval(pg_get_serial_sequence('runs', 'run_id'), (SELECT coalesce(max(run_id), 0) + 1 FROM runs), false),

@@ -76,6 +76,7 @@ def connect_writer(path: Path) -> Connection:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(queries()["release_all_gaps"])
         connection.execute(queries()["release_all_segments"])
+        build_indexes(connection)
         connection.execute("COMMIT")
     except sqlite3.Error as error:
         connection.close()
@@ -84,6 +85,12 @@ def connect_writer(path: Path) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def build_indexes(connection: Connection) -> None:
+    """Build the indexes for readers that an interrupted import left out. Costs nothing if they are there."""
+    connection.execute(queries()["build_author_index"])
+    connection.execute(queries()["build_domain_index"])
 
 
 def at_rest(path: Path) -> tuple[int, int] | None:

@@ -123,3 +123,10 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 -- Runs.
 INSERT OR REPLACE INTO runs (run_id, source, started_at, ended_at, stopped_by, counts)
 VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: import_imports
+-- Files that items were taken from.
+INSERT OR REPLACE INTO imports (
+  import_id, source, file, fingerprint, rows_read, items, first_id, last_id, started_at, moved_at, ended_at
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);

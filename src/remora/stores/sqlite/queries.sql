@@ -328,3 +328,11 @@ WHERE r.source = :source AND r.key = :key ORDER BY r.revision;
 SELECT
   key, fingerprint, updated_at, CAST(body AS BLOB), fetched_at, revision, first_seen_at, changed_at, vanished_at, owed
 FROM documents WHERE source = :source AND key > :after AND body IS NOT NULL ORDER BY key LIMIT :limit;
+
+-- name: build_author_index
+-- An import drops it while it runs; a writer builds it again.
+CREATE INDEX IF NOT EXISTS items_by_author ON stored_items ("by", time) WHERE "by" IS NOT NULL;
+
+-- name: build_domain_index
+-- The same for domains.
+CREATE INDEX IF NOT EXISTS items_by_domain ON stored_items (domain, time) WHERE domain IS NOT NULL;

@@ -1,0 +1,118 @@
+"""How does `remora import` work? It reads files page by page and stores what the mirror does not hold yet.
+
+Nothing is asked for: what was imported is covered, so that a backfill leaves it out.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from remora.contracts.importing import Importing, ImportState
+from remora.core.errors import ConfigurationError
+from remora.core.item import Item, Readable
+from remora.operate.config.settings import Settings, SourceSettings
+from remora.operate.jobs.startup_checks import naming_store
+from remora.sources.dumps import Page, fingerprint, pages
+from remora.sources.numbered import DeclaredReading, Reading
+from remora.sources.presets import PRESETS
+from remora.stores.importing import open_importing
+
+# From here on it is faster to build the readers' indexes once than to keep them.
+LARGE_BYTES: Final = 256 << 20
+
+# Called with the name of a file and how many of its rows were read so far.
+Tell = Callable[[str, int], None]
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file brought."""
+
+    file: str
+    rows: int
+    items: int  # items that the mirror did not hold before
+    passed_over: int  # rows of this call that are not items of the source
+    seconds: float
+
+
+async def import_files(settings: Settings, name: str, paths: Sequence[Path], *, tell: Tell) -> list[Imported]:
+    """Import files one after the other. Another call with the same files resumes an interrupted one."""
+    known = {path: fingerprint(path) for path in paths}  # a missing file is told before anything is written
+    reading = reading_of(settings.sources[name])
+    store = open_importing(settings.store.url)
+    with naming_store(settings.store.url):
+        await store.open()
+    try:
+        is_large = sum(path.stat().st_size for path in paths) >= LARGE_BYTES
+        if is_large:
+            await store.defer_indexes()
+        done = [await _import_file(store, name, path, known[path], reading, tell) for path in paths]
+        if is_large:
+            await store.restore_indexes()
+        await store.forget_plans(name)
+        return done
+    finally:
+        await store.close()
+
+
+def reading_of(source: SourceSettings) -> Reading:
+    """How the bodies of a source are read."""
+    preset = PRESETS[source.preset] if source.preset is not None else None
+    return DeclaredReading(source.declaration) if preset is None or preset.reading is None else preset.reading
+
+
+async def _import_file(
+    store: Importing, source: str, path: Path, content: str, reading: Reading, tell: Tell
+) -> Imported:
+    began_s = time.monotonic()
+    state = await store.begin_import(source, file=path.name, fingerprint=content, now_ns=time.time_ns())
+    passed_over = 0
+    if not state.is_finished:
+        state, passed_over = await _import_rows(store, source, path, state, reading, tell)
+        if state.rows_read and passed_over == state.rows_read:
+            raise ConfigurationError(
+                f"{path} holds no item of {source}",
+                hint="import lines of JSON with an id, or a Parquet file with the columns of the Hacker News API",
+            )
+        await store.end_import(source, state, now_ns=time.time_ns())
+    return Imported(
+        file=str(path),
+        rows=state.rows_read,
+        items=state.items,
+        passed_over=passed_over,
+        seconds=round(time.monotonic() - began_s, 3),
+    )
+
+
+async def _import_rows(
+    store: Importing, source: str, path: Path, state: ImportState, reading: Reading, tell: Tell
+) -> tuple[ImportState, int]:
+    """While one page is stored, the next one is read and decoded."""
+    left = pages(path, after_rows=state.rows_read)
+    passed_over, rows_read = 0, state.rows_read
+    page = await asyncio.to_thread(_next, left, reading)
+    while page is not None:
+        items, count = page
+        rows_read += count
+        passed_over += count - len(items)
+        storing = asyncio.ensure_future(
+            store.import_items(source, state, items, rows_read=rows_read, now_ns=time.time_ns())
+        )
+        try:
+            page = await asyncio.to_thread(_next, left, reading)
+        finally:
+            state = await storing
+        tell(path.name, rows_read)
+    return state, passed_over
+
+
+def _next(left: Iterator[Page], reading: Reading) -> tuple[list[Item], int] | None:
+    page = next(left, None)
+    if page is None:
+        return None
+    rows, count = page
+    decoded = (reading.item(item_id, body) for item_id, body in rows)
+    return [found.thing for found in decoded if isinstance(found, Readable) and isinstance(found.thing, Item)], count

@@ -1,0 +1,58 @@
+"""Does a second reading find what is missing or stale, heal it, and count nothing else as a fault?"""
+
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.segment import SegmentKind
+from remora.loops.numbered.backfill import SegmentWorker, plan_again
+from remora.loops.verify import Finding, Verify, item_again
+from remora.sim.clock import SimClock
+from remora.sim.faults import Faults, Outage
+from remora.sim.world import WorldSettings
+from tests.loops.rig import HOUR_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
+
+WORLD = WorldSettings(items=600, new_per_day=1_000)
+
+
+async def hold(rig: Rig, process: Process, last_id: int) -> None:
+    """Hold everything up to an id."""
+    await process.collector.newest()
+    await plan_again(NAME, rig.store, SegmentKind.BACKFILL, IdRange(1, last_id), now_ns=process.clock.wall_ns())
+    kinds = (SegmentKind.BACKFILL,)
+    worker = SegmentWorker(NAME, process.collector, rig.store, clock=process.clock, owner="one", kinds=kinds, width=32)
+    await worker.run_until_done()
+
+
+def test_what_was_never_stored_and_what_changed_is_found_and_healed() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = Rig.make(clock, world=WORLD)
+        async with rig.process() as process:
+            await hold(rig, process, 580)
+            await rig.store.cover(NAME, IdRange(581, 600))  # a ledger that claims more than the mirror holds
+            await clock.sleep_until(clock.monotonic_ns() + 12 * HOUR_NS)
+            before = {difference.item_id for difference in await rig.differences() if difference.item_id <= 600}
+            checking = Verify(NAME, process.collector, rig.store, width=16)
+            findings = await checking.run(map(item_again, range(1, 601)))
+            absent = sum(rig.world.is_absent(item_id) for item_id in range(581, 601))
+            assert findings.total() == 600
+            assert findings[Finding.MISSING] == 20 - absent
+            assert findings[Finding.STALE] > 0
+            assert findings[Finding.COUNTS] > 0
+            assert sum(findings[bad] for bad in (Finding.MISSING, Finding.STALE, Finding.COUNTS)) == len(before)
+            assert [each.item_id for each in await rig.differences() if each.item_id <= 600] == []
+
+    in_virtual_time(main)
+
+
+def test_a_true_mirror_is_the_same_and_no_answer_says_nothing() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = Rig.make(clock, world=WORLD, faults=Faults(outages=(Outage(600, 900),)))
+        async with rig.process() as process:
+            await hold(rig, process, 100)
+            await clock.sleep_until(clock.monotonic_ns() + 600 * SECOND_NS)
+            checking = Verify(NAME, process.collector, rig.store, width=4)
+            findings = await checking.run(map(item_again, range(1, 51)))
+            assert findings[Finding.UNANSWERED] > 0
+            assert findings[Finding.SAME] > 0
+            assert findings[Finding.MISSING] == findings[Finding.GONE] == 0
+            assert findings.total() == 50
+
+    in_virtual_time(main)
