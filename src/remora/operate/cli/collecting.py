@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from remora.core.errors import ConfigurationError, Exit
+from remora.operate.cli.asking import check_was_asked
 from remora.operate.cli.common import (
     as_json_option,
     check_one_name,
@@ -50,6 +51,7 @@ def catchup(
 
     check_range(start_id, end_id, limit)
     settings = load_settings(**common)
+    check_was_asked(settings, (common.get("config"), common.get("source"), common.get("url")))
     name = pick_numbered(settings, common.get("source"))
     from remora.operate.jobs.app import backfill
     from remora.operate.jobs.stopping import run_job
@@ -93,6 +95,7 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, **common: str | None
             f"--demo and {given[0]} do not go together", hint="leave it out: the demo has its own provider and store"
         )
     settings = load_settings(listen=listen, **common)
+    check_was_asked(settings, ("demo" if demo else None, common["config"], common["source"], common["url"]))
     from remora.operate.jobs.app import serve
     from remora.operate.jobs.stopping import run_job
 

@@ -4,6 +4,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,23 +31,32 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("source", default="hackernews")
+@click.argument("source", required=False)
 @click.option("--config", metavar="FILE", default="remora.toml", show_default=True, help="The file to write.")
+@click.option("--ceiling", metavar="RATE", help="The most requests to send, as 250/s or 60/min.")
+@click.option("--store", metavar="URL", help="Where the mirror is kept, as sqlite:///remora.db.")
 @list_option
-def init(*, source: str, config: str) -> None:
-    """Write a commented configuration.
+def init(*, source: str | None, config: str, ceiling: str | None, store: str | None) -> None:
+    """Write a commented configuration, and say what the mirror will cost. Sends nothing.
 
-    SOURCE is hackernews, a name that --list shows, or any name for a listed source of your own.
+    SOURCE is hackernews, a name that --list shows, or any name for a listed source of your own. Without SOURCE it
+    asks three questions on a terminal.
     """
-    from remora.operate.config.source_defaults import check_source_name
+    from remora.operate.cli.asking import ask, chosen, is_asked_on_terminal, told_cost
     from remora.operate.config.templates import configuration_for
 
-    check_source_name(source)
-    ready = shelf_configuration(source)
     path = Path(config)
+    if path.exists():
+        raise ConfigurationError(f"{path} exists already", hint="edit it, or name another file with --config")
+    make = ask if is_asked_on_terminal(source) else partial(chosen, source)
+    choice = make(ceiling=ceiling, store=store)
+    ready = shelf_configuration(choice.source, ceiling=choice.ceiling, store=choice.store)
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(ready or configuration_for(source, listed=source != "hackernews"))
+            file.write(
+                ready
+                or configuration_for(choice.source, listed=choice.listed, ceiling=choice.ceiling, store=choice.store)
+            )
     except FileExistsError:
         raise ConfigurationError(f"{path} exists already", hint="edit it, or name another file with --config") from None
     except OSError as error:
@@ -54,9 +64,10 @@ def init(*, source: str, config: str) -> None:
             f"{path} cannot be written ({error.strerror})", hint="name a file in an existing folder with --config"
         ) from None
     following = "remora check" if config == "remora.toml" else f"remora check --config {config}"
-    before = "" if source == "hackernews" else "fill in its address and paths, then: "
+    before = "fill in its address and paths, then: " if choice.listed else ""
     if ready is not None:
         before = "fill in what its comments name, then: "
+    click.echo(told_cost(choice))
     click.echo(f"wrote {path}; next: {before}{following}")
 
 

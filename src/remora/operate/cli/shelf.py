@@ -2,7 +2,13 @@
 
 # ruff: noqa: PLC0415
 
+import re
+from typing import Final
+
 import click
+
+# The rest of the line says what the proposal means; it goes when the owner chooses another ceiling.
+CEILING: Final = re.compile(r'^(ceiling = )"([^"]+)".*$', re.MULTILINE)
 
 
 def _show(context: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's form
@@ -30,9 +36,22 @@ list_option = click.option(
 )
 
 
-def shelf_configuration(name: str) -> str | None:
+def shelf_ceiling(name: str) -> str | None:
+    """The ceiling that a declaration of the shelf proposes; None if the shelf has no such name."""
+    from remora.sources.shelf import shelf_entry, shelf_names
+
+    found = CEILING.search(shelf_entry(name).text) if name in shelf_names() else None
+    return None if found is None else found[2]
+
+
+def shelf_configuration(name: str, *, ceiling: str, store: str) -> str | None:
     """The whole file for a declaration of the shelf; None if the shelf has no such name."""
     from remora.operate.config.templates import HEAD
     from remora.sources.shelf import shelf_entry, shelf_names
 
-    return f"{HEAD}\n{shelf_entry(name).text}" if name in shelf_names() else None
+    if name not in shelf_names():
+        return None
+    text = shelf_entry(name).text
+    if ceiling != shelf_ceiling(name):
+        text = CEILING.sub(rf'\g<1>"{ceiling}"', text, count=1)
+    return f"{HEAD.format(store=store)}\n{text}"

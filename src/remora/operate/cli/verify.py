@@ -9,9 +9,10 @@ from remora.operate.cli.common import (
     as_json_option,
     if_busy,
     load_settings,
+    log_options,
     print_json,
     source_options,
-    verbose_option,
+    start_logs,
     view_for,
 )
 
@@ -20,8 +21,8 @@ from remora.operate.cli.common import (
 @source_options
 @click.option("--sample", type=click.IntRange(1), default=10_000, show_default=True, help="How many to read again.")
 @as_json_option
-@verbose_option
-def verify(*, sample: int, as_json: bool, verbose: bool, **common: str | None) -> None:
+@log_options
+def verify(*, sample: int, as_json: bool, **common: str | None) -> None:
     """Read a random sample again and say how many can be missing or stale. Differences are healed."""
     settings = load_settings(**common)
     name = common.get("source")
@@ -32,11 +33,10 @@ def verify(*, sample: int, as_json: bool, verbose: bool, **common: str | None) -
     from remora.operate.config.settings import known_source
     from remora.operate.jobs.stopping import run_job
     from remora.operate.jobs.verify import verify as verify_mirror
-    from remora.operate.observe.logs import set_up_logs
 
     name = name or next(iter(settings.sources))
     known_source(settings, name)
-    set_up_logs(settings, verbose=verbose or None)
+    start_logs(settings)
     view = view_for(as_json=as_json)
     try:
         with if_busy("stop it first, or use PostgreSQL: only one process may write a SQLite file"):

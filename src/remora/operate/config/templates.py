@@ -6,14 +6,14 @@ HEAD: Final = """\
 # The configuration of Remora. Everything that is not written here has a safe default.
 
 [store]
-url = "sqlite:///remora.db"     # a file in the folder you start it from; or "postgresql://user@host/database"
+url = "{store}"     # a file in the folder you start it from; or "postgresql://user@host/database"
 """
 
 HACKERNEWS: Final = """
 [sources.hackernews]
 # The one number: never faster than this, whatever the provider would allow. Remora learns by itself how much less is
 # polite. Hacker News publishes no limit; 250 a second reads its whole history in about two days.
-ceiling = "250/s"
+ceiling = "{ceiling}"
 # Who may the provider write to if your requests trouble it? It is sent with every request.
 # contact = "you@example.org"
 """
@@ -24,14 +24,18 @@ kind = "listed"
 url = "https://archive.example/api"     # the address all paths below are added to
 # The one number: never faster than this, whatever the provider would allow. For an account that may be flagged,
 # write what a patient person would do.
-ceiling = "60/min"
+ceiling = "{ceiling}"
 token_env = "{token}"     # the variable that holds the token; it is never written anywhere
 list = {{ path = "/list", paging = "offset", page_size = 100, entries = "items", key = "id", updated = "update_time" }}
 detail = {{ path = "/detail/{{key}}" }}
 """
 
 
-def configuration_for(name: str, *, listed: bool) -> str:
+def configuration_for(
+    name: str, *, listed: bool, ceiling: str | None = None, store: str = "sqlite:///remora.db"
+) -> str:
     """The whole file for one source."""
+    ceiling = ceiling or ("60/min" if listed else "250/s")
     token = f"{name.upper().replace('-', '_')}_TOKEN"
-    return HEAD + (LISTED.format(name=name, token=token) if listed else HACKERNEWS)
+    source = LISTED.format(name=name, token=token, ceiling=ceiling) if listed else HACKERNEWS.format(ceiling=ceiling)
+    return HEAD.format(store=store) + source

@@ -1,0 +1,56 @@
+"""Does `remora init` ask what matters, and does `remora up` wait until somebody has asked for something?"""
+
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from remora.operate.cli.asking import ask, told_cost
+from tests.operate.command_line import CommandLine, command_line_in
+
+
+@pytest.fixture
+def remora(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    return command_line_in(tmp_path, monkeypatch)
+
+
+@click.command()
+def asked() -> None:
+    choice = ask(ceiling=None, store=None)
+    click.echo(f"{choice.source} {choice.ceiling} {choice.store} {told_cost(choice)}")
+
+
+@pytest.mark.parametrize("command", ["up", "catchup"])
+def test_an_empty_folder_reads_no_real_source(remora: CommandLine, command: str) -> None:
+    told = remora.refused(command)
+    assert "nobody has said what to mirror" in told
+    assert "`remora init`" in told
+
+
+def test_three_answers_and_the_cost_before_anything_is_sent() -> None:
+    said = CliRunner().invoke(asked, input="\n100/s\n\n").output
+    assert "hackernews 100/s sqlite:///remora.db" in said
+    assert (
+        "about 48,000,000 requests once, at least 5d 13h at 100/s, and about 40.8 GB of disk; nothing was sent" in said
+    )
+
+
+def test_an_answer_that_makes_no_sense_is_asked_for_again() -> None:
+    said = CliRunner().invoke(asked, input="My Source\nchats\nfast\n60/min\nremora.db\n\n").output
+    assert "cannot be the name of a source" in said
+    assert "chats 60/min sqlite:///remora.db it costs at most 1/s" in said
+
+
+def test_scripts_answer_with_options(remora: CommandLine) -> None:
+    told = remora("init", "chats", "--ceiling", "30/min", "--store", "sqlite:///chats.db").stdout
+    assert "43,200 requests a day" in told
+    written = tomllib.loads((remora.folder / "remora.toml").read_text())
+    assert written["store"]["url"] == "sqlite:///chats.db"
+    assert written["sources"]["chats"]["ceiling"] == "30/min"
+
+
+@pytest.mark.parametrize("words", [("--ceiling", "fast"), ("--store", "remora.db")])
+def test_an_option_that_makes_no_sense_writes_nothing(remora: CommandLine, words: tuple[str, str]) -> None:
+    assert words[1] in remora.refused("init", *words)
