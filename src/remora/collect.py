@@ -13,7 +13,7 @@ import structlog
 from remora.contracts import Capabilities, Clock, Credential, Dialect, Meter, Mirror, Observation, Outcome, Source
 from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.contracts.source import IncrementalSource
-from remora.core.item import Decoded, Item, Newest, WrongShape
+from remora.core.item import Decoded, Newest, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
 from remora.core.ledger.discovery import Discovery, FromGap, Kind
@@ -143,7 +143,7 @@ class Collector:
             self._governor.storing(-1)
         if isinstance(asked.verdict, Found) and discovery.kind is Kind.ITEM:
             self._exists(discovery.item_id)
-        self._meter.recorded(self._source.name, discovery.via, outcome, age_s=_age_s(seen))
+        self._meter.recorded(self._source.name, discovery.via, outcome, age_s=seen.item_age_s)
         self._tell(discovery, asked.verdict, outcome)
         return outcome
 
@@ -390,12 +390,3 @@ class Collector:
             return None
         # While the newest id is unknown, any id may be near it: a null means "not yet".
         return 0 if self.newest_id is None else self.newest_id - discovery.item_id
-
-
-def _age_s(seen: Observation) -> float | None:
-    """How old the item was when it was fetched; None if its time is missing or in the future."""
-    match seen.verdict:
-        case Found(Item(time=int(time))) if 0 < time * SECOND_NS <= seen.started_at_ns:
-            return seen.started_at_ns / SECOND_NS - time
-        case _:
-            return None

@@ -9,14 +9,15 @@ from enum import StrEnum
 from typing import Protocol
 
 from remora.contracts.json import Json
-from remora.core.item import Entry
+from remora.core.item import Entry, Item
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.gap import Gap, GapState
 from remora.core.ledger.list_walk import WalkState as WalkState
 from remora.core.ledger.segment import Segment, SegmentKind
 from remora.core.reasons import GapReason
-from remora.core.verdict import Verdict
+from remora.core.units import SECOND_NS
+from remora.core.verdict import Found, Verdict
 
 
 class Outcome(StrEnum):
@@ -40,6 +41,15 @@ class Observation:
     verdict: Verdict
     started_at_ns: int  # wall clock at departure: an older fetch never overwrites a newer one
     now_ns: int
+
+    @property
+    def item_age_s(self) -> float | None:
+        """How old the item was when it was fetched; None if its time is missing or in the future."""
+        match self.verdict:
+            case Found(Item(time=int(time))) if 0 < time * SECOND_NS <= self.started_at_ns:
+                return self.started_at_ns / SECOND_NS - time
+            case _:
+                return None
 
 
 @dataclass(frozen=True, slots=True)
