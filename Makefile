@@ -36,8 +36,9 @@ check: setup ## format, lint, types, layers and the quick tests; under 90 second
 	@echo "check: quick tests"
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not postgres"
 
-soak: setup ## random worlds from fresh seeds for SECONDS (600 unless told), and what they met
-	@nice $(BIN)/python -m remora.sim.fuzz --seed $$(date +%s)000 --seconds $(SECONDS)
+soak: setup ## random worlds from fresh seeds for SECONDS (600 unless told); adds the days to docs/reliability.json
+	@nice $(BIN)/python -m remora.sim.fuzz --seed $$(date +%s)000 --seconds $(SECONDS) --workers $(WORKERS) \
+		--record docs/reliability.json --commit "$$(git describe --always --dirty --abbrev=12 --exclude='*' || echo unknown)"
 
 prove: setup ## fresh worlds for SECONDS and all planted bugs; writes docs/reliability.md
 	@nice $(BIN)/python -m tools.prove --seconds $(SECONDS)

@@ -5,16 +5,22 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from remora.core.units import DAY_NS
 from remora.sim.fuzz.judge import CANARY, NAME, Judge
-from remora.sim.fuzz.scenario import Incident, IncidentKind, Scenario, SourceShape, draw
+from remora.sim.fuzz.many import Totals, try_many
+from remora.sim.fuzz.record import keep, read
+from remora.sim.fuzz.scenario import Incident, IncidentKind, Scenario, Size, SourceShape, draw
 from remora.sim.fuzz.shrink import shrink
 from remora.sim.fuzz.stage import Ceiling
-from remora.sim.fuzz.world import judge_world
+from remora.sim.fuzz.world import Verdict, judge_world
 
+SMALL_SEEDS = (1, 3)
 SECONDS = float(os.environ.get("REMORA_FUZZ_SECONDS", "60"))
 
 
@@ -58,6 +64,9 @@ def test_a_seed_gives_the_same_world_in_another_interpreter() -> None:
 def test_every_kind_of_world_is_drawn() -> None:
     scenarios = [draw(seed) for seed in range(300)]
     assert {scenario.shape for scenario in scenarios} == set(SourceShape)
+    assert {(scenario.size, scenario.shape.paging is None) for scenario in scenarios} == set(
+        product(Size, (True, False))
+    )
     assert {scenario.store for scenario in scenarios} == {"memory", "sqlite"}
     assert {scenario.processes for scenario in scenarios} == {1, 2, 3}
     assert {scenario.limit.kind for scenario in scenarios} >= {"none", "token_bucket", "fixed_window", "heat"}
@@ -87,3 +96,34 @@ def test_a_secret_in_the_log_is_a_violation() -> None:
     judge.told(f"authorization: Bearer {CANARY}", where="the log")
     judge.told(f"source: {NAME}", where="the log")
     assert judge.violations == ["a secret is in the log"]
+
+
+def judged(workers: int) -> tuple[list[tuple[int, str]], Totals]:
+    told: list[tuple[int, str]] = []
+
+    def tell(verdict: Verdict) -> None:
+        told.append((verdict.scenario.seed, verdict.trace))
+
+    totals = try_many(SMALL_SEEDS, workers=workers, seconds=None, first=False, tell=tell)
+    return sorted(told), totals
+
+
+def test_two_processes_judge_the_same_worlds_as_one() -> None:
+    (one, alone), (two, together) = judged(1), judged(2)
+    assert one == two
+    assert (alone.worlds, alone.requests, alone.days) == (together.worlds, together.requests, together.days)
+
+
+def test_the_record_adds_up_runs_and_keeps_their_days_apart(tmp_path: Path) -> None:
+    totals = Totals(took_s=2.0)
+    numbered = Verdict(msgspec.structs.replace(draw(1), shape=SourceShape.NUMBERED), simulated_ns=DAY_NS)
+    listed = Verdict(msgspec.structs.replace(draw(2), shape=SourceShape.PAGE), ["broken"], simulated_ns=3 * DAY_NS)
+    totals.add(numbered)
+    totals.add(listed)
+    keep(totals, tmp_path / "record.json", commit="abc")
+    keep(totals, tmp_path / "record.json", commit="abd")
+    runs = read(tmp_path / "record.json")
+    assert [(run.commit, run.worlds, run.numbered_days, run.listed_days, run.failing_seeds) for run in runs] == [
+        ("abc", 2, 1.0, 3.0, [2]),
+        ("abd", 2, 1.0, 3.0, [2]),
+    ]

@@ -49,7 +49,7 @@ def catch(mutant: Mutant, *, seed: int | None = None, limit_s: int = LIMIT_S) ->
     seed = known_seeds().get(mutant.breaks, 1) if seed is None else seed
     before_s = _children_s()
     with tempfile.TemporaryDirectory(prefix="remora-mutant-") as folder:
-        where = ["--where", *mutant.where] if mutant.where else []
+        where = ["--where", "size=small", *mutant.where]
         done = subprocess.run(
             [sys.executable, "-m", "remora.sim.fuzz", "--first", "--seed", str(seed), "--worlds", "100000", *where],
             env={**os.environ, "PYTHONPATH": str(plant(mutant, Path(folder))), "PYTHONDONTWRITEBYTECODE": "1"},

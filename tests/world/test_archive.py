@@ -145,3 +145,17 @@ async def test_the_archive_is_served_over_http() -> None:
     ):
         assert len((await reply.json())["items"]) == 5
         assert str(reply.links["next"]["url"]).startswith(f"{server.origin}/archive/links?limit=5&cursor=")
+
+
+def test_a_cursor_between_entries_of_one_second_skips_none() -> None:
+    busy = ArchiveSettings(conversations=0, limit=Limit(), added_per_day=500_000, removed_share=0)
+    archive, now_ns = Archive(busy), START_NS + 30 * SECOND_NS
+    listed = [line.key for line in archive.listing(now_ns)]
+    seen: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        answer = ask(archive, f"/archive/cursor?limit=1&cursor={cursor}", now_ns=now_ns)
+        seen += keys(answer)
+        cursor = json.loads(answer.body)["next_cursor"]
+    assert seen == listed
+    assert len(listed) > 100

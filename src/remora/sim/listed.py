@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import blake2b
 from struct import unpack
 from typing import Final
@@ -96,8 +97,10 @@ class Archive:
         self._grow(now_ns)
         if not self._list_from_ns <= now_ns < self._list_until_ns:
             there = [conversation for conversation in self._made if conversation.is_there(now_ns)]
-            there.sort(key=lambda one: (-one.updated_ns(now_ns), one.key))
-            self._list = [Listed(one.key, _mark(one.updated_ns(now_ns)), _title(one)) for one in there]
+            updated = {one.key: one.updated_ns(now_ns) // SECOND_NS for one in there}
+            # By whole seconds, as the marks show them: a cursor between two equal marks goes by the key.
+            there.sort(key=lambda one: (-updated[one.key], one.key))
+            self._list = [Listed(one.key, _mark(updated[one.key]), _title(one)) for one in there]
             coming = [one.next_change_ns(now_ns) for one in self._made]
             self._list_from_ns = now_ns
             self._list_until_ns = min([self._made_ns(len(self._made)), *coming])
@@ -175,7 +178,7 @@ class Archive:
                 self._prose.text(
                     (conversation.number * 7_919 + at * 104_729) * 65_537 % _DRAW_MAX, at + conversation.number
                 ),
-                _mark(moment).encode(),
+                _mark(moment // SECOND_NS).encode(),
             )
             for at, moment in enumerate(updates)
         ]
@@ -183,7 +186,7 @@ class Archive:
             conversation.key.encode(),
             b",".join(messages),
             json.dumps(_title(conversation)).encode(),
-            _mark(updates[-1]).encode(),
+            _mark(updates[-1] // SECOND_NS).encode(),
         )
 
     def _find(self, key: str, now_ns: int) -> Conversation | None:
@@ -235,8 +238,9 @@ def _lines(lines: Sequence[Listed]) -> list[dict[str, str]]:
     return [{"id": line.key, "title": line.title, "update_time": line.mark} for line in lines]
 
 
-def _mark(moment_ns: int) -> str:
-    return datetime.fromtimestamp(moment_ns // SECOND_NS, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+@lru_cache(maxsize=65_536)
+def _mark(moment_s: int) -> str:
+    return datetime.fromtimestamp(moment_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _title(conversation: Conversation) -> str:

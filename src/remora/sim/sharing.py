@@ -19,7 +19,7 @@ ROUND_TRIP_NS: Final = MILLISECOND_NS
 # A process that has not reported its probe's answer by then is dead or unreachable.
 PROBE_AT_MOST_NS: Final = 90 * SECOND_NS
 LEASE_NS: Final = 9 * SECOND_NS
-ASK_EVERY_NS: Final = SECOND_NS
+ASK_EVERY_NS: Final = 2 * SECOND_NS  # as with PostgreSQL
 
 
 @dataclass(slots=True)

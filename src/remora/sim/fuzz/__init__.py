@@ -9,6 +9,8 @@ judge        what must hold after every step
 readout      whether the status is true in this world
 settling     what must be true once the faults have stopped
 world        one scenario from its beginning to its verdict
+many         one world after another, on several cores
+record       how much has been tried so far
 shrink       the shortest scenario that still fails
 
 `python -m remora.sim.fuzz --seed 7` replays one world; `--help` shows the other options.

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from itertools import count, islice
 from pathlib import Path
@@ -10,6 +9,8 @@ from pathlib import Path
 import msgspec
 
 from remora.core.units import DAY_NS
+from remora.sim.fuzz.many import try_many
+from remora.sim.fuzz.record import keep
 from remora.sim.fuzz.scenario import Scenario, draw
 from remora.sim.fuzz.shrink import shrink
 from remora.sim.fuzz.world import Verdict, judge_world
@@ -44,34 +45,15 @@ def _one(scenario: Scenario, options: argparse.Namespace) -> int:
 
 
 def _many(options: argparse.Namespace) -> int:
-    started = time.monotonic()
-    total = Verdict(draw(options.seed))
-    worlds = failed = 0
-    for seed in _seeds(options):
-        if options.seconds is not None and time.monotonic() - started >= options.seconds:
-            break
-        verdict = judge_world(draw(seed))
-        worlds += 1
-        total.simulated_ns += verdict.simulated_ns
-        total.requests += verdict.requests
-        total.faults += verdict.faults
-        total.crashes += verdict.crashes
-        total.looks += verdict.looks
-        if options.verbose:
+    def tell(verdict: Verdict) -> None:
+        if options.verbose or verdict.violations:
             _tell(verdict)
-        if verdict.violations:
-            failed += 1
-            if not options.verbose:
-                _tell(verdict)
-            if options.first:
-                break
-    took_s = time.monotonic() - started
-    _say(
-        f"{worlds} worlds, {total.simulated_ns / DAY_NS:.1f} simulated days, {total.requests} requests, "
-        f"{total.faults} faults, {total.crashes} crashes, {total.looks} looks, {failed} worlds with violations, "
-        f"{worlds / max(took_s, 0.001):.2f} seeds per second, {took_s:.0f} s"
-    )
-    return 1 if failed else 0
+
+    totals = try_many(_seeds(options), workers=options.workers, seconds=options.seconds, first=options.first, tell=tell)
+    _say(str(totals))
+    if options.record is not None:
+        keep(totals, Path(options.record), commit=options.commit)
+    return 1 if totals.failing_seeds else 0
 
 
 def _seeds(options: argparse.Namespace) -> Iterator[int]:
@@ -114,6 +96,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=1, help="the world, or the first of many (default 1)")
     parser.add_argument("--worlds", type=int, help="how many worlds")
     parser.add_argument("--seconds", type=float, help="try one seed after another for so long")
+    parser.add_argument(
+        "--workers", type=int, default=1, help="how many worlds at a time, each in a process (default 1)"
+    )
+    parser.add_argument("--record", help="a JSON file to which the totals of this run are added")
+    parser.add_argument("--commit", default="unknown", help="the commit that is recorded")
     parser.add_argument("--where", nargs="*", default=[], help="only such worlds, as shape=offset,page store=sqlite")
     parser.add_argument("--first", action="store_true", help="stop at the first violation")
     parser.add_argument("--verbose", action="store_true", help="tell of every world")

@@ -134,6 +134,7 @@ class Home:
         settings = ServiceSettings(
             rescan=RescanSettings(window_ns=WINDOW_NS) if self.scenario.backstop else None,
             walk_width=self.scenario.in_flight,
+            poll_every_ns=round(self.scenario.poll_every_s * SECOND_NS),
         )
         service = NumberedService(
             source,

@@ -31,6 +31,14 @@ class SourceShape(StrEnum):
         return Paging(self.value) if self.value in set(Paging) else None
 
 
+class Size(StrEnum):
+    """How much happens in a world. Many small worlds find more mistakes than a few large ones; long ones live for days."""
+
+    SMALL = "small"
+    LARGE = "large"
+    LONG = "long"
+
+
 class IncidentKind(StrEnum):
     """One thing that goes wrong for a while, or once."""
 
@@ -66,6 +74,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     shape: SourceShape
     store: str  # "memory" or "sqlite"
     processes: int
+    size: Size = Size.SMALL
     hours: float
     items: int  # how many exist at the beginning
     new_per_day: float
@@ -74,6 +83,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     limit: Limit
     backstop: bool  # False: there is no rescan, so every announced change must arrive without one
     every_s: float  # time between two runs over a list
+    poll_every_s: float = 15.0  # of the newest id, while no stream reports it
     max_fetches: int | None  # of one run; None: unlimited
     incidents: tuple[Incident, ...]
 
@@ -89,14 +99,12 @@ def draw(seed: int) -> Scenario:
     is_listed = shape.paging is not None
     processes = 1 if chance.random() < 0.7 else chance.choice([2, 3])
     backstop = is_listed or shape is SourceShape.NUMBERED or chance.random() < 0.6
-    # Most worlds are small: they show the same mistakes, and many small ones find more than a few large ones.
-    is_small = chance.random() < 0.7
-    longest_h = (30 if is_small else 120) if is_listed else (0.6 if is_small else 3)
-    hours = chance.uniform(longest_h / 4, longest_h)
+    size = chance.choices(list(Size), weights=(60, 15, 25))[0]
+    hours = chance.uniform(*_hours(size, is_listed=is_listed)) / (1 if size is not Size.LONG else processes)
     ceiling = chance.choice([0.5, 1.0, 5.0]) if is_listed else chance.choice([2.0, 10.0, 50.0, 250.0])
     kinds = _kinds(backstop=backstop, is_listed=is_listed, has_stream=shape is SourceShape.HACKERNEWS)
     incidents = [
-        _incident(chance, chance.choice(kinds), hours, backstop=backstop)
+        _incident(chance, chance.choice(kinds), _moment_s(chance, size, hours), backstop=backstop)
         for _ in range(chance.randint(1, _INCIDENTS_MAX))
     ]
     return Scenario(
@@ -104,17 +112,41 @@ def draw(seed: int) -> Scenario:
         shape=shape,
         store="memory" if processes > 1 or chance.random() < 0.6 else "sqlite",
         processes=processes,
+        size=size,
         hours=round(hours, 3),
-        items=chance.randint(20, 80 if is_small else 250),
-        new_per_day=chance.choice([24.0, 400.0, 1_500.0, 4_000.0]) / (4 if is_listed else 1),
+        items=chance.randint(20, 250 if size is Size.LARGE else 80),
+        new_per_day=_new_per_day(chance, size) / (4 if is_listed else 1),
         ceiling_per_s=ceiling,
         in_flight=chance.choice([1, 4, 16, 32]),
         limit=_limit(chance, ceiling),
         backstop=backstop,
-        every_s=chance.choice([0.5, 1, 3, 6]) * HOUR_S,
+        every_s=chance.choice([6, 12, 24] if size is Size.LONG else [0.5, 1, 3, 6]) * HOUR_S,
+        poll_every_s=chance.choice([60.0, 900.0]) if size is Size.LONG else 15.0,
         max_fetches=chance.choice([None, None, 7, 60]),
         incidents=tuple(sorted(incidents, key=lambda incident: incident.at_s)),
     )
+
+
+def _hours(size: Size, *, is_listed: bool) -> tuple[float, float]:
+    """The shortest and the longest life of a world of this size."""
+    match size:
+        case Size.SMALL:
+            return (8, 30) if is_listed else (0.15, 0.6)
+        case Size.LARGE:
+            return (30, 120) if is_listed else (0.75, 3)
+        case Size.LONG:
+            return (10 * 24, 40 * 24) if is_listed else (12, 48)
+
+
+def _new_per_day(chance: Random, size: Size) -> float:
+    """A long world is quiet most of the time, so that its days are cheap."""
+    return chance.choice([6.0, 24.0, 100.0] if size is Size.LONG else [24.0, 400.0, 1_500.0, 4_000.0])
+
+
+def _moment_s(chance: Random, size: Size, hours: float) -> float:
+    """When an incident begins. Most come early, while there is much to collect; in a long life they come at any time."""
+    share = chance.random()
+    return round((share if size is Size.LONG else share**3) * hours * HOUR_S, 3)
 
 
 def _kinds(*, backstop: bool, is_listed: bool, has_stream: bool) -> list[IncidentKind]:
@@ -129,8 +161,7 @@ def _kinds(*, backstop: bool, is_listed: bool, has_stream: bool) -> list[Inciden
     return kinds
 
 
-def _incident(chance: Random, kind: IncidentKind, hours: float, *, backstop: bool) -> Incident:
-    at_s = round(chance.random() ** 3 * hours * HOUR_S, 3)  # most incidents come early, while there is much to collect
+def _incident(chance: Random, kind: IncidentKind, at_s: float, *, backstop: bool) -> Incident:
     seed = chance.randrange(1 << 30)
     lasts_s = round(min(chance.expovariate(1 / 900), 6 * HOUR_S), 3)
     match kind:
@@ -147,7 +178,7 @@ def _incident(chance: Random, kind: IncidentKind, hours: float, *, backstop: boo
         case IncidentKind.OUTAGE:
             return Incident(kind, at_s, lasts_s, detail=chance.choice(["all", "stream", "requests"]))
         case IncidentKind.LIE:
-            return Incident(kind, at_s, lasts_s, amount=chance.choice([-1_000, -5, 3, 40]))
+            return Incident(kind, at_s, lasts_s, amount=chance.choice([-1_000, -5, 3, 40, 1_000_000, 4_000_000_000]))
         case IncidentKind.BAN:
             return Incident(kind, at_s, lasts_s, detail=chance.choice(["429", "403", "401", "503", "500"]))
         case IncidentKind.STORE_DOWN:

@@ -96,7 +96,8 @@ async def _compare_items(home: Home, running: Running, since_ns: int) -> None:
         home.judge.fail(f"the frontier ends at {frontier}, the newest id is {world.max_id(since_ns)}")
     mirror = [pair async for pair in running.given.store.bodies(NAME)]
     for difference in compare(mirror, world.dump(now_ns)):
-        if world.body(difference.item_id, since_ns) == world.body(difference.item_id, now_ns):
+        is_old = world.body(difference.item_id, since_ns) == world.body(difference.item_id, now_ns)
+        if is_old and (home.scenario.backstop or home.stage.was_heard(difference.item_id)):
             what = difference.key or "the whole item"
             home.judge.fail(f"store and world differ in item {difference.item_id}: {what}")
 

@@ -38,6 +38,9 @@ RECENT_NS: Final = 10 * SECOND_NS
 HEARD_WITHIN_NS: Final = 10 * SECOND_NS
 HINT_MAX_S: Final = 86_400
 LEARNING_NS: Final = 10 * MINUTE_NS
+# The provider lists a change for five minutes. Who hears nothing for longer misses changes, and only a rescan finds them.
+LISTED_FOR_NS: Final = 4 * MINUTE_NS
+UPDATES: Final = "/v0/updates.json"
 _ITEM: Final = re.compile(r"/v0/item/([0-9]+)\.json")
 
 
@@ -85,6 +88,8 @@ class Stage:
         self.absences: Counter[int] = Counter()  # how often the provider answered that it has no such item
         self.honest: dict[int, set[bytes]] = {}  # every true body that was sent, by item
         self.limited: deque[int] = deque()  # when the hidden limit refused, during the last minute
+        self.unheard: list[tuple[int, int]] = []  # when nobody could hear of changes, from and until (true time)
+        self._updates_heard_ns = provider.now()
         self.limited_most = 0  # most refusals in any minute, after the first ten minutes
 
     def forgive(self, *, younger_than_ns: int = HEARD_WITHIN_NS) -> None:
@@ -153,7 +158,32 @@ class Stage:
         self._arrived(at_ns, target)
         opened = None if self.active(IncidentKind.BAN) else self.provider.open_stream(target)
         self._log(at_ns, replies.ok(b"") if isinstance(opened, EventStream) else opened or Reset())
+        if target == UPDATES and isinstance(opened, EventStream):
+            self._hear(opened)
         return opened
+
+    def _hear(self, stream: EventStream) -> None:
+        """Note for how long nobody could hear of changes."""
+        take, provider = stream.take, self.provider
+
+        def heard() -> bytes:
+            told = take()
+            if told:
+                self.heard_of_changes(provider.now())
+            return told
+
+        stream.take = heard  # type: ignore[method-assign]
+
+    def heard_of_changes(self, now_ns: int) -> None:
+        """Whoever listens knows all changes of the last minutes now."""
+        if now_ns - self._updates_heard_ns > LISTED_FOR_NS:
+            self.unheard.append((self._updates_heard_ns, now_ns))
+        self._updates_heard_ns = now_ns
+
+    def was_heard(self, item_id: int) -> bool:
+        """Whether every change of this item was announced while somebody could hear it."""
+        body = self.provider.world.body
+        return all(body(item_id, from_ns) == body(item_id, to_ns) for from_ns, to_ns in self.unheard)
 
     def _arrived(self, at_ns: int, target: str) -> None:
         self._digest.update(f"{at_ns} {target}\n".encode())

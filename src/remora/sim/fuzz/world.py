@@ -21,7 +21,7 @@ from remora.sim.faults import FaultKind, Faults, Flood, Outage, StreamFaults
 from remora.sim.fuzz.judge import CANARY, Judge
 from remora.sim.fuzz.lives import SPARSE, Home, Process
 from remora.sim.fuzz.readout import Readout
-from remora.sim.fuzz.scenario import Incident, IncidentKind, Scenario, SourceShape
+from remora.sim.fuzz.scenario import Incident, IncidentKind, Scenario, Size, SourceShape
 from remora.sim.fuzz.settling import settle
 from remora.sim.fuzz.stage import Stage, honest
 from remora.sim.limits import Limit
@@ -134,6 +134,7 @@ async def _until(end_ns: int, home: Home, processes: list[Process], tasks: list[
         moments.append((starts_ns + round(incident.for_s * SECOND_NS), 2 * number + 1, incident))
     moments = sorted((moment for moment in moments if moment[0] < end_ns), key=lambda moment: moment[:2])
     looks_ns = LOOK_EVERY_NS if home.scenario.shape.paging is None else 8 * LOOK_EVERY_NS
+    looks_ns *= 8 if home.scenario.size is Size.LONG else 1
     while home.clock.monotonic_ns() < end_ns:
         next_ns = moments[0][0] if moments else end_ns
         await home.clock.sleep_until(min(next_ns, home.clock.monotonic_ns() + looks_ns, end_ns))

@@ -1,0 +1,109 @@
+"""How are many worlds tried? One seed after another, on several cores, and what they met is added up."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import Final
+
+from remora.core.units import DAY_NS
+from remora.sim.fuzz.scenario import IncidentKind, draw
+from remora.sim.fuzz.world import Verdict, judge_world
+
+_AHEAD: Final = 1  # worlds that wait for each worker, so that none is idle
+
+
+@dataclass(slots=True)
+class Totals:
+    """What many worlds met, added up."""
+
+    worlds: int = 0
+    numbered_ns: int = 0  # simulated time of numbered sources
+    listed_ns: int = 0
+    requests: int = 0
+    faults: int = 0
+    crashes: int = 0
+    looks: int = 0
+    took_s: float = 0.0
+    workers: int = 1
+    met: Counter[IncidentKind] = field(default_factory=Counter)
+    violated: Counter[IncidentKind] = field(default_factory=Counter)
+    failing_seeds: list[int] = field(default_factory=list)
+
+    @property
+    def days(self) -> float:
+        """Simulated days of all worlds."""
+        return (self.numbered_ns + self.listed_ns) / DAY_NS
+
+    def add(self, verdict: Verdict) -> None:
+        """One more world."""
+        scenario = verdict.scenario
+        kinds = {incident.kind for incident in scenario.incidents}
+        self.worlds += 1
+        self.numbered_ns += verdict.simulated_ns if scenario.shape.paging is None else 0
+        self.listed_ns += verdict.simulated_ns if scenario.shape.paging is not None else 0
+        self.requests += verdict.requests
+        self.faults += verdict.faults
+        self.crashes += verdict.crashes
+        self.looks += verdict.looks
+        self.met.update(kinds)
+        if verdict.violations:
+            self.failing_seeds.append(scenario.seed)
+            self.violated.update(kinds)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.worlds} worlds, {self.days:.1f} simulated days ({self.numbered_ns / DAY_NS:.1f} of numbered sources, "
+            f"{self.listed_ns / DAY_NS:.1f} of lists), {self.requests} requests, {self.faults} faults, "
+            f"{self.crashes} crashes, {self.looks} looks, {len(self.failing_seeds)} worlds with violations, "
+            f"{self.worlds / max(self.took_s, 0.001):.2f} seeds per second, {self.took_s:.0f} s, "
+            f"{self.workers} {'process' if self.workers == 1 else 'processes'}"
+        )
+
+
+def try_many(
+    seeds: Iterable[int], *, workers: int, seconds: float | None, first: bool, tell: Callable[[Verdict], None]
+) -> Totals:
+    """Judge the worlds of these seeds, for so long or until none is left; with `first`, until one is violated."""
+    totals, started = Totals(workers=workers), time.monotonic()
+
+    def in_time() -> Iterator[int]:
+        for seed in seeds:
+            if seconds is not None and time.monotonic() - started >= seconds:
+                return
+            yield seed
+
+    for verdict in _verdicts(in_time(), workers):
+        totals.add(verdict)
+        tell(verdict)
+        if verdict.violations and first:
+            break
+    totals.took_s = time.monotonic() - started
+    return totals
+
+
+def _verdicts(seeds: Iterator[int], workers: int) -> Iterator[Verdict]:
+    if workers == 1:
+        yield from map(_judge, seeds)
+        return
+    pool = ProcessPoolExecutor(workers)
+    try:
+        yield from _from_pool(pool, seeds, workers + _AHEAD)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _from_pool(pool: Executor, seeds: Iterator[int], at_once: int) -> Iterator[Verdict]:
+    """In the order in which the worlds end."""
+    running: set[Future[Verdict]] = set()
+    for seed in seeds:
+        running.add(pool.submit(_judge, seed))
+        if len(running) >= at_once:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    yield from (future.result() for future in running)
+
+
+def _judge(seed: int) -> Verdict:
+    return judge_world(draw(seed))
