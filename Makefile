@@ -1,7 +1,7 @@
 # What can be done here? `make help` says it in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check soak prove bench format clean
+.PHONY: help setup demo test check soak prove sbom bench format clean
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -42,6 +42,9 @@ soak: setup ## random worlds from fresh seeds for SECONDS (600 unless told); add
 
 prove: setup ## fresh worlds for SECONDS and all planted bugs; writes docs/reliability.md
 	@nice $(BIN)/python -m tools.prove --seconds $(SECONDS)
+
+sbom: setup ## what an installation contains: CycloneDX in build/, docs/licences.md, constraints-hashed.txt
+	@$(BIN)/python -m tools.sbom
 
 bench: setup ## measure speed and politeness on this machine
 	@$(BIN)/python -m bench
