@@ -7,7 +7,7 @@ from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.segment import SEGMENT_IDS, Segment, SegmentKind
 from remora.core.units import SECOND_NS
 from remora.stores.decisions import CLOCK_SLACK_NS
-from tests.contract.answers import MISSING, SOURCE, at, record
+from tests.contract.answers import MISSING, SOURCE, at, record, story
 
 BACKFILL, RESCAN, REPLAY, BLIND = (
     SegmentKind.BACKFILL,
@@ -286,3 +286,12 @@ async def test_whoever_walks_over_the_end_of_the_truth_loses_the_lease(store: St
     await store.retract(SOURCE, above=100)
     assert not await advance(store, mine, 150)
     assert (await claim(store, at_s=1)).ids == IdRange(1, 100)
+
+
+async def test_the_recorded_ids_of_a_range_are_those_with_an_item_or_a_gap(store: Store) -> None:
+    for item_id in (2, 5, 9):
+        await record(store, item_id, story(item_id), at_s=0)
+    await record(store, 4, MISSING, at_s=0)
+    assert set(await store.recorded_ids(SOURCE, IdRange(2, 5))) == {2, 4, 5}
+    assert set(await store.recorded_ids(SOURCE, IdRange(6, 8))) == set()
+    assert set(await store.recorded_ids("other", IdRange(1, 9))) == set()

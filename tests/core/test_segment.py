@@ -113,6 +113,21 @@ def test_a_store_that_is_slow_holds_the_walk_instead_of_letting_it_run_ahead() -
     assert walk.take() == BATCH_MAX
 
 
+@given(recorded=st.sets(st.integers(1, BATCH_MAX)), length=st.integers(1, 2 * BATCH_MAX))
+def test_a_walk_never_takes_an_id_that_an_earlier_owner_recorded(recorded: set[int], length: int) -> None:
+    recorded = {item_id for item_id in recorded if item_id <= length}
+    walk = Walk(IdRange(1, length), recorded)
+    taken: list[int] = []
+    while not walk.all_taken:
+        walk.stored(walk.cursor)
+        item_id = walk.take()
+        assert item_id is not None
+        taken.append(item_id)
+        walk.complete(item_id)
+    assert taken == [item_id for item_id in range(1, length + 1) if item_id not in recorded]
+    assert walk.cursor == length
+
+
 @pytest.mark.parametrize("last", [100, 1_000])
 def test_a_walk_is_held_up_by_the_few_ids_that_are_left_of_a_batch_when_later_ones_were_answered(last: int) -> None:
     walk = Walk(IdRange(1, last))

@@ -15,7 +15,6 @@ import pytest
 from remora.stores import open_store
 from tests.integration.listed_server import TOKEN, LoopbackArchive, loopback_archive
 from tests.integration.test_listed_postgres import let_the_right_end
-from tests.integration.test_shared_processes import let_its_leases_end
 from tests.processes import SimulatedProvider, kill, simulated_provider
 from tests.warm_start import learned_pace
 
@@ -105,8 +104,8 @@ async def know_the_paces(url: str, worlds: Worlds) -> None:
     await store.close()
 
 
-def kill_in_the_middle(remora: Remora, words: tuple[str, ...], requests: Callable[[], int]) -> int:
-    """Start a command, kill it once its world has seen ten requests more, and say whose leases to end."""
+def kill_in_the_middle(remora: Remora, words: tuple[str, ...], requests: Callable[[], int]) -> None:
+    """Start a command, and kill it once its world has seen ten requests more."""
     goal = requests() + 10
     process = remora.start(*words)
     until = time.monotonic() + 60
@@ -115,7 +114,6 @@ def kill_in_the_middle(remora: Remora, words: tuple[str, ...], requests: Callabl
         time.sleep(0.01)
     assert process.poll() is None, "it ended before it could be killed"
     kill(process)
-    return process.pid
 
 
 def assert_each_source_equals_its_own_world(remora: Remora, worlds: Worlds) -> None:
@@ -147,7 +145,7 @@ def test_four_sources_in_one_postgresql_are_killed_and_resumed(
     remora.finish("store", "migrate")
     asyncio.run(know_the_paces(postgres_url, worlds))
     for words, requests in worlds.jobs():
-        let_its_leases_end(postgres_url, kill_in_the_middle(remora, words, requests))
+        kill_in_the_middle(remora, words, requests)
     let_the_right_end(postgres_url)
     # All at once: the four write into the same tables in the same moments.
     running = [remora.start(*words) for words, _ in worlds.jobs()]

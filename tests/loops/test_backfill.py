@@ -61,7 +61,7 @@ def test_uncovered_ids_become_segments_once_and_are_walked_newest_first() -> Non
     seed=st.integers(0, 100),
 )
 @pytest.mark.slow
-def test_however_often_it_is_killed_nothing_is_lost_and_each_kill_repeats_at_most_one_batch(
+def test_however_often_it_is_killed_nothing_is_lost_and_each_kill_repeats_at_most_what_was_in_flight(
     calls: list[int], after_effect: bool, width: int, seed: int
 ) -> None:
     async def main(clock: SimClock) -> None:
@@ -80,12 +80,12 @@ def test_however_often_it_is_killed_nothing_is_lost_and_each_kill_repeats_at_mos
             except Crashed:
                 await clock.sleep_until(clock.monotonic_ns() + LEASE_NS)
             again = [item_id for item_id in source.ids[sum(before.values()) :] if before[item_id]]
-            assert len(again) <= BATCH_MAX
+            assert len(again) <= width
         async with process(clock, source, store) as one:
             await worker(one, width=width).run_until_done()
         assert await missing(store, 1, 700) == []
         assert await store.coverage(NAME) == Coverage((IdRange(1, 700),))
-        assert len(source.ids) <= 700 + BATCH_MAX * len(calls)
+        assert len(source.ids) <= 700 + width * len(calls)
 
     simulated(main, seed=seed)
 

@@ -3,7 +3,7 @@
 Times named `now_ns` and `*_at_ns` are wall clock unless they say monotonic.
 """
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -153,6 +153,9 @@ class SegmentLedger(Protocol):
 
     async def release(self, source: str, segment: Segment) -> bool:
         """Give the rest back, to be claimed by anyone at once."""
+
+    async def recorded_ids(self, source: str, ids: IdRange) -> Collection[int]:
+        """The ids of this short range with an item or a gap: the next owner of a segment need not ask for them."""
 
     async def coverage(self, source: str) -> Coverage:
         """Every id that is settled or owed. Rescans add nothing and take nothing away."""

@@ -53,6 +53,11 @@ SELECT kind, key, ticket FROM inbox WHERE source = :source AND ticket > :after O
 -- How many keys are waiting.
 SELECT count(*) FROM inbox WHERE source = :source;
 
+-- name: known_items
+-- The stored items of a range of ids.
+SELECT id FROM stored_items
+WHERE source = (SELECT number FROM sources WHERE name = :source) AND id BETWEEN :first AND :last;
+
 -- name: unfinished_segments
 -- What segments of one kind still have to walk.
 SELECT cursor + 1, last_id FROM segments WHERE source = :source AND kind = :kind AND state <> 'done';

@@ -4,7 +4,7 @@ A plan has one segment of any width for each hole. A claim cuts off the piece th
 depends on the number of workers, not on the number of missing ids.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -15,11 +15,16 @@ from remora.core.units import SECOND_NS
 
 # The most ids that one claim takes.
 SEGMENT_IDS: Final = 1_000
-# How many ids a worker may fetch beyond its durable cursor: the most that are fetched again after a kill -9.
+# How many ids a worker may fetch beyond its durable cursor: the next owner checks so many before it walks.
 BATCH_MAX: Final = 100
 # If this many later ids were answered before the one that a walk waits for, that one is late, not the provider.
 LATER_ONES_ANSWERED: Final = BATCH_MAX // 4
-LEASE_NS: Final = 60 * SECOND_NS
+# A process that dies holds its segments no longer than this. A live one renews its leases several times in it.
+LEASE_NS: Final = 5 * SECOND_NS
+
+
+# The fencing token of a segment's first owner.
+FIRST_FENCE: Final = 1
 
 
 class SegmentKind(StrEnum):
@@ -103,19 +108,22 @@ class Walk:
     stored cursor, not from the one in memory, so a kill repeats a bounded number of ids, however slow the store is.
     """
 
-    def __init__(self, left: IdRange) -> None:
+    def __init__(self, left: IdRange, recorded: Collection[int] = ()) -> None:
+        """`recorded`: ids that an earlier owner recorded beyond its cursor. They are not asked for again."""
         self._ids = left
         self._next = left.start
-        self._done: set[int] = set()
-        self.cursor = left.start - 1
-        self.stored_cursor = self.cursor
+        self._done: set[int] = set(recorded)
+        self.cursor = self.stored_cursor = left.start - 1
+        self._move_cursor()
 
     def take(self) -> int | None:
         """The next id to fetch, or None while the batch beyond the stored cursor is full or nothing is left."""
         if self._next > self._ids.end or self._next - self.stored_cursor > BATCH_MAX:
             return None
+        item_id = self._next
         self._next += 1
-        return self._next - 1
+        self._skip_recorded()
+        return item_id
 
     @property
     def can_take(self) -> int:
@@ -126,9 +134,18 @@ class Walk:
         """This id's outcome is durable."""
         assert self.cursor < item_id < self._next, f"id {item_id} was not taken or is done already"
         self._done.add(item_id)
+        self._move_cursor()
+
+    def _move_cursor(self) -> None:
         while self.cursor + 1 in self._done:
             self.cursor += 1
             self._done.remove(self.cursor)
+        self._next = max(self._next, self.cursor + 1)
+        self._skip_recorded()
+
+    def _skip_recorded(self) -> None:
+        while self._next in self._done:
+            self._next += 1
 
     @property
     def held_up_by(self) -> Sequence[int]:

@@ -5,7 +5,7 @@ The same worker walks every kind of segment: history, blind windows, rescans and
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Final
 
 import structlog
@@ -15,14 +15,15 @@ from remora.contracts import Clock, Outcome, Store
 from remora.core.errors import StoreError
 from remora.core.ledger.coverage import IdRange, newest_first
 from remora.core.ledger.discovery import Discovery
-from remora.core.ledger.segment import BATCH_MAX, LEASE_NS, Segment, SegmentKind, Walk
+from remora.core.ledger.segment import BATCH_MAX, FIRST_FENCE, LEASE_NS, Segment, SegmentKind, Walk
 from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
 
 # The cursor is stored after this many ids: half a batch, so that the next half continues while it is written.
 ADVANCE_EVERY_IDS: Final = BATCH_MAX // 2
-RENEW_EVERY_NS: Final = LEASE_NS // 3
+# A lease is at most twice this old when it is renewed: half of it is left for a busy machine or store.
+RENEW_EVERY_NS: Final = LEASE_NS // 4
 IDLE_NS: Final = SECOND_NS
 # How often a walk checks whether a few ids hold it up.
 LOOK_EVERY_NS: Final = SECOND_NS // 4
@@ -106,7 +107,7 @@ class SegmentWorker:
     async def _walk_to_its_end(self, segment: Segment) -> Counter[Outcome]:
         outcomes: Counter[Outcome] = Counter()
         assert segment.left is not None, "the store gave out a segment that is finished"
-        walk = _DurableWalk(segment, self._advance)
+        walk = _DurableWalk(segment, self._advance, await self._recorded(segment))
         try:
             await self._walk(segment, walk, outcomes)
         except asyncio.CancelledError:
@@ -114,8 +115,21 @@ class SegmentWorker:
             raise
         return outcomes
 
+    async def _recorded(self, segment: Segment) -> Collection[int]:
+        """What an earlier owner of this segment recorded beyond its cursor: a kill costs only what was in flight.
+
+        Other kinds of segments ask for ids that are recorded already.
+        """
+        assert segment.left is not None, "nothing to walk"
+        if segment.fence == FIRST_FENCE or segment.kind is not SegmentKind.BACKFILL:
+            return ()
+        last = min(segment.left.end, segment.left.start + BATCH_MAX - 1)
+        return await self._store.recorded_ids(self._source, IdRange(segment.left.start, last))
+
     async def _walk(self, segment: Segment, walk: "_DurableWalk", outcomes: Counter[Outcome]) -> None:
         try:
+            if walk.has_moved:
+                await walk.store_cursor()
             async with asyncio.TaskGroup() as group:
                 beside = [group.create_task(self._renew(walk)), group.create_task(self._hurry(segment, walk))]
                 fetching = [group.create_task(self._fetch(segment, walk, outcomes)) for _ in range(self._width)]
@@ -145,7 +159,9 @@ class SegmentWorker:
         """Renew the lease of a slow walk: at one request a minute a batch takes longer than any lease."""
         while True:
             await self._clock.sleep_until(self._clock.monotonic_ns() + RENEW_EVERY_NS)
-            await walk.store_cursor()
+            if not walk.was_renewed:
+                await walk.store_cursor()
+            walk.was_renewed = False
 
     async def _advance(self, segment: Segment, cursor: int) -> None:
         now_ns = self._clock.wall_ns()
@@ -202,13 +218,19 @@ async def side_by_side(walks: Iterable[Coroutine[None, None, None]]) -> None:
 class _DurableWalk:
     """A walk whose cursor is stored every half batch, by one writer at a time."""
 
-    def __init__(self, segment: Segment, advance: Advance) -> None:
+    def __init__(self, segment: Segment, advance: Advance, recorded: Collection[int] = ()) -> None:
         assert segment.left is not None, "nothing to walk"
         self._segment = segment
         self._advance = advance
-        self._walk = Walk(segment.left)
+        self._walk = Walk(segment.left, recorded)
         self._storing = asyncio.Lock()
+        self.was_renewed = True  # since the last look: each stored cursor extends the lease
         self._waiting: deque[asyncio.Future[None]] = deque()  # those that could not take an id
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether the cursor is ahead of the stored one."""
+        return self._walk.cursor > self._walk.stored_cursor
 
     @property
     def finished(self) -> bool:
@@ -243,6 +265,7 @@ class _DurableWalk:
                 cursor = self._walk.cursor
                 await self._advance(self._segment, cursor)
                 self._walk.stored(cursor)
+                self.was_renewed = True
                 self._wake(self._walk.can_take)
                 # Ids completed during this write could not store the cursor themselves, so check again.
                 if not self._half_a_batch_unstored():

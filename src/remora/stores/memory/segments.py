@@ -1,7 +1,7 @@
 """How does the memory store keep segments and what they have covered?"""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
@@ -76,6 +76,13 @@ class MemorySegments(MemoryPart):
             if row.segment_id == segment.segment_id:
                 return row if row.state is SegmentState.CLAIMED and row.fence == segment.fence else None
         return None
+
+    async def recorded_ids(self, source: str, ids: IdRange) -> Collection[int]:
+        """The ids of this short range with an item or a gap."""
+        items, gaps = self._tables.items[source], self._tables.gaps
+        return {
+            each for each in range(ids.start, ids.end + 1) if each in items or (source, Kind.ITEM, str(each)) in gaps
+        }
 
     async def coverage(self, source: str) -> Coverage:
         """Every id that is settled or owed."""

@@ -1,16 +1,17 @@
 """How does the PostgreSQL store keep segments, and what they have covered, for any number of workers?"""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Kind
 from remora.core.ledger.segment import SEGMENT_IDS, Segment, SegmentKind
 from remora.stores.common import Values
 from remora.stores.decisions import CLOCK_SLACK_NS, adds_coverage, unplanned
 from remora.stores.postgres.connections import Connection, Row
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
-from remora.stores.rows import milliseconds
+from remora.stores.rows import gap_from_row, milliseconds
 
 # If coverage has this many more rows than it needs, the next reader merges them.
 LOOSE_RANGES_MAX: Final = 500
@@ -88,6 +89,13 @@ class PostgresSegments(PostgresPart):
         """Release the rest of the segment."""
         values = {"source": source, "segment_id": segment.segment_id, "fence": segment.fence}
         return await self._row("release", values) is not None
+
+    async def recorded_ids(self, source: str, ids: IdRange) -> Collection[int]:
+        """The ids of this short range with an item or a gap."""
+        items = await self._rows("known_items", {"source": source, "first": ids.start, "last": ids.end})
+        keys = [str(each) for each in range(ids.start, ids.end + 1)]
+        gaps = await self._rows("held_gaps", {"source": source, "kind": Kind.ITEM.value, "keys": keys})
+        return {*(row[0] for row in items), *(int(gap_from_row(row).key) for row in gaps)}
 
     async def coverage(self, source: str) -> Coverage:
         """Every id that is settled or owed."""

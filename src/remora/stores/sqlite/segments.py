@@ -1,13 +1,16 @@
 """How does the SQLite store keep segments and what they have covered?"""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.discovery import Kind
 from remora.core.ledger.segment import Segment, SegmentKind, top_piece
 from remora.core.units import MILLISECOND_NS
 from remora.stores.common import Values
 from remora.stores.decisions import CLOCK_SLACK_NS, adds_coverage, unplanned
+from remora.stores.rows import gap_from_row
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart
@@ -85,6 +88,13 @@ class SqliteSegments(SqlitePart):
         """Release the rest of the segment; False when the fence is outdated."""
         named = {"segment_id": segment.segment_id, "source": source, "fence": segment.fence}
         return await self._change("release", named) == 1
+
+    async def recorded_ids(self, source: str, ids: IdRange) -> Collection[int]:
+        """The ids of this short range with an item or a gap."""
+        items = await self._rows("known_items", {"source": source, "first": ids.start, "last": ids.end})
+        keys = [str(each) for each in range(ids.start, ids.end + 1)]
+        gaps = await self._rows("held_gaps", {"source": source, "kind": Kind.ITEM.value, "keys": json.dumps(keys)})
+        return {*(row[0] for row in items), *(int(gap_from_row(row).key) for row in gaps)}
 
     async def coverage(self, source: str) -> Coverage:
         """Every id that is settled or owed."""
