@@ -3,7 +3,9 @@
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from remora import __version__
@@ -22,6 +24,31 @@ def test_help_imports_nothing_heavy() -> None:
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert finished.stderr.strip() == "[]"
     assert "Usage: remora" in finished.stdout
+
+
+# What only `up`, PostgreSQL or an export needs.
+FOR_OTHERS = ("aiohttp", "psycopg", "pyarrow")
+# Each module costs about a millisecond.
+MODULES_MAX = {"--version": 150, "status": 420, "catchup": 500}
+
+
+@pytest.mark.parametrize("command", MODULES_MAX)
+def test_a_command_imports_what_it_needs_and_not_much_else(command: str, tmp_path: Path) -> None:
+    words = [command] if command.startswith("-") else [command, "--store", f"sqlite:///{tmp_path / 'mirror.db'}"]
+    if command == "catchup":
+        words += ["--url", "http://127.0.0.1:1", "--ceiling", "10/s", "--limit", "0"]
+    code = f"import sys; sys.argv = {['remora', *words]}; sys.modules['rich'] = None\n"  # rich is here for tools only
+    if command == "catchup":
+        code += "import remora.operate.jobs.app, remora.operate.observe.logs\n"
+    code += (
+        "from remora.operate.cli.main import main\n"
+        "try: main()\n"
+        f"finally: print(len(sys.modules), [name for name in {FOR_OTHERS} if name in sys.modules], file=sys.stderr)"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    count, _, names = finished.stderr.splitlines()[-1].partition(" ")
+    assert names == "[]"
+    assert int(count) <= MODULES_MAX[command]
 
 
 def test_the_installed_package_has_the_version_that_is_written() -> None:

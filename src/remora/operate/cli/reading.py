@@ -77,7 +77,7 @@ def _watch(settings: "Settings", only: str | None, *, as_json: bool) -> None:
 async def _read_status(settings: "Settings", only: str | None) -> "Status":
     import msgspec
 
-    from remora.operate.jobs.resources import opened_store
+    from remora.operate.jobs.opened_store import opened_store
     from remora.operate.observe.disk import DiskGauge
     from remora.operate.observe.read_status import read_status
 
@@ -129,7 +129,7 @@ def gaps(ctx: click.Context, /, *, state: str | None, reason: str | None, as_jso
 async def _read_gaps(
     settings: "Settings", source: str | None, state: "GapState | None", reason: GapReason | None
 ) -> "list[tuple[str, Gap]]":
-    from remora.operate.jobs.resources import opened_store
+    from remora.operate.jobs.opened_store import opened_store
 
     async with opened_store(settings, read_only=True) as store:
         found: list[tuple[str, Gap]] = []
@@ -177,7 +177,7 @@ def replay(*, everything: bool, reason: str | None, key: str | None, as_json: bo
 
 
 async def _replay(settings: "Settings", source: str | None, reason: GapReason | None, key: str | None) -> int:
-    from remora.operate.jobs.resources import opened_store
+    from remora.operate.jobs.opened_store import opened_store
 
     names = _sources(settings, source)
     async with opened_store(settings, read_only=True):

@@ -56,7 +56,7 @@ async def _migrate(url: str, grant_to: str | None) -> None:
 
 
 async def _open_once(settings: "Settings") -> None:
-    from remora.operate.jobs.resources import opened_store
+    from remora.operate.jobs.opened_store import opened_store
 
     with if_busy("stop it first; it brought the tables up to date when it started"):
         async with opened_store(settings, read_only=False):

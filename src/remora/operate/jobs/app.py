@@ -17,12 +17,10 @@ from remora.loops.numbered.worker import Worker
 from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import Settings, pick_numbered
 from remora.operate.jobs.backfill import BackfillJob, BackfillSummary, Wanted
-from remora.operate.jobs.demo import demo_provider
 from remora.operate.jobs.progress import ProgressView
 from remora.operate.jobs.resources import Resources, beating, open_resources
-from remora.operate.jobs.run import RunReport, run_listed
+from remora.operate.jobs.run import RunReport, run_listed, run_name
 from remora.operate.jobs.runtime import open_listed, open_numbered, rate_facts
-from remora.operate.jobs.service import Service, run_name
 from remora.operate.jobs.startup_checks import check_address, check_tokens
 from remora.operate.observe.sd_notify import told_to_systemd
 from remora.stores import is_shared
@@ -36,6 +34,10 @@ TAKE_OVER_MAX_S: Final = 15.0
 
 async def serve(settings: Settings, *, demo: bool, catchup: bool, view: ProgressView) -> Exit:
     """Run the service until it is cancelled or fails for good."""
+    # The service brings the console and its web server; a backfill starts in half the time without them.
+    from remora.operate.jobs.demo import demo_provider  # noqa: PLC0415
+    from remora.operate.jobs.service import Service  # noqa: PLC0415
+
     if demo:
         async with demo_provider(settings, view) as shown:
             return await serve(shown, demo=False, catchup=catchup, view=view)

@@ -17,8 +17,8 @@ from remora.operate.config.settings import (
     Settings,
     StoreSettings,
 )
+from remora.operate.jobs.opened_store import opened_store
 from remora.operate.jobs.progress import ProgressView
-from remora.operate.jobs.resources import opened_store
 
 FOLDER: Final = Path("demo")
 FILE: Final = FOLDER / "remora.db"

@@ -23,7 +23,7 @@ from remora.operate.config.settings import (
     known_source,
 )
 from remora.operate.jobs.gates import account_of
-from remora.operate.jobs.resources import opened_store
+from remora.operate.jobs.opened_store import opened_store
 from remora.operate.jobs.trial import Finding, try_source
 from remora.operate.observe.notify import PATH
 from remora.operate.observe.read_status import decode_beats, read_status

@@ -62,18 +62,6 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
 
 
 @asynccontextmanager
-async def opened_store(settings: Settings, *, read_only: bool) -> AsyncIterator[Store]:
-    """The store, open while the block runs."""
-    store = open_store(settings.store.url, read_only=read_only)
-    with naming_store(settings.store.url):
-        await store.open()
-    try:
-        yield store
-    finally:
-        await store.close()
-
-
-@asynccontextmanager
 async def beating(ground: Resources, role: Role, facts: Callable[[], Mapping[str, SourceFacts]]) -> AsyncIterator[None]:
     """Store heartbeats while the block runs, and at its end the reason why it ended."""
     started_at_ns = ground.clock.wall_ns()

@@ -32,6 +32,11 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
         return StoppedBy(self.stopped_by).exit_code
 
 
+def run_name(source: str) -> str:
+    """The name of the leader lease for runs over a listed source."""
+    return f"run:{source}"
+
+
 async def run_listed(
     runtime: ListedRuntime,
     store: Store,

@@ -28,6 +28,7 @@ from remora.operate.console.server import ConsoleServer
 from remora.operate.console.token import Found, console_token
 from remora.operate.jobs.progress import Progress, ProgressView, with_rate
 from remora.operate.jobs.resources import Resources
+from remora.operate.jobs.run import run_name
 from remora.operate.jobs.runtime import OPENERS, ListedRuntime, Numbered, rate_facts
 from remora.operate.jobs.search_index import keep_fresh
 from remora.operate.observe.disk import DiskGauge
@@ -43,11 +44,6 @@ SHOW_EVERY_S: Final = 0.5
 
 Facts = Callable[[], SourceFacts]
 Run = Callable[[], Awaitable[None]]
-
-
-def run_name(source: str) -> str:
-    """The name of the leader lease for runs over a listed source."""
-    return f"run:{source}"
 
 
 def chosen(source: SourceSettings, *, backfill: bool) -> ServiceSettings:
