@@ -12,7 +12,7 @@ import structlog
 
 from remora.contracts import Capabilities, Clock, Credential, Dialect, Meter, Mirror, Observation, Outcome, Source
 from remora.contracts.allowance import UNBOUNDED, Allowance
-from remora.contracts.source import IncrementalSource
+from remora.contracts.source import WalkedSource
 from remora.core.item import Decoded, Newest, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
@@ -116,12 +116,10 @@ class Collector:
         """What the source can do."""
         return self._source.capabilities
 
-    def first_position(self, watermark: str | None) -> str:
-        """The first page of a walk over a list that is known up to this mark."""
-        if not self.capabilities.incremental:
-            return ""
-        source = cast("IncrementalSource", self._source)
-        return source.first_position(watermark, now_wall_ns=self._clock.wall_ns())
+    @property
+    def walked(self) -> WalkedSource | None:
+        """The source, if it can compute positions in its list."""
+        return cast("WalkedSource", self._source) if self.capabilities.positions else None
 
     def is_sent(self, discovery: Discovery) -> bool:
         """Whether a request for it was sent and is not answered yet."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from remora.contracts.announcements import StreamPart
-from remora.core.item import Decoded
+from remora.core.item import Decoded, Page
 from remora.core.ledger.discovery import Discovery
 from remora.core.translation import Translation
 from remora.core.verdict import ABSENT_STATUSES, NoReply, Reply
@@ -83,7 +83,7 @@ class Capabilities:
     list: bool = False  # a list of entries, in pages
     inline_details: bool = False  # a page already holds its entries in full
     details_per_request: int = 1  # one request may ask for this many documents (`Discovery.further_keys`)
-    incremental: bool = False  # a walk can begin where the last one ended (`IncrementalSource`)
+    positions: bool = False  # positions in the list can be computed (`WalkedSource`)
     public: bool = False  # items may be shown to whoever can see the console
     absent_statuses: frozenset[int] = ABSENT_STATUSES  # these say "no such item"
 
@@ -109,11 +109,20 @@ class Source(Protocol):
         """
 
 
-class IncrementalSource(Source, Protocol):
-    """A source whose list can be asked for what changed since a moment."""
+class WalkedSource(Source, Protocol):
+    """A source that can compute positions in its list. They are asked for only where its capabilities say so."""
 
     def first_position(self, watermark: str | None, *, now_wall_ns: int) -> str:
         """Where a walk begins that knows everything up to this mark; None: it knows nothing."""
+
+    def ended_at(self, position: str) -> Page:
+        """The empty page for an end at this position. It leads to the next part of the list, if there is one."""
+
+    def position_behind(self, position: str) -> str | None:
+        """Where the list goes on behind a page that cannot be read; None if only that page could tell."""
+
+    def position_in_words(self, position: str) -> str:
+        """Which page this is, for an operator, without a key or a content."""
 
 
 class Credential(Protocol):

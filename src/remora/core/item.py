@@ -112,6 +112,7 @@ class Page:
     mark_at: str = ""  # where the marks were looked for
     contradicts: str | None = None  # how the page contradicts its declaration, and what to write instead
     missing_is_end: bool = False  # a next page that does not exist is the end of the list
+    begins_part: bool = False  # the first page of a window of time, which may well be empty
     is_rest: bool = False  # the walk began where an earlier one ended: it does not see the whole list
 
 

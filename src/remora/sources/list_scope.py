@@ -148,6 +148,13 @@ def parameters(since: SinceSettings | None, window: WindowSettings | None, part:
     }
 
 
+def part_in_words(part: Part) -> str:
+    """Which part this is, for an operator; empty for the whole list."""
+    if part.from_s is None or part.until_s is None:
+        return ""
+    return f" of the window from {moment_text(part.from_s, Form.DATE)} to {moment_text(part.until_s, Form.DATE)}"
+
+
 def position_of(part: Part, page: str) -> str:
     """The position of a page in a part."""
     if part == WHOLE:

@@ -39,15 +39,17 @@ from remora.sources.json_path import (
     load,
     raw_lines,
 )
-from remora.sources.list_scope import WHOLE, Part, first_part, next_part, position_of, split_position
+from remora.sources.list_scope import WHOLE, Part, first_part, next_part, part_in_words, position_of, split_position
 from remora.sources.paging import (
     FIRST,
     ListSettings,
     NoNextPage,
     Paging,
     Request,
+    behind_page,
     missing_is_end,
     next_position,
+    page_in_words,
     page_request,
     resume_position,
     shared_with_last,
@@ -112,12 +114,9 @@ class DetailSettings(msgspec.Struct, frozen=True):
             )
 
 
-def capabilities_of(listed: ListSettings, detail: DetailSettings) -> Capabilities:
+def capabilities_of(detail: DetailSettings) -> Capabilities:
     """What a source with this declaration can do."""
-    is_incremental = listed.since is not None or listed.window is not None
-    return Capabilities(
-        list=True, inline_details=detail.inline, incremental=is_incremental, details_per_request=detail.batch
-    )
+    return Capabilities(list=True, inline_details=detail.inline, positions=True, details_per_request=detail.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +151,30 @@ class Listed:
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
-        return capabilities_of(self._list, self._detail)
+        return capabilities_of(self._detail)
 
     def first_position(self, watermark: str | None, *, now_wall_ns: int) -> str:
         """Where a walk begins that knows everything up to this mark."""
         part = first_part(self._list.since, self._list.window, watermark, now_s=now_wall_ns // SECOND_NS)
         return position_of(part, FIRST)
+
+    def ended_at(self, position: str) -> Page:
+        """The empty page for an end at this position."""
+        part, _ = self._split(position)
+        further = next_part(self._list.window, part)
+        following = None if further is None else position_of(further, FIRST)
+        return Page((), following, resume_at=following, is_rest=part.is_rest)
+
+    def position_behind(self, position: str) -> str | None:
+        """Where the list goes on behind a page that cannot be read."""
+        part, inside = self._split(position)
+        behind = behind_page(self._list, inside)
+        return self.ended_at(position).next_position if behind is None else position_of(part, behind)
+
+    def position_in_words(self, position: str) -> str:
+        """Which page this is, for an operator."""
+        part, inside = self._split(position)
+        return page_in_words(self._list, inside) + part_in_words(part)
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
         """One request for one page or one detail."""
@@ -255,6 +272,7 @@ class Listed:
                 mark_at=self._list.mark_at,
                 contradicts=contradicts,
                 missing_is_end=missing,
+                begins_part=inside == FIRST and part != WHOLE,
                 is_rest=part.is_rest,
             )
         )

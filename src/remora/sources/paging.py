@@ -151,6 +151,34 @@ def next_position(
     return following
 
 
+def behind_page(settings: ListSettings, position: str) -> str | None:
+    """The position after a page that cannot be read, where pages are counted; it shows nothing again."""
+    match settings.paging:
+        case Paging.OFFSET:
+            offset, shared = _offset(position)
+            return str(offset - shared + settings.page_size)
+        case Paging.PAGE:
+            place = page_place(settings, position)
+            following = place.number + 1
+            return f"0:{following}:{place.size}" if OVERLAPPED_PAGE.fullmatch(position) else str(following)
+        case Paging.CURSOR | Paging.LINK | Paging.NEXT | Paging.LAST | Paging.NONE:
+            return None
+
+
+def page_in_words(settings: ListSettings, position: str) -> str:
+    """Which page this is: its entries or its number where pages are counted."""
+    match settings.paging:
+        case Paging.OFFSET:
+            offset, shared = _offset(position)
+            first = offset - shared
+            return f"the page with entries {first + 1:,} to {first + settings.page_size:,}"
+        case Paging.PAGE:
+            place = page_place(settings, position)
+            return f"page {place.number:,} of {place.size:,} entries each"
+        case Paging.CURSOR | Paging.LINK | Paging.NEXT | Paging.LAST | Paging.NONE:
+            return "the first page" if position == FIRST else "a later page"
+
+
 def missing_is_end(settings: ListSettings, following: str | None) -> bool:
     """Whether a missing next page is the end of the list: pages are numbered, and no entry is shown twice."""
     if following is None:

@@ -161,6 +161,8 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
             return f"the provider refuses the list ({stop.reason}); {_ask_about(stop.reason)}"
         case StoppedBy.LIST_UNREADABLE:
             return f"a part of the list cannot be read ({stop.reason}); the walk did not move past it"
+        case StoppedBy.LIST_TROUBLE if stop.why:
+            return stop.why
         case StoppedBy.LIST_TROUBLE:
             moved = "; it is at another address, which remora try shows" if stop.reason is GapReason.MOVED else ""
             return f"the list does not answer ({stop.reason}){moved}"

@@ -114,7 +114,7 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
     working = _is_working(facts, silence, alive, last, now_ns)
     is_down = working.reason == down(told.rate, now_ns=now_ns)
     answers = Answers(
-        complete=is_complete(coverage, fresh),
+        complete=is_complete(coverage, fresh) if ledger.hole is None else Answer(YesNo.NO, ledger.hole),
         fresh=_is_fresh(fresh, stream, alive, name, coverage, ledger, now_ns),
         polite=is_polite(told.rate, silence=silence.reason if silence else None),
         working=working,

@@ -145,6 +145,7 @@ class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     inbox_depth: int | None = None
     owed_details: int | None = None  # listed sources: found in the list, detail not yet asked for
     runs: tuple[RunFacts, ...] = ()
+    hole: str | None = None  # listed sources: the page that the last run had to leave behind
     every_ns: int | None = None  # how often a run should start
     max_wall_ns: int | None = None  # what a run may spend; None: no bound
     max_fetches: int | None = None

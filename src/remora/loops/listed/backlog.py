@@ -93,6 +93,7 @@ class Backlog:
             "owed": owed,
             "wait_ns": until_ns - now_ns,
             "not_before_ns": until_ns,
+            "hole": stop.why if stop.by is StoppedBy.LIST_TROUBLE and stop.why else None,
         }
         await self._store.keep_note(self._source, BACKLOG_NOTE, left)
 

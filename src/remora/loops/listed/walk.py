@@ -56,6 +56,11 @@ DEAD_WATCHED: Final = 10_000
 MISSING_WATCHED: Final = 1_000
 # If a list changes faster than it can be read, the walk continues anyway; the next run walks the list again.
 TURNS_BACK_MAX: Final = 8
+# How many pages that cannot be read a walk leaves behind. If some in a row fail, it is the list that does not answer.
+HOLES_MAX: Final = 100
+HOLES_IN_A_ROW_MAX: Final = 3
+BY_A_PAGE: Final = frozenset({StoppedBy.LIST_TROUBLE, StoppedBy.LIST_UNREADABLE, StoppedBy.LIST_REFUSED})
+ENDED: Final = Page(entries=(), next_position=None)
 
 
 class ListWalk:
@@ -95,6 +100,10 @@ class ListWalk:
         self._repeats = 0  # pages in a row with the same content as the page before
         self._before: tuple[Entry, ...] = ()  # the previous page, if the next page can be compared with it
         self._missing_is_end = False
+        self._hole: Stop | None = None  # the first page that could not be read
+        self._holes = 0
+        self._holes_in_a_row = 0
+        self._pages = 0
         self._dead: frozenset[str] = frozenset()
         self._gone: frozenset[str] = frozenset()  # gone according to the provider; its list may contradict that
         self._recent: deque[tuple[str, frozenset[str]]] = deque(maxlen=PAGES_REMEMBERED)
@@ -105,9 +114,9 @@ class ListWalk:
         for _ in range(PAGES_PER_WALK_MAX):
             page = await self._page()
             if isinstance(page, Stop):
-                if self._may_start_over(page):
+                if self._may_start_over(page) or self._goes_on_behind(page):
                     continue
-                return page
+                return page if self._hole is None else self._hole
             if self._is_overtaken(page):
                 continue
             if (stop := self._contradiction(page)) is not None:
@@ -115,7 +124,7 @@ class ListWalk:
             if not self._joins(page) and self._turn_back():
                 continue
             if await self._record(page):
-                return None if self._is_whole else Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
+                return None if self._is_whole else self._hole or Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
             assert page.next_position is not None, "a page that is not the last has a next one"
             self._position = page.next_position
             if self._without_news >= PAGES_WITHOUT_NEWS_MAX:
@@ -140,7 +149,8 @@ class ListWalk:
             is_full = await self._store.count_owed_details(self._source) > 0
         self._state = begun(await self._store.walk_state(self._source), is_full=is_full)
         self._is_resuming = self.was_resumed = self._state.is_under_way
-        self._first = self._collector.first_position(self._state.watermark)
+        if (source := self._collector.walked) is not None:
+            self._first = source.first_position(self._state.watermark, now_wall_ns=self._clock.wall_ns())
         self._position = self._state.position or self._first
 
     async def _doubted_at_ns(self, dead: Sequence[Gap], gone: Sequence[Gap]) -> int | None:
@@ -159,19 +169,53 @@ class ListWalk:
             match asked.verdict:
                 case Found(Page() as page):
                     self._counts.pages += 1
-                    return self._ended_by_silence(page)
+                    self._pages += 1
+                    self._holes_in_a_row = 0
+                    return self._ended() if page == ENDED else self._ended_by_silence(page)
                 case Pressure() if self._waits:
                     pass  # the gate waits; there is no other page to request
                 case Missing(GapReason.NOT_FOUND) if self._missing_is_end:
                     self._counts.pages += 1
-                    return Page(entries=(), next_position=None)
+                    return self._ended()
                 case verdict:
                     return _list_stop(verdict)
 
     def _ended_by_silence(self, page: Page) -> Page:
         """Some cursors are never null: a list has ended after `EMPTY_PAGES_MAX` empty pages in a row."""
-        self._empty_pages = 0 if page.entries or page.unreadable else self._empty_pages + 1
-        return replace(page, next_position=None) if self._empty_pages >= EMPTY_PAGES_MAX else page
+        has_news = page.entries or page.unreadable or page.begins_part
+        self._empty_pages = 0 if has_news else self._empty_pages + 1
+        if self._empty_pages < EMPTY_PAGES_MAX:
+            return page
+        return replace(page, next_position=self._ended().next_position)
+
+    def _ended(self) -> Page:
+        """The page for an end at this position: the list goes on where it has another part."""
+        source = self._collector.walked
+        return ENDED if source is None else source.ended_at(self._position)
+
+    def _goes_on_behind(self, stop: Stop) -> bool:
+        """Leave a page behind that cannot be read. The walk is not whole then, so every later one asks for it again."""
+        source = self._collector.walked
+        is_of_the_page = stop.by in BY_A_PAGE and stop.reason is not GapReason.UNAUTHORIZED and not stop.is_pressure
+        # Where nothing was read yet, it is the list that does not answer, not one of its pages.
+        has_begun = self._pages > 0 or self.was_resumed
+        if source is None or not is_of_the_page or not has_begun:
+            return False
+        if self._holes >= HOLES_MAX or self._holes_in_a_row >= HOLES_IN_A_ROW_MAX:
+            return False
+        if (behind := source.position_behind(self._position)) is None:
+            return False
+        where = source.position_in_words(self._position)
+        log.warning("page_left_behind", source=self._source, page=where, reason=str(stop.reason))
+        self._holes, self._holes_in_a_row = self._holes + 1, self._holes_in_a_row + 1
+        if self._hole is None:
+            why = (
+                f"{where} cannot be read ({stop.reason}); the list was read behind it, and every run asks for it again"
+            )
+            self._hole = replace(stop, by=StoppedBy.LIST_TROUBLE, why=why)
+        self._is_whole, self._missing_is_end, self._before, self._repeats = False, True, (), 0
+        self._position = behind
+        return True
 
     def _is_overtaken(self, page: Page) -> bool:
         """Whether the list seems to have moved on by more than a page since the last one: then the walk starts over, once.
@@ -325,7 +369,7 @@ class ListWalk:
 
     def _remember(self, page: Page) -> None:
         keys = frozenset(entry.key for entry in page.entries)
-        has_news = not all(any(key in known for _, known in self._recent) for key in keys)
+        has_news = page.begins_part or not all(any(key in known for _, known in self._recent) for key in keys)
         self._without_news = 0 if has_news else self._without_news + 1
         self._recent.append((self._position, keys))
         self._before, self._missing_is_end = page.entries, page.missing_is_end

@@ -110,6 +110,7 @@ class _Trial:
     def __init__(self, runtime: Numbered | ListedRuntime, store: Store, clock: SystemClock, meter: Metrics) -> None:
         self._name, self._settings = runtime.name, runtime.settings
         self._is_plugin = runtime.settings.plugin is not None
+        self._clock = clock
         self._governor: Governor = runtime.governor
         self._source = _Overhearing(runtime.source)
         dialect = Dialects(runtime.settings.rules)
@@ -126,7 +127,7 @@ class _Trial:
 
     async def listed(self) -> AsyncIterator[Finding]:
         path = "" if self._is_plugin else self._settings.list.path
-        verdict = await self._ask(Discovery(Kind.PAGE, self._collector.first_position(None), Lane.WALK))
+        verdict = await self._ask(Discovery(Kind.PAGE, self._first_position(), Lane.WALK))
         match verdict:
             case None:
                 yield self._not_asked()
@@ -159,6 +160,10 @@ class _Trial:
         if self._governor.wait_ahead_ns() > WAIT_TO_ASK_NS:
             return None
         return (await self._collector.ask(discovery)).verdict
+
+    def _first_position(self) -> str:
+        source = self._collector.walked
+        return "" if source is None else source.first_position(None, now_wall_ns=self._clock.wall_ns())
 
     async def _detail(self, entry: Entry) -> Finding:
         path = "" if self._is_plugin else self._settings.detail.path

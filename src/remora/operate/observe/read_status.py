@@ -6,7 +6,7 @@ import msgspec
 
 from remora.contracts import Json, Store
 from remora.core.ledger.freshness import is_stream_too_dear, poll_interval_ns
-from remora.core.ledger.notes import NEWEST_NOTE
+from remora.core.ledger.notes import BACKLOG_NOTE, NEWEST_NOTE
 from remora.core.status.model import Status
 from remora.core.status.readout import read_out
 from remora.core.status.snapshot import Beat, GapTally, LedgerFacts, RunFacts, Snapshot
@@ -35,6 +35,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
             gaps=gaps,
             owed_details=await store.count_owed_details(name),
             runs=await _runs(store, name),
+            hole=_hole(await store.note(name, BACKLOG_NOTE)),
             every_ns=source.every_ns,
             max_wall_ns=source.max_wall_ns,
             max_fetches=source.max_fetches,
@@ -81,6 +82,14 @@ async def _runs(store: Store, name: str) -> tuple[RunFacts, ...]:
         )
         for run in await store.runs(name, limit=RUNS_SHOWN)
     )
+
+
+def _hole(note: Json) -> str | None:
+    match note:
+        case {"hole": str(hole)}:
+            return hole
+        case _:
+            return None
 
 
 def _newest_id(note: Json) -> int | None:
