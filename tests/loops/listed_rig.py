@@ -181,6 +181,7 @@ class ListedRig:
     detail: DetailSettings = field(default_factory=lambda: DetailSettings(key="id", updated="update_time"))
     latency_ns: int = LATENCY_NS
     in_flight: int = 1
+    each: str | None = None
     rules: Sequence[Rule] = ()
     credential: Credential | None = None
 
@@ -195,7 +196,7 @@ class ListedRig:
         store = self.store if life is None else life.guard(self.store)
         answering = self.provider or cast("Provider", self.archive)
         wire = SimTransport(answering, own, latency_ns=self.latency_ns)
-        declared = ListedSettings(self.url, self.settings, self.detail, headers=self.headers)
+        declared = ListedSettings(self.url, self.settings, self.detail, self.each, headers=self.headers)
         way_out: Transport = wire if life is None else life.guard(wire)
         if self.credential is not None:
             way_out = SignedTransport(way_out, self.credential, url=self.url)

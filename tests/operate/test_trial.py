@@ -32,6 +32,13 @@ async def tried(
         return result, [request.target for request in server.requests]
 
 
+async def test_a_list_for_each_entry_of_another_source_is_told_not_asked(remora: CommandLine) -> None:
+    further = 'each = "rooms"\nlist = { path = "/rooms/{entry}" }\n[sources.rooms]\nkind = "listed"\nurl = "http://127.0.0.1:9"'
+    result, asked = await tried(remora, healthy, further)
+    assert (result.exit_code, asked) == (0, [])
+    assert "it is walked for each entry of rooms" in result.output
+
+
 def healthy(target: str) -> Answer:
     if target.startswith("/api/detail/"):
         return "200 OK", {"id": target.rpartition("/")[2], "messages": []}, ""

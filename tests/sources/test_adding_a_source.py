@@ -12,6 +12,8 @@ from remora.core.item import Document, Nothing, Readable, Unreadable
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import Reply
+from remora.operate.config.reader import load
+from remora.operate.config.settings import Flags
 from remora.sources.declaration import ItemSettings, NewestSettings
 from remora.sources.listed import DetailSettings, ListSettings
 from tests.sources.permits import Gate
@@ -44,7 +46,7 @@ async def test_the_example_is_a_source() -> None:
 def default_of(field: msgspec.structs.FieldInfo) -> str:
     if field.required:
         return "required"
-    return "none" if field.default is None else f"`{field.default}`"
+    return "none" if field.default in (None, ()) else f"`{field.default}`"
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,12 @@ def test_every_setting_is_in_its_table_with_its_default(heading: str, settings: 
     written = dict(re.findall(r"^\| `(\w+)` \| (\S+) \| [a-z`]", table, re.MULTILINE))
     shown = {field.name: default_of(field) for field in msgspec.structs.fields(settings)}
     assert {name: text for name, text in written.items() if name in shown} == shown
+
+
+BLOCKS = [block for block in re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL) if not block.startswith("[[")]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_every_declaration_on_the_page_is_read_without_a_complaint(block: str, tmp_path: Path) -> None:
+    (tmp_path / "remora.toml").write_text(block)
+    assert load(Flags(config=str(tmp_path / "remora.toml")), {}).sources

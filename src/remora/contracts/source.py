@@ -1,6 +1,6 @@
 """What must a source and its transport offer? One request for one permit, and a tolerant reading of the reply."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -83,6 +83,7 @@ class Capabilities:
     list: bool = False  # a list of entries, in pages
     inline_details: bool = False  # a page already holds its entries in full
     details_per_request: int = 1  # one request may ask for this many documents (`Discovery.further_keys`)
+    each: str | None = None  # the list is walked for each entry of this other source
     positions: bool = False  # positions in the list can be computed (`WalkedSource`)
     public: bool = False  # items may be shown to whoever can see the console
     absent_statuses: frozenset[int] = ABSENT_STATUSES  # these say "no such item"
@@ -123,6 +124,15 @@ class WalkedSource(Source, Protocol):
 
     def position_in_words(self, position: str) -> str:
         """Which page this is, for an operator, without a key or a content."""
+
+    def take_parents(self, documents: Iterable[tuple[str, bytes, bool]]) -> int:
+        """The entries of the other source (`Capabilities.each`): key, document, and whether it is still listed.
+
+        Returns how many of them lack a field that an address needs.
+        """
+
+    def has_parents(self) -> bool:
+        """Whether there is an entry to walk the list for."""
 
 
 class Credential(Protocol):

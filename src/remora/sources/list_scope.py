@@ -79,6 +79,7 @@ class Part:
     from_s: int | None = None
     until_s: int | None = None
     end_s: int | None = None  # the end of the last window
+    each: str | None = None  # the entry of another source whose list this is
 
 
 WHOLE: Final = Part()
@@ -159,7 +160,14 @@ def position_of(part: Part, page: str) -> str:
     """The position of a page in a part."""
     if part == WHOLE:
         return page
-    fields = {"rest": part.is_rest, "since": part.since, "from": part.from_s, "until": part.until_s, "end": part.end_s}
+    fields = {
+        "rest": part.is_rest,
+        "since": part.since,
+        "from": part.from_s,
+        "until": part.until_s,
+        "end": part.end_s,
+        "each": part.each,
+    }
     kept = {name: value for name, value in fields.items() if value is not None}
     return json.dumps({**kept, "page": page}, ensure_ascii=False, separators=(",", ":"))
 
@@ -170,7 +178,8 @@ def split_position(position: str) -> tuple[Part, str]:
         fields = msgspec.json.decode(position, type=_Position)
     except (msgspec.DecodeError, UnicodeEncodeError):
         return WHOLE, position
-    return Part(fields.rest, fields.since, fields.from_s, fields.until_s, fields.end_s), fields.page
+    part = Part(fields.rest, fields.since, fields.from_s, fields.until_s, fields.end_s, fields.each)
+    return part, fields.page
 
 
 class _Position(msgspec.Struct):
@@ -182,3 +191,4 @@ class _Position(msgspec.Struct):
     from_s: int | None = msgspec.field(default=None, name="from")
     until_s: int | None = msgspec.field(default=None, name="until")
     end_s: int | None = msgspec.field(default=None, name="end")
+    each: str | None = None

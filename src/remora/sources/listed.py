@@ -1,15 +1,14 @@
 """How is a source with a list and one detail per entry read? As its owner declared it, without code."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final
+from typing import Final
 from urllib.parse import quote
 
 import msgspec
 import structlog
 
 from remora.contracts import Capabilities, Permit, Transport
-from remora.core.errors import ConfigurationError
 from remora.core.item import (
     Batch,
     Decoded,
@@ -23,19 +22,19 @@ from remora.core.item import (
     Unreadable,
     WrongShape,
 )
-from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.ledger.discovery import Discovery, Kind, fingerprint
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
-from remora.sources.address import check_path, quoted
+from remora.sources.address import quoted
+from remora.sources.detail_settings import KEY, KEYS, DetailSettings, capabilities_of, entry_fields
+from remora.sources.fan_out import Parents, compound, split_key
 from remora.sources.json_path import (
     NOT_THERE,
     as_key,
     as_mark,
-    check_place,
     find,
     holds_more_than,
     is_plainly_empty,
-    is_steps,
     load,
     raw_lines,
 )
@@ -54,69 +53,19 @@ from remora.sources.paging import (
     resume_position,
     shared_with_last,
 )
-from remora.sources.parts import PartSettings, check_parts, first_step, from_text, lines_of, request_of
 from remora.sources.parts import as_text as step_as_text
-from remora.sources.request_body import JsonTable, Method, check_body, filled, holds
+from remora.sources.parts import first_step, from_text, lines_of, request_of
+from remora.sources.request_body import filled
 from remora.sources.secret import Secret
 
 __all__ = ["DetailSettings", "ListSettings", "Listed", "ListedSettings", "Order", "Paging", "Secret"]
 
-_KEY: Final = "{key}"
-_KEYS: Final = "{keys}"
 # What one page may hold. Providers give up to about a thousand entries of a few dozen values each. Decoding this much takes
 # 0.4 s of one core, so a stop signal is still handled in time.
 PAGE_ENTRIES_MAX: Final = 10_000
 PAGE_VALUES_MAX: Final = 500_000
 
 log = structlog.get_logger()
-
-
-class DetailSettings(msgspec.Struct, frozen=True):
-    """Where one entry's detail is, and optionally where it has its key and its update mark."""
-
-    path: str = "/detail/{key}"
-    key: str | None = None  # when given, a detail that names another key is refused
-    updated: str | None = None
-    inline: bool = False  # the list already holds the whole entries
-    method: Method = Method.GET
-    body: JsonTable | None = None  # what a POST sends; "{key}" becomes the entry's key
-    batch: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1  # how many documents one request asks for
-    separator: str = ","  # between the keys of a batch
-    entries: str = "items"  # where the documents of a batch are
-    parts: tuple[PartSettings, ...] = ()  # what else belongs to the document, each with requests of its own
-
-    def __post_init__(self) -> None:
-        if self.inline and msgspec.structs.replace(self, inline=False) != DetailSettings():
-            raise ConfigurationError(
-                "detail is inline and has other settings, too",
-                hint='write detail = "inline" alone, or leave inline out',
-            )
-        check_body(self.method, self.body, "detail", 'body = { id = "{key}" }')
-        is_in_body = self.body is not None and holds(self.body, "key")
-        if self.batch > 1:
-            self._check_batch()
-        else:
-            check_path(self.path, "detail.path", mark=None if is_in_body else _KEY, stands_for="the entry's key")
-        check_place(self.key, "detail.key")
-        check_place(self.updated, "detail.updated")
-        check_parts(self.parts)
-
-    def _check_batch(self) -> None:
-        check_path(self.path, "detail.path", mark=_KEYS, stands_for="the keys of a batch")
-        if self.key is None:
-            raise ConfigurationError(
-                "detail.batch is given, but not detail.key", hint='write where a document names its key, as key = "id"'
-            )
-        if self.parts or self.body is not None or not is_steps(self.entries):
-            raise ConfigurationError(
-                "detail.batch is given beside parts, body or an expression in entries",
-                hint="leave batch out, or the others; entries is a path to the documents",
-            )
-
-
-def capabilities_of(detail: DetailSettings) -> Capabilities:
-    """What a source with this declaration can do."""
-    return Capabilities(list=True, inline_details=detail.inline, positions=True, details_per_request=detail.batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +75,7 @@ class ListedSettings:
     url: str
     list: ListSettings = field(default_factory=ListSettings)
     detail: DetailSettings = field(default_factory=DetailSettings)
+    each: str | None = None  # the source whose entries the list is walked for
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     token: Secret | None = field(default=None, repr=False)
 
@@ -139,6 +89,8 @@ class Listed:
         self._url = settings.url.rstrip("/")
         self._list = settings.list
         self._detail = settings.detail
+        self._each = settings.each
+        self._parents = Parents(entry_fields(settings.list, settings.detail))
         self._headers = dict(settings.headers)
         if settings.token is not None:
             self._headers["Authorization"] = f"Bearer {settings.token.reveal()}"
@@ -151,29 +103,59 @@ class Listed:
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
-        return capabilities_of(self._detail)
+        return capabilities_of(self._detail, self._each)
 
     def first_position(self, watermark: str | None, *, now_wall_ns: int) -> str:
         """Where a walk begins that knows everything up to this mark."""
         part = first_part(self._list.since, self._list.window, watermark, now_s=now_wall_ns // SECOND_NS)
+        if self._each is not None:
+            part = Part(is_rest=watermark is not None, each=self._parents.first())
         return position_of(part, FIRST)
 
     def ended_at(self, position: str) -> Page:
         """The empty page for an end at this position."""
-        part, _ = self._split(position)
-        further = next_part(self._list.window, part)
+        part, inside = self._split(position)
+        further = self._next_part(part)
         following = None if further is None else position_of(further, FIRST)
-        return Page((), following, resume_at=following, is_rest=part.is_rest)
+        begins_part = inside == FIRST and part != WHOLE
+        return Page((), following, resume_at=following, begins_part=begins_part, is_rest=part.is_rest)
+
+    def take_parents(self, documents: Iterable[tuple[str, bytes, bool]]) -> int:
+        """The entries of the other source. How many of them lack a field that an address needs."""
+        return self._parents.take(documents)
+
+    def has_parents(self) -> bool:
+        """Whether there is an entry to walk the list for."""
+        return self._parents.first() is not None
+
+    def _next_part(self, part: Part) -> Part | None:
+        if part.each is None:
+            return next_part(self._list.window, part)
+        each = self._parents.after(part.each)
+        return None if each is None else replace(part, each=each)
+
+    def _list_of(self, part: Part) -> ListSettings:
+        """The list of a part: the declared one, with an address of its own for each entry of another source."""
+        if part.each is None:
+            return self._list
+        return msgspec.structs.replace(self._list, path=self._parents.path(self._list.path, part.each))
+
+    def _page_request(self, part: Part, inside: str) -> Request:
+        of_entry = None if part.each is None else self._parents.values(part.each)
+        return page_request(self._list_of(part), self._url, inside, part, of_entry=of_entry)
 
     def position_behind(self, position: str) -> str | None:
         """Where the list goes on behind a page that cannot be read."""
         part, inside = self._split(position)
-        behind = behind_page(self._list, inside)
+        behind = None if part.each is not None and inside == FIRST else behind_page(self._list, inside)
         return self.ended_at(position).next_position if behind is None else position_of(part, behind)
 
     def position_in_words(self, position: str) -> str:
         """Which page this is, for an operator."""
         part, inside = self._split(position)
+        if part.each is not None:
+            name = fingerprint(self._each or "", part.each)
+            return f"{page_in_words(self._list, inside)} of the entry {name} of {self._each}"
         return page_in_words(self._list, inside) + part_in_words(part)
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
@@ -214,25 +196,37 @@ class Listed:
     def _request(self, discovery: Discovery) -> Request:
         match discovery.kind:
             case Kind.PAGE:
-                part, position = self._split(discovery.key)
-                return page_request(self._list, self._url, position, part)
+                return self._page_request(*self._split(discovery.key))
             case Kind.DOCUMENT if discovery.piece:
-                parts, step = self._detail.parts, from_text(discovery.piece)
-                return request_of(parts, step, self._url, discovery.key, self._detail.path)
+                return self._piece_request(discovery)
             case Kind.DOCUMENT:
-                keys = quote(self._detail.separator).join(
-                    quoted(key) for key in (discovery.key, *discovery.further_keys)
-                )
-                path = self._detail.path.replace(_KEYS, keys).replace(_KEY, quoted(discovery.key))
-                url = f"{self._url}{path}"
+                parent, own = self._own_key(discovery.key)
+                keys = quote(self._detail.separator).join(quoted(key) for key in (own, *discovery.further_keys))
+                path = self._of_entry(self._detail.path, parent).replace(KEYS, keys).replace(KEY, quoted(own))
+                values = {"key": own, **(self._parents.values(parent) if parent is not None else {})}
                 body = self._detail.body
-                return Request(url, None if body is None else filled(body, {"key": discovery.key}))
+                return Request(f"{self._url}{path}", None if body is None else filled(body, values))
             case Kind.ITEM | Kind.USER | Kind.NEWEST:
                 raise _unknown(discovery.kind)
 
+    def _piece_request(self, discovery: Discovery) -> Request:
+        parent, own = self._own_key(discovery.key)
+        parts = tuple(
+            msgspec.structs.replace(part, path=self._of_entry(part.path, parent)) for part in self._detail.parts
+        )
+        path = self._of_entry(self._detail.path, parent)
+        return request_of(parts, from_text(discovery.piece), self._url, own, path)
+
+    def _own_key(self, key: str) -> tuple[str | None, str]:
+        """The entry that a document belongs to, and the document's own key."""
+        return (None, key) if self._each is None else split_key(key)
+
+    def _of_entry(self, path: str, parent: str | None) -> str:
+        return path if parent is None else self._parents.path(path, parent)
+
     def _split(self, position: str) -> tuple[Part, str]:
         """The part of the list, and the page inside it."""
-        has_parts = self._list.since is not None or self._list.window is not None
+        has_parts = self._list.since is not None or self._list.window is not None or self._each is not None
         return split_position(position) if has_parts else (WHOLE, position)
 
     def _page(
@@ -248,17 +242,20 @@ class Listed:
             return self._too_much(f"{len(lines):,} entries on one page, of which at most {PAGE_ENTRIES_MAX:,} are read")
         if bodies is not None and lines and len(bodies) != len(lines):
             return WrongShape("entries that cannot be taken apart")
-        read = [self._entry(line, bodies[at] if bodies else None) for at, line in enumerate(lines)]
-        entries = tuple(entry for entry in read if entry is not None)
         part, inside = self._split(position)
-        url = page_request(self._list, self._url, inside, part).url
+        read = [self._entry(line, bodies[at] if bodies else None, part) for at, line in enumerate(lines)]
+        entries = tuple(entry for entry in read if entry is not None)
+        url = self._page_request(part, inside).url
+        begins_part, shared = inside == FIRST and part != WHOLE, shared_with_last(self._list, inside)
         following, contradicts = None, None
         try:
             following = next_position(self._list, inside, value, lines=lines, headers=headers, url=url)
         except NoNextPage as odd:
             contradicts = str(odd)
         resume_at, missing = resume_position(self._list, inside, following), missing_is_end(self._list, following)
-        further = next_part(self._list.window, part) if following is None and contradicts is None else None
+        if part.each is not None:
+            resume_at = FIRST  # positions inside the list of an entry are not worth keeping: it is read again
+        further = self._next_part(part) if following is None and contradicts is None else None
         if further is not None:
             part, following, resume_at = further, FIRST, FIRST
         return Readable(
@@ -266,13 +263,13 @@ class Listed:
                 entries,
                 None if following is None else position_of(part, following),
                 unreadable=len(lines) - len(entries),
-                shared=shared_with_last(self._list, inside),
+                shared=shared,
                 resume_at=None if resume_at is None else position_of(part, resume_at),
                 order=self._list.order if self._list.mark_at else None,
                 mark_at=self._list.mark_at,
                 contradicts=contradicts,
                 missing_is_end=missing,
-                begins_part=inside == FIRST and part != WHOLE,
+                begins_part=begins_part,
                 is_rest=part.is_rest,
             )
         )
@@ -282,10 +279,11 @@ class Listed:
         log.warning("page_too_large", source=self._name, why=why, hint="write a smaller list.page_size")
         return WrongShape(why)
 
-    def _entry(self, line: object, body: bytes | None) -> Entry | None:
+    def _entry(self, line: object, body: bytes | None, part: Part) -> Entry | None:
         key = as_key(find(line, self._list.key))
         if key is None:
             return None
+        key = key if part.each is None else compound(part.each, key)
         updated_at = as_mark(find(line, self._list.updated)) if self._list.updated else None
         created_at = as_mark(find(line, self._list.created)) if self._list.created else None
         return Entry(key, updated_at, created_at, body)
@@ -314,7 +312,7 @@ class Listed:
         key, body = discovery.key, reply.body
         if not isinstance(value, dict | list):
             return WrongShape("not a document")
-        if self._detail.key is not None and as_key(find(value, self._detail.key)) != key:
+        if self._detail.key is not None and as_key(find(value, self._detail.key)) != self._own_key(key)[1]:
             return WrongShape("another key")
         updated_at = self._mark(value)
         if not self._detail.parts:
@@ -333,7 +331,7 @@ class Listed:
 
     def _part(self, discovery: Discovery, value: object, reply: Reply) -> Decoded:
         parts, step = self._detail.parts, from_text(discovery.piece)
-        url = request_of(parts, step, self._url, discovery.key, self._detail.path).url
+        url = self._piece_request(discovery).url
         name = parts[step.part].name
         try:
             found = lines_of(parts, step, reply.body, value, reply.headers, url)

@@ -43,7 +43,9 @@ class Request(NamedTuple):
     body: bytes | None = None
 
 
-def page_request(settings: ListSettings, base_url: str, position: str, part: Part = WHOLE) -> Request:
+def page_request(
+    settings: ListSettings, base_url: str, position: str, part: Part = WHOLE, *, of_entry: Values | None = None
+) -> Request:
     """The request for the page at a position inside a part of the list."""
     asked = parameters(settings.since, settings.window, part)
     if settings.body is None:
@@ -51,7 +53,7 @@ def page_request(settings: ListSettings, base_url: str, position: str, part: Par
         is_named = settings.paging in {Paging.LINK, Paging.NEXT} and RELATIVE.fullmatch(position)
         # The address of a next page already names the part.
         return Request(url if is_named else with_query(url, *asked.values()))
-    values = {**_values(settings, position), **{name: value for name, (_, value) in asked.items()}}
+    values = {**_values(settings, position), **(of_entry or {}), **{name: value for name, (_, value) in asked.items()}}
     url = f"{base_url}{settings.path.replace(PAGE_MARK, str(values['page']))}"
     if settings.paging in {Paging.LINK, Paging.NEXT} and RELATIVE.fullmatch(position):
         url = f"{_origin(base_url)}{position}"

@@ -100,6 +100,7 @@ class ListedRun:
         return RunSummary(stopped_by, self.counts, left.owed, left.not_before_ns, because, left.dead)
 
     async def _phases(self) -> Stop | None:
+        orphaned = await self._take_parents()
         cooling = None if self._options.force else await self._backlog.cooling()
         if (stop := await self._recover(without=PRESSURE)) is not None:
             return stop
@@ -107,6 +108,8 @@ class ListedRun:
             return Stop(StoppedBy.COOL_DOWN, cooling.reason, wait_ns)
         if self._options.recover_only:
             return await self._rest() or Stop(StoppedBy.RECOVER_ONLY)
+        if orphaned is not None:
+            return await self._rest() or orphaned
         walk_stop = await self._walk(waits=False)
         if walk_stop is not None and walk_stop.is_pressure:
             # A page was refused. The details are fetched before the page is requested again.
@@ -117,6 +120,22 @@ class ListedRun:
         if walk_stop is not None and (walk_stop.is_ours or walk_stop.reason is GapReason.UNAUTHORIZED):
             return walk_stop
         return await self._rest() or walk_stop
+
+    async def _take_parents(self) -> Stop | None:
+        """Tell the source for whose entries its list is walked. A stop, if there is none to walk it for."""
+        each, source = self._collector.capabilities.each, self._collector.walked
+        if each is None or source is None:
+            return None
+        lacking = 0
+        async for held in self._store.documents(each):
+            if held.body is not None:
+                lacking += source.take_parents([(held.key, held.body, held.vanished_ns is None)])
+        why = None
+        if lacking:
+            why = f"{lacking} entries of {each} lack a field that list.path needs; check the name after {{entry.}}"
+        elif not source.has_parents():
+            why = f"the list is walked for each entry of {each}, and none is known yet; run {each} first"
+        return None if why is None else Stop(StoppedBy.LIST_CONTRADICTS, GapReason.MALFORMED, why=why)
 
     async def _rest(self) -> Stop | None:
         """Fetch what is owed. What was refused before comes last, because it may always be refused."""

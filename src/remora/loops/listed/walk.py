@@ -41,6 +41,7 @@ from remora.core.ledger.run import RunCounts, Stop, StoppedBy
 from remora.core.reasons import GapReason
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 from remora.loops.listed.allowance import RunAllowance
+from remora.loops.listed.holes import Holes
 
 log = structlog.get_logger()
 
@@ -56,10 +57,6 @@ DEAD_WATCHED: Final = 10_000
 MISSING_WATCHED: Final = 1_000
 # If a list changes faster than it can be read, the walk continues anyway; the next run walks the list again.
 TURNS_BACK_MAX: Final = 8
-# How many pages that cannot be read a walk leaves behind. If some in a row fail, it is the list that does not answer.
-HOLES_MAX: Final = 100
-HOLES_IN_A_ROW_MAX: Final = 3
-BY_A_PAGE: Final = frozenset({StoppedBy.LIST_TROUBLE, StoppedBy.LIST_UNREADABLE, StoppedBy.LIST_REFUSED})
 ENDED: Final = Page(entries=(), next_position=None)
 
 
@@ -100,10 +97,8 @@ class ListWalk:
         self._repeats = 0  # pages in a row with the same content as the page before
         self._before: tuple[Entry, ...] = ()  # the previous page, if the next page can be compared with it
         self._missing_is_end = False
-        self._hole: Stop | None = None  # the first page that could not be read
-        self._holes = 0
-        self._holes_in_a_row = 0
-        self._pages = 0
+        self._holes = Holes(source)
+        self._next_part: str | None = None  # where to go on when the rest of a part is known
         self._dead: frozenset[str] = frozenset()
         self._gone: frozenset[str] = frozenset()  # gone according to the provider; its list may contradict that
         self._recent: deque[tuple[str, frozenset[str]]] = deque(maxlen=PAGES_REMEMBERED)
@@ -114,9 +109,15 @@ class ListWalk:
         for _ in range(PAGES_PER_WALK_MAX):
             page = await self._page()
             if isinstance(page, Stop):
-                if self._may_start_over(page) or self._goes_on_behind(page):
+                if self._may_start_over(page):
                     continue
-                return page if self._hole is None else self._hole
+                if not self._goes_on_behind(page):
+                    return self._holes.first or page
+                if not self._holes.is_at_end:
+                    continue
+                page = ENDED
+            if page.begins_part:
+                self._before, self._repeats = (), 0
             if self._is_overtaken(page):
                 continue
             if (stop := self._contradiction(page)) is not None:
@@ -124,9 +125,14 @@ class ListWalk:
             if not self._joins(page) and self._turn_back():
                 continue
             if await self._record(page):
-                return None if self._is_whole else self._hole or Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
-            assert page.next_position is not None, "a page that is not the last has a next one"
-            self._position = page.next_position
+                return (
+                    None
+                    if self._is_whole
+                    else self._holes.first or Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
+                )
+            following = self._next_part or page.next_position
+            assert following is not None, "a page that is not the last has a next one"
+            self._position = following
             if self._without_news >= PAGES_WITHOUT_NEWS_MAX:
                 break
         log.warning("walk_in_a_circle", source=self._source, pages=self._counts.pages)
@@ -148,7 +154,7 @@ class ListWalk:
         if self._collector.capabilities.inline_details and not is_full:
             is_full = await self._store.count_owed_details(self._source) > 0
         self._state = begun(await self._store.walk_state(self._source), is_full=is_full)
-        self._is_resuming = self.was_resumed = self._state.is_under_way
+        self._is_resuming = self.was_resumed = self._holes.has_read = self._state.is_under_way
         if (source := self._collector.walked) is not None:
             self._first = source.first_position(self._state.watermark, now_wall_ns=self._clock.wall_ns())
         self._position = self._state.position or self._first
@@ -169,8 +175,7 @@ class ListWalk:
             match asked.verdict:
                 case Found(Page() as page):
                     self._counts.pages += 1
-                    self._pages += 1
-                    self._holes_in_a_row = 0
+                    self._holes.page_read()
                     return self._ended() if page == ENDED else self._ended_by_silence(page)
                 case Pressure() if self._waits:
                     pass  # the gate waits; there is no other page to request
@@ -195,26 +200,11 @@ class ListWalk:
 
     def _goes_on_behind(self, stop: Stop) -> bool:
         """Leave a page behind that cannot be read. The walk is not whole then, so every later one asks for it again."""
-        source = self._collector.walked
-        is_of_the_page = stop.by in BY_A_PAGE and stop.reason is not GapReason.UNAUTHORIZED and not stop.is_pressure
-        # Where nothing was read yet, it is the list that does not answer, not one of its pages.
-        has_begun = self._pages > 0 or self.was_resumed
-        if source is None or not is_of_the_page or not has_begun:
+        behind = self._holes.behind(self._position, stop, self._collector.walked)
+        if behind is None and not self._holes.is_at_end:
             return False
-        if self._holes >= HOLES_MAX or self._holes_in_a_row >= HOLES_IN_A_ROW_MAX:
-            return False
-        if (behind := source.position_behind(self._position)) is None:
-            return False
-        where = source.position_in_words(self._position)
-        log.warning("page_left_behind", source=self._source, page=where, reason=str(stop.reason))
-        self._holes, self._holes_in_a_row = self._holes + 1, self._holes_in_a_row + 1
-        if self._hole is None:
-            why = (
-                f"{where} cannot be read ({stop.reason}); the list was read behind it, and every run asks for it again"
-            )
-            self._hole = replace(stop, by=StoppedBy.LIST_TROUBLE, why=why)
         self._is_whole, self._missing_is_end, self._before, self._repeats = False, True, (), 0
-        self._position = behind
+        self._position = behind or self._position
         return True
 
     def _is_overtaken(self, page: Page) -> bool:
@@ -247,6 +237,7 @@ class ListWalk:
     def _may_start_over(self, stop: Stop) -> bool:
         """A position may be refused because it is too old, as cursors expire. The first page has no such reason."""
         too_old = stop.by in {StoppedBy.LIST_REFUSED, StoppedBy.LIST_UNREADABLE} and self._position != self._first
+        too_old = too_old and not self._ended().begins_part  # the first page of a part cannot be too old
         if not too_old or self._was_refused or stop.reason is GapReason.UNAUTHORIZED:
             return False
         self._was_refused = True
@@ -305,7 +296,11 @@ class ListWalk:
         await self._keep_inline(page, now_ns)
         self._remember(page)
         # A page with new entries is not the last one, whatever its marks say: one absurd mark makes the rest look old.
+        self._next_part = None
         if not is_end and (listed or is_repeated or not is_known):
+            return False
+        if not is_end and (further := self._ended().next_position) is not None:
+            self._next_part = further  # the rest of this part is known
             return False
         if self._is_whole:
             await self._judge_vanished(began, is_end=is_full)
@@ -341,7 +336,7 @@ class ListWalk:
             )
         if is_end:
             self.misses_entries = await self._store.count_unlisted(self._source, walk=began.walk) > 0
-        elif self._state.seen_down_to is not None:
+        elif self._state.seen_down_to is not None and self._collector.capabilities.each is None:
             self._counts.vanished += await self._store.record_vanished(
                 self._source, walk=began.walk, newer_than=self._state.seen_down_to, now_ns=now_ns
             )

@@ -24,6 +24,7 @@ from remora.operate.config.settings import (
     SourceSettings,
 )
 from remora.operate.config.source_defaults import with_accounts, with_defaults
+from remora.sources.fan_out import check_parents
 from remora.sources.rules import check_rules
 
 ENVIRONMENT_PREFIX: Final = "REMORA_"
@@ -53,6 +54,10 @@ def load(flags: Flags, environ: Mapping[str, str], *, directory: Path | None = N
     check_store(settings.store.url)
     _check_listen(settings.console.listen)
     _check_command(settings.notify.command)
+    check_parents(
+        {name: source.each for name, source in settings.sources.items()},
+        {name for name, source in settings.sources.items() if source.capabilities.list},
+    )
     return msgspec.structs.replace(
         settings, sources={name: _checked(name, source) for name, source in settings.sources.items()}
     )

@@ -25,8 +25,9 @@ from remora.sources.declaration import (
     UpdatesSettings,
     UserSettings,
 )
+from remora.sources.detail_settings import DetailSettings, capabilities_of, entry_fields
+from remora.sources.fan_out import check_each, placeholders
 from remora.sources.json_path import is_steps
-from remora.sources.listed import DetailSettings, capabilities_of
 from remora.sources.paging import ListSettings
 from remora.sources.plugins import plugin_named
 from remora.sources.presets import PRESETS
@@ -178,6 +179,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth: AuthSettings | None = None
     headers: dict[str, str] = {}
     options: dict[str, Any] = {}
+    each: str | None = None
     list: ListSettings = ListSettings()
     detail: DetailSettings = DetailSettings()
     rules: tuple[Rule, ...] = ()
@@ -188,10 +190,19 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         # Building the declaration refuses parts that do not fit together.
         _ = self.capabilities
+        self._check_each()
         if self.detail.inline and not is_steps(self.list.entries):
             raise ConfigurationError(
                 f"detail is inline, but list.entries is the expression {self.list.entries}",
                 hint='write a path to the entries, as entries = "data.rows": their bodies are kept as they came',
+            )
+
+    def _check_each(self) -> None:
+        in_list = [*placeholders(self.list.path, self.list.body)]
+        check_each(self.each, in_list=in_list, elsewhere=entry_fields(self.list, self.detail))
+        if self.each is not None and (self.list.since or self.list.window or self.detail.batch > 1):
+            raise ConfigurationError(
+                "each is given beside since, window or batch", hint="leave them out: each list is walked by itself"
             )
 
     @property
@@ -232,7 +243,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
             case SourceKind.NUMBERED:
                 return self.declaration.capabilities
             case SourceKind.LISTED:
-                return capabilities_of(self.detail)
+                return capabilities_of(self.detail, self.each)
 
     def __repr__(self) -> str:
         # Headers may contain secrets. The address does not: credentials in it are refused.
@@ -270,7 +281,7 @@ KEYS_OF_ONE_KIND: Final[Mapping[str, frozenset[str]]] = {
     SourceKind.NUMBERED: frozenset(
         {"item", "newest", "updates", "user", "absent", "public", "first_id", "workers", "poll_every", "rescan"}
     ),
-    SourceKind.LISTED: frozenset({"every", "max_seconds", "max_fetches", "list", "detail"}),
+    SourceKind.LISTED: frozenset({"every", "max_seconds", "max_fetches", "each", "list", "detail"}),
 }
 
 

@@ -111,7 +111,9 @@ def listed_source(name: str, settings: SourceSettings, transport: Transport) -> 
     """The listed source that was declared, or that its plug-in makes."""
     if settings.plugin is not None:
         return _plugin_source(name, settings, transport)
-    declared = ListedSettings(url=settings.url, list=settings.list, detail=settings.detail, headers=settings.headers)
+    declared = ListedSettings(
+        url=settings.url, list=settings.list, detail=settings.detail, each=settings.each, headers=settings.headers
+    )
     return Listed(transport, declared, name=name)
 
 

@@ -127,6 +127,10 @@ class _Trial:
 
     async def listed(self) -> AsyncIterator[Finding]:
         path = "" if self._is_plugin else self._settings.list.path
+        if (each := self._source.capabilities.each) is not None:
+            hint = f"run {each} first, then try: remora run {self._name} --max-fetches 5"
+            yield self._found("warning", "list", f"not asked: it is walked for each entry of {each}", hint)
+            return
         verdict = await self._ask(Discovery(Kind.PAGE, self._first_position(), Lane.WALK))
         match verdict:
             case None:

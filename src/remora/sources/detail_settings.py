@@ -1,0 +1,73 @@
+"""How may the details of a listed source be declared? Every setting, checked where it enters."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from remora.contracts import Capabilities
+from remora.core.errors import ConfigurationError
+from remora.sources.address import check_path
+from remora.sources.fan_out import placeholders
+from remora.sources.json_path import check_place, is_steps
+from remora.sources.list_settings import ListSettings
+from remora.sources.parts import PartSettings, check_parts
+from remora.sources.request_body import JsonTable, Method, check_body, holds
+
+KEY: Final = "{key}"
+KEYS: Final = "{keys}"
+
+
+class DetailSettings(msgspec.Struct, frozen=True):
+    """Where one entry's detail is, and optionally where it has its key and its update mark."""
+
+    path: str = "/detail/{key}"
+    key: str | None = None  # when given, a detail that names another key is refused
+    updated: str | None = None
+    inline: bool = False  # the list already holds the whole entries
+    method: Method = Method.GET
+    body: JsonTable | None = None  # what a POST sends; "{key}" becomes the entry's key
+    batch: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1  # how many documents one request asks for
+    separator: str = ","  # between the keys of a batch
+    entries: str = "items"  # where the documents of a batch are
+    parts: tuple[PartSettings, ...] = ()  # what else belongs to the document, each with requests of its own
+
+    def __post_init__(self) -> None:
+        if self.inline and msgspec.structs.replace(self, inline=False) != DetailSettings():
+            raise ConfigurationError(
+                "detail is inline and has other settings, too",
+                hint='write detail = "inline" alone, or leave inline out',
+            )
+        check_body(self.method, self.body, "detail", 'body = { id = "{key}" }')
+        is_in_body = self.body is not None and holds(self.body, "key")
+        if self.batch > 1:
+            self._check_batch()
+        else:
+            check_path(self.path, "detail.path", mark=None if is_in_body else KEY, stands_for="the entry's key")
+        check_place(self.key, "detail.key")
+        check_place(self.updated, "detail.updated")
+        check_parts(self.parts)
+
+    def _check_batch(self) -> None:
+        check_path(self.path, "detail.path", mark=KEYS, stands_for="the keys of a batch")
+        if self.key is None:
+            raise ConfigurationError(
+                "detail.batch is given, but not detail.key", hint='write where a document names its key, as key = "id"'
+            )
+        if self.parts or self.body is not None or not is_steps(self.entries):
+            raise ConfigurationError(
+                "detail.batch is given beside parts, body or an expression in entries",
+                hint="leave batch out, or the others; entries is a path to the documents",
+            )
+
+
+def capabilities_of(detail: DetailSettings, each: str | None = None) -> Capabilities:
+    """What a source with this declaration can do."""
+    return Capabilities(
+        list=True, inline_details=detail.inline, positions=True, details_per_request=detail.batch, each=each
+    )
+
+
+def entry_fields(listed: ListSettings, detail: DetailSettings) -> tuple[str, ...]:
+    """What the addresses need to know of another source's entry."""
+    paths = [listed.path, listed.body, detail.path, detail.body, *(part.path for part in detail.parts)]
+    return tuple(placeholders(*paths))
