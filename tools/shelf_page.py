@@ -25,7 +25,7 @@ setting means is in [adding a source](adding-a-source.md).
 ## What was tried
 
 None of these was tried against the real service: they follow the services' documentation, and ChatGPT and Claude have none. Each
-was run against a fake that has the manners of its API: 45 things of which many are added,
+was run against a fake that has the manners of its API: 30 things of which many are added,
 changed and deleted while they are read, marks that tie, 4 % of requests that fail, a limit that another client uses up now and
 then, refused in the API's own words. The process is killed three times in the middle of its work. Then runs follow until
 nothing is owed, and a full walk eight days later. The mirror must equal the fake, entry by entry (`tests/shelf/test_shelf.py`).

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from remora.testing import Fake
-from tests.shelf.chat import ChatGpt, Claude
+from tests.shelf.chat import ChatGpt, Claude, Slack
 from tests.shelf.forges import GitHub, GitLab, StackExchange
 from tests.shelf.office import Gmail, Graph, Notion
 from tests.shelf.talk import Discourse, Mastodon, Reddit, Wikipedia
@@ -23,6 +23,7 @@ FAKES: Final[Mapping[str, type[Fake]]] = {
     "notion": Notion,
     "reddit-posts": Reddit,
     "shopify-orders": Shopify,
+    "slack-channel": Slack,
     "stack-exchange": StackExchange,
     "stripe-charges": Stripe,
     "wikipedia-changes": Wikipedia,

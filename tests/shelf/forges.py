@@ -34,7 +34,7 @@ class GitHub(Fake):
     def _secondary_limit(self) -> Answer:
         self.refusals += 1
         told = {"message": "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."}
-        return answer_json(told, {"retry-after": "30"}, status=403)
+        return answer_json(told, {"retry-after": str(self.pause_s)}, status=403)
 
     def too_many(self, wait_s: int) -> Answer:
         headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(self.now_s + wait_s)}
@@ -114,7 +114,7 @@ class StackExchange(Fake):
             "quota_max": 10_000,
             "quota_remaining": 10_000 - len(self.requests),
         }
-        return answer_json({**told, "backoff": 10} if len(self.requests) % 7 == 0 else told)
+        return answer_json({**told, "backoff": self.pause_s} if len(self.requests) % 7 == 0 else told)
 
     def too_many(self, wait_s: int) -> Answer:
         words = f"too many requests from this IP, more requests available in {wait_s} seconds"

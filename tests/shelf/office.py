@@ -45,9 +45,14 @@ class Notion(Fake):
 
     def answer(self, request: Request) -> Answer:
         asked = request.json
-        if (request.method, request.path) != ("POST", "/search") or "notion-version" not in request.headers:
-            return answer_json({"object": "error", "code": "invalid_request"}, status=400)
-        if asked["sort"] != {"direction": "descending", "timestamp": "last_edited_time"}:
+        if "notion-version" not in request.headers:
+            return answer_json({"object": "error", "code": "missing_version"}, status=400)
+        if request.method == "GET":
+            return self._whole_or_blocks(request)
+        if asked["filter"]["value"] != "page" or asked["sort"] != {
+            "direction": "descending",
+            "timestamp": "last_edited_time",
+        }:
             return answer_json({"object": "error", "code": "validation_error"}, status=400)
         start, size = asked.get("start_cursor", "9"), asked["page_size"]
         things = [thing for thing in self.world.newest_change_first() if self._place(thing) < start]
@@ -56,12 +61,30 @@ class Notion(Fake):
         results = [self._page(thing) for thing in page]
         return answer_json({"object": "list", "results": results, "has_more": has_more, "next_cursor": following})
 
+    def _whole_or_blocks(self, request: Request) -> Answer:
+        for thing in self.world.things():
+            if request.path == f"/pages/p-{thing.number}":
+                return answer_json(self._page(thing))
+            if request.path == f"/blocks/p-{thing.number}/children":
+                start, size = request.number("start_cursor", 0), 4  # smaller than asked for, as servers do
+                blocks = self._blocks(thing)
+                has_more = start + size < len(blocks)
+                page, following = blocks[start : start + size], str(start + size) if has_more else None
+                return answer_json({"results": page, "has_more": has_more, "next_cursor": following})
+        return not_found()
+
     def too_many(self, wait_s: int) -> Answer:
         told = {"object": "error", "status": 429, "code": "rate_limited", "message": "Rate limited"}
         return answer_json(told, {"retry-after": str(wait_s)}, status=429)
 
     def truth(self) -> Mapping[str, object]:
-        return {f"p-{thing.number}": self._page(thing) for thing in self.world.things()}
+        return {
+            f"p-{thing.number}": {"detail": self._page(thing), "blocks": self._blocks(thing)}
+            for thing in self.world.things()
+        }
+
+    def _blocks(self, thing: Thing) -> list[dict[str, object]]:
+        return [{"id": f"b-{thing.number}-{part}", "text": f"{thing.text} {part}"} for part in range(3 * thing.parts)]
 
     def _place(self, thing: Thing) -> str:
         return f"{thing.updated_s}-{10**6 - thing.number}"

@@ -97,22 +97,37 @@ class Discourse(Fake):
                 pinned = min(things, key=lambda thing: thing.number)
                 page = [self._topic(pinned), *(topic for topic in page if topic != self._topic(pinned))]
             return answer_json({"topic_list": {"per_page": 30, "topics": page}})
-        found = [thing for thing in things if request.path == f"/t/{thing.number}.json"]
-        return answer_json(self._whole(found[0])) if found else not_found()
+        for thing in things:
+            if request.path == f"/t/{thing.number}.json":
+                return answer_json(self._whole(thing))
+            if request.path == f"/t/{thing.number}/posts.json":
+                wanted = {int(each) for each in request.values("post_ids[]")}
+                posts = [post for post in self._posts(thing) if post["id"] in wanted]
+                return answer_json({"post_stream": {"posts": posts}})
+        return not_found()
 
     def too_many(self, wait_s: int) -> Answer:
         words = {"errors": ["You’ve performed this action too many times"], "error_type": "rate_limit"}
         return answer_json({**words, "extras": {"wait_seconds": wait_s}}, {"retry-after": str(wait_s)}, status=429)
 
     def truth(self) -> Mapping[str, object]:
-        return {str(thing.number): self._whole(thing) for thing in self.world.things()}
+        return {
+            str(thing.number): {"detail": self._whole(thing), "posts": self._posts(thing)}
+            for thing in self.world.things()
+        }
 
     def _topic(self, thing: Thing) -> dict[str, object]:
         return {"id": thing.number, "title": thing.text, "bumped_at": f"{iso(thing.updated_s)[:-1]}.000Z"}
 
     def _whole(self, thing: Thing) -> object:
-        posts = [{"id": thing.number * 100 + part, "cooked": f"{thing.text} {part}"} for part in range(thing.parts + 1)]
-        return {**self._topic(thing), "post_stream": {"posts": posts, "stream": [post["id"] for post in posts]}}
+        """The topic shows its first posts only, and the ids of all."""
+        posts = self._posts(thing)
+        stream = {"posts": posts[:20], "stream": [post["id"] for post in posts]}
+        return {**self._topic(thing), "last_posted_at": iso(thing.updated_s), "post_stream": stream}
+
+    def _posts(self, thing: Thing) -> list[dict[str, object]]:
+        count = 1 + 9 * thing.parts
+        return [{"id": thing.number * 1000 + part, "cooked": f"{thing.text} {part}"} for part in range(count)]
 
 
 class Wikipedia(Fake):
@@ -137,7 +152,7 @@ class Wikipedia(Fake):
     def _maxlag(self) -> Answer:
         self.refusals += 1
         words = {"error": {"code": "maxlag", "info": "Waiting for a database server: 7 seconds lagged.", "lag": 7}}
-        return answer_json(words, {"retry-after": "5"})
+        return answer_json(words, {"retry-after": str(self.pause_s)})
 
     def truth(self) -> Mapping[str, object]:
         return {str(thing.number): self._change(thing) for thing in self.world.things()}

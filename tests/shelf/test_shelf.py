@@ -8,16 +8,21 @@ from tests.shelf.fakes import FAKES
 from tools.shelf_page import PAGE, page
 
 # A small world needs small pages; where the size cannot be chosen, the fake has small ones.
-PAGE_SIZE = 7
+PAGE_SIZE = 5
 
 
 def test_every_declaration_has_a_fake() -> None:
     assert sorted(FAKES) == list(shelf_names())
 
 
-@pytest.mark.parametrize("name", sorted(FAKES))
+# Two with many manners in the quick tests; all of them in the whole suite.
+QUICK = ("slack-channel", "stripe-charges")
+ALL = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in sorted(FAKES)]
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_a_declaration_mirrors_its_api_to_the_last_thing(name: str) -> None:
-    fake = FAKES[name](World(things=45, events=60, moving_s=200), faults=0.04, others_every=7)
+    fake = FAKES[name](World(things=30, events=40, moving_s=150), faults=0.04, others_every=7)
     mirrored = mirror_declared(shelf_entry(name).text, fake, page_size=PAGE_SIZE)
     assert mirrored.documents == fake.truth()
     assert mirrored.kills > 0

@@ -30,6 +30,11 @@ class Request:
     query: Mapping[str, str]
     headers: Mapping[str, str]  # names in small letters
     body: bytes = b""
+    pairs: tuple[tuple[str, str], ...] = ()  # the query with every value of a repeated name
+
+    def values(self, name: str) -> list[str]:
+        """All values of a name that may be repeated."""
+        return [value for each, value in self.pairs if each == name]
 
     def number(self, name: str, default: int) -> int:
         """A whole number in the query."""
@@ -79,6 +84,7 @@ class Fake:
     """A provider. Subclasses write `answer` and `truth`, and override what their API does differently."""
 
     limit: ClassVar[tuple[int, int]] = (60, 60)  # requests, and seconds
+    pause_s: int = 10  # what it asks to wait for reasons other than its limit
     base: str = ""  # the path of the owner's url: set by whoever runs the test
 
     def __init__(self, world: World, *, faults: float = 0.0, others_every: int = 0, seed: int = 1) -> None:
@@ -130,8 +136,8 @@ class Fake:
         parts = urlsplit(target)
         given = {name.lower(): value for name, value in (headers or {}).items()}
         path = unquote(parts.path).removeprefix(self.base)
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        request = Request("GET" if body is None else "POST", path, query, given, body or b"")
+        pairs = tuple(parse_qsl(parts.query, keep_blank_values=True))
+        request = Request("GET" if body is None else "POST", path, dict(pairs), given, body or b"", pairs)
         self.requests.append(request)
         if self._chance.random() < self.faults:
             return self._chance.choice(_FAULTS)

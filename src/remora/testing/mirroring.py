@@ -20,6 +20,7 @@ from remora.core.ledger.run import RunSummary, StoppedBy
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
+from remora.loops.listed.joining import JoiningCollector
 from remora.loops.listed.run import ListedRun, RunOptions
 from remora.operate.config.credentials import auth_of
 from remora.operate.config.reader import read_source
@@ -222,7 +223,7 @@ class _Trial:
         home = LocalHome(name, store)
         governor = Governor(name, limits, clock=clock, home=home, meter=self.meter, chance=self.clock.random.random)
         await governor.open()
-        collector = Collector(
+        collector = JoiningCollector(
             self.subject.make(transport),
             store,
             governor,
