@@ -67,6 +67,17 @@ class IndexSize:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class EntryColumns:
+    """What the filters of a query ask for, of one entry."""
+
+    type: str | None
+    by: str | None
+    domain: str | None
+    time_s: int | None
+    score: int | None
+
+
 class SearchIndex(Protocol):
     """The index of one mirror."""
 
@@ -92,6 +103,9 @@ class SearchIndex(Protocol):
         self, query: SearchQuery, *, source: str | None, order: SearchOrder, limit: int
     ) -> Sequence[tuple[str, str, str]]:
         """Source, kind and key of what matches, best first."""
+
+    async def columns(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[EntryColumns]:
+        """The columns of the entries with these sources, kinds and keys, in any order."""
 
     async def size(self) -> IndexSize:
         """How large it is."""

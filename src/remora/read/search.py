@@ -58,6 +58,11 @@ async def find(
 ) -> Sequence[SearchHit]:
     """The best hits. What is no longer in the mirror is left out."""
     keys = await index.find(query, source=source, order=order, limit=min(limit, HITS_MAX))
+    return await hits_of(reader, keys, query)
+
+
+async def hits_of(reader: Reader, keys: Sequence[tuple[str, str, str]], query: SearchQuery) -> Sequence[SearchHit]:
+    """The hits that the index named, read from the mirror. What is no longer there is left out."""
     items: dict[tuple[str, str], MirroredItem] = {}
     for name in {name for name, kind, _ in keys if kind == "item"}:
         ids = [int(key) for found, kind, key in keys if found == name and kind == "item"]
@@ -72,12 +77,18 @@ async def find(
 
 async def report(reader: Reader, index: SearchIndex) -> IndexReport:
     """How large the index is, and how far behind."""
-    size, kept = await index.size(), await index.progress()
+    is_building, waits_since_ns = await lag_of(reader, index)
+    return IndexReport(await index.size(), is_building, waits_since_ns)
+
+
+async def lag_of(reader: Reader, index: SearchIndex) -> tuple[bool, int | None]:
+    """Whether the index is still being built, and since when the oldest change waits. Never counts the entries."""
+    kept = await index.progress()
     if kept is None:
-        return IndexReport(size, is_building=True, waits_since_ns=None)
+        return True, None
     progress = load_progress(kept)
     waiting = await reader.changes(progress.position, limit=1)
-    return IndexReport(size, bool(progress.scans), waiting[0].changed_ns if waiting else None)
+    return bool(progress.scans), waiting[0].changed_ns if waiting else None
 
 
 def _hit(source: str, kind: str, key: str, thing: MirroredItem | MirroredDocument, query: SearchQuery) -> SearchHit:

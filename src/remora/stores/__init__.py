@@ -4,13 +4,15 @@ from pathlib import Path
 from typing import Final
 
 from remora.contracts import Clock, Sharing, Store
+from remora.contracts.browsing import BrowsingReader
 from remora.contracts.reader import Reader
 from remora.contracts.search import SearchIndex
 from remora.core.errors import ConfigurationError
 from remora.stores.decisions import OnBatch
 
-__all__ = ["is_shared", "open_reader", "open_search_index", "open_sharing", "open_store"]
+__all__ = ["is_shared", "open_browsing", "open_reader", "open_search_index", "open_sharing", "open_store"]
 
+FIND_SECONDS_MAX: Final = 30.0
 _SQLITE: Final = "sqlite:///"
 _SHARED: Final = ("postgresql://", "postgres://")
 _HINT: Final = "write sqlite:///remora.db for a file, or postgresql://user@host/database"
@@ -51,16 +53,28 @@ def open_reader(url: str) -> Reader:
             raise ConfigurationError(f"a {type(store).__name__} ends with its process and cannot be opened", hint=_HINT)
 
 
-def open_search_index(url: str) -> SearchIndex:
-    """The search index beside the mirror at this address, not yet opened."""
+def open_browsing(url: str, *, seconds_max: float) -> BrowsingReader:
+    """The same for people who browse: with lists, and every read ends after `seconds_max` at the latest."""
+    open_reader(url)  # refuses a store that cannot be read
+    if is_shared(url):
+        from remora.stores.postgres.browsing import PostgresBrowsing  # noqa: PLC0415
+
+        return PostgresBrowsing(url, seconds_max=seconds_max)
+    from remora.stores.sqlite.browsing import SqliteBrowsing  # noqa: PLC0415
+
+    return SqliteBrowsing(Path(url.removeprefix(_SQLITE)), seconds_max=seconds_max)
+
+
+def open_search_index(url: str, *, seconds_max: float = FIND_SECONDS_MAX) -> SearchIndex:
+    """The search index beside the mirror at this address, not yet opened. A search may take `seconds_max`."""
     open_reader(url)  # refuses a store that has no index
     if is_shared(url):
         from remora.stores.postgres.search import PostgresSearchIndex  # noqa: PLC0415
 
-        return PostgresSearchIndex(url)
+        return PostgresSearchIndex(url, seconds_max=seconds_max)
     from remora.stores.sqlite.search import SqliteSearchIndex  # noqa: PLC0415
 
-    return SqliteSearchIndex(Path(url.removeprefix(_SQLITE)))
+    return SqliteSearchIndex(Path(url.removeprefix(_SQLITE)), seconds_max=seconds_max)
 
 
 def is_shared(url: str) -> bool:

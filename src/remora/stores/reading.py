@@ -30,7 +30,7 @@ class CommonReader(Part):
     async def items(self, source: str, ids: Sequence[int]) -> Sequence[MirroredItem]:
         """The items with these ids, as far as they are stored."""
         rows = await self._rows("read_items", {"source": source, "ids": self._dump_ids(ids)})
-        return tuple(_item(source, row) for row in rows)
+        return tuple(item_from(source, row) for row in rows)
 
     async def item_page(
         self, source: str, *, first_id: int, last_id: int, changed_since_ns: int, limit: int
@@ -38,12 +38,12 @@ class CommonReader(Part):
         """The next items by id."""
         wanted = {"source": source, "first": first_id, "last": last_id, "limit": limit}
         rows = await self._rows("read_item_page", {**wanted, "since": milliseconds(changed_since_ns)})
-        return tuple(_item(source, row) for row in rows)
+        return tuple(item_from(source, row) for row in rows)
 
     async def replies(self, source: str, parents: Sequence[int], *, limit: int) -> Sequence[MirroredItem]:
         """The direct replies to these items."""
         wanted = {"source": source, "ids": self._dump_ids(parents), "limit": limit}
-        return tuple(_item(source, row) for row in await self._rows("read_replies", wanted))
+        return tuple(item_from(source, row) for row in await self._rows("read_replies", wanted))
 
     async def revisions(self, source: str, item_id: int) -> Sequence[Revision]:
         """Earlier contents, oldest first."""
@@ -127,8 +127,8 @@ def slow_query(seconds_max: float) -> ConfigurationError:
     )
 
 
-def _item(source: str, row: Row) -> MirroredItem:
-    """Columns: see `read_items`."""
+def item_from(source: str, row: Row) -> MirroredItem:
+    """An item from the columns of `read_items`."""
     return MirroredItem(
         source=source,
         id=row[0],

@@ -5,7 +5,7 @@ requires a header that no foreign page can send.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +20,7 @@ from remora.core.status.health import reasons_against_health
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.operate.console.access import COOKIE, SESSION_S, Access
 from remora.operate.console.connections import BACKLOG, Bounds, ConnectionTable, Phase, Watched
+from remora.operate.console.reader.links import READER, to_root
 from remora.operate.observe.metrics import Metrics
 from remora.operate.observe.newest_items import Arrival, NewestItems
 from remora.operate.observe.status_cache import StatusCache
@@ -97,6 +98,7 @@ class ConsoleServer:
         access: Access | None = None,
         bounds: Bounds | None = None,
     ) -> None:
+        self._pages: list[web.RouteDef] = []
         self._cache = feed
         self._metrics = metrics
         self._replay = replay
@@ -119,6 +121,10 @@ class ConsoleServer:
         port = self._listener.sockets[0].getsockname()[1]
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{port}"
+
+    def add_pages(self, routes: Iterable[web.RouteDef]) -> None:
+        """Serve further pages, behind the same guards. Call it before `open`."""
+        self._pages.extend(routes)
 
     async def open(self) -> None:
         """Start listening. If the address is in use, the owner must change it."""
@@ -186,6 +192,7 @@ class ConsoleServer:
         app.router.add_get("/api/history", self._history)
         app.router.add_get("/api/events", self._events)
         app.router.add_post("/api/gaps/replay", self._replay_gaps)
+        app.add_routes(self._pages)
         return app
 
     @web.middleware
@@ -217,8 +224,8 @@ class ConsoleServer:
             return _error(403, "another web page sent this request", "open the console itself")
         if request.path in FOR_ANYBODY or self._knows(request):
             return None
-        if request.path == "/":
-            return web.Response(status=303, headers={"Location": LOGIN.removeprefix("/")})
+        if request.path == "/" or f"{request.path}/".startswith(f"{READER}/"):
+            return web.Response(status=303, headers={"Location": to_root(request.rel_url.raw_path) + "login"})
         refused = _error(401, "the console asks for its token", "send the header Authorization: Bearer TOKEN")
         refused.headers["WWW-Authenticate"] = "Bearer"
         return refused

@@ -24,6 +24,7 @@ from remora.loops.numbered.service import NumberedService, ServiceSettings
 from remora.operate.config.settings import SourceSettings
 from remora.operate.console.access import Access
 from remora.operate.console.connections import bounds_for
+from remora.operate.console.reader.routes import reader_routes
 from remora.operate.console.server import ConsoleServer
 from remora.operate.console.token import Found, console_token
 from remora.operate.jobs.progress import Progress, ProgressView, with_rate
@@ -37,6 +38,7 @@ from remora.operate.observe.notify import Notifier
 from remora.operate.observe.read_status import read_status
 from remora.operate.observe.status_cache import StatusCache
 from remora.operate.observe.summary import HourlySummary
+from remora.read.browsing import Browsing
 
 log = structlog.get_logger()
 
@@ -81,6 +83,9 @@ class Service:
         """Run until cancelled, or until a source fails for good; then its error is raised."""
         async with AsyncExitStack() as opened:
             console = self._console(console_token(self._settings, os.environ))
+            browsing = Browsing(self._settings.store.url)
+            opened.push_async_callback(browsing.close)
+            console.add_pages(reader_routes(browsing))
             history = self._feed.history
             await history.open(self._store, self._settings.sources, now_ns=self._clock.wall_ns())
             await console.open()

@@ -15,7 +15,7 @@ from remora.stores.postgres.session import PostgresPart
 from remora.stores.postgres.statements import parse
 from remora.stores.reading import CommonReader, failed_query, no_position, refused_query, slow_query
 
-_SQL: Final = parse(files(__package__).joinpath("reading.sql").read_text("utf-8"))
+READING: Final = parse(files(__package__).joinpath("reading.sql").read_text("utf-8"))
 _POSITION: Final = re.compile(r"(\d{1,19}):(\d{1,18})")
 READER_CONNECTIONS: Final = 2
 
@@ -36,7 +36,7 @@ class PostgresReader(PostgresPart, CommonReader):
 
     async def _rows(self, name: str, values: Values) -> list[Row]:
         async def work(connection: Connection) -> list[Row]:
-            return await (await connection.execute(_SQL[name], values, binary=True)).fetchall()
+            return await (await connection.execute(READING[name], values, binary=True)).fetchall()
 
         return await self._connections().run(work)
 
@@ -53,11 +53,11 @@ async def _query(connection: Connection, statement: str, limit: int, seconds_max
     """Run it as the prepared query of a cursor, so that it can only be one statement that reads."""
     try:
         async with connection.transaction():
-            await connection.execute(_SQL["set_query_timeout"], {"milliseconds": str(int(seconds_max * 1_000))})
+            await connection.execute(READING["set_query_timeout"], {"milliseconds": str(int(seconds_max * 1_000))})
             await connection.execute(
-                _SQL["declare_query"] + b"\n" + statement.rstrip().rstrip(";").encode(), prepare=True
+                READING["declare_query"] + b"\n" + statement.rstrip().rstrip(";").encode(), prepare=True
             )
-            fetch = sql.SQL(_SQL["fetch_query"].decode()).format(count=sql.Literal(limit + 1))
+            fetch = sql.SQL(READING["fetch_query"].decode()).format(count=sql.Literal(limit + 1))
             cursor = await connection.execute(fetch)
             rows = tuple(await cursor.fetchall())
             columns = tuple(column.name for column in cursor.description or ())

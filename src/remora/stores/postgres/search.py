@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, Final
 
-from remora.contracts.search import IndexEntry, IndexSize, SearchOrder, SearchQuery
+import psycopg
+
+from remora.contracts.browsing import too_slow
+from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchOrder, SearchQuery
 from remora.core.errors import StoreBusy, StoreUnavailable
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.statements import parse
@@ -17,8 +20,9 @@ _SQL: Final = parse(files(__package__).joinpath("search.sql").read_text("utf-8")
 class PostgresSearchIndex:
     """A tsvector index. Words are indexed as they are, without stemming."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, seconds_max: float) -> None:
         self._url = url
+        self._seconds_max = seconds_max
         self._pool: Pool | None = None
 
     async def exists(self) -> bool:
@@ -33,7 +37,8 @@ class PostgresSearchIndex:
 
     async def open(self, *, to_write: bool) -> None:
         """Connect. For writing, create the tables if needed."""
-        settings = None if to_write else {"default_transaction_read_only": "on"}
+        timeout = {"statement_timeout": str(int(self._seconds_max * 1_000))}
+        settings = None if to_write else {"default_transaction_read_only": "on", **timeout}
         self._pool = Pool(self._url, size=1, settings=settings)
         if to_write:
             await self._execute("create_index")
@@ -74,6 +79,15 @@ class PostgresSearchIndex:
         rows = await self._rows("find_words" if query.has_words else "find_filters", values)
         return [(found, kind, load_key(key)) for found, kind, key in rows]
 
+    async def columns(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[EntryColumns]:
+        """The columns of entries."""
+        wanted = {
+            "source": [source for source, _, _ in keys],
+            "kind": [kind for _, kind, _ in keys],
+            "key": [dump_key(key) for _, _, key in keys],
+        }
+        return [EntryColumns(*row) for row in await self._rows("entry_columns", wanted)]
+
     async def size(self) -> IndexSize:
         """Entries, and bytes with all indexes."""
         entries, size = (await self._rows("index_size", {}))[0]
@@ -85,7 +99,10 @@ class PostgresSearchIndex:
 
     async def _rows(self, name: str, values: dict[str, Any]) -> list[Row]:
         async def work(connection: Connection) -> list[Row]:
-            return await (await connection.execute(_SQL[name], values)).fetchall()
+            try:
+                return await (await connection.execute(_SQL[name], values)).fetchall()
+            except psycopg.errors.QueryCanceled:
+                raise too_slow(self._seconds_max) from None
 
         return await self._open_pool().run(work)
 

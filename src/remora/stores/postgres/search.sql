@@ -78,6 +78,12 @@ AND (%(score)s::bigint IS NULL OR e.score > %(score)s)
 ORDER BY CASE %(order)s WHEN 'score' THEN e.score ELSE e.time END DESC NULLS LAST, e.entry DESC
 LIMIT %(limit)s;
 
+-- name: entry_columns
+-- What filters ask for, of some entries.
+SELECT e.type, e.author, e.domain, e.time, e.score
+FROM unnest(%(source)s::text[], %(kind)s::text[], %(key)s::text[]) AS k (source, kind, key)
+JOIN search_entries AS e USING (source, kind, key);
+
 -- name: index_size
 -- Entries, and bytes with all indexes.
 SELECT (SELECT count(*) FROM search_entries), pg_total_relation_size('search_entries');

@@ -1,5 +1,6 @@
 """Where is the search index of a SQLite mirror? In a separate file, so that the mirror's writer never waits for it."""
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -9,9 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from remora.contracts.search import IndexEntry, IndexSize, SearchOrder, SearchQuery
+from remora.contracts.browsing import too_slow
+from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchOrder, SearchQuery
 from remora.core.errors import StoreBusy, StoreUnavailable
-from remora.stores.reading import slow_query
 from remora.stores.search_values import search_values
 from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, explained, roll_back
 from remora.stores.sqlite.offload import InThread
@@ -19,7 +20,6 @@ from remora.stores.sqlite.writer_lock import WriterLock
 from remora.stores.statements import with_common
 
 SUFFIX: Final = "-search"
-FIND_SECONDS_MAX: Final = 30.0
 _STEPS: Final = 10_000
 
 T = TypeVar("T")
@@ -33,7 +33,8 @@ def _statements() -> dict[str, str]:
 class SqliteSearchIndex:
     """An FTS5 index in `FILE-search`."""
 
-    def __init__(self, mirror: Path) -> None:
+    def __init__(self, mirror: Path, *, seconds_max: float) -> None:
+        self._seconds_max = seconds_max
         self._path = mirror.with_name(mirror.name + SUFFIX)
         self._lock = WriterLock(self._path)
         self._thread: InThread | None = None
@@ -142,15 +143,20 @@ class SqliteSearchIndex:
             name = "find_newest" if query.domain is None else "find_domain"
         return await self._run(lambda: self._find(name, values))
 
-    def _find(self, name: str, values: dict[str, Any]) -> list[tuple[str, str, str]]:
+    async def columns(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[EntryColumns]:
+        """The columns of entries."""
+        rows = await self._run(lambda: self._find("entry_columns", {"keys": json.dumps(keys)}))
+        return [EntryColumns(*row) for row in rows]
+
+    def _find(self, name: str, values: dict[str, Any]) -> list[Any]:
         connection = self._open_connection()
-        ends_s = time.monotonic() + FIND_SECONDS_MAX
+        ends_s = time.monotonic() + self._seconds_max
         connection.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS)
         try:
             return connection.execute(self._sql[name], values).fetchall()
         except sqlite3.OperationalError as error:
             if str(error) == "interrupted":
-                raise slow_query(FIND_SECONDS_MAX) from None
+                raise too_slow(self._seconds_max) from None
             raise
         finally:
             connection.set_progress_handler(None, 0)

@@ -99,6 +99,12 @@ WHERE e.time >= coalesce(:since, -9223372036854775808) AND e.time < coalesce(:un
 AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type) AND (:score IS NULL OR e.score > :score)
 ORDER BY CASE :order WHEN 'score' THEN -e.score ELSE -e.time END NULLS LAST, e.entry DESC LIMIT :limit;
 
+-- name: entry_columns
+-- What filters ask for, of some entries.
+SELECT e.type, e.author, e.domain, e.time, e.score FROM json_each(:keys) AS k CROSS JOIN entries AS e
+ON e.source = json_extract(k.value, '$[0]') AND e.kind = json_extract(k.value, '$[1]')
+AND e.key = json_extract(k.value, '$[2]');
+
 -- name: index_size
 -- How many entries there are.
 SELECT count(*) FROM entries;

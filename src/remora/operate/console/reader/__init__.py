@@ -1,0 +1,1 @@
+"""How is the mirror read in a browser? On pages that are rendered here; scripts only add convenience."""

@@ -1,0 +1,49 @@
+"""How does a person browse a SQLite file? In reads that end in time, on a connection of their own."""
+
+import sqlite3
+import time
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from remora.contracts.browsing import too_slow
+from remora.stores.browsing import CommonBrowsing
+from remora.stores.common import Values
+from remora.stores.rows import Row
+from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.reading import SqliteReader
+from remora.stores.statements import named
+
+# How often a read checks the time, in steps of SQLite's virtual machine.
+_STEPS: Final = 10_000
+
+
+@cache
+def _statements() -> dict[str, str]:
+    return dict(named((files(__package__) / "browsing.sql").read_text("utf-8")))
+
+
+class SqliteBrowsing(SqliteReader, CommonBrowsing):
+    """Reads the file, cannot write, and stops a read that takes too long."""
+
+    def __init__(self, path: Path, *, seconds_max: float) -> None:
+        super().__init__(path)
+        self._sql = {**self._sql, **_statements()}
+        self._seconds_max = seconds_max
+
+    async def _rows(self, name: str, values: Values) -> list[Row]:
+        return await self._read(lambda connection: _bounded(connection, self._sql[name], values, self._seconds_max))
+
+
+def _bounded(connection: Connection, statement: str, values: Values, seconds_max: float) -> list[Row]:
+    ends_s = time.monotonic() + seconds_max
+    connection.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS)
+    try:
+        return connection.execute(statement, values).fetchall()
+    except sqlite3.OperationalError as error:
+        if str(error) == "interrupted":
+            raise too_slow(seconds_max) from None
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)

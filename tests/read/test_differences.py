@@ -1,0 +1,47 @@
+"""Is what changed between two contents told word by word, the most telling field first?"""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remora.contracts.reader import Revision
+from remora.read.differences import WORDS_MAX, Mark, changes_of, compare
+
+
+def revision(number: int, **fields: object) -> Revision:
+    return Revision(number, json.dumps(fields).encode(), number, number)
+
+
+def test_an_edit_is_told_word_by_word() -> None:
+    told = [(piece.mark, piece.text) for piece in compare("a red fish", "a blue fish")]
+    assert told == [
+        (Mark.SAME, "a "),
+        (Mark.REMOVED, "red"),
+        (Mark.ADDED, "blue"),
+        (Mark.SAME, " fish"),
+    ]
+
+
+@given(st.text(alphabet="ab \n", max_size=40), st.text(alphabet="ab \n", max_size=40))
+def test_the_pieces_give_back_both_texts(before: str, after: str) -> None:
+    pieces = compare(before, after)
+    assert "".join(piece.text for piece in pieces if piece.mark is not Mark.ADDED) == before
+    assert "".join(piece.text for piece in pieces if piece.mark is not Mark.REMOVED) == after
+
+
+def test_a_long_text_is_shown_whole_before_and_after() -> None:
+    assert len(compare("a " * WORDS_MAX, "b " * WORDS_MAX)) == 2
+
+
+def test_a_deletion_upstream_is_named_and_its_text_is_kept() -> None:
+    first, last = changes_of([revision(1, text="<i>kept</i> words", id=1), revision(2, deleted=True, id=1)])
+    assert not first.is_deletion
+    assert last.is_deletion
+    assert [change.name for change in last.changes] == ["deleted", "text"]
+    assert [(piece.mark, piece.text) for piece in last.changes[1].pieces] == [(Mark.REMOVED, "kept words")]
+
+
+def test_what_is_no_json_has_no_fields_and_no_changes() -> None:
+    (only,) = changes_of([Revision(1, b"not json", 1, 1)])
+    assert only.changes == ()
