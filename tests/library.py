@@ -18,6 +18,8 @@ from remora.core.status.model import Status
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found, Missing, Trouble, Verdict
 from remora.operate.console.access import Access
+from remora.operate.console.api import ReadApi
+from remora.operate.console.read_allowance import ReadAllowance
 from remora.operate.console.reader.routes import reader_routes
 from remora.operate.console.server import ConsoleServer
 from remora.operate.jobs.clock import SystemClock
@@ -110,6 +112,8 @@ def long_thread() -> list[Item]:
 
 def broken_thread() -> list[Item]:
     return [
+        body(8863, type="story", by="dhouston", title="My YC app: Dropbox", score=111, kids=[8952]),
+        body(8952, parent=8863, by="norm", text="A reply"),
         body(BROKEN_STORY, type="story", title="A story with breaks", score=50, kids=[11, 19, 15], descendants=4),
         body(
             11,
@@ -194,7 +198,9 @@ async def make_library(url: str) -> None:
 
 
 @asynccontextmanager
-async def opened_library(url: str, *, access: Access | None = None) -> AsyncIterator[ConsoleServer]:
+async def opened_library(
+    url: str, *, access: Access | None = None, allowance: ReadAllowance | None = None
+) -> AsyncIterator[ConsoleServer]:
     """A console whose reader shows the mirror at this address."""
     clock, metrics = SystemClock(), Metrics()
     browsing = Browsing(url)
@@ -213,7 +219,7 @@ async def opened_library(url: str, *, access: Access | None = None) -> AsyncIter
         clock=clock,
         access=access,
     )
-    console.add_pages(reader_routes(browsing))
+    console.add_pages([*reader_routes(browsing), *ReadApi(browsing, clock=clock, allowance=allowance).routes()])
     await console.open()
     try:
         yield console
