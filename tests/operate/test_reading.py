@@ -14,6 +14,7 @@ from remora.core.status.snapshot import Role, Snapshot, SourceFacts
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.observe.heartbeat import Heart
 from remora.stores import open_store
+from tests.library import ATTACK_STORY, CHATS, NEWS, make_library
 from tests.operate.command_line import CommandLine
 from tests.operate.small_mirror import DEAD_ID, NEWEST_ID, OWED_ID, SOURCE, body_of, fill, owe
 
@@ -63,6 +64,20 @@ def test_show_prints_one_item_and_json_its_history(mirror: CommandLine) -> None:
     assert json.loads(mirror("show", "2", "--body").stdout)["id"] == 2
     told = json.loads(mirror("show", "2", "--json").stdout)
     assert (told["key"], told["revision"], told["body"]["title"]) == ("2", 1, "Café")
+
+
+def test_show_writes_a_page_of_its_own_and_the_history_of_documents(remora: CommandLine) -> None:
+    asyncio.run(make_library(f"sqlite:///{remora.folder}/remora.db"))
+    page = remora("show", str(ATTACK_STORY), "--html", "--source", NEWS).stdout
+    assert "<!doctype html>" in page
+    assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
+    assert "<script" not in page
+    assert "<link" not in page
+    assert 'href="/' not in page
+    document = remora("show", "chat/1", "--html", "--source", CHATS).stdout
+    assert document.index("I have one for my harbour.") < document.index("Raw JSON")
+    assert "+ name: With another name" in remora("show", "chat/2", "--history", "--source", CHATS).stdout
+    assert "write --html alone" in remora.refused("show", "1", "--html", "--json")
 
 
 def test_show_says_when_an_item_is_not_held(mirror: CommandLine) -> None:

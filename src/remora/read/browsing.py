@@ -35,6 +35,17 @@ class SearchPage:
     waits_since_ns: int | None  # since when the oldest change waits to be indexed; None: all are
 
 
+@asynccontextmanager
+async def opened_browsing(url: str, *, seconds_max: float = SECONDS_MAX) -> AsyncIterator[BrowsingReader]:
+    """One reader with bounded reads."""
+    reader = open_browsing(url, seconds_max=seconds_max)
+    await reader.open()
+    try:
+        yield reader
+    finally:
+        await reader.close()
+
+
 class Browsing:
     """A mirror that is open for browsing. It opens itself at the first read, and again after the store was away."""
 

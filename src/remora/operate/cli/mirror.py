@@ -57,13 +57,18 @@ async def source_of(mirror: "MirrorReader", settings: "Settings", named: str | N
 @click.argument("key", metavar="ID|KEY")
 @store_options
 @click.option("--history", "with_history", is_flag=True, help="Show every revision and what changed in it.")
+@click.option("--html", "as_html", is_flag=True, help="Show the thread or the document as one HTML page.")
 @click.option("--body", "only_body", is_flag=True, help="Show only the body, as the provider sent it.")
 @as_json_option
-def show(*, key: str, with_history: bool, only_body: bool, as_json: bool, **common: str | None) -> None:
+def show(*, key: str, **options: Any) -> None:
     """Show one item with its thread, or one document."""
-    settings = load_settings(**common)
-    _check_key(settings, common.get("source"), key)
-    text = run(_shown(settings, common.get("source"), key, with_history, only_body, as_json))
+    forms = ("as_json", "as_html", "with_history", "only_body")
+    chosen = [name for name in forms if options.pop(name)]
+    if "as_html" in chosen and len(chosen) > 1:
+        raise ConfigurationError("--html is given with another form", hint="write --html alone")
+    settings = load_settings(**options)
+    _check_key(settings, options.get("source"), key)
+    text = run(_shown(settings, options.get("source"), key, form=chosen[0] if chosen else "as_text"))
     if text is None:
         hint = "remora gaps lists what is owed; remora status counts what was not fetched yet"
         click.echo(f"remora: {key} is not in the mirror\n  {hint}", err=True)
@@ -71,45 +76,54 @@ def show(*, key: str, with_history: bool, only_body: bool, as_json: bool, **comm
     click.echo(text)
 
 
-async def _shown(
-    settings: "Settings",
-    named: str | None,
-    key: str,
-    with_history: bool,  # noqa: FBT001
-    only_body: bool,  # noqa: FBT001
-    as_json: bool,  # noqa: FBT001
-) -> str | bytes | None:
+async def _shown(settings: "Settings", named: str | None, key: str, *, form: str) -> str | bytes | None:
     from remora.read.as_text import history_text, pretty, thread_text
 
     async with opened_mirror(settings) as mirror:
         source, is_listed = await source_of(mirror, settings, named)
         if is_listed:
-            return await _shown_document(mirror, source, key, as_json=as_json)
+            return await _shown_document(settings, mirror, source, key, form=form)
         item_id = _item_id(key)
         item = await mirror.item(item_id, source=source)
         if item is None:
             return None
-        if only_body and not as_json:
+        if form == "only_body":
             return pretty(item.body)
-        if with_history and not as_json:
+        if form == "with_history":
             return history_text(await mirror.history(item_id, source=source))
         thread = await mirror.thread(item_id, source=source)
         assert thread is not None, "nothing is ever removed from a mirror"
-        if not as_json:
-            return thread_text(thread)
-        return _item_json(item, await mirror.history(item_id, source=source), thread)
+        if form == "as_json":
+            return _item_json(item, await mirror.history(item_id, source=source), thread)
+        if form == "as_html":
+            from remora.operate.console.reader.standalone import thread_html
+
+            return thread_html(thread).encode("utf-8", "replace")
+        return thread_text(thread)
 
 
-async def _shown_document(mirror: "MirrorReader", source: str, key: str, *, as_json: bool) -> str | bytes | None:
-    from remora.read.as_text import pretty
+async def _shown_document(
+    settings: "Settings", mirror: "MirrorReader", source: str, key: str, *, form: str
+) -> str | bytes | None:
+    from remora.read.as_text import history_text, pretty
 
     document = await mirror.document(key, source=source)
     if document is None or document.body is None:
         return None
-    if not as_json:
-        return pretty(document.body)
-    fetched_at = None if document.fetched_ns is None else _iso(document.fetched_ns)
-    return _json({"source": source, "key": key, "body": _body(document.body), "fetched_at": fetched_at})
+    if form == "as_json":
+        fetched_at = None if document.fetched_ns is None else _iso(document.fetched_ns)
+        return _json({"source": source, "key": key, "body": _body(document.body), "fetched_at": fetched_at})
+    if form == "as_html":
+        from remora.operate.console.reader.standalone import document_html
+
+        return document_html(document).encode("utf-8", "replace")
+    if form == "with_history":
+        from remora.read.browsing import opened_browsing
+        from remora.read.document_history import read_document_history
+
+        async with opened_browsing(settings.store.url) as reader:
+            return history_text(await read_document_history(reader, document))
+    return pretty(document.body)
 
 
 def _item_json(item: "MirroredItem", history: "tuple[Revision, ...] | Any", thread: "ThreadNode") -> bytes:

@@ -19,6 +19,7 @@ from remora.operate.console.api_description import API, Endpoint, Parameter, des
 from remora.operate.console.read_allowance import ReadAllowance
 from remora.operate.console.reader.pages import NotHeld, Pages, parse_id, status_of
 from remora.read.browsing import Browsing
+from remora.read.document_history import read_document_history
 from remora.read.search import HITS_MAX
 from remora.read.thread import THREAD_ITEMS_MAX, read_thread
 
@@ -198,12 +199,7 @@ class ReadApi(Pages):
         """Every content of a document."""
         async with self._browsing.reader() as reader:
             document = await self._document(reader, request)
-            facts = await reader.document_facts(document.source, document.key)
-            history = list(await reader.document_revisions(document.source, document.key))
-        if document.body is not None and facts is not None:
-            changed_ns = facts.changed_ns or facts.first_seen_ns
-            history.append(Revision(facts.revision, document.body, changed_ns, document.fetched_ns or changed_ns))
-        return answers.history_answer(history)
+            return answers.history_answer(await read_document_history(reader, document))
 
     async def changes(self, request: web.Request) -> answers.ChangesAnswer:
         """What is new or changed after a position."""

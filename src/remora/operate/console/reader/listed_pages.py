@@ -6,11 +6,12 @@ from typing import Final
 from aiohttp import web
 
 from remora.contracts.browsing import BrowsingReader, MirroredGap
-from remora.contracts.reader import MirroredDocument, MirroredSource, Revision
+from remora.contracts.reader import MirroredDocument, MirroredSource
 from remora.operate.console.reader import links
 from remora.operate.console.reader.pages import NotHeld, Pages, shown
 from remora.operate.console.reader.rendering import page
 from remora.read.differences import changes_of
+from remora.read.document_history import read_document_history
 from remora.read.readable import readable_fields, title_or_key
 
 DOCUMENTS_ROWS: Final = 50
@@ -73,12 +74,8 @@ class ListedPages(Pages):
         async with self._browsing.reader() as reader:
             source, document = await self._held_document(reader, request)
             facts = await reader.document_facts(source.name, document.key)
-            earlier = await reader.document_revisions(source.name, document.key)
+            history = await read_document_history(reader, document)
         assert facts is not None, "a document that is held has facts"
-        history = list(earlier)
-        if document.body is not None:
-            changed_ns = facts.changed_ns or facts.first_seen_ns
-            history.append(Revision(facts.revision, document.body, changed_ns, document.fetched_ns or changed_ns))
         changes = await asyncio.to_thread(changes_of, history)
         return await page(
             request,
