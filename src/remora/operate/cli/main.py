@@ -8,6 +8,7 @@ from remora.operate.cli.collecting import catchup, run, up, worker
 from remora.operate.cli.export import export
 from remora.operate.cli.failures import end, explain
 from remora.operate.cli.importing import import_
+from remora.operate.cli.mcp import mcp
 from remora.operate.cli.mirror import changes, query, show
 from remora.operate.cli.reading import gaps, status
 from remora.operate.cli.search import search
@@ -59,6 +60,7 @@ for command in (
     export,
     import_,
     verify,
+    mcp,
     store,
     simulate,
 ):

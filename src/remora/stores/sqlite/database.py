@@ -91,6 +91,7 @@ def build_indexes(connection: Connection) -> None:
     """Build the indexes for readers that an interrupted import left out. Costs nothing if they are there."""
     connection.execute(queries()["build_author_index"])
     connection.execute(queries()["build_domain_index"])
+    connection.execute(queries()["estimate_indexes"])
 
 
 def at_rest(path: Path) -> tuple[int, int] | None:

@@ -18,7 +18,7 @@ SELECT min(id), max(id) FROM (
 ) GROUP BY run ORDER BY 1;
 
 -- name: drop_author_index
--- Its pages would be written in random order: building it anew at the end is faster.
+-- A dump may be in random order: building it anew at the end is faster.
 DROP INDEX IF EXISTS items_by_author;
 
 -- name: drop_domain_index

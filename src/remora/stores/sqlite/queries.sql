@@ -331,8 +331,16 @@ FROM documents WHERE source = :source AND key > :after AND body IS NOT NULL ORDE
 
 -- name: build_author_index
 -- An import drops it while it runs; a writer builds it again.
-CREATE INDEX IF NOT EXISTS items_by_author ON stored_items ("by", time) WHERE "by" IS NOT NULL;
+CREATE INDEX IF NOT EXISTS items_by_author ON stored_items (id >> 14, "by", time) WHERE "by" IS NOT NULL;
 
 -- name: build_domain_index
 -- The same for domains.
 CREATE INDEX IF NOT EXISTS items_by_domain ON stored_items (domain, time) WHERE domain IS NOT NULL;
+
+-- name: estimate_indexes
+-- Dropping an index deletes its estimates, and without them SQLite does not use the one by author.
+INSERT INTO sqlite_stat1 (tbl, idx, stat)
+SELECT 'stored_items', e.column1, e.column2 FROM (
+  VALUES ('items_by_author', '9500000 14000 2 1'), ('items_by_domain', '1000000 20 1')
+) AS e
+WHERE NOT EXISTS (SELECT 1 FROM sqlite_stat1 AS s WHERE s.tbl = 'stored_items' AND s.idx = e.column1);

@@ -22,7 +22,9 @@ ALTER TABLE stored_items ADD COLUMN domain TEXT GENERATED ALWAYS AS (
   ), '')
 ) VIRTUAL;
 
-CREATE INDEX items_by_author ON stored_items ("by", time) WHERE "by" IS NOT NULL;
+-- In blocks of 16,384 ids: neighbours in time share pages, so that writing stays cheap (an index by author alone dirties
+-- a page per item). A look-up by author goes through the blocks, which SQLite calls a skip-scan.
+CREATE INDEX items_by_author ON stored_items (id >> 14, "by", time) WHERE "by" IS NOT NULL;
 CREATE INDEX items_by_domain ON stored_items (domain, time) WHERE domain IS NOT NULL;
 
 -- Files from which items were taken. What they brought is second-hand until the source itself was asked.
@@ -115,5 +117,5 @@ SELECT
 FROM (SELECT *, CASE WHEN json_valid(body) THEN body ELSE '{}' END AS readable FROM users);
 
 INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES
-  ('stored_items', 'items_by_author', '9500000 50 1'),
+  ('stored_items', 'items_by_author', '9500000 14000 2 1'),
   ('stored_items', 'items_by_domain', '1000000 20 1');
