@@ -29,7 +29,7 @@ HOT: dict[str, dict[str, Any]] = {
     "lease_gaps": {**SEGMENT, "limit": 100, "without": [], "due": 1, "not_before_max": 10**9},
     "reap_gaps": {"source": "s", "lease": 60_000, "slack": 60_000, "now": None},
     "waiting": {"source": "s", "after": 10, "limit": 100},
-    "bodies": {"source": "s", "first": 100, "last": 200, "limit": 50},
+    "bodies": {"source": "s", "first": 100, "last": 200, "limit": 50, "bytes": 10_000},
     "block": {"source": "s", "last": 500, "limit": 15},
     "cover": {"source": "s", "first_id": 70, "last_id": 71},
     "remove_from_inbox": {"source": ["s"], "kind": ["item"], "key": ["7"], "ticket": [7]},

@@ -20,6 +20,7 @@ from remora.read.export import Wanted, complete_file, export_csv, export_ndjson
 from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS
 from remora.read.mirror import MirrorReader
 from remora.read.parquet import export_parquet
+from remora.read.singer import export_singer
 from tests.contract.answers import ARCHIVE, NOW_S, SOURCE, at
 from tests.read.conftest import item, keep
 
@@ -166,3 +167,45 @@ async def test_only_the_owner_may_read_an_export(mirror: MirrorReader, tmp_path:
 
 def modes(folder: Path) -> set[int]:
     return {path.stat().st_mode & 0o777 for path in (folder, *folder.rglob("*.parquet"))}
+
+
+async def test_singer_messages_are_a_schema_then_records_then_a_state(mirror: MirrorReader) -> None:
+    file = io.BytesIO()
+    assert await export_singer(mirror, ITEMS, file) == 9
+    schema, *records, state = [json.loads(line) for line in file.getvalue().splitlines()]
+    assert (schema["type"], schema["stream"], schema["key_properties"]) == ("SCHEMA", SOURCE, ["source", "id"])
+    assert {record["type"] for record in records} == {"RECORD"}
+    assert set(records[0]["record"]) <= set(schema["schema"]["properties"])
+    assert records[0]["record"]["time"] == datetime.fromtimestamp(NOW_S + 1, UTC).isoformat()
+    position = state["value"]["bookmarks"][SOURCE]["position"]
+    assert [change async for change in mirror.changes(since=position)] == []
+
+
+async def test_a_few_giants_do_not_share_a_page(mirror: MirrorReader, store: Store) -> None:
+    for item_id in range(300, 304):
+        await keep(store, item(item_id, text="x" * (9 << 20)))
+    sizes = [len(page) async for page in mirror.item_pages(first_id=300)]
+    assert sizes == [2, 2]
+    assert [item_id async for item_id, _ in store.bodies(SOURCE, first_id=300)] == [300, 301, 302, 303]
+
+
+async def test_an_interrupted_parquet_export_goes_on_where_it_was(
+    mirror: MirrorReader, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "REMEMBER_EVERY_ROWS", 1)
+    monkeypatch.setattr("remora.read.mirror.BULK_ROWS", 4)
+    folder, written = tmp_path / "lake", list[int]()
+
+    def killed(rows: int) -> None:
+        written.append(rows)
+        if rows > 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await export_parquet(mirror, ITEMS, folder, tell=killed)
+    assert not folder.exists()
+    written.clear()
+    assert await export_parquet(mirror, ITEMS, folder, tell=written.append) == 9
+    assert written[0] == 8, "the first page was not read again"
+    assert sorted(row["id"] for row in rows_in(folder)) == [1, 2, 3, 4, 5, 7, 20, 21, 30]
+    assert not [name for name in names(tmp_path) if name.endswith((".part", ".old"))]

@@ -183,6 +183,14 @@ class QueryResult:
     is_cut: bool  # there were more rows than were asked for
 
 
+# The columns of a plain row of an item. Moments are milliseconds; `time` is in seconds.
+ITEM_ROW: Final = (
+    "id", "type", "by", "time", "parent", "score", "descendants", "dead", "deleted", "first_seen_at", "last_fetched_at",
+    "changed_at", "revision", "body",
+)  # fmt: skip
+ItemRow = Sequence[Any]
+
+
 class Reader(Protocol):
     """The mirror, for callers that only read it."""
 
@@ -201,7 +209,12 @@ class Reader(Protocol):
     async def item_page(
         self, source: str, *, first_id: int, last_id: int, changed_since_ns: int, limit: int
     ) -> Sequence[MirroredItem]:
-        """The next items by id. Items that did not change since the given time are left out."""
+        """The next items by id, fewer if they are large. Those that did not change since that time are left out."""
+
+    async def item_rows(
+        self, source: str, *, first_id: int, last_id: int, changed_since_ns: int, limit: int
+    ) -> Sequence[ItemRow]:
+        """The same as plain rows, for whoever reads millions; see `ITEM_ROW`."""
 
     async def replies(self, source: str, parents: Sequence[int], *, limit: int) -> Sequence[MirroredItem]:
         """The items that name one of these as their parent, by parent and id."""
@@ -218,7 +231,7 @@ class Reader(Protocol):
     async def document_page(
         self, source: str, *, after: str, fetched_since_ns: int, limit: int
     ) -> Sequence[MirroredDocument]:
-        """The next documents that have a body, by key. Those not fetched since the given time are left out."""
+        """The next documents with a body, by key, fewer if large. Those not fetched since that time are left out."""
 
     async def changes(self, after: str, *, limit: int) -> Sequence[Change]:
         """The next lines of the change feed after a position. "0" is before the first one."""

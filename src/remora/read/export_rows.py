@@ -1,12 +1,11 @@
 """Which columns does an exported item or document have? The same in CSV and Parquet."""
 
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from remora.contracts.reader import MirroredDocument, MirroredItem, moment
+from remora.contracts.reader import MirroredDocument, MirroredItem, moment, parsed
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 ITEM_COLUMNS: Final = (
@@ -35,11 +34,10 @@ DOCUMENT_COLUMNS: Final = ("source", "key", "title", "updated_at", "fetched_at",
 SECOND_COLUMNS: Final = frozenset({"time"})
 MOMENT_COLUMNS: Final = SECOND_COLUMNS | {"first_seen_at", "last_fetched_at", "changed_at", "fetched_at"}
 # A time beyond this is absurd: no tool needs a partition for it.
-_YEAR_2101_S: Final = 4_133_980_800
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+YEAR_2101_S: Final = 4_133_980_800
 
 
-class _Texts(msgspec.Struct):
+class Texts(msgspec.Struct):
     """What has no column of its own in the store."""
 
     title: str | None = None
@@ -48,12 +46,12 @@ class _Texts(msgspec.Struct):
     kids: list[int] | None = None
 
 
-_decoder: Final = msgspec.json.Decoder(_Texts)
+_decoder: Final = msgspec.json.Decoder(Texts)
 
 
 def item_row(item: MirroredItem) -> tuple[Any, ...]:
     """The values of `ITEM_COLUMNS`."""
-    texts = _texts(item)
+    texts = texts_of(item.body)
     return (
         item.source,
         item.id,
@@ -71,7 +69,7 @@ def item_row(item: MirroredItem) -> tuple[Any, ...]:
         None if texts.kids is None else tuple(texts.kids),
         item.revision,
         item.first_seen_ns // MILLISECOND_NS,
-        item.last_fetched_ns // MILLISECOND_NS,
+        item.last_fetched_ns // MILLISECOND_NS or None,  # never: it came from a dump
         item.changed_ns // MILLISECOND_NS,
         item.body.decode("utf-8", "replace"),
     )
@@ -90,12 +88,18 @@ def document_row(document: MirroredDocument) -> tuple[Any, ...]:
     )
 
 
-def _texts(item: MirroredItem) -> _Texts:
+def texts_of(body: bytes) -> Texts:
+    """Its texts and replies. Of a field of an unusual type nothing is read; the others are still wanted."""
     try:
-        return _decoder.decode(item.body)
+        return _decoder.decode(body)
     except (msgspec.DecodeError, ValueError, RecursionError):
-        # A field of an unusual type: the others are still wanted.
-        return _Texts(_whole(item.title), _whole(item.url), _whole(item.text), list(item.kids) or None)
+        fields = parsed(body)
+        title, url, text = (
+            _whole(found) if isinstance(found := fields.get(name), str) else None for name in ("title", "url", "text")
+        )
+        kids = fields.get("kids")
+        numbers = [kid for kid in kids if type(kid) is int] if isinstance(kids, list) else []
+        return Texts(title, url, text, numbers or None)
 
 
 def _whole(text: str | None) -> str | None:
@@ -104,21 +108,9 @@ def _whole(text: str | None) -> str | None:
 
 
 def _sane(time_s: int | None) -> int | None:
-    return time_s if time_s is not None and 0 <= time_s < _YEAR_2101_S else None
+    return time_s if time_s is not None and 0 <= time_s < YEAR_2101_S else None
 
 
 def as_moment(name: str, value: int) -> datetime:
     """The date that a number in a column of moments means."""
     return moment(value * (SECOND_NS if name in SECOND_COLUMNS else MILLISECOND_NS))
-
-
-def month_of(name: str, value: int | None) -> str | None:
-    """The month, as 2026-01, that a number in a column of moments lies in."""
-    if value is None:
-        return None
-    return _month_of_day(value // (86_400 if name in SECOND_COLUMNS else 86_400_000))
-
-
-@lru_cache(maxsize=100_000)
-def _month_of_day(day: int) -> str:
-    return f"{_EPOCH + timedelta(days=day):%Y-%m}"

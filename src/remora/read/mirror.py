@@ -7,6 +7,7 @@ from typing import Final, Self
 
 from remora.contracts.reader import (
     Change,
+    ItemRow,
     MirroredDocument,
     MirroredItem,
     MirroredSource,
@@ -24,6 +25,7 @@ from remora.stores import open_reader, open_search_index
 
 # A page is one short read, so a slow caller never holds up the writer.
 PAGE_ROWS: Final = 500
+BULK_ROWS: Final = 5_000
 FOLLOW_EVERY_S: Final = 1.0
 QUERY_ROWS_MAX: Final = 10_000
 QUERY_SECONDS_MAX: Final = 60.0
@@ -74,11 +76,32 @@ class MirrorReader:
             page = await self._reader.item_page(
                 name, first_id=first_id, last_id=end, changed_since_ns=changed_since_ns, limit=PAGE_ROWS
             )
-            if page:
-                yield page
-            if len(page) < PAGE_ROWS:
+            if not page:
                 return
+            yield page
             first_id = page[-1].id + 1
+
+    async def item_row_pages(
+        self, source: str, *, first_id: int = 0, last_id: int | None = None, changed_since_ns: int = 0
+    ) -> AsyncIterator[Sequence[ItemRow]]:
+        """All items by id as plain rows (`ITEM_ROW`), in pages of at most 5,000. The next page is read meanwhile."""
+        end = INTEGER_MAX if last_id is None else last_id
+
+        def read(first: int) -> "asyncio.Future[Sequence[ItemRow]]":
+            return asyncio.ensure_future(
+                self._reader.item_rows(
+                    source, first_id=first, last_id=end, changed_since_ns=changed_since_ns, limit=BULK_ROWS
+                )
+            )
+
+        reading = read(first_id)
+        try:
+            while page := await reading:
+                reading = read(page[-1][0] + 1)
+                yield page
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
     async def history(self, item_id: int, *, source: str | None = None) -> Sequence[Revision]:
         """Every content that was seen of an item, oldest first; the last one is the current one. Empty if not held."""
@@ -121,10 +144,9 @@ class MirrorReader:
             page = await self._reader.document_page(
                 name, after=after, fetched_since_ns=fetched_since_ns, limit=PAGE_ROWS
             )
-            if page:
-                yield page
-            if len(page) < PAGE_ROWS:
+            if not page:
                 return
+            yield page
             after = page[-1].key
 
     async def changes(self, *, since: str = "0", follow: bool = False) -> AsyncIterator[Change]:

@@ -4,19 +4,23 @@ The folder appears under its name only when every file in it is complete. `month
 DuckDB, Polars, Spark and Trino read as a column.
 """
 
+import asyncio
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+import msgspec
+
+from remora.contracts.reader import ItemRow
 from remora.core.errors import ConfigurationError
+from remora.read.arrow import by_month, document_table, item_table, load_pyarrow, schema
 from remora.read.export import Wanted, row_pages
-from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS, month_of
 from remora.read.mirror import MirrorReader
 
 ROW_GROUP_ROWS: Final = 50_000
@@ -24,40 +28,91 @@ ROW_GROUP_ROWS: Final = 50_000
 WAITING_ROWS_MAX: Final = 200_000
 OPEN_FILES_MAX: Final = 200
 MANIFEST: Final = "_remora.json"
+PROGRESS: Final = "_progress.json"
 NO_MONTH: Final = "unknown"
 _PRIVATE_FOLDER: Final = 0o700
 _PRIVATE_FILE: Final = 0o600
 
-Row = tuple[Any, ...]
+
+# Files are closed and the place is remembered after this many rows: an interrupted export goes on from there.
+REMEMBER_EVERY_ROWS: Final = 1_000_000
+
+# Called with the number of rows written so far.
+Tell = Callable[[int], None]
 
 
-async def export_parquet(mirror: MirrorReader, wanted: Wanted, folder: Path) -> int:
-    """Write a folder of Parquet files by month; returns how many rows."""
+async def export_parquet(mirror: MirrorReader, wanted: Wanted, folder: Path, *, tell: Tell = lambda _: None) -> int:
+    """Write a folder of Parquet files by month; returns how many rows. The same call goes on after an interruption."""
     pyarrow = load_pyarrow()
-    count = 0
     with complete_folder(folder) as part:
-        months = _Months(pyarrow, part, _schema(pyarrow, is_listed=wanted.is_listed), is_listed=wanted.is_listed)
+        done = _progress(part, wanted)
+        months = _Months(pyarrow, part, is_listed=wanted.is_listed, parts=done.parts)
         try:
-            async for rows in row_pages(mirror, wanted):
-                months.add(rows)
-                count += len(rows)
+            if wanted.is_listed:
+                async for rows in row_pages(mirror, wanted):
+                    months.add(document_table(pyarrow, rows))
+                    tell(months.rows)
+            else:
+                await _export_items(mirror, wanted, months, done, part, tell)
         finally:
             months.close()
+        count = done.rows + months.rows
+        (part / PROGRESS).unlink(missing_ok=True)
         manifest = {"source": wanted.source, "rows": count, "since_ns": wanted.since_ns}
         (part / MANIFEST).write_text(json.dumps(manifest) + "\n")
     return count
 
 
-def load_pyarrow() -> ModuleType:
-    """The library, or what to install."""
+async def _export_items(
+    mirror: MirrorReader, wanted: Wanted, months: "_Months", done: "_Progress", part: Path, tell: Tell
+) -> None:
+    remembered = 0
+    pages = mirror.item_row_pages(
+        wanted.source,
+        first_id=max(wanted.first_id, done.next_id),
+        last_id=wanted.last_id,
+        changed_since_ns=wanted.since_ns,
+    )
+    async for page in pages:
+        await asyncio.to_thread(months.add_items, wanted.source, page)
+        tell(done.rows + months.rows)
+        if months.rows - remembered >= REMEMBER_EVERY_ROWS:
+            remembered = months.rows
+            months.close()
+            _remember(part, wanted, _Progress(page[-1][0] + 1, done.rows + months.rows, dict(months.parts)))
+
+
+class _Progress(msgspec.Struct, frozen=True):
+    """How far an export has come: the next id, the rows before it, and the files of each month that hold them."""
+
+    next_id: int = 0
+    rows: int = 0
+    parts: dict[str, int] = {}
+
+
+def _remember(part: Path, wanted: Wanted, progress: _Progress) -> None:
+    new = part / f"{PROGRESS}.new"
+    new.write_bytes(msgspec.json.encode([_asked(wanted), progress]))
+    new.replace(part / PROGRESS)
+
+
+def _progress(part: Path, wanted: Wanted) -> _Progress:
+    """The progress of an interrupted export of the same rows. What came after it is deleted."""
     try:
-        import_module("pyarrow.parquet")
-        return import_module("pyarrow")
-    except ImportError:
-        raise ConfigurationError(
-            "Parquet needs pyarrow, which is not installed",
-            hint="install it with: pip install '.[export]' in the folder of the source code",
-        ) from None
+        asked, progress = msgspec.json.decode((part / PROGRESS).read_bytes(), type=tuple[str, _Progress])
+    except (OSError, msgspec.DecodeError):
+        asked, progress = "", _Progress()
+    if asked != _asked(wanted):
+        progress = _Progress()
+    for file in part.rglob("*.parquet"):
+        number = int(file.stem.rpartition("-")[2])
+        if number > progress.parts.get(file.parent.name.removeprefix("month="), 0):
+            file.unlink()
+    return progress
+
+
+def _asked(wanted: Wanted) -> str:
+    return f"{wanted.source} {wanted.first_id} {wanted.last_id} {wanted.since_ns}"
 
 
 @contextmanager
@@ -69,8 +124,7 @@ def complete_folder(folder: Path) -> Iterator[Path]:
             raise ConfigurationError(
                 f"{folder} exists and is not an earlier export", hint="name a folder that does not exist yet"
             )
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(mode=_PRIVATE_FOLDER)
+        part.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
         yield part
         if folder.exists():
             shutil.rmtree(old, ignore_errors=True)
@@ -82,32 +136,37 @@ def complete_folder(folder: Path) -> Iterator[Path]:
             f"{folder} cannot be written ({error.strerror})", hint="write a path in an existing folder with free space"
         ) from None
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        if not (part / PROGRESS).exists():
+            shutil.rmtree(part, ignore_errors=True)
 
 
 class _Months:
     """Rows wait for their month's file; the fullest month is written first."""
 
-    def __init__(self, pyarrow: ModuleType, folder: Path, schema: Any, *, is_listed: bool) -> None:
+    def __init__(self, pyarrow: ModuleType, folder: Path, *, is_listed: bool, parts: Mapping[str, int]) -> None:
+        self.rows = 0
+        self.parts = dict(parts)
         self._pyarrow = pyarrow
         self._folder = folder
-        self._schema = schema
+        self._schema = schema(pyarrow, is_listed=is_listed)
         self._time = "fetched_at" if is_listed else "time"
-        self._time_at = (DOCUMENT_COLUMNS if is_listed else ITEM_COLUMNS).index(self._time)
-        self._waiting: dict[str, list[Row]] = {}
-        self._waiting_rows = 0
+        self._waiting: dict[str, list[Any]] = {}
+        self._waiting_rows: Counter[str] = Counter()
         self._open: dict[str, Any] = {}  # the least recently used first
-        self._parts: dict[str, int] = {}
 
-    def add(self, rows: list[Row]) -> None:
-        for row in rows:
-            month = month_of(self._time, row[self._time_at]) or NO_MONTH
-            self._waiting.setdefault(month, []).append(row)
-        self._waiting_rows += len(rows)
-        for month in {month for month, held in self._waiting.items() if len(held) >= ROW_GROUP_ROWS}:
-            self._write(month)
-        while self._waiting_rows > WAITING_ROWS_MAX:
-            self._write(max(self._waiting, key=lambda month: len(self._waiting[month])))
+    def add_items(self, source: str, rows: Sequence[ItemRow]) -> None:
+        self.add(item_table(self._pyarrow, source, rows))
+
+    def add(self, table: Any) -> None:
+        self.rows += table.num_rows
+        for found, rows in by_month(self._pyarrow, table, self._time):
+            month = found or NO_MONTH
+            self._waiting.setdefault(month, []).append(rows)
+            self._waiting_rows[month] += rows.num_rows
+            if self._waiting_rows[month] >= ROW_GROUP_ROWS:
+                self._write(month)
+        while self._waiting_rows.total() > WAITING_ROWS_MAX:
+            self._write(self._waiting_rows.most_common(1)[0][0])
 
     def close(self) -> None:
         for month in sorted(self._waiting):
@@ -117,13 +176,9 @@ class _Months:
         self._open.clear()
 
     def _write(self, month: str) -> None:
-        rows = self._waiting.pop(month)
-        self._waiting_rows -= len(rows)
-        columns = [
-            self._pyarrow.array(column, field.type)
-            for column, field in zip(zip(*rows, strict=True), self._schema, strict=True)
-        ]
-        self._writer(month).write_table(self._pyarrow.Table.from_arrays(columns, schema=self._schema))
+        tables = self._waiting.pop(month)
+        del self._waiting_rows[month]
+        self._writer(month).write_table(self._pyarrow.concat_tables(tables))
 
     def _writer(self, month: str) -> Any:
         writer = self._open.pop(month, None)
@@ -135,30 +190,9 @@ class _Months:
         return writer
 
     def _new_writer(self, month: str) -> Any:
-        number = self._parts[month] = self._parts.get(month, 0) + 1
+        number = self.parts[month] = self.parts.get(month, 0) + 1
         folder = self._folder / f"month={month}"
         folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
         path = folder / f"part-{number:04}.parquet"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, _PRIVATE_FILE))
-        return self._pyarrow.parquet.ParquetWriter(path, self._schema, compression="zstd")
-
-
-def _schema(pyarrow: ModuleType, *, is_listed: bool) -> Any:
-    moment_ms = pyarrow.timestamp("ms", tz="UTC")
-    types = {
-        "id": pyarrow.int64(),
-        "time": pyarrow.timestamp("s", tz="UTC"),
-        "parent": pyarrow.int64(),
-        "score": pyarrow.int64(),
-        "descendants": pyarrow.int64(),
-        "dead": pyarrow.bool_(),
-        "deleted": pyarrow.bool_(),
-        "kids": pyarrow.list_(pyarrow.int64()),
-        "revision": pyarrow.int32(),
-        "first_seen_at": moment_ms,
-        "last_fetched_at": moment_ms,
-        "changed_at": moment_ms,
-        "fetched_at": moment_ms,
-    }
-    names = DOCUMENT_COLUMNS if is_listed else ITEM_COLUMNS
-    return pyarrow.schema([(name, types.get(name, pyarrow.string())) for name in names])
+        return self._pyarrow.parquet.ParquetWriter(path, self._schema, compression="zstd", compression_level=1)

@@ -22,11 +22,17 @@ class Part(ABC):
 
     # Rows read at once. Each page ends its transaction, so that a slow reader never holds up the writer's housekeeping.
     _page_rows: ClassVar[int]
+    # Rows of a page after which no further body is read: a few giants must not fill the memory.
+    _page_bytes: ClassVar[int] = 16 << 20
     _ids_max: ClassVar[int]
 
     @abstractmethod
     async def _rows(self, name: str, values: Values) -> Sequence[Row]:
         """All rows of a query that only reads."""
+
+    @abstractmethod
+    async def _page(self, name: str, values: Values, *, body_at: int) -> Sequence[Row]:
+        """The next rows of a query by key, ended early by the size of their bodies; empty only at the end."""
 
     @abstractmethod
     async def _change(self, name: str, values: Values) -> int:
@@ -81,10 +87,10 @@ class CommonMirror(Part):
         last = INTEGER_MAX if last_id is None else last_id
         while True:
             wanted = {"source": source, "first": first_id, "last": last, "limit": self._page_rows}
-            page = await self._rows("bodies", wanted)
+            page = await self._page("bodies", wanted, body_at=1)
             for item_id, body in page:
                 yield item_id, body
-            if len(page) < self._page_rows:
+            if not page:
                 return
             first_id = page[-1][0] + 1
 

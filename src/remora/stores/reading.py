@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from remora.contracts.reader import (
+    ITEM_ROW,
     Change,
+    ItemRow,
     MirroredDocument,
     MirroredItem,
     MirroredSource,
@@ -36,9 +38,19 @@ class CommonReader(Part):
         self, source: str, *, first_id: int, last_id: int, changed_since_ns: int, limit: int
     ) -> Sequence[MirroredItem]:
         """The next items by id."""
-        wanted = {"source": source, "first": first_id, "last": last_id, "limit": limit}
-        rows = await self._rows("read_item_page", {**wanted, "since": milliseconds(changed_since_ns)})
+        rows = await self.item_rows(
+            source, first_id=first_id, last_id=last_id, changed_since_ns=changed_since_ns, limit=limit
+        )
         return tuple(item_from(source, row) for row in rows)
+
+    async def item_rows(
+        self, source: str, *, first_id: int, last_id: int, changed_since_ns: int, limit: int
+    ) -> Sequence[ItemRow]:
+        """The same as plain rows."""
+        wanted = {"source": source, "first": first_id, "last": last_id, "limit": limit}
+        return await self._page(
+            "read_item_page", {**wanted, "since": milliseconds(changed_since_ns)}, body_at=len(ITEM_ROW) - 1
+        )
 
     async def replies(self, source: str, parents: Sequence[int], *, limit: int) -> Sequence[MirroredItem]:
         """The direct replies to these items."""
@@ -71,7 +83,7 @@ class CommonReader(Part):
     ) -> Sequence[MirroredDocument]:
         """The next documents by key."""
         wanted = {"source": source, "after": self._dump_key(after), "limit": limit}
-        rows = await self._rows("read_document_page", {**wanted, "since": milliseconds(fetched_since_ns)})
+        rows = await self._page("read_document_page", {**wanted, "since": milliseconds(fetched_since_ns)}, body_at=2)
         return tuple(self._document(source, row) for row in rows)
 
     async def changes(self, after: str, *, limit: int) -> Sequence[Change]:

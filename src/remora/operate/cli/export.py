@@ -2,6 +2,8 @@
 
 # ruff: noqa: PLC0415
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
     from remora.read.export import Wanted
     from remora.read.mirror import MirrorReader
 
-FORMATS: Final = ("ndjson", "csv", "parquet")
+FORMATS: Final = ("ndjson", "csv", "parquet", "singer")
+TOLD_EVERY_S: Final = 5.0
 
 
 @click.command()
@@ -38,7 +41,7 @@ def export(
     end_id: int | None,
     **common: str | None,
 ) -> None:
-    """Write the mirror as lines of JSON (byte for byte), CSV or Parquet."""
+    """Write the mirror as lines of JSON (byte for byte), CSV, Parquet or Singer messages."""
     from remora.operate.cli.collecting import check_range
     from remora.read.moments import parse_moment
 
@@ -62,13 +65,18 @@ async def _export(
     from remora.read.export import export_csv, export_ndjson, output
 
     if file_format == "parquet":
-        from remora.read.parquet import export_parquet, load_pyarrow
+        from remora.read.arrow import load_pyarrow
+        from remora.read.parquet import export_parquet
 
         assert out is not None, "it was checked"
         load_pyarrow()
         async with opened_mirror(settings) as mirror:
-            return await export_parquet(mirror, await _wanted(mirror, settings, named, ids, since_ns), Path(out))
-    write = export_csv if file_format == "csv" else export_ndjson
+            wanted = await _wanted(mirror, settings, named, ids, since_ns)
+            return await export_parquet(mirror, wanted, Path(out), tell=_progress_line())
+    if file_format == "singer":
+        from remora.read.singer import export_singer as write
+    else:
+        write = export_csv if file_format == "csv" else export_ndjson
     with output(out) as file:
         async with opened_mirror(settings) as mirror:
             return await write(mirror, await _wanted(mirror, settings, named, ids, since_ns), file)
@@ -81,3 +89,16 @@ async def _wanted(
 
     source, is_listed = await source_of(mirror, settings, named)
     return Wanted(source, is_listed, first_id=ids[0], last_id=ids[1], since_ns=since_ns)
+
+
+def _progress_line() -> Callable[[int], None]:
+    began_s = told_s = time.monotonic()
+
+    def tell(rows: int) -> None:
+        nonlocal told_s
+        now_s = time.monotonic()
+        if now_s - told_s >= TOLD_EVERY_S:
+            told_s = now_s
+            click.echo(f"{rows:,} rows written, {rows / (now_s - began_s):,.0f}/s", err=True)
+
+    return tell

@@ -86,10 +86,11 @@ class PostgresLists(PostgresPart):
         """All documents that have a body, by key."""
         after: str | None = None
         while True:
-            page = await self._rows("documents", {"source": source, "after": after, "limit": self._page_rows})
+            wanted = {"source": source, "after": after, "limit": self._page_rows}
+            page = await self._page("documents", wanted, body_at=3)
             for row in page:
                 yield document_from_row(row)
-            if len(page) < self._page_rows:
+            if not page:
                 return
             after = page[-1][0]
 

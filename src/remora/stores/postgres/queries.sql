@@ -238,10 +238,14 @@ FROM stored_revisions AS r JOIN stored_items AS i ON i.source = r.source AND i.i
 WHERE r.source = (SELECT number FROM sources WHERE name = %(source)s) AND r.item_id = %(id)s ORDER BY r.revision;
 
 -- name: bodies
--- One page of raw bodies, in order.
-SELECT id, body FROM stored_items
-WHERE source = (SELECT number FROM sources WHERE name = %(source)s)
-AND id BETWEEN %(first)s AND %(last)s ORDER BY id LIMIT %(limit)s;
+-- One page of raw bodies, in order: no more rows once there are this many bytes.
+SELECT id, body FROM (
+  SELECT id, body, sum(octet_length(body)) OVER (ORDER BY id) - octet_length(body) AS before FROM (
+    SELECT id, body FROM stored_items
+    WHERE source = (SELECT number FROM sources WHERE name = %(source)s)
+    AND id BETWEEN %(first)s AND %(last)s ORDER BY id LIMIT %(limit)s
+  ) AS page
+) AS summed WHERE before < %(bytes)s ORDER BY id;
 
 -- name: newest_items
 -- The highest ids at or above one, highest first; a body above the size limit is left out.
@@ -515,10 +519,14 @@ FROM document_revisions AS r JOIN documents AS d ON d.source = r.source AND d.ke
 WHERE r.source = %(source)s AND r.key = %(key)s ORDER BY r.revision;
 
 -- name: documents
--- One page of documents that have a body, by key.
-SELECT key, fingerprint, updated_at, body, fetched_at, revision, first_seen_at, changed_at, vanished_at, owed
-FROM documents WHERE source = %(source)s AND (%(after)s::text IS NULL OR key > %(after)s) AND body IS NOT NULL
-ORDER BY key LIMIT %(limit)s;
+-- One page of documents that have a body, by key: no more rows once there are this many bytes.
+SELECT key, fingerprint, updated_at, body, fetched_at, revision, first_seen_at, changed_at, vanished_at, owed FROM (
+  SELECT *, sum(octet_length(body)) OVER (ORDER BY key) - octet_length(body) AS before FROM (
+    SELECT * FROM documents
+    WHERE source = %(source)s AND (%(after)s::text IS NULL OR key > %(after)s) AND body IS NOT NULL
+    ORDER BY key LIMIT %(limit)s
+  ) AS page
+) AS summed WHERE before < %(bytes)s ORDER BY key;
 
 -- ── singletons ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -20,7 +20,7 @@ WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s)
 AND i.id = ANY(%(ids)s::bigint[]) ORDER BY i.id;
 
 -- name: read_item_page
--- The next items by id that changed since a given time.
+-- The next items by id that changed since a given time: no more rows once there are this many bytes.
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   greatest(i.last_fetched_at, (
@@ -28,9 +28,13 @@ SELECT
     WHERE r.source = i.source AND r.first_id BETWEEN i.id - 99 AND i.id AND r.last_id >= i.id
   )),
   i.changed_at, i.revision, i.body
-FROM stored_items AS i
-WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s)
-AND i.id BETWEEN %(first)s AND %(last)s AND i.changed_at >= %(since)s ORDER BY i.id LIMIT %(limit)s;
+FROM (
+  SELECT *, sum(octet_length(body)) OVER (ORDER BY id) - octet_length(body) AS before FROM (
+    SELECT * FROM stored_items
+    WHERE source = (SELECT number FROM sources WHERE name = %(source)s)
+    AND id BETWEEN %(first)s AND %(last)s AND changed_at >= %(since)s ORDER BY id LIMIT %(limit)s
+  ) AS page
+) AS i WHERE before < %(bytes)s ORDER BY i.id;
 
 -- name: read_replies
 -- The direct replies to some items.
@@ -60,10 +64,14 @@ SELECT key, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, body, f
 FROM documents WHERE source = %(source)s AND key = %(key)s;
 
 -- name: read_document_page
--- The next documents with a body that were fetched since a given time.
-SELECT key, updated_at, body, fetched_at FROM documents
-WHERE source = %(source)s AND key > %(after)s AND body IS NOT NULL AND coalesce(fetched_at, 0) >= %(since)s
-ORDER BY key LIMIT %(limit)s;
+-- The next documents with a body that were fetched since a given time: no more rows once there are this many bytes.
+SELECT key, updated_at, body, fetched_at FROM (
+  SELECT *, sum(octet_length(body)) OVER (ORDER BY key) - octet_length(body) AS before FROM (
+    SELECT * FROM documents
+    WHERE source = %(source)s AND key > %(after)s AND body IS NOT NULL AND coalesce(fetched_at, 0) >= %(since)s
+    ORDER BY key LIMIT %(limit)s
+  ) AS page
+) AS summed WHERE before < %(bytes)s ORDER BY key;
 
 -- name: read_changes
 -- The next lines of the change feed, up to the oldest transaction that still runs.

@@ -86,6 +86,10 @@ class PostgresPart(Part):
 
         return await self._connections().run(work)
 
+    async def _page(self, name: str, values: Values, *, body_at: int) -> list[Row]:
+        """The statement itself counts the bytes."""
+        return await self._rows(name, {**values, "bytes": self._page_bytes})
+
     async def _change(self, name: str, values: Values) -> int:
         """How many rows a statement changed."""
 

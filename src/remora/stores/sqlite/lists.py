@@ -85,10 +85,11 @@ class SqliteLists(SqlitePart):
         """All documents that have a body, by key."""
         after = ""
         while True:
-            page = await self._rows("documents", {"source": source, "after": after, "limit": self._page_rows})
+            wanted = {"source": source, "after": after, "limit": self._page_rows}
+            page = await self._page("documents", wanted, body_at=3)
             for row in page:
                 yield document_from_row(row)
-            if len(page) < self._page_rows:
+            if not page:
                 return
             after = page[-1][0]
 

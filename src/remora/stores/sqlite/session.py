@@ -113,6 +113,24 @@ class SqlitePart(Part):
         statement = self._sql[name]
         return await self._read(lambda connection: connection.execute(statement, values).fetchall())
 
+    async def _page(self, name: str, values: Values, *, body_at: int) -> list[Row]:
+        """Rows one by one, until there are enough bytes."""
+        statement = self._sql[name]
+
+        def work(connection: Connection) -> list[Row]:
+            rows: list[Row] = []
+            size = 0
+            cursor = connection.execute(statement, values)
+            for row in cursor:
+                rows.append(row)
+                size += len(row[body_at])
+                if size >= self._page_bytes:
+                    break
+            cursor.close()
+            return rows
+
+        return await self._read(work)
+
     async def _write(self, work: Callable[[Connection], T]) -> T:
         """Run the work in one transaction, shared with other writes of the same time."""
         return await self._open_writer().run(work)

@@ -1,0 +1,110 @@
+"""How do many rows become typed columns? In bulk: one pass per column, not one per cell."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final
+
+from remora.contracts.reader import ITEM_ROW, ItemRow
+from remora.core.errors import ConfigurationError
+from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS, YEAR_2101_S, texts_of
+
+_BODY: Final = ITEM_ROW.index("body")
+_TIME: Final = ITEM_ROW.index("time")
+# Columns that are the same in a row of the store and in a file.
+_COPIED: Final = tuple(name for name in ITEM_ROW if name not in {"body", "time", "dead", "deleted", "last_fetched_at"})
+
+
+def load_pyarrow() -> ModuleType:
+    """The library, or what to install."""
+    try:
+        import_module("pyarrow.parquet")
+        import_module("pyarrow.compute")
+        return import_module("pyarrow")
+    except ImportError:
+        raise ConfigurationError(
+            "Parquet and Arrow need pyarrow, which is not installed",
+            hint="install it with: pip install '.[export]' in the folder of the source code",
+        ) from None
+
+
+def schema(pyarrow: ModuleType, *, is_listed: bool) -> Any:
+    """The types of the columns."""
+    moment_ms = pyarrow.timestamp("ms", tz="UTC")
+    types = {
+        "id": pyarrow.int64(),
+        "time": pyarrow.timestamp("s", tz="UTC"),
+        "parent": pyarrow.int64(),
+        "score": pyarrow.int64(),
+        "descendants": pyarrow.int64(),
+        "dead": pyarrow.bool_(),
+        "deleted": pyarrow.bool_(),
+        "kids": pyarrow.list_(pyarrow.int64()),
+        "revision": pyarrow.int32(),
+        "first_seen_at": moment_ms,
+        "last_fetched_at": moment_ms,
+        "changed_at": moment_ms,
+        "fetched_at": moment_ms,
+    }
+    names = DOCUMENT_COLUMNS if is_listed else ITEM_COLUMNS
+    return pyarrow.schema([(name, types.get(name, pyarrow.string())) for name in names])
+
+
+def item_table(pyarrow: ModuleType, source: str, rows: Sequence[ItemRow]) -> Any:
+    """A table of items with the columns of `ITEM_COLUMNS`."""
+    wanted = schema(pyarrow, is_listed=False)
+    columns: dict[str, Sequence[Any]] = dict(zip(ITEM_ROW, zip(*rows, strict=True), strict=True))
+    texts = [texts_of(body) for body in columns["body"]]
+    columns["time"] = [time if time is not None and 0 <= time < YEAR_2101_S else None for time in columns["time"]]
+    columns["last_fetched_at"] = [fetched or None for fetched in columns["last_fetched_at"]]
+    columns["dead"], columns["deleted"] = list(map(bool, columns["dead"])), list(map(bool, columns["deleted"]))
+    made: Mapping[str, Sequence[Any]] = {
+        **columns,
+        "title": [text.title for text in texts],
+        "url": [text.url for text in texts],
+        "text": [text.text for text in texts],
+        "kids": [text.kids for text in texts],
+    }
+    arrays = [
+        pyarrow.repeat(source, len(rows))
+        if field.name == "source"
+        else _bodies(pyarrow, columns["body"])
+        if field.name == "body"
+        else pyarrow.array(made[field.name], field.type)
+        for field in wanted
+    ]
+    return pyarrow.Table.from_arrays(arrays, schema=wanted)
+
+
+def document_table(pyarrow: ModuleType, rows: Sequence[tuple[Any, ...]]) -> Any:
+    """A table of documents with the columns of `DOCUMENT_COLUMNS`."""
+    wanted = schema(pyarrow, is_listed=True)
+    columns = zip(*rows, strict=True)
+    arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, wanted, strict=True)]
+    return pyarrow.Table.from_arrays(arrays, schema=wanted)
+
+
+def _bodies(pyarrow: ModuleType, bodies: Sequence[bytes]) -> Any:
+    """Bodies as text. Checked in bulk; only if one is no UTF-8 each is decoded on its own."""
+    try:
+        return pyarrow.array(bodies, pyarrow.binary()).cast(pyarrow.string())
+    except pyarrow.ArrowInvalid:
+        return pyarrow.array([body.decode("utf-8", "replace") for body in bodies], pyarrow.string())
+
+
+def by_month(pyarrow: ModuleType, table: Any, column: str) -> list[tuple[str | None, Any]]:
+    """The table cut by the month of a column, as 2026-01; None for rows without a time."""
+    compute = pyarrow.compute
+    moments = table.column(column)
+    ends = compute.min_max(moments).as_py()
+    if moments.null_count == 0 and f"{ends['min']:%Y-%m}" == f"{ends['max']:%Y-%m}":
+        return [(f"{ends['min']:%Y-%m}", table)]  # ids follow time: nearly every page is of one month
+    months = compute.add(compute.multiply(compute.year(moments), 12), compute.month(moments))
+    return [
+        (_month(month), table.filter(compute.is_null(months) if month is None else compute.equal(months, month)))
+        for month in compute.unique(months).to_pylist()
+    ]
+
+
+def _month(number: int | None) -> str | None:
+    return None if number is None else f"{(number - 1) // 12:04}-{(number - 1) % 12 + 1:02}"
