@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from remora.operate.cli.collecting import catchup, run, up, worker
+from remora.operate.cli.completion import completion
 from remora.operate.cli.export import export
 from remora.operate.cli.failures import end, explain
 from remora.operate.cli.importing import import_
@@ -63,5 +64,6 @@ for command in (
     mcp,
     store,
     simulate,
+    completion,
 ):
     main.add_command(command)
