@@ -140,10 +140,11 @@ def test_faults_kills_and_new_channels_lose_nothing(way: str, seed: int) -> None
             await know(rig.store, {new: json.dumps({"id": new}).encode()}, now_ns=clock.wall_ns())
             await rig.wait(HOUR_NS)
         workspace.hook = lambda _asked: None
+        ended = []
         for _ in range(2):
             await rig.wait(DAY_NS)
-            summary = await rig.run(RunOptions(force=True))
-        assert summary.stopped_by is StoppedBy.COMPLETE
+            ended.append((await rig.run(RunOptions(force=True))).stopped_by)
+        assert ended[-1] is StoppedBy.COMPLETE
         assert await rig.mirror() == workspace.documents()
 
     run(main)

@@ -112,7 +112,7 @@ def _odd_line(body: bytes) -> Row | None:
         return None
     item_id = fields.get("id")
     if OF_A_TABLE & fields.keys() or isinstance(item_id, str):
-        return body_of({ALIASES.get(name, name): value for name, value in fields.items()})
+        return body_of({ALIASES.get(str(name), str(name)): value for name, value in fields.items()})
     return (item_id, body) if type(item_id) is int else None
 
 

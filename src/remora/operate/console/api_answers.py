@@ -18,20 +18,20 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """Every answer of the API."""
 
 
-class SourceAnswer(Answer):
+class SourceAnswer(Answer, frozen=True):
     """A source with something in the mirror."""
 
     name: str
     kind: Literal["numbered", "listed"]
 
 
-class SourcesAnswer(Answer):
+class SourcesAnswer(Answer, frozen=True):
     """Every source, by name."""
 
     sources: tuple[SourceAnswer, ...]
 
 
-class ItemAnswer(Answer):
+class ItemAnswer(Answer, frozen=True):
     """A numbered item. `body` is what the provider sent; it is a text if that is no JSON."""
 
     source: str
@@ -51,7 +51,7 @@ class ItemAnswer(Answer):
     body: msgspec.Raw
 
 
-class ThreadItemAnswer(Answer):
+class ThreadItemAnswer(Answer, frozen=True):
     """One item of a thread, and where the thread is broken at it."""
 
     depth: int
@@ -62,13 +62,13 @@ class ThreadItemAnswer(Answer):
     is_cut: bool = False
 
 
-class ThreadAnswer(Answer):
+class ThreadAnswer(Answer, frozen=True):
     """An item and all replies below it, in reading order."""
 
     items: tuple[ThreadItemAnswer, ...]
 
 
-class RevisionAnswer(Answer):
+class RevisionAnswer(Answer, frozen=True):
     """One content that a thing had."""
 
     revision: int
@@ -77,13 +77,13 @@ class RevisionAnswer(Answer):
     body: msgspec.Raw
 
 
-class HistoryAnswer(Answer):
+class HistoryAnswer(Answer, frozen=True):
     """Every content that was seen, oldest first; the last one is the current one."""
 
     revisions: tuple[RevisionAnswer, ...]
 
 
-class UserAnswer(Answer):
+class UserAnswer(Answer, frozen=True):
     """A profile."""
 
     source: str
@@ -93,7 +93,7 @@ class UserAnswer(Answer):
     body: msgspec.Raw
 
 
-class DocumentAnswer(Answer):
+class DocumentAnswer(Answer, frozen=True):
     """A document of a listed source. `body` is null while its detail is owed."""
 
     source: str
@@ -103,14 +103,14 @@ class DocumentAnswer(Answer):
     body: msgspec.Raw
 
 
-class DocumentsAnswer(Answer):
+class DocumentsAnswer(Answer, frozen=True):
     """Documents by key. Ask again with `after` set to `next` until it is null."""
 
     documents: tuple[DocumentAnswer, ...]
     next: str | None
 
 
-class ChangeAnswer(Answer):
+class ChangeAnswer(Answer, frozen=True):
     """One line of the change feed."""
 
     position: str
@@ -121,14 +121,14 @@ class ChangeAnswer(Answer):
     changed_at: str
 
 
-class ChangesAnswer(Answer):
+class ChangesAnswer(Answer, frozen=True):
     """Changes in order. Ask again with `since` set to `next`; nothing is left out."""
 
     changes: tuple[ChangeAnswer, ...]
     next: str
 
 
-class HitAnswer(Answer):
+class HitAnswer(Answer, frozen=True):
     """One thing that was found. In `snippet` the words that were looked for are between « and »."""
 
     source: str
@@ -140,7 +140,7 @@ class HitAnswer(Answer):
     document: DocumentAnswer | None = None
 
 
-class FacetsAnswer(Answer):
+class FacetsAnswer(Answer, frozen=True):
     """Values and how many of the first thousand hits have them."""
 
     type: dict[str, int]
@@ -149,7 +149,7 @@ class FacetsAnswer(Answer):
     year: dict[str, int]
 
 
-class SearchAnswer(Answer):
+class SearchAnswer(Answer, frozen=True):
     """One page of hits. `counted` is at most 1,000: there may be more."""
 
     hits: tuple[HitAnswer, ...]
@@ -160,7 +160,7 @@ class SearchAnswer(Answer):
     waits_since: str | None
 
 
-class ErrorAnswer(Answer):
+class ErrorAnswer(Answer, frozen=True):
     """What is wrong, and what to do."""
 
     error: str

@@ -13,7 +13,7 @@ import msgspec
 
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.operate.config.settings import Settings
-from remora.operate.jobs.resources import opened_store
+from remora.operate.jobs.opened_store import opened_store
 from remora.operate.jobs.startup_checks import naming_store
 from remora.operate.observe.read_status import read_status
 from remora.read.as_text import history_text, pretty, thread_text
