@@ -75,7 +75,8 @@ def licence(package: Distribution) -> str:
     told = [match[1] for line in metadata.get_all("Classifier", []) if (match := _CLASSIFIER.match(line))]
     if told:
         return " or ".join(told)
-    text = metadata.get("License", "").strip() or "unknown"
+    text = metadata["License"].strip() if "License" in metadata else ""
+    text = text or "unknown"
     return text if len(text) <= _LICENCE_MAX else "see its files"
 
 
