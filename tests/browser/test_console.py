@@ -73,6 +73,14 @@ async def test_a_change_is_seen_live_and_said_aloud_once(visit: Visit) -> None:
         assert visitor.errors == []
 
 
+async def test_numbers_and_items_lead_into_the_reader(visit: Visit) -> None:
+    async with staged(CATCHING_UP) as stage, visit(stage.url) as visitor:
+        settled = visitor.page.locator(".legend .settled a")
+        await expect(settled).to_have_attribute("href", "read/hackernews/newest")
+        first = visitor.page.locator(".items .item .text a").first
+        await expect(first).to_have_attribute("href", f"read/hackernews/item/{NEWEST_ID}")
+
+
 async def test_numbers_carry_their_window(visit: Visit) -> None:
     async with staged(CATCHING_UP) as stage, visit(stage.url) as visitor:
         facts = visitor.page.locator(".rate-facts")

@@ -45,6 +45,7 @@ FILES: Final = {
     "/charts.js": ("charts.js", "text/javascript"),
     "/overview.js": ("overview.js", "text/javascript"),
     "/panels.js": ("panels.js", "text/javascript"),
+    "/reader_links.js": ("reader_links.js", "text/javascript"),
     "/theme.js": ("theme.js", "text/javascript"),
     "/words.js": ("words.js", "text/javascript"),
 }

@@ -66,10 +66,12 @@ class ItemPages(Pages):
 
     @shown
     async def newest(self, request: web.Request) -> web.StreamResponse:
-        """All items by id, the highest first."""
+        """All items by id, the highest first; all documents of a listed source."""
         before_id = query_id(request, "before")
         async with self._browsing.reader() as reader:
-            source = await self.numbered(reader, request)
+            source = await self.named_source(reader, request)
+            if source.is_listed:
+                return go(request, links.view(source.name, "documents"))
             items = await reader.newest_items(source.name, before_id=before_id, limit=PAGE_ROWS + 1)
         more = items[PAGE_ROWS - 1].id if len(items) > PAGE_ROWS else None
         return await page(request, "newest.html", source=source, items=items[:PAGE_ROWS], more=more)

@@ -9,12 +9,13 @@ from urllib.parse import quote, urlencode
 
 READER: Final = "/read"
 SEARCH: Final = "/read/search"
-# The number on the status page, and the view that lists what it counts.
+# The number on the status page, and the view that lists what it counts; the same table is in reader_links.js.
 COUNTED: Final = {
     "settled": "newest",
     "newest": "newest",
     "changed": "changes",
     "owed": "owed",
+    "leased": "owed",
     "dead": "dead",
     "absent": "absent",
     "gone": "gone",

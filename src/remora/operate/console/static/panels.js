@@ -1,6 +1,7 @@
 // What does the operator see of one source? Each panel is brought up to date from a status; unknown is shown as unknown.
 import { PLACES, describeRate, drawAges, drawCoverage, drawRate, readAt, windowOf } from "./charts.js";
 import { drawHeadline, sentPerSecond } from "./overview.js";
+import { counted, itemLink, linked } from "./reader_links.js";
 import { PLACE_WORDS, QUESTIONS, ago, agoOf, circuitState, clock, element, facts, gapReason, gapState, human, moment, number, perSecond, plain, rate, say, secondsOf, share, span, stopped, sync, when } from "./words.js";
 
 const SYMBOLS = { yes: "✓", no: "✕", unknown: "?", wait: "…" };
@@ -34,7 +35,7 @@ export function drawCard(card, source, { now, history, items, old, disk }) {
   drawHeadline(card, source, disk, now);
   drawAnswers(card.querySelector(".answers"), source.answers, now);
   drawRatePanel(card, source, history, now);
-  drawCoveragePanel(card.querySelector(".coverage"), source, old);
+  drawCoveragePanel(card.querySelector(".coverage"), card.dataset.name, source, old);
   for (const [name, shown] of [[".live", !listed], [".rescan", !listed], [".runs", listed], [".items", !listed]]) card.querySelector(name).hidden = !shown;
   card.classList.toggle("listed", listed);
   if (listed) drawRuns(card.querySelector(".runs"), source, now);
@@ -42,7 +43,7 @@ export function drawCard(card, source, { now, history, items, old, disk }) {
     drawStream(card.querySelector(".stream"), source, now);
     drawMachine(card.querySelector(".machine"), source);
     drawRescan(card.querySelector(".rescan"), source, now);
-    drawItems(card.querySelector(".items ol"), items, now);
+    drawItems(card.querySelector(".items ol"), card.dataset.name, items, now);
   }
   drawGaps(card, source, now, old);
 }
@@ -143,7 +144,7 @@ function interval(intervalS) {
 
 // -- coverage ---------------------------------------------------------------------------------------------------------
 
-function drawCoveragePanel(panel, source, old) {
+function drawCoveragePanel(panel, name, source, old) {
   const coverage = source.coverage;
   const bar = panel.querySelector(".bar");
   const legend = panel.querySelector(".legend");
@@ -160,7 +161,9 @@ function drawCoveragePanel(panel, source, old) {
   say(panel.querySelector(".sum"), (old ? "As it was: " : "") + sumOf(coverage, total));
   sync(legend, places.map((place) => [place, place]), (place) => {
     const row = element("div", undefined, place);
-    row.append(element("dt", PLACE_WORDS[place]), element("dd"));
+    const term = element("dt");
+    term.append(counted(name, place, PLACE_WORDS[place]));
+    row.append(term, element("dd"));
     return row;
   }, (row, place) => {
     const part = coverage.settled === undefined ? "" : `, ${share(coverage[place], total)}`;
@@ -265,6 +268,7 @@ function drawGaps(card, source, now, old) {
   sync(panel.querySelector("tbody"), gaps.map((gap) => [`${gap.kind} ${gap.state} ${gap.reason}`, gap]), (gap) => {
     const row = element("tr", undefined, gap.state);
     for (const className of ["", "", "right", "", "", "right"]) row.append(element("td", "", className));
+    row.children[2].append(counted(card.dataset.name, gap.state, ""));
     if (gap.state === "dead") {
       const button = element("button", "Ask again");
       button.type = "button";
@@ -277,7 +281,7 @@ function drawGaps(card, source, now, old) {
     row.gap = gap;
     const next = gap.next_at_ns === null ? "none" : secondsOf(gap.next_at_ns) <= now ? due : `in ${span(secondsOf(gap.next_at_ns) - now)}`;
     const texts = [gap.kind === "item" || gap.kind === "document" ? gapState(gap) : `${gapState(gap)}: ${plain(gap.kind)}`, gapReason(gap.reason), number(gap.count), agoOf(gap.oldest_at_ns, now), next];
-    texts.forEach((text, index) => say(row.children[index], text));
+    texts.forEach((text, index) => say(index === 2 ? row.children[2].firstElementChild : row.children[index], text));
     row.children[3].title = moment(secondsOf(gap.oldest_at_ns), now);
     if (gap.next_at_ns) row.children[4].title = moment(secondsOf(gap.next_at_ns), now);
     const button = row.querySelector("button");
@@ -287,7 +291,7 @@ function drawGaps(card, source, now, old) {
 
 // -- items ------------------------------------------------------------------------------------------------------------
 
-function drawItems(list, items, now) {
+function drawItems(list, name, items, now) {
   if (!items.length) {
     sync(list, [["none", "No item is here yet."]], (text) => element("li", text, "note"), () => {});
     return;
@@ -296,7 +300,9 @@ function drawItems(list, items, now) {
     const row = element("li", undefined, "item");
     const head = element("p", undefined, "head");
     head.append(element("span", item.type ?? "item", "type"), element("span", item.by ?? "nobody", "by"), element("span", "", "age"));
-    row.append(head, element("p", item.text ?? (item.state ? `[${item.state}]` : "no text"), "text"));
+    const text = element("p", undefined, "text");
+    text.append(linked(itemLink(name, item.id), item.text ?? (item.state ? `[${item.state}]` : "no text")));
+    row.append(head, text);
     row.title = `id ${item.id}${item.time_s ? `, written ${clock(item.time_s)}` : ""}`;
     return row;
   }, (row, item) => say(row.querySelector(".age"), item.seen_s === null ? "" : ago(now - item.seen_s)));
