@@ -127,3 +127,14 @@ def test_the_record_adds_up_runs_and_keeps_their_days_apart(tmp_path: Path) -> N
         ("abc", 2, 1.0, 3.0, [2]),
         ("abd", 2, 1.0, 3.0, [2]),
     ]
+
+
+def test_a_world_may_end_while_a_killed_process_still_holds_its_file() -> None:
+    stall = Incident(IncidentKind.STALL, 1.0, 4_000.0)
+    crash = Incident(IncidentKind.CRASH, 25.0, amount=1, detail="before")
+    verdict = judge_world(
+        msgspec.structs.replace(
+            draw(1), shape=SourceShape.NUMBERED, store="sqlite", processes=1, hours=1.0, incidents=(stall, crash)
+        )
+    )
+    assert verdict.violations == []

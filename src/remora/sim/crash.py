@@ -112,8 +112,15 @@ class Generation:
 
 def _report_the_living(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Ignore errors that nobody retrieved from a dead process's tasks; report everything else as usual."""
-    if not isinstance(context.get("exception"), Crashed):
+    if not _is_crash(context.get("exception")):
         loop.default_exception_handler(context)
+
+
+def _is_crash(error: object) -> bool:
+    """Whether this is a crash, or a group of crashes and nothing else."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(Crashed)[1] is None
+    return isinstance(error, Crashed)
 
 
 class _Guarded:

@@ -201,9 +201,10 @@ class Process:
                 await self.life.live(self._one_life())
             except Crashed:
                 self.crashes += 1
-                if self.running is not None:
-                    _abandon(self.running.given.real)
             finally:
+                # Also if the world ends at this very moment: a dead process must not hold its file.
+                if self.life.dead and self.running is not None:
+                    _abandon(self.running.given.real)
                 self.running = None
                 self._home.stage.forgive()
             await self._home.clock.sleep_until(self._home.clock.monotonic_ns() + self.down_for_ns)

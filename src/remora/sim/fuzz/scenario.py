@@ -82,6 +82,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     limit: Limit
     backstop: bool  # False: there is no rescan, so every announced change must arrive without one
+    missed_share: float = 0.0  # changes that the stream never announces: only a rescan finds them
     every_s: float  # time between two runs over a list
     poll_every_s: float = 15.0  # of the newest id, while no stream reports it
     max_fetches: int | None  # of one run; None: unlimited
@@ -120,6 +121,7 @@ def draw(seed: int) -> Scenario:
         in_flight=chance.choice([1, 4, 16, 32]),
         limit=_limit(chance, ceiling),
         backstop=backstop,
+        missed_share=chance.choice([0.03, 0.4]) if backstop else 0.0,
         every_s=chance.choice([6, 12, 24] if size is Size.LONG else [0.5, 1, 3, 6]) * HOUR_S,
         poll_every_s=chance.choice([60.0, 900.0]) if size is Size.LONG else 15.0,
         max_fetches=chance.choice([None, None, 7, 60]),

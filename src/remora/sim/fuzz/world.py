@@ -32,7 +32,8 @@ from remora.sim.world import World, WorldSettings
 from remora.sources.hackernews_item import decode_item
 from remora.sources.numbered import DeclaredReading
 
-LOOK_EVERY_NS: Final = 7 * MINUTE_NS
+# Small worlds are looked at often: some mistakes can be seen for seconds only. Lists change less: eight times as long.
+LOOK_EVERY_NS: Final = {Size.SMALL: 31 * SECOND_NS, Size.LARGE: 7 * MINUTE_NS, Size.LONG: 56 * MINUTE_NS}
 LONGEST_NS: Final = 90 * DAY_NS
 TASKS_MAX: Final = 500
 # Once the rate law knows a limit, it keeps refusals to a few per minute; without learning there are hundreds.
@@ -133,8 +134,7 @@ async def _until(end_ns: int, home: Home, processes: list[Process], tasks: list[
         moments.append((starts_ns, 2 * number, incident))
         moments.append((starts_ns + round(incident.for_s * SECOND_NS), 2 * number + 1, incident))
     moments = sorted((moment for moment in moments if moment[0] < end_ns), key=lambda moment: moment[:2])
-    looks_ns = LOOK_EVERY_NS if home.scenario.shape.paging is None else 8 * LOOK_EVERY_NS
-    looks_ns *= 8 if home.scenario.size is Size.LONG else 1
+    looks_ns = LOOK_EVERY_NS[home.scenario.size] * (1 if home.scenario.shape.paging is None else 8)
     while home.clock.monotonic_ns() < end_ns:
         next_ns = moments[0][0] if moments else end_ns
         await home.clock.sleep_until(min(next_ns, home.clock.monotonic_ns() + looks_ns, end_ns))
@@ -255,8 +255,7 @@ def _from_the_beginning(scenario: Scenario) -> dict[str, Any]:
         for incident in scenario.incidents
         if incident.kind is IncidentKind.FLOOD
     )
-    missed = 0.0 if not scenario.backstop else 0.03
-    return {"outages": outages, "stream": StreamFaults(missed_share=missed, floods=floods)}
+    return {"outages": outages, "stream": StreamFaults(missed_share=scenario.missed_share, floods=floods)}
 
 
 def _faults(home: Home) -> Faults:
