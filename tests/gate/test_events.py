@@ -164,6 +164,20 @@ def test_a_back_off_is_told_with_its_own_rates_also_where_a_rise_is_told_with_it
     simulated(main)
 
 
+def test_a_back_off_because_answers_became_slow_says_so(events: Events) -> None:
+    async def main(clock: SimClock) -> None:
+        limits, quick = Limits(SECOND_NS // 50, in_flight=200), Answer(latency_ns=SECOND_NS // 50)
+        says = one_by_one([quick] * 200, then=replace(quick, latency_ns=2 * SECOND_NS))
+        async with gate(clock, limits, book=warm(clock, limits), says=says) as busy:
+            await busy.send_until(20 * SECOND_NS, workers=200)
+            back_off = busy.governor.state().last_back_off
+        assert back_off is not None
+        assert back_off.reason == "slow_answers"
+        assert {event["reason"] for event in events if event["event"] == "backed_off"} == {"slow_answers"}
+
+    simulated(main)
+
+
 def test_a_back_off_in_another_process_is_told_as_such_also_when_that_one_has_gone_on_since(events: Events) -> None:
     async def main(clock: SimClock) -> None:
         gate_store, limits = SimGate(clock), Limits(SECOND_NS // 20, in_flight=2)

@@ -30,9 +30,9 @@ from remora.core.rate.pace_record import (
 )
 from remora.core.rate.quota import told as after_quota
 from remora.core.rate.shared_pace import COMMON, Common, UnsharedAnswers, from_common, heard_on_top, to_common
-from remora.core.rate.signal import WellAnswered, answer_of, in_words, is_nonsense, is_unanswered
+from remora.core.rate.signal import WellAnswered, answer_of, in_words, is_nonsense, is_unanswered, slowed_because
 from remora.core.translation import NOTHING_SAID, Translation
-from remora.core.verdict import NoReply, Pressure, Reply, Trouble, Verdict
+from remora.core.verdict import NoReply, Pressure, Reply, Verdict
 from remora.gate.circuit_breaker import SourceBreaker
 from remora.gate.pace_events import PaceEvents
 from remora.gate.told_quota import ToldQuota, is_empty_until_ns
@@ -178,7 +178,7 @@ class Learner:
             self._unsaved.set()
         change = describe(before, learned)
         if change is not None:
-            self._follow(change, verdict)
+            self._follow(change, slowed_because(before, learned, verdict))
         elif learned.interval_ns != before.interval_ns:
             self._on_change()
         if learned.quota_until_ns and self.quota.is_worth_storing(learned):
@@ -207,10 +207,10 @@ class Learner:
             self._tell_soon()
             self._on_change()
 
-    def _follow(self, change: PaceChange, verdict: Verdict) -> None:
+    def _follow(self, change: PaceChange, because: str | None) -> None:
         interval_ns = self.pace.interval_ns
         slower = change.kind is not ChangeKind.SPED_UP
-        reason = str(verdict.reason) if slower and isinstance(verdict, Pressure | Trouble) else None
+        reason = because if slower else None
         if slower:
             self._cuts += 1
             self._cut_at_ns = self._clock.monotonic_ns()

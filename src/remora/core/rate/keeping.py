@@ -16,6 +16,8 @@ AHEAD_OF_ALL: Final = 1.07
 # After a back-off nothing is sent until it is stored, so that a crash cannot forget it. A store that is down may hold
 # the gate only this long.
 HOLD_FOR_STORE_NS: Final = SECOND_NS
+# The pace went down because answers took much longer than usual: more was sent than the provider serves.
+SLOW_ANSWERS: Final = "slow_answers"
 # Why the pace went down although no answer of this process caused it.
 REMEMBERED: Final = "remembered"
 TOLD: Final = "another_process"

@@ -3,7 +3,8 @@
 from collections import deque
 
 from remora.core.rate.circuit_breaker import RECENT_ANSWERS
-from remora.core.rate.law import Answer
+from remora.core.rate.keeping import SLOW_ANSWERS
+from remora.core.rate.law import Answer, Pace
 from remora.core.reasons import GapReason
 from remora.core.verdict import (
     Deferred,
@@ -59,6 +60,14 @@ def in_words(reply: Reply | NoReply, verdict: Verdict) -> str:
             return "no connection can be opened, or it breaks"
         case _:
             return "its answers cannot be used"
+
+
+def slowed_because(before: Pace, learned: Pace, verdict: Verdict) -> str | None:
+    """What lowered the pace; None: a good answer lowered it a little, after a refusal that was told already."""
+    if isinstance(verdict, Pressure | Trouble):
+        return str(verdict.reason)
+    is_queue = learned.queue_ns > 0 and learned.last_cut_at_ns > before.last_cut_at_ns
+    return SLOW_ANSWERS if is_queue else None
 
 
 class WellAnswered:
