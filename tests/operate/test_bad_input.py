@@ -257,3 +257,27 @@ def test_what_init_writes_can_be_read(remora: CommandLine, source: str) -> None:
     # The token is the one thing that a written file cannot bring along.
     assert result.exit_code == (0 if source == "hackernews" else 1), result.output
     assert Path("remora.toml").read_text().count("ceiling") >= 1
+
+
+@pytest.mark.parametrize("command", [("check",), ("run", "chats")])
+@pytest.mark.parametrize(
+    "written, said, write",
+    [
+        ('list = { entries = "rows[?" }', "list.entries is rows[?, which is no JMESPath expression", "data.rows.0.id"),
+        ('list = { key = "nope(id)" }', "list.key is nope(id), which is no JMESPath expression", "data.rows.0.id"),
+        ('token_file = "token"', "has both token_env and token_file", "write one of them"),
+        ('list = { method = "POST" }', "list.method is POST, but there is no list.body", 'offset = "{offset}"'),
+        (
+            '[[sources.chats.rules]]\nwhen = "status == \'429\'"\nmeans = "pressure"',
+            "can never match",
+            "write",
+        ),
+    ],
+)
+def test_a_declaration_that_cannot_work_is_refused_before_anything_is_asked(
+    remora: CommandLine, command: tuple[str, ...], written: str, said: str, write: str
+) -> None:
+    (remora.folder / "remora.toml").write_text(f"{LISTED}{written}\n")
+    sentence, hint = remora.refused(*command).strip().split("\n")
+    assert said in sentence
+    assert write in hint

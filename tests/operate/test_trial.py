@@ -62,7 +62,7 @@ async def test_one_page_and_one_detail_tell_what_was_understood(remora: CommandL
 @pytest.mark.parametrize(
     "further, told",
     [
-        ('list = { entries = "data" }', 'no entries at "data": check list.entries; fields items (list of 25)'),
+        ('list = { entries = "data" }', 'no entries at "data", but a list at "items"'),
         ('list = { key = "uid" }', '25 of 25 entries have no key at "uid"'),
         ('list = { updated = "changed" }', '25 of 25 entries have no mark at "changed"'),
         ('list = { order = "oldest" }', 'write order = "updated"'),

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+from urllib.parse import urlsplit
 
 from remora.core.item import Decoded, Nothing, Page, Readable, StreamOpened, Thing, Unreadable, WrongShape
 from remora.core.quota_headers import RETRY_AFTER_MAX_NS as RETRY_AFTER_MAX_NS
@@ -82,6 +83,7 @@ class Trouble:
     """A fault of the network or the provider; the same request may succeed in a moment."""
 
     reason: GapReason
+    moved_to: str = field(default="", compare=False)  # where a redirect leads, for an operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +139,26 @@ def classify(
             assert decoded is not None, "a reply with content must be decoded before it is classified"
             return nonsense if isinstance(decoded, Unreadable) else _with_content(decoded, behind_newest)
         case Reply(status=301 | 302 | 303 | 307 | 308):  # not followed; a login page may be behind it
-            return Malformed(GapReason.MOVED) if is_one_of_many else Trouble(GapReason.MOVED)
+            if is_one_of_many:
+                return Malformed(GapReason.MOVED)
+            return Trouble(GapReason.MOVED, shown_location(reply.headers.get("location", "")))
         case Reply(status=status) if status < 400:  # no content, not modified
             return nonsense
         case Reply():
             return _by_status(reply, behind_newest, now_wall_ns, absent_statuses)
+
+
+def shown_location(location: str) -> str:
+    """Where a redirect leads, without what may be secret in it; empty if it does not say."""
+    try:
+        parts = urlsplit(location)
+        port = "" if parts.port is None else f":{parts.port}"
+    except ValueError:
+        return ""
+    if not location.isprintable() or not (parts.hostname or parts.path):
+        return ""
+    origin = f"{parts.scheme or 'https'}://{parts.hostname}{port}" if parts.hostname else ""
+    return f"{origin}{parts.path}"
 
 
 def classify_connect(reply: Reply | NoReply, *, now_wall_ns: int) -> Verdict:

@@ -25,6 +25,16 @@ def fields_in_words(body: bytes, path: str) -> str:
             return _kind(value)
 
 
+def other_entries(page: object) -> str | None:
+    """A field of a page that holds a list of objects, as entries would be; None if there is none, or an error."""
+    if not isinstance(page, dict) or any("error" in str(name).lower() for name in page):
+        return None
+    for name, value in page.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict) and _NAME.fullmatch(str(name)):
+            return str(name)
+    return None
+
+
 def _few(shown: Sequence[str]) -> Sequence[str]:
     more = len(shown) - FIELDS_SHOWN_MAX
     return [*shown[:FIELDS_SHOWN_MAX], f"and {more} more"] if more > 0 else shown

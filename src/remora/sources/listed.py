@@ -38,6 +38,7 @@ from remora.sources.json_path import (
     load,
     raw_lines,
 )
+from remora.sources.json_shape import other_entries
 from remora.sources.list_scope import WHOLE, Part, first_part, next_part, part_in_words, position_of, split_position
 from remora.sources.paging import (
     FIRST,
@@ -237,7 +238,11 @@ class Listed:
             lines = []
         if not isinstance(lines, list):
             # Not an empty page: an error sent as a success must not look like the end of the list.
-            return WrongShape("no entries")
+            other = other_entries(value) if self._split(position)[1] == FIRST else None
+            if other is None:
+                return WrongShape("no entries")
+            why = f'there are no entries at "{self._list.entries}", but a list at "{other}"; write entries = "{other}"'
+            return Readable(Page((), None, contradicts=f"{why} if that is it"))
         if len(lines) > PAGE_ENTRIES_MAX:
             return self._too_much(f"{len(lines):,} entries on one page, of which at most {PAGE_ENTRIES_MAX:,} are read")
         if bodies is not None and lines and len(bodies) != len(lines):
@@ -252,6 +257,8 @@ class Listed:
             following = next_position(self._list, inside, value, lines=lines, headers=headers, url=url)
         except NoNextPage as odd:
             contradicts = str(odd)
+        if len(lines) > 1 and not entries and inside == FIRST:
+            contradicts = f'none of {len(lines)} entries has a key at "{self._list.key}"; check list.key'
         resume_at, missing = resume_position(self._list, inside, following), missing_is_end(self._list, following)
         if part.each is not None:
             resume_at = FIRST  # positions inside the list of an entry are not worth keeping: it is read again

@@ -164,8 +164,7 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
         case StoppedBy.LIST_TROUBLE if stop.why:
             return stop.why
         case StoppedBy.LIST_TROUBLE:
-            moved = "; it is at another address, which remora try shows" if stop.reason is GapReason.MOVED else ""
-            return f"the list does not answer ({stop.reason}){moved}"
+            return f"the list does not answer ({stop.reason})"
         case StoppedBy.LIST_CONTRADICTS:
             return stop.why
 

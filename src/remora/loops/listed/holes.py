@@ -34,7 +34,8 @@ class Holes:
 
     def behind(self, position: str, stop: Stop, source: WalkedSource | None) -> str | None:
         """Where the walk goes on behind a page that stopped it; None if it should not, or cannot."""
-        if source is None or stop.by not in BY_A_PAGE or stop.reason is GapReason.UNAUTHORIZED or stop.is_pressure:
+        of_the_source = stop.reason in {GapReason.UNAUTHORIZED, GapReason.MOVED} or stop.is_pressure
+        if source is None or stop.by not in BY_A_PAGE or of_the_source:
             return None
         # The list of one entry of another source says nothing about the lists of the others.
         is_entry = source.capabilities.each is not None and source.ended_at(position).begins_part

@@ -388,6 +388,8 @@ def _list_stop(verdict: Verdict) -> Stop:
             return Stop(StoppedBy.LIST_REFUSED, reason)
         case Malformed(reason):
             return Stop(StoppedBy.LIST_UNREADABLE, reason)
+        case Trouble(reason, moved_to) if moved_to:
+            return Stop(StoppedBy.LIST_TROUBLE, reason, why=f"the list moved to {moved_to}: write this address")
         case Trouble(reason) | Pressure(reason) | Deferred(reason):
             return Stop(StoppedBy.LIST_TROUBLE, reason)
         case Found() | NotYet():

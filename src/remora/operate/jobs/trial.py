@@ -6,7 +6,6 @@ of fields and rate headers, never a key or a content.
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Final, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -20,7 +19,7 @@ from remora.core.ledger.list_promises import contradiction, marks_in_words
 from remora.core.quantities import format_duration
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
-from remora.core.verdict import Deferred, Found, NoReply, NotYet, Reply, Verdict
+from remora.core.verdict import Deferred, Found, NoReply, NotYet, Reply, Verdict, shown_location
 from remora.gate.governor import Governor
 from remora.operate.config.settings import SourceSettings
 from remora.operate.jobs.clock import SystemClock
@@ -260,12 +259,8 @@ class _Trial:
     def _moved(self) -> str:
         """Where the redirect leads, without what may be secret in it."""
         location = self._source.reply.headers.get("location", "") if isinstance(self._source.reply, Reply) else ""
-        parts = urlsplit(location)
-        if not location.isprintable() or not (parts.hostname or parts.path):
-            return "moved, and does not say where to"
-        port = "" if parts.port is None else f":{parts.port}"
-        origin = f"{parts.scheme or 'https'}://{parts.hostname}{port}" if parts.hostname else ""
-        return f"moved to {origin}{parts.path}"
+        shown = shown_location(location)
+        return f"moved to {shown}" if shown else "moved, and does not say where to"
 
     def _not_asked(self, what: str = "reachable") -> Finding:
         wait_ns = self._governor.wait_ahead_ns()
