@@ -41,7 +41,7 @@ SOURCES: dict[str, dict[str, Any]] = {
 }
 
 
-def main() -> None:
+def copy() -> None:
     name, url, folder, result = sys.argv[1:]
     import dlt  # noqa: PLC0415
     from dlt.sources.rest_api import rest_api_source  # noqa: PLC0415
@@ -67,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    copy()

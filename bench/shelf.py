@@ -99,9 +99,11 @@ def _inline(value: Any) -> str:
 
 
 def environ() -> dict[str, str]:
-    names = ("TOKEN", "GITHUB_TOKEN", "GITLAB_TOKEN", "NOTION_TOKEN", "STRIPE_KEY", "DISCOURSE_KEY", "MASTODON_TOKEN")
-    names += ("STACK_KEY", "SHOPIFY_TOKEN", "API_LOGIN", "CHATGPT_TOKEN", "CLAUDE_SESSION", "SLACK_TOKEN")
-    return {**os.environ, "ZENDESK_LOGIN": f"a:{TOKEN}", **dict.fromkeys(names, TOKEN)}
+    names = (
+        "TOKEN GITHUB_TOKEN GITLAB_TOKEN NOTION_TOKEN STRIPE_KEY DISCOURSE_KEY MASTODON_TOKEN STACK_KEY SHOPIFY_TOKEN"
+    )
+    names += " API_LOGIN CHATGPT_TOKEN CLAUDE_SESSION SLACK_TOKEN"
+    return {**os.environ, "ZENDESK_LOGIN": f"a:{TOKEN}", **dict.fromkeys(names.split(), TOKEN)}
 
 
 def _remora(folder: Path, source: str) -> "subprocess.Popen[bytes]":

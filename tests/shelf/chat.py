@@ -38,56 +38,77 @@ class ChatGpt(Fake):
 
 
 class Slack(Fake):
-    """Messages by cursor; a thread begins with its first message; errors come with status 200."""
+    """Channels, messages by cursor, threads that begin with their first message; errors come with status 200."""
 
     limit = (35, 60)
 
     def answer(self, request: Request) -> Answer:
         if len(self.requests) % 17 == 0:
-            return self.too_many_inside()
-        if request.path == "/conversations.history":
-            below = request.query.get("cursor") or "9"
-            things = [thing for thing in self.world.newest_first() if self._ts(thing) < below]
-            size = request.number("limit", 100)
-            messages = [self._message(thing) for thing in things[:size]]
-            return answer_json(self._page(messages, is_last=len(things) <= size))
-        for thing in self.world.things():
-            if request.path == "/conversations.replies" and request.query["ts"] == self._ts(thing):
-                thread = [message for message in self._thread(thing) if message["ts"] > request.query.get("cursor", "")]
-                return answer_json(self._page(thread[:REPLIES_SHOWN], is_last=len(thread) <= REPLIES_SHOWN))
+            return self._rate_limited_inside()
+        cursor, channel = request.query.get("cursor", ""), request.query.get("channel", "")
+        match request.path:
+            case "/conversations.list":
+                rest = [each for each in self._channels() if each["id"] > cursor]
+                return answer_json(_page("channels", rest, request.number("limit", 100), "id"))
+            case "/conversations.history":
+                things = [thing for thing in self._in(channel)[::-1] if _ts(thing) < (cursor or "9")]
+                return answer_json(
+                    _page("messages", [_message(thing) for thing in things], request.number("limit", 100), "ts")
+                )
+            case "/conversations.replies":
+                for thing in self._in(channel):
+                    if request.query["ts"] == _ts(thing):
+                        rest = [message for message in _thread(thing) if message["ts"] > cursor]
+                        return answer_json(_page("messages", rest, REPLIES_SHOWN, "ts"))
+            case _:
+                pass
         return answer_json({"ok": False, "error": "thread_not_found"})
 
-    def _page(self, messages: list[dict[str, Any]], *, is_last: bool) -> object:
-        cursor = "" if is_last else messages[-1]["ts"]
-        told = {"ok": True, "messages": messages, "has_more": not is_last}
-        return {**told, "response_metadata": {"next_cursor": cursor}}
-
-    def too_many_inside(self) -> Answer:
+    def _rate_limited_inside(self) -> Answer:
         self.refusals += 1
         return answer_json({"ok": False, "error": "ratelimited"}, {"retry-after": str(self.pause_s)})
 
     def truth(self) -> Mapping[str, object]:
-        return {self._ts(thing): self._document(self._thread(thing)) for thing in self.world.things()}
+        channels = {f"channels/{channel['id']}": channel for channel in self._channels()}
+        threads = {f"messages/{_channel(thing)}/{_ts(thing)}": _thread(thing) for thing in self.world.things()}
+        pages = {key: _page("messages", thread, REPLIES_SHOWN, "ts") for key, thread in threads.items()}
+        return {**channels, **{key: {"detail": pages[key], "messages": thread} for key, thread in threads.items()}}
 
-    def _document(self, thread: list[dict[str, Any]]) -> object:
-        first = self._page(thread[:REPLIES_SHOWN], is_last=len(thread) <= REPLIES_SHOWN)
-        return {"detail": first, "messages": thread}
+    def _channels(self) -> list[dict[str, Any]]:
+        """Three at first and an empty one; another one appears when things are added."""
+        return [{"id": name, "name": name.lower()} for name in sorted({*map(_channel, self.world.everything()), "C9"})]
 
-    def _ts(self, thing: Thing) -> str:
-        return f"{thing.created_s}.{thing.number:06d}"
+    def _in(self, channel: str) -> list[Thing]:
+        return [thing for thing in self.world.things() if _channel(thing) == channel]
 
-    def _message(self, thing: Thing) -> dict[str, Any]:
-        message: dict[str, Any] = {"ts": self._ts(thing), "text": thing.text}
-        if thing.revision:
-            message |= {"edited": {"ts": f"{thing.updated_s}.000000"}}
-        return message | ({"thread_ts": self._ts(thing)} if thing.parts else {})
 
-    def _thread(self, thing: Thing) -> list[dict[str, Any]]:
-        replies = [
-            {"ts": f"{thing.created_s + part + 1}.{thing.number:06d}", "text": f"reply {part}"}
-            for part in range(thing.parts)
-        ]
-        return [self._message(thing), *replies]
+def _page(name: str, rest: list[dict[str, Any]], size: int, key: str) -> object:
+    shown, is_last = rest[:size], len(rest) <= size
+    cursor = "" if is_last else shown[-1][key]
+    return {"ok": True, name: shown, "has_more": not is_last, "response_metadata": {"next_cursor": cursor}}
+
+
+def _channel(thing: Thing) -> str:
+    return f"C{thing.number % 3}" if thing.number <= 31 else "C4"
+
+
+def _ts(thing: Thing) -> str:
+    return f"{thing.created_s}.{thing.number:06d}"
+
+
+def _message(thing: Thing) -> dict[str, Any]:
+    message: dict[str, Any] = {"ts": _ts(thing), "text": thing.text}
+    if thing.revision:
+        message |= {"edited": {"ts": f"{thing.updated_s}.000000"}}
+    return message | ({"thread_ts": _ts(thing)} if thing.parts else {})
+
+
+def _thread(thing: Thing) -> list[dict[str, Any]]:
+    replies = [
+        {"ts": f"{thing.created_s + part + 1}.{thing.number:06d}", "text": f"reply {part}"}
+        for part in range(thing.parts)
+    ]
+    return [_message(thing), *replies]
 
 
 class Claude(Fake):

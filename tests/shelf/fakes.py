@@ -23,7 +23,7 @@ FAKES: Final[Mapping[str, type[Fake]]] = {
     "notion": Notion,
     "reddit-posts": Reddit,
     "shopify-orders": Shopify,
-    "slack-channel": Slack,
+    "slack": Slack,
     "stack-exchange": StackExchange,
     "stripe-charges": Stripe,
     "wikipedia-changes": Wikipedia,
