@@ -238,3 +238,11 @@ async def test_a_service_without_an_index_makes_none(store: Store, url: str) -> 
 async def test_a_store_that_cannot_have_an_index_ends_the_step_quietly() -> None:
     async with asyncio.timeout(10):
         assert await keep_fresh("memory://") is None  # type: ignore[func-returns-value]
+
+
+async def test_a_page_of_giants_does_not_end_the_build(store: Store, mirror: MirrorReader, url: str) -> None:
+    for item_id in (100, 101, 102):
+        await keep(store, item(item_id, text="x" * (9 << 20)))
+    await keep(store, item(103, text="behind the giants"))
+    await built(url)
+    assert await keys(mirror, "giants") == ["103"]

@@ -75,7 +75,7 @@ class Indexer:
             )
             entries = [item_entry(item) for item in items]
             moved = msgspec.structs.replace(scan, after_id=items[-1].id + 1) if items else scan
-        left = (moved, *rest) if len(entries) == STEP_ROWS else tuple(rest)
+        left = (moved, *rest) if entries else tuple(rest)  # a page of giants is short, only an empty one is the last
         return entries, max(len(entries), 1), Progress(progress.position, left)
 
     async def _follow(self, progress: Progress) -> tuple[list[IndexEntry], int, Progress]:

@@ -1,7 +1,7 @@
 """How does a program read a mirror? `async with remora.open(…) as mirror`: items, threads, users, documents, changes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -159,7 +159,7 @@ class MirrorReader:
             for change in page:
                 yield change
 
-    async def change_pages(self, *, since: str = "0", follow: bool = False) -> AsyncIterator[Sequence[Change]]:
+    async def change_pages(self, *, since: str = "0", follow: bool = False) -> AsyncGenerator[Sequence[Change]]:
         """The same in pages of at most 500."""
         while True:
             page = await self._reader.changes(since, limit=PAGE_ROWS)

@@ -243,3 +243,20 @@ UPDATE imports SET ended_at = :now, moved_at = :now WHERE import_id = :import_id
 -- name: forget_plans
 -- Pending segments of a backfill: what they have not covered is planned again.
 DELETE FROM segments WHERE source = :source AND kind = 'backfill' AND state = 'pending';
+
+-- name: named_readers
+-- Every named reader of the change feed.
+SELECT name, position, read_at FROM change_readers ORDER BY name;
+
+-- name: keep_position
+-- How far a named reader has come.
+INSERT INTO change_readers (name, position, read_at) VALUES (:name, :position, :now)
+ON CONFLICT (name) DO UPDATE SET position = excluded.position, read_at = excluded.read_at;
+
+-- name: forget_reader
+-- A named reader is waited for no more.
+DELETE FROM change_readers WHERE name = :name;
+
+-- name: changes_since
+-- How many changes of each sort there were since a moment.
+SELECT kind, change, count(*) FROM changes WHERE changed_at >= :since GROUP BY kind, change ORDER BY kind, change;

@@ -4,13 +4,14 @@ from typing import Any
 
 import click
 
+from remora.operate.cli.changes import changes
 from remora.operate.cli.collecting import catchup, run, up, worker
 from remora.operate.cli.completion import completion
 from remora.operate.cli.export import export
 from remora.operate.cli.failures import end, explain
 from remora.operate.cli.importing import import_
 from remora.operate.cli.mcp import mcp
-from remora.operate.cli.mirror import changes, query, show
+from remora.operate.cli.mirror import query, show
 from remora.operate.cli.reading import gaps, status
 from remora.operate.cli.search import search
 from remora.operate.cli.setup import check, init, simulate, try_

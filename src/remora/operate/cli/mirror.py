@@ -4,7 +4,7 @@
 
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,7 +13,7 @@ from remora.core.errors import ConfigurationError
 from remora.operate.cli.common import as_json_option, load_settings, print_json, run, store_options
 
 if TYPE_CHECKING:
-    from remora.contracts.reader import Change, MirroredItem, QueryResult, Revision
+    from remora.contracts.reader import MirroredItem, QueryResult, Revision
     from remora.operate.config.settings import Settings
     from remora.read.mirror import MirrorReader
     from remora.read.thread import ThreadNode
@@ -184,48 +184,6 @@ def query(*, statement: str, as_csv: bool, limit: int, timeout: float, as_json: 
 async def _query(settings: "Settings", statement: str, limit: int, timeout_s: float) -> "QueryResult":
     async with opened_mirror(settings) as mirror:
         return await mirror.query(statement, rows_max=limit, seconds_max=timeout_s)
-
-
-@click.command()
-@store_options
-@click.option(
-    "--since", metavar="POSITION", help="Begin after this position. Default: the oldest change; with --follow now."
-)
-@click.option("--follow", is_flag=True, help="Wait for more until Ctrl-C.")
-@as_json_option
-def changes(*, since: str | None, follow: bool, as_json: bool, **common: str | None) -> None:
-    """List what is new or changed, in order. Each line begins with its position."""
-    settings = load_settings(**common)
-    with suppress(KeyboardInterrupt):
-        run(_changes(settings, since, follow=follow, as_json=as_json, only=common.get("source")))
-
-
-async def _changes(settings: "Settings", since: str | None, *, follow: bool, as_json: bool, only: str | None) -> None:
-    async with opened_mirror(settings) as mirror:
-        if only is not None:
-            await source_of(mirror, settings, only)
-        begin = since if since is not None else await mirror.newest_position() if follow else "0"
-        async for change in mirror.changes(since=begin, follow=follow):
-            if only is None or change.source == only:
-                click.echo(_change_line(change, as_json=as_json))
-
-
-def _change_line(change: "Change", *, as_json: bool) -> str | bytes:
-    from remora.read.plain_text import one_line
-
-    if as_json:
-        return _json(
-            {
-                "position": change.position,
-                "source": change.source,
-                "kind": change.kind,
-                "key": change.key,
-                "change": change.change,
-                "changed_at": _iso(change.changed_ns),
-            }
-        )
-    key = one_line(change.key)
-    return f"{change.position}  {_iso(change.changed_ns)}  {change.source}  {change.kind} {key}  {change.change}"
 
 
 def _check_key(settings: "Settings", named: str | None, key: str) -> None:

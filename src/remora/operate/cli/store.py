@@ -1,4 +1,4 @@
-"""Which commands manage the store? `migrate`, `stats`, `repair` and `copy`."""
+"""Which commands manage the store? `migrate`, `stats`, `compact`, `repair` and `copy`."""
 
 # ruff: noqa: PLC0415
 
@@ -67,17 +67,73 @@ async def _open_once(settings: "Settings") -> None:
 @store_options
 @as_json_option
 def stats(*, as_json: bool, **common: str | None) -> None:
-    """Show how much the store holds."""
+    """Show how much the store holds, what each table takes, and how fast it grows."""
+    from remora.operate.jobs.keeping import describe
     from remora.operate.jobs.preflight import store_stats
 
     settings = load_settings(**common)
-    found = run(store_stats(settings))
+    found: dict[str, object] = dict(run(store_stats(settings)))
+    found |= run(describe(settings))
     if as_json:
         print_json(found)
         return
     for name, value in found.items():
-        told = f"{value:,}" if isinstance(value, int) else value or "unknown"
-        click.echo(f"{name:<28}{told}")
+        if isinstance(value, dict):
+            for inner, told in value.items():
+                click.echo(f"{name + ' ' + inner:<36}{_in_words(told)}")
+        else:
+            click.echo(f"{name:<36}{_in_words(value)}")
+
+
+def _in_words(value: object) -> str:
+    match value:
+        case {"bytes": int(size), "rows": rows}:
+            return f"{size:,} bytes" + (f", {rows:,} rows" if isinstance(rows, int) else "")
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value or "unknown")
+
+
+@store.command()
+@store_options
+@click.option(
+    "--changes-older", metavar="DURATION", help="Delete changes older than this, as 90d, that all readers have."
+)
+@click.option("--revisions-older", metavar="DURATION", help="Delete earlier contents first seen longer ago than this.")
+@click.option("--no-shrink", is_flag=True, help="Only delete; the file keeps its size and uses the space again.")
+@as_json_option
+def compact(
+    *, changes_older: str | None, revisions_older: str | None, no_shrink: bool, as_json: bool, **common: str | None
+) -> None:
+    """Delete old changes and revisions if you say so, and give unused space back."""
+    from remora.core.quantities import parse_duration
+    from remora.operate.jobs.keeping import compact as compact_store
+
+    older = {
+        option: None if text is None else parse_duration(text, option)
+        for option, text in (("--changes-older", changes_older), ("--revisions-older", revisions_older))
+    }
+    settings = load_settings(**common)
+    with if_busy("stop it first, or write --no-shrink: only shrinking needs the file for itself"):
+        done = run(
+            compact_store(
+                settings,
+                changes_older_ns=older["--changes-older"],
+                revisions_older_ns=older["--revisions-older"],
+                shrink=not no_shrink,
+            )
+        )
+    if as_json:
+        import msgspec
+
+        print_json(msgspec.to_builtins(done))
+        return
+    click.echo(f"{done.changes:,} changes and {done.revisions:,} revisions deleted")
+    if changes_older is not None and done.waits_for is not None:
+        click.echo(f"changes that {done.waits_for} has not read are kept")
+    if done.bytes_before is not None and done.bytes_after is not None:
+        click.echo(f"{done.bytes_before:,} bytes before, {done.bytes_after:,} after")
 
 
 @store.command()

@@ -127,6 +127,16 @@ def connect_reader(path: Path, *, is_at_rest: bool = False) -> Connection:
     return connection
 
 
+def connect_beside(path: Path) -> Connection:
+    """A connection for short writes beside the writer. It leaves checkpoints to the writer."""
+    connection = connect_reader(path)  # refuses a foreign file and an old schema
+    connection.close()
+    connection = _connect(path, "rw")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")
+    return connection
+
+
 def find_damage(path: Path, *, seconds_max: float) -> tuple[str | None, bool]:
     """What SQLite's `quick_check` reports as broken, or None; and whether it checked the whole file in time.
 

@@ -1,6 +1,7 @@
 """Who writes the SQLite file? One connection in one thread; every batch of writes is one transaction."""
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -20,6 +21,8 @@ T = TypeVar("T")
 
 # As many as fit into one transaction before the first caller notices the wait for the last.
 BATCH_MAX: Final = 500
+# Nothing is written once the disk has less than this: a full disk would stop the database in the middle of its work.
+RESERVE_BYTES: Final = 256 << 20
 
 
 # An observation with its source, or some work inside a transaction.
@@ -35,6 +38,7 @@ class Writer:
         self._lock = WriterLock(path)
         self._connection: Connection | None = None
         self._inode = 0
+        self._reserve_bytes = RESERVE_BYTES
         self._recorder = Recorder()
         self._batches = Batches(self._offload, batch_max=BATCH_MAX, on_batch=on_batch)
 
@@ -100,6 +104,7 @@ class Writer:
         connection = self._connection
         assert connection is not None, "the writer is open while it writes"
         self._check_file()
+        self._check_room()
         try:
             connection.execute("BEGIN IMMEDIATE")
             results = self._run_all(connection, batch)
@@ -132,6 +137,19 @@ class Writer:
             raise StoreUnavailable(
                 f"the store's file {self._path} was moved or removed while in use",
                 hint="put it back, or stop and start again to begin a new one",
+            )
+
+    def _check_room(self) -> None:
+        """Refuse to write on a disk that is almost full. It goes on by itself when there is room again."""
+        try:
+            disk = os.statvfs(self._path.parent)
+        except OSError:
+            return  # unknown: the write itself will tell
+        free = disk.f_bavail * disk.f_frsize
+        if free < self._reserve_bytes:
+            raise StoreUnavailable(
+                f"the disk of {self._path} has only {free >> 20:,} MiB left, and {self._reserve_bytes >> 20:,} are kept free",
+                hint="make room; it goes on by itself (remora store stats, remora store compact)",
             )
 
 

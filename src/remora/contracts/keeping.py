@@ -1,0 +1,60 @@
+"""What must a store offer to stay small? Named readers of the change feed, sizes, and retention that waits for readers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class NamedReader:
+    """A reader of the change feed that is waited for."""
+
+    name: str
+    position: str  # the last change that it has worked on
+    read_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableSize:
+    """What one table takes, with its indexes."""
+
+    name: str
+    bytes: int
+    rows: int | None  # None: it was not counted
+
+
+class Housekeeping(Protocol):
+    """What is done now and then, in short transactions beside the writer, unless it says otherwise."""
+
+    async def open(self) -> None:
+        """Connect."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+
+    async def named_readers(self) -> Sequence[NamedReader]:
+        """Every named reader, by name."""
+
+    async def keep_position(self, name: str, position: str, *, now_ns: int) -> None:
+        """This reader has worked on every change up to this position."""
+
+    async def forget_reader(self, name: str) -> bool:
+        """This reader is waited for no more. False if there is none of that name."""
+
+    async def forget_changes(self, *, before_ns: int, up_to: str | None, limit: int) -> int:
+        """Delete the oldest changes that are older than a moment and, if a position is given, not after it.
+
+        Returns how many were deleted: at most `limit`.
+        """
+
+    async def forget_revisions(self, *, before_ns: int, limit: int) -> int:
+        """Delete earlier contents that were replaced before a moment, at most `limit`. Returns how many."""
+
+    async def table_sizes(self, *, seconds_max: float) -> Sequence[TableSize]:
+        """The largest tables first. Empty if it takes too long."""
+
+    async def changes_since(self, since_ns: int) -> dict[str, int]:
+        """How many changes of each sort there were since a moment."""
+
+    async def compact(self) -> None:
+        """Give unused space back to the disk. On SQLite nobody else may use the file meanwhile."""

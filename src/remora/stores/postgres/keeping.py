@@ -1,0 +1,90 @@
+"""How is a PostgreSQL mirror kept small? In short transactions beside everybody else."""
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Final
+
+from remora.contracts.keeping import NamedReader, TableSize
+from remora.core.units import MILLISECOND_NS
+from remora.stores.postgres.connections import Connection, Pool, Row
+from remora.stores.postgres.statements import parse
+from remora.stores.reading import no_position
+
+_SQL: Final = parse(files(__package__).joinpath("keeping.sql").read_text("utf-8"))
+_POSITION: Final = re.compile(r"(\d+):(\d+)")
+_COMPACT_TIMEOUT_MS: Final = 0  # as long as it takes
+
+
+class PostgresHousekeeping:
+    """Housekeeping with one connection."""
+
+    def __init__(self, url: str) -> None:
+        self._pool = Pool(url, size=1, settings={"statement_timeout": str(_COMPACT_TIMEOUT_MS)})
+
+    async def open(self) -> None:
+        """The first statement connects."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._pool.close()
+
+    async def named_readers(self) -> Sequence[NamedReader]:
+        """Every named reader."""
+        rows = await self._rows("named_readers", {})
+        return tuple(NamedReader(name, position, read_at * MILLISECOND_NS) for name, position, read_at in rows)
+
+    async def keep_position(self, name: str, position: str, *, now_ns: int) -> None:
+        """How far this reader has come."""
+        _parts(position)
+        await self._change("keep_position", {"name": name, "position": position, "now": now_ns // MILLISECOND_NS})
+
+    async def forget_reader(self, name: str) -> bool:
+        """It is waited for no more."""
+        return await self._change("forget_reader", {"name": name}) == 1
+
+    async def forget_changes(self, *, before_ns: int, up_to: str | None, limit: int) -> int:
+        """Delete old changes that everybody has read."""
+        xid, seq = (None, None) if up_to is None else _parts(up_to)
+        values = {"xid": xid, "seq": seq, "before": before_ns // MILLISECOND_NS, "limit": limit}
+        return await self._change("forget_changes", values)
+
+    async def forget_revisions(self, *, before_ns: int, limit: int) -> int:
+        """Delete old contents."""
+        values = {"before": before_ns // MILLISECOND_NS, "limit": limit}
+        return await self._change("forget_revisions", values) + await self._change("forget_document_revisions", values)
+
+    async def table_sizes(self, *, seconds_max: float) -> Sequence[TableSize]:
+        """What each table takes; rows as the planner estimates them."""
+        return tuple(TableSize(*row) for row in await self._rows("table_sizes", {}))
+
+    async def changes_since(self, since_ns: int) -> dict[str, int]:
+        """How many changes there were."""
+        rows = await self._rows("changes_since", {"since": since_ns // MILLISECOND_NS})
+        return {f"{kind} {change}": count for kind, change, count in rows}
+
+    async def compact(self) -> None:
+        """Let the space of deleted rows be used again."""
+        await self._change("compact_changes", {})
+        await self._change("compact_revisions", {})
+
+    async def _rows(self, name: str, values: Mapping[str, Any]) -> list[Row]:
+        async def work(connection: Connection) -> list[Row]:
+            return await (await connection.execute(_SQL[name], values)).fetchall()
+
+        return await self._pool.run(work)
+
+    async def _change(self, name: str, values: Mapping[str, Any]) -> int:
+        async def work(connection: Connection) -> int:
+            return (await connection.execute(_SQL[name], values)).rowcount
+
+        return await self._pool.run(work)
+
+
+def _parts(position: str) -> tuple[str, int]:
+    if position == "0":
+        return "0", 0
+    found = _POSITION.fullmatch(position)
+    if found is None:
+        raise no_position(position)
+    return found[1], int(found[2])

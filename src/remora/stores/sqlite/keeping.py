@@ -1,0 +1,142 @@
+"""How is a SQLite file kept small? In short transactions beside the writer; only `compact` needs the file for itself."""
+
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Final, TypeVar
+
+from remora.contracts.keeping import NamedReader, TableSize
+from remora.core.errors import StoreUnavailable
+from remora.core.units import MILLISECOND_NS
+from remora.stores.reading import no_position
+from remora.stores.sqlite.database import Connection, check_place, connect_beside, explained, roll_back
+from remora.stores.sqlite.offload import InThread
+from remora.stores.sqlite.writer_lock import WriterLock
+from remora.stores.statements import with_common
+
+_STEPS: Final = 10_000
+_COUNTED: Final = {"stored_items": "count_items", "stored_revisions": "count_revisions", "changes": "count_changes"}
+
+T = TypeVar("T")
+
+
+@cache
+def _statements() -> Mapping[str, str]:
+    return with_common((files(__package__) / "keeping.sql").read_text("utf-8"))
+
+
+class SqliteHousekeeping:
+    """Housekeeping on a connection of its own. The writer never waits for more than one short transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread: InThread | None = None
+        self._connection: Connection | None = None
+        self._sql = _statements()
+
+    async def open(self) -> None:
+        """Open the file, which must be a store."""
+        check_place(self._path, read_only=True)
+        self._thread = InThread()
+        try:
+            self._connection = await self._thread.run(lambda: connect_beside(self._path))
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close the file. Closing twice is harmless."""
+        thread, connection = self._thread, self._connection
+        self._thread = self._connection = None
+        if thread is not None:
+            if connection is not None:
+                await thread.run(connection.close)
+            thread.close()
+
+    async def named_readers(self) -> Sequence[NamedReader]:
+        """Every named reader."""
+        rows = await self._run(lambda connection: connection.execute(self._sql["named_readers"]).fetchall())
+        return tuple(NamedReader(name, position, read_at * MILLISECOND_NS) for name, position, read_at in rows)
+
+    async def keep_position(self, name: str, position: str, *, now_ns: int) -> None:
+        """How far this reader has come."""
+        values = {"name": name, "position": str(_seq(position)), "now": now_ns // MILLISECOND_NS}
+        await self._change("keep_position", values)
+
+    async def forget_reader(self, name: str) -> bool:
+        """It is waited for no more."""
+        return await self._change("forget_reader", {"name": name}) == 1
+
+    async def forget_changes(self, *, before_ns: int, up_to: str | None, limit: int) -> int:
+        """Delete old changes that everybody has read."""
+        seq = None if up_to is None else _seq(up_to)
+        values = {"seq": seq, "before": before_ns // MILLISECOND_NS, "limit": limit}
+        return await self._change("forget_changes", values)
+
+    async def forget_revisions(self, *, before_ns: int, limit: int) -> int:
+        """Delete old contents."""
+        values = {"before": before_ns // MILLISECOND_NS, "limit": limit}
+        return await self._change("forget_revisions", values) + await self._change("forget_document_revisions", values)
+
+    async def table_sizes(self, *, seconds_max: float) -> Sequence[TableSize]:
+        """What each table takes."""
+        return await self._run(lambda connection: self._table_sizes(connection, seconds_max))
+
+    def _table_sizes(self, connection: Connection, seconds_max: float) -> list[TableSize]:
+        ends_s = time.monotonic() + seconds_max
+        connection.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS)
+        try:
+            sizes = connection.execute(self._sql["table_sizes"]).fetchall()
+            counts = {name: connection.execute(self._sql[count]).fetchone()[0] for name, count in _COUNTED.items()}
+        except sqlite3.OperationalError as error:
+            if str(error) in {"interrupted", "no such table: dbstat"}:
+                return []
+            raise
+        finally:
+            connection.set_progress_handler(None, 0)
+        return [TableSize(name, size, counts.get(name)) for name, size, _ in sizes]
+
+    async def changes_since(self, since_ns: int) -> dict[str, int]:
+        """How many changes there were."""
+        values = {"since": since_ns // MILLISECOND_NS}
+        rows = await self._run(lambda connection: connection.execute(self._sql["changes_since"], values).fetchall())
+        return {f"{kind} {change}": count for kind, change, count in rows}
+
+    async def compact(self) -> None:
+        """Rewrite the file without its unused pages."""
+        lock = WriterLock(self._path)
+        lock.take()
+        try:
+            await self._run(lambda connection: connection.execute("VACUUM").fetchall())
+        finally:
+            lock.free()
+
+    async def _change(self, name: str, values: Mapping[str, object]) -> int:
+        def work(connection: Connection) -> int:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                changed = connection.execute(self._sql[name], values).rowcount
+                connection.execute("COMMIT")
+            finally:
+                roll_back(connection)
+            return changed
+
+        return await self._run(work)
+
+    async def _run(self, work: Callable[[Connection], T]) -> T:
+        thread, connection = self._thread, self._connection
+        if thread is None or connection is None:
+            raise StoreUnavailable(f"the store {self._path} is not open", hint="open it first")
+        try:
+            return await thread.run(lambda: work(connection))
+        except sqlite3.Error as error:
+            raise explained(error, self._path) from error
+
+
+def _seq(position: str) -> int:
+    if not position.isdecimal():
+        raise no_position(position)
+    return int(position)

@@ -1,0 +1,174 @@
+"""Is every change delivered at least once, whoever follows, and is none deleted that a named reader has not read?"""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientSession, web
+from aiohttp.test_utils import TestServer
+
+from remora.contracts import Store
+from remora.contracts.reader import Change
+from remora.core.errors import ConfigurationError, StoreUnavailable
+from remora.operate.console.changes_feed import ChangesFeed
+from remora.operate.jobs.clock import SystemClock
+from remora.operate.jobs.following import NamedFeed
+from remora.operate.jobs.keeping import furthest_behind, housekeeping, order
+from remora.operate.jobs.search_index import build
+from remora.operate.jobs.webhook import SIGNATURE, Webhook, signature
+from remora.read.mirror import MirrorReader
+from remora.stores.sqlite import SqliteStore
+from tests.contract.answers import SOURCE, at
+from tests.read.conftest import item, keep
+
+
+async def read_on(url: str, name: str, mirror: MirrorReader, *, pages: int | None = None) -> list[Change]:
+    """What a named reader gets until it stops; it remembers only what it has worked on."""
+    read: list[Change] = []
+    async with NamedFeed(url, name) as feed:
+        async for page in feed.pages(mirror, follow=False):
+            read.extend(page)
+            if pages is not None:
+                return read  # killed before it could say so
+            await feed.done(page[-1].position, now_ns=at(9))
+    return read
+
+
+async def test_a_named_reader_goes_on_where_it_was_and_hears_again_what_it_did_not_finish(
+    store: Store, mirror: MirrorReader, url: str
+) -> None:
+    first = await read_on(url, "lake", mirror, pages=1)
+    assert await read_on(url, "lake", mirror) == first
+    assert await read_on(url, "lake", mirror) == []
+    await keep(store, item(50), at_s=8)
+    assert [change.key for change in await read_on(url, "lake", mirror)] == ["50"]
+
+
+async def test_changes_are_deleted_only_behind_the_slowest_reader(store: Store, mirror: MirrorReader, url: str) -> None:
+    every = await read_on(url, "fast", mirror)
+    async with housekeeping(url) as keeping:
+        await keeping.keep_position("slow", every[3].position, now_ns=at(9))
+        assert await furthest_behind(keeping, url) == ("slow", every[3].position)
+        assert await keeping.forget_changes(before_ns=at(1), up_to=every[3].position, limit=100) == 0, "too young"
+        assert await keeping.forget_changes(before_ns=at(99), up_to=every[3].position, limit=100) == 4
+        assert [change async for change in mirror.changes()] == every[4:]
+        assert await keeping.forget_reader("slow")
+        assert not await keeping.forget_reader("slow")
+        assert [reader.name for reader in await keeping.named_readers()] == ["fast"]
+        while await keeping.forget_changes(before_ns=at(99), up_to=every[-1].position, limit=2):
+            pass
+    assert [change async for change in mirror.changes()] == []
+
+
+async def test_the_search_index_is_a_reader_too(store: Store, mirror: MirrorReader, url: str) -> None:
+    async with housekeeping(url) as keeping:
+        assert await furthest_behind(keeping, url) == (None, None)
+        await build(url, rebuild=False, tell=lambda _: None)
+        newest = await mirror.newest_position()
+        assert await furthest_behind(keeping, url) == ("the search index", newest)
+
+
+async def test_old_revisions_go_and_sizes_are_told(store: Store, url: str) -> None:
+    async with housekeeping(url) as keeping:
+        assert await keeping.forget_revisions(before_ns=at(2), limit=10) == 0
+        assert len(await store.revisions(SOURCE, 5)) == 1
+        assert await keeping.forget_revisions(before_ns=at(99), limit=10) == 1
+        assert await store.revisions(SOURCE, 5) == ()
+        sizes = {size.name: size for size in await keeping.table_sizes(seconds_max=10)}
+        assert sizes["stored_items"].bytes > 0
+        assert (await keeping.changes_since(0))["item new"] == 9
+        if url.startswith("postgresql"):
+            await keeping.compact()
+
+
+def test_positions_are_in_the_order_of_the_feed() -> None:
+    assert sorted(["10", "9", "0"], key=order) == ["0", "9", "10"]
+    assert sorted(["812:4", "99:100", "812:10"], key=order) == ["99:100", "812:4", "812:10"]
+
+
+async def test_a_writer_keeps_a_part_of_the_disk_free_and_goes_on_when_there_is_room(store: Store) -> None:
+    if not isinstance(store, SqliteStore):
+        pytest.skip("a server looks after its own disk")
+    assert store._writer is not None
+    reserve, store._writer._reserve_bytes = store._writer._reserve_bytes, 1 << 62
+    with pytest.raises(StoreUnavailable, match="MiB left"):
+        await keep(store, item(60))
+    store._writer._reserve_bytes = reserve
+    await keep(store, item(60))
+    assert await store.item(SOURCE, 60) is not None
+
+
+class Receiver:
+    """A webhook's other side: refuses a few posts, then accepts and remembers."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.accepted: list[str] = []
+        self.signatures: list[tuple[str, bytes]] = []
+
+    async def take(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        self.signatures.append((request.headers[SIGNATURE], body))
+        if self.refusals:
+            self.refusals -= 1
+            raise web.HTTPServiceUnavailable
+        self.accepted += [change["key"] for change in json.loads(body)["changes"]]
+        return web.Response()
+
+
+@asynccontextmanager
+async def served(app: web.Application) -> AsyncIterator[TestServer]:
+    server = TestServer(app)
+    await server.start_server()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def test_a_webhook_repeats_a_batch_until_it_is_accepted_and_signs_each_post(
+    store: Store, mirror: MirrorReader
+) -> None:
+    receiver, told = Receiver(refusals=2), list[str]()
+    app = web.Application()
+    app.router.add_post("/hook", receiver.take)
+    changes = [change async for change in mirror.changes()]
+    async with (
+        served(app) as server,
+        Webhook(
+            str(server.make_url("/hook")), "secret", tell=told.append, wall_s=lambda: 1_000.0, first_wait_s=0
+        ) as webhook,
+    ):
+        await webhook.deliver(changes)
+        await webhook.deliver([])
+    assert receiver.accepted == [change.key for change in changes]
+    assert len(receiver.signatures) == 3
+    assert all(header == signature("secret", 1_000, body) for header, body in receiver.signatures)
+    assert signature("secret", 1_000, b"x") != signature("other", 1_000, b"x")
+    assert told[0].startswith(f"the webhook did not accept {len(changes)} changes (HTTP 503)")
+
+
+async def test_server_sent_events_go_on_after_the_last_position(store: Store, mirror: MirrorReader, url: str) -> None:
+    app = web.Application()
+    app.add_routes(ChangesFeed(url, clock=SystemClock(), stream_ns=1).routes())
+    changes = [change async for change in mirror.changes()]
+    async with served(app) as server, ClientSession() as session:
+        address = server.make_url("/api/changes")
+        first = await (await session.get(address)).text()
+        assert [json.loads(line[6:])["key"] for line in first.splitlines() if line.startswith("data: ")] == [
+            change.key for change in changes
+        ]
+        ids = [line[4:] for line in first.splitlines() if line.startswith("id: ")]
+        rest = await (await session.get(address, headers={"Last-Event-ID": ids[-3]})).text()
+        assert [line[4:] for line in rest.splitlines() if line.startswith("id: ")] == ids[-2:]
+        assert "data: " not in await (await session.get(address, params={"since": "now"})).text()
+        refused = await session.get(address, params={"since": "yesterday"})
+        assert refused.status == 400
+        assert "not a position" in (await refused.json())["error"]
+
+
+async def test_a_position_of_another_kind_of_store_is_refused(url: str, store: Store) -> None:
+    async with housekeeping(url) as keeping:
+        with pytest.raises(ConfigurationError, match="not a position"):
+            await keeping.keep_position("x", "what?", now_ns=1)
