@@ -21,6 +21,7 @@ from remora.operate.observe.newest_items import NewestItems
 from remora.operate.observe.status_cache import StatusCache
 from remora.stores.memory import MemoryStore
 from tests.browser.scenes import NEWEST_ID, Scene
+from tests.operate.test_actions import Recording
 
 PAST_S: Final = 6 * 3_600
 PAST_STEP_S: Final = 20
@@ -49,6 +50,7 @@ class Stage:
         self._broken = False
         self._server: ConsoleServer | None = None
         self.access: Access | None = None
+        self.operator = Recording()
 
     @property
     def url(self) -> str:
@@ -66,6 +68,7 @@ class Stage:
             newest_items=NewestItems(self.store, clock=self.clock),
             access=self.access,
         )
+        self._server.obey(self.operator)
         await self._server.open()
         self._port = int(self._server.url.rpartition(":")[2])
 

@@ -296,6 +296,27 @@ async def test_of_several_sources_the_worst_comes_first_and_each_has_its_page(vi
         assert visitor.errors == []
 
 
+async def test_an_operator_acts_after_a_yes_and_reads_what_is_behind_a_count(visit: Visit) -> None:
+    async with staged(CATCHING_UP) as stage, visit(stage.url) as visitor:
+        page = visitor.page
+        await expect(page.locator(".timeline ol")).to_contain_text("it ran")
+        await page.get_by_role("button", name="Pause").click()
+        await expect(page.locator("#confirm-text")).to_contain_text("Nothing is sent to hackernews until you resume it")
+        await page.get_by_role("button", name="Leave it").click()
+        await page.get_by_role("button", name="Half speed for an hour").click()
+        await page.locator("#confirm-yes").click()
+        await expect(page.locator(".acted")).to_have_text("Slower.")
+        assert stage.operator.asked == [("lower", "hackernews", "125/s", "1h")]
+        await page.get_by_role("button", name="41: show them and why not now").click()
+        await expect(page.locator("#behind tbody tr")).to_contain_text("waits until the provider answers again")
+        await page.screenshot(path=FOLDER / "behind-light-wide.png")
+        assert await page.evaluate(AUDIT) == []
+        await page.get_by_role("button", name="Close").click()
+        await page.get_by_role("button", name="Send a test notification").click()
+        await expect(page.locator("#tested")).to_have_text("mail: delivered")
+        assert visitor.errors == []
+
+
 async def test_the_readers_choice_of_light_or_dark_is_remembered(visit: Visit) -> None:
     async with staged(HEALTHY) as stage, visit(stage.url) as visitor:
         page = visitor.page

@@ -49,7 +49,7 @@ def test_old_ids_that_are_answered_with_nothing_are_no_reason_against_complete()
 def test_a_dead_letter_needs_a_person() -> None:
     status = told(None, ledger(gaps=(a_gap(GapState.DEAD, GapReason.MALFORMED, 1),)))
     assert status.headline.standing is Standing.ATTENTION
-    assert "1 dead" in status.headline.text
+    assert "1 dead letter" in status.headline.text
 
 
 def test_a_provider_that_is_down_is_waited_for() -> None:

@@ -64,6 +64,20 @@ def test_a_run_begins_at_once_and_then_every_hour_from_its_start() -> None:
     run(main)
 
 
+def test_a_run_that_somebody_asks_for_begins_at_once_and_only_once() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(30))
+        async with running(rig) as schedule:
+            await rig.wait(10 * MINUTE_NS)
+            assert schedule.run_now()
+            await rig.wait(SECOND_NS // 10)
+            assert not schedule.run_now()
+            await rig.wait(10 * MINUTE_NS)
+        assert len(await starts_ns(rig.store)) == 2
+
+    run(main)
+
+
 def test_what_is_new_in_the_list_is_collected_by_the_next_run() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(10))

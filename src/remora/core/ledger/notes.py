@@ -13,4 +13,6 @@ RESCAN_UNDER_WAY_NOTE: Final = "rescan_under_way"
 RESCAN_WANTED_NOTE: Final = "rescan_wanted"
 BACKLOG_NOTE: Final = "backlog"  # what a run of a listed source left
 FULL_WALK_NOTE: Final = "full_walk"  # when a walk last reached the end of the list
+STEERING_NOTE: Final = "steering"  # what an operator ordered: a pause, a lower ceiling
+TIMELINE_NOTE: Final = "timeline"  # what happened, for the console
 RATE_HISTORY_NOTE: Final = "rate_history"  # the console's chart

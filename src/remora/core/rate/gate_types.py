@@ -29,6 +29,7 @@ class LimitedBy(StrEnum):
     CPU = "cpu"
     NO_WORK = "no_work"
     # The gate cannot tell these from NO_WORK; the readout can.
+    PAUSED = "paused"
     BY_CHOICE = "by_choice"
     NO_ANSWER = "no_answer"
     NOT_ASKED = "not_asked"

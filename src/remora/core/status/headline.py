@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from remora.core.rate.gate_types import RateFacts
-from remora.core.status.answers import span
+from remora.core.status.answers import iso, span
 from remora.core.status.model import (
     Answer,
     Answers,
@@ -18,11 +18,13 @@ from remora.core.status.model import (
     Unknown,
     YesNo,
 )
+from remora.core.status.snapshot import SourceFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
 
 # A stream, a first answer and a first walk need some seconds: before that nothing is wrong yet.
 SETTLE_NS: Final = MINUTE_NS
 # What needs a person is named in this order.
+HAS_BEEN: Final = "the provider has been "
 URGENT_FIRST: Final = ("working", "polite", "fresh", "complete")
 
 
@@ -91,26 +93,30 @@ def headline(
     answers: Answers,
     coverage: Covered | CoveredList | Unknown,
     progress: Progress | None,
+    facts: SourceFacts | None,
     *,
-    backfill: bool | None,
-    is_running: bool,
     is_down: bool,
 ) -> Headline:
-    """The line that is read first."""
+    """The line that is read first. `facts` are those of the running process; None: nothing runs."""
+    if facts is not None and (paused_at_ns := facts.orders.paused_at_ns) is not None:
+        return Headline(Standing.STOPPED, f"Paused by an operator since {iso(paused_at_ns)}: nothing is sent")
     for question in URGENT_FIRST:
         answer: Answer = getattr(answers, question)
+        if answer.attention is Attention.ACT and question == "complete" and not isinstance(coverage, Unknown):
+            letters = "letter" if coverage.dead == 1 else "letters"
+            return Headline(Standing.ATTENTION, f"Needs attention: {coverage.dead:,} dead {letters}")
         if answer.attention is Attention.ACT:
             return Headline(Standing.ATTENTION, f"Needs attention: not {question}: {answer.reason}")
     if answers.working.answer is YesNo.UNKNOWN:
         return Headline(Standing.UNKNOWN, f"Unknown: {answers.working.reason}")
-    if is_running and answers.polite.answer is YesNo.UNKNOWN:
+    if facts is not None and answers.polite.answer is YesNo.UNKNOWN:
         return Headline(Standing.UNKNOWN, f"Unknown: {answers.polite.reason}")
-    if answers.working.answer is YesNo.NO and not is_running:
+    if answers.working.answer is YesNo.NO and facts is None:
         return Headline(Standing.STOPPED, f"Not running: {answers.working.reason}")
     if is_down:
-        return Headline(Standing.WAITING, f"Waiting for the provider: {answers.working.reason}")
+        return Headline(Standing.WAITING, f"Waiting for the provider: {answers.working.reason.removeprefix(HAS_BEEN)}")
     if progress is not None and isinstance(coverage, Covered) and answers.complete.answer is YesNo.NO:
-        if coverage.pending and backfill is False:
+        if coverage.pending and facts is not None and facts.backfill is False:
             return Headline(Standing.WATCHING, f"Watching: the backfill is off, {coverage.pending:,} ids stay pending")
         if coverage.pending:
             return Headline(Standing.COLLECTING, f"Collecting: {collecting_in_words(progress)}")

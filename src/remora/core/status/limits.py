@@ -19,6 +19,8 @@ def what_limits(
     """The cause, and a sentence that says it."""
     pending = 0 if isinstance(coverage, Unknown) else coverage.pending
     cause = gate_limit(rate)
+    if facts.orders.paused_at_ns is not None:
+        return LimitedBy.PAUSED, LIMITS[LimitedBy.PAUSED]
     if never_answered(facts) and cause in {LimitedBy.NO_WORK, LimitedBy.ANSWERS}:
         cause = LimitedBy.NO_ANSWER
     elif cause is LimitedBy.NO_WORK:

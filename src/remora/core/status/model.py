@@ -9,7 +9,16 @@ from typing import Final
 import msgspec
 
 from remora.core.rate.gate_types import RateFacts
-from remora.core.status.snapshot import GapTally, InboxFacts, LoopFacts, RescanFacts, Role, RunFacts, StreamFacts
+from remora.core.status.snapshot import (
+    GapTally,
+    InboxFacts,
+    LoopFacts,
+    Orders,
+    RescanFacts,
+    Role,
+    RunFacts,
+    StreamFacts,
+)
 
 SCHEMA: Final = 1
 
@@ -192,6 +201,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     ceiling_interval_ns: int | None = None  # the owner's number, known even if no process runs
     is_public: bool = False  # its items may be shown
     account: str | None = None  # the account that it shares with other sources; None: its own account
+    orders: Orders = Orders()
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):

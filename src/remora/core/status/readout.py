@@ -120,21 +120,15 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         working=working,
     )
     running_ns = now_ns - alive.snapshot.started_at_ns if alive else None
-    is_asked = alive is None and last is not None and last.snapshot.ended_because in ENDED_AS_ASKED
+    is_paused = told.orders.paused_at_ns is not None
+    is_asked = is_paused or (alive is None and last is not None and last.snapshot.ended_because in ENDED_AS_ASKED)
     answers = with_attention(answers, coverage, told.rate, is_down=is_down, is_asked=is_asked, running_ns=running_ns)
     progress = progress_of(coverage, told.rate, running_ns=running_ns)
     return SourceStatus(
         kind=ledger.kind,
         state=_state(alive, last),
         doing=told.doing,
-        headline=headline(
-            answers,
-            coverage,
-            progress,
-            backfill=told.backfill,
-            is_running=alive is not None,
-            is_down=is_down,
-        ),
+        headline=headline(answers, coverage, progress, facts, is_down=is_down),
         progress=progress,
         answers=answers,
         rate=_rate(alive, name, silence, ledger, coverage),
@@ -157,6 +151,7 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         ceiling_interval_ns=ledger.ceiling_interval_ns,
         is_public=ledger.is_public,
         account=ledger.account,
+        orders=told.orders,
     )
 
 

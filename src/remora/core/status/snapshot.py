@@ -73,6 +73,14 @@ class LoopFacts(msgspec.Struct, frozen=True):
     last_error: str | None = None  # the class of the last error, never its text
 
 
+class Orders(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator ordered; it can only make the mirror slower."""
+
+    paused_at_ns: int | None = None  # since when nothing is sent
+    interval_ns: int | None = None  # at most this fast, instead of the owner's ceiling
+    until_ns: int | None = None  # until when the ceiling is lowered
+
+
 class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What one process knows about one source."""
 
@@ -90,6 +98,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     doing: str | None = None  # one short word: catching up, watching, walking the list
     next_run_at_ns: int | None = None
     why_not_now: str | None = None
+    orders: Orders = Orders()
     stands_by: bool = False  # another process watches the source and knows more about it
 
 

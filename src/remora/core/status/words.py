@@ -24,6 +24,7 @@ LIMITS: Final[dict[LimitedBy, str]] = {
     LimitedBy.STORE: "Waiting for the store to write.",
     LimitedBy.CPU: "This machine is too busy: requests leave later than the pace allows.",
     LimitedBy.NO_WORK: "Idle: nothing to fetch right now.",
+    LimitedBy.PAUSED: "Paused by an operator: nothing is sent until it is resumed.",
     LimitedBy.BY_CHOICE: "Idle by choice: the backfill is switched off, and {pending} ids stay pending.",
     LimitedBy.NO_ANSWER: "The provider has not answered since the start.",
     LimitedBy.NOT_ASKED: "{pending} ids are pending, but no loop has asked for one in the last seconds.",

@@ -4,6 +4,7 @@ The last run is read from the ledger, so a restart neither repeats a run that is
 interrupted. The provider can end a run, but never the schedule. While the store is unavailable, the schedule waits.
 """
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -61,6 +62,7 @@ class ListedSchedule:
         self._every_ns = max(every_ns, APART_LEAST_NS)
         self._options = options or RunOptions()
         self._running: ListedRun | None = None
+        self._is_wanted = asyncio.Event()
         self._state = ScheduleState("waiting")
 
     def state(self) -> ScheduleState:
@@ -77,6 +79,13 @@ class ListedSchedule:
                 if not error.retryable:
                     raise
                 await self._rest_after(error)
+
+    def run_now(self) -> bool:
+        """Start a run at once; False if one is under way."""
+        if self._running is not None:
+            return False
+        self._is_wanted.set()
+        return True
 
     async def run_once(self) -> RunSummary:
         """One run, now."""
@@ -110,7 +119,18 @@ class ListedSchedule:
             why = f"{why}; the last one stopped because {self._state.last_run.because}"
         self._state = replace(self._state, next_run_at_ns=next_ns, why_not_now=why)
         log.debug("next_run", source=self._source, in_s=round(wait_ns / SECOND_NS, 1))
-        await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
+        await self._sleep_unless_wanted(wait_ns)
+
+    async def _sleep_unless_wanted(self, wait_ns: int) -> None:
+        """Wait for the next run, or until somebody asks for it."""
+        sleeping = asyncio.ensure_future(self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns))
+        wanted = asyncio.ensure_future(self._is_wanted.wait())
+        try:
+            await asyncio.wait((sleeping, wanted), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sleeping.cancel()
+            wanted.cancel()
+            self._is_wanted.clear()
 
     def _wait_ns(self, last: RunRecord | None) -> int:
         """How long until the next run is due. A run without an end was interrupted with its process: it is due now."""

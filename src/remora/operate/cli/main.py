@@ -14,7 +14,7 @@ from remora.operate.cli.mcp import mcp
 from remora.operate.cli.mirror import query, show
 from remora.operate.cli.reading import gaps, status
 from remora.operate.cli.search import search
-from remora.operate.cli.setup import check, init, simulate, try_
+from remora.operate.cli.setup import check, init, notify, simulate, try_
 from remora.operate.cli.store import store
 from remora.operate.cli.verify import verify
 from remora.version import __version__
@@ -49,6 +49,7 @@ for command in (
     init,
     check,
     try_,
+    notify,
     up,
     worker,
     catchup,

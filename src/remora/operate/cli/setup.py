@@ -88,6 +88,27 @@ def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
     _show(run(examine(settings, only=common.get("source"), offline=offline)), as_json=as_json)
 
 
+@click.command(name="notify")
+@click.option("--config", metavar="FILE", help="The configuration file. Default: ./remora.toml if present.")
+def notify(*, config: str | None) -> None:
+    """Send a test notice by every channel of [notify], and say which of them worked."""
+    from remora.operate.jobs.clock import SystemClock
+    from remora.operate.observe.logs import set_up_logs
+    from remora.operate.observe.notify import Notifier
+    from remora.stores import open_store
+
+    settings = load_settings(config=config)
+    set_up_logs(settings, level="error")
+    if not settings.notify.is_anybody_told:
+        raise ConfigurationError(
+            "[notify] names nobody", hint='write command, webhook or mail_to, as mail_to = "you@…"'
+        )
+    notifier = Notifier(settings.notify, open_store("memory://"), clock=SystemClock())
+    told = run(notifier.test())
+    click.echo(told)
+    sys.exit(Exit.FAILED if "failed" in told else Exit.DONE)
+
+
 @click.command(name="try")
 @click.argument("name")
 @source_options

@@ -17,6 +17,7 @@ from remora.core.errors import ConfigurationError
 from remora.core.quantities import parse_duration, parse_rate, parse_size
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
 from remora.operate.config.auth_settings import AuthSettings
+from remora.operate.config.notify_settings import NotifySettings as NotifySettings
 from remora.sources.declaration import (
     AbsentSettings,
     Declaration,
@@ -121,17 +122,6 @@ class ConsoleSettings(msgspec.Struct, frozen=True):
     def is_private(self) -> bool:
         """Whether only this machine can reach it."""
         return self.address[0] in LOOPBACK_NAMES
-
-
-class NotifySettings(msgspec.Struct, frozen=True):
-    """Whom to tell, and about which new items. Nobody by default."""
-
-    command: str | None = None
-    search: str | None = None
-
-    def __repr__(self) -> str:
-        # The command may contain a secret address.
-        return "NotifySettings(…)"
 
 
 class RescanSettings(msgspec.Struct, frozen=True):

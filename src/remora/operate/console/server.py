@@ -19,6 +19,7 @@ from remora.core.reasons import GapReason
 from remora.core.status.health import reasons_against_health
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.operate.console.access import COOKIE, SESSION_S, Access
+from remora.operate.console.actions import BODY_WITHIN_S, Actions, Operator, read_body, require_own_header
 from remora.operate.console.connections import BACKLOG, Bounds, ConnectionTable, Phase, Watched
 from remora.operate.console.reader.links import READER, to_root
 from remora.operate.observe.metrics import Metrics
@@ -30,12 +31,10 @@ log = structlog.get_logger()
 EVENT_EVERY_NS: Final = SECOND_NS
 REQUEST_BYTES_MAX: Final = 16 << 10
 # How long a visitor may take to send the rest of a request, and a viewer to read some of what is sent.
-BODY_WITHIN_S: Final = 10.0
 VIEWER_TAKES_WITHIN_S: Final = 10.0
 SWEEP_EVERY_NS: Final = SECOND_NS
 TOLD_EVERY_NS: Final = MINUTE_NS
 SHUTDOWN_S: Final = 2.0
-OWN_HEADER: Final = "X-Remora"
 STATIC: Final = Path(__file__).parent / "static"
 FILES: Final = {
     "/": ("index.html", "text/html"),
@@ -47,6 +46,7 @@ FILES: Final = {
     "/panels.js": ("panels.js", "text/javascript"),
     "/reader_links.js": ("reader_links.js", "text/javascript"),
     "/theme.js": ("theme.js", "text/javascript"),
+    "/timeline.js": ("timeline.js", "text/javascript"),
     "/words.js": ("words.js", "text/javascript"),
 }
 LOGIN: Final = "/login"
@@ -126,6 +126,10 @@ class ConsoleServer:
     def add_pages(self, routes: Iterable[web.RouteDef]) -> None:
         """Serve further pages, behind the same guards. Call it before `open`."""
         self._pages.extend(routes)
+
+    def obey(self, operator: Operator) -> None:
+        """Let visitors act through this operator. Before `open`."""
+        self.add_pages(Actions(operator, clock=self._clock, changed=self._cache.forget).routes())
 
     async def open(self) -> None:
         """Start listening. If the address is in use, the owner must change it."""
@@ -332,14 +336,8 @@ class ConsoleServer:
             closing.cancel()
 
     async def _replay_gaps(self, request: web.Request) -> web.StreamResponse:
-        if request.headers.get(OWN_HEADER) != "1":
-            return _error(403, "this request does not come from the console", f"send the header {OWN_HEADER}: 1")
-        async with asyncio.timeout(BODY_WITHIN_S):
-            body = await request.read()
-        try:
-            wanted = msgspec.json.decode(body or b"{}", type=ReplayRequest)
-        except msgspec.MsgspecError as error:
-            raise ConfigurationError(str(error), hint='send {"all": true}, {"reason": "…"} or {"id": "…"}') from None
+        require_own_header(request)
+        wanted = await read_body(request, ReplayRequest, hint='send {"all": true}, {"reason": "…"} or {"id": "…"}')
         if sum((wanted.all, wanted.reason is not None, wanted.id is not None)) != 1:
             raise ConfigurationError(
                 "which gaps are meant is not clear", hint='send {"all": true}, {"reason": "…"} or {"id": "…"}'

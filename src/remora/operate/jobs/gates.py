@@ -17,6 +17,7 @@ from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
 from remora.operate.config.credentials import open_credential
 from remora.operate.config.settings import SourceSettings
+from remora.operate.jobs.steering import SteeredHome
 from remora.sources.auth import Credential
 
 
@@ -44,6 +45,7 @@ class Gates:
         self._meter = meter
         self._sharing = sharing
         self._open: dict[str, _Open] = {}
+        self.homes: dict[str, SteeredHome] = {}  # by account; what an operator orders goes there
         self._credentials: dict[str, Credential | None] = {}
 
     def credential_of(self, source: str) -> Credential | None:
@@ -74,8 +76,10 @@ class Gates:
     def _governor(self, account: str) -> Governor:
         members = {name: one for name, one in self._sources.items() if account_of(name, one) == account}
         limits = limits_of(list(members.values()))
-        home = gate_home(
-            account, self._store, self._sharing, ceiling_interval_ns=limits.ceiling_interval_ns, clock=self._clock
+        home = self.homes[account] = SteeredHome(
+            gate_home(
+                account, self._store, self._sharing, ceiling_interval_ns=limits.ceiling_interval_ns, clock=self._clock
+            )
         )
         meter = AccountMeter(self._meter, tuple(members))
         return Governor(account, limits, clock=self._clock, home=home, meter=meter, chance=random.random)

@@ -130,9 +130,9 @@ def _console(console: ConsoleSettings) -> Iterator[Finding]:
 
 def _notify(notify: NotifySettings) -> Iterator[Finding]:
     """The command is not shown, because it may contain a secret address."""
+    if notify.search is not None and not notify.is_anybody_told:
+        yield Finding("warning", "notify", "nobody is told", "write a command beside search in [notify]")
     if notify.command is None:
-        if notify.search is not None:
-            yield Finding("warning", "notify", "nobody is told", "write a command beside search in [notify]")
         return
     program = shlex.split(notify.command)[0]
     if shutil.which(program, path=PATH) is not None:

@@ -28,11 +28,14 @@ from remora.operate.console.connections import bounds_for
 from remora.operate.console.reader.routes import reader_routes
 from remora.operate.console.server import ConsoleServer
 from remora.operate.console.token import Found, console_token
+from remora.operate.jobs.gates import account_of
+from remora.operate.jobs.operator import ServiceOperator
 from remora.operate.jobs.progress import Progress, ProgressView, with_rate
 from remora.operate.jobs.resources import Resources
 from remora.operate.jobs.run import run_name
 from remora.operate.jobs.runtime import OPENERS, ListedRuntime, Numbered, rate_facts
 from remora.operate.jobs.search_index import keep_fresh
+from remora.operate.jobs.steering import Steering, steered
 from remora.operate.observe.disk import DiskGauge
 from remora.operate.observe.newest_items import NewestItems
 from remora.operate.observe.notify import Notifier
@@ -79,6 +82,16 @@ class Service:
         self._facts: dict[str, Facts] = {}
         self._disk = DiskGauge(ground.settings.store.url)
         self._feed = StatusCache(self._read_status, ground.metrics, clock=ground.clock)
+        self._notifier = Notifier(ground.settings.notify, ground.store, clock=ground.clock)
+        accounts = {name: account_of(name, source) for name, source in ground.settings.sources.items()}
+        self._steering = Steering(ground.gates.homes, accounts, store=ground.store, clock=ground.clock)
+        self._operator = ServiceOperator(
+            ground.settings,
+            ground.store,
+            self._steering,
+            self._feed.timeline,
+            test_notifications=self._notifier.test,
+        )
 
     async def run(self) -> None:
         """Run until cancelled, or until a source fails for good; then its error is raised."""
@@ -89,14 +102,18 @@ class Service:
             console.add_pages([*reader_routes(browsing), *ReadApi(browsing, clock=self._clock).routes()])
             history = self._feed.history
             await history.open(self._store, self._settings.sources, now_ns=self._clock.wall_ns())
+            await self._feed.timeline.open(self._store, self._settings.sources)
+            console.obey(self._operator)
             await console.open()
             opened.push_async_callback(console.close)
             runs = [await self._open(name, source, opened) for name, source in self._settings.sources.items()]
+            await self._steering.open()
             self._view.say(f"the console is at {console.url}; Ctrl-C ends the service")
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._show(), name="view")
-                notifier = Notifier(self._settings.notify, self._store, clock=self._clock)
-                group.create_task(notifier.run(self._feed), name="notify")
+                group.create_task(self._notifier.run(self._feed), name="notify")
+                group.create_task(self._steering.run(), name="steering")
+                group.create_task(self._feed.timeline.run(self._store, clock=self._clock), name="timeline")
                 group.create_task(HourlySummary(clock=self._clock).run(self._feed), name="summary")
                 group.create_task(history.run(self._store, clock=self._clock), name="rate_history")
                 group.create_task(keep_fresh(self._settings.store.url), name="search_index")
@@ -150,7 +167,8 @@ class Service:
 
         def facts() -> SourceFacts:
             state = service.state()
-            rate = rate_facts(runtime.governor, self._meter, runtime.name)
+            orders = self._steering.of(runtime.name)
+            rate = steered(rate_facts(runtime.governor, self._meter, runtime.name), orders)
             if state.stands_by:
                 loops = dict(state.loops)
                 return SourceFacts(
@@ -169,6 +187,7 @@ class Service:
                 workers_alive=state.workers_alive,
                 update_ages=state.update_ages.counts,
                 doing="watching",
+                orders=orders,
             )
 
         self._facts[runtime.name] = facts
@@ -192,9 +211,10 @@ class Service:
         alone = None if self._sharing is None else self._sharing.leader_lease(run_name(runtime.name))
 
         def facts() -> SourceFacts:
-            state = schedule.state()
+            state, orders = schedule.state(), self._steering.of(runtime.name)
             return SourceFacts(
-                rate=rate_facts(runtime.governor, self._meter, runtime.name),
+                rate=steered(rate_facts(runtime.governor, self._meter, runtime.name), orders),
+                orders=orders,
                 doing=state.doing,
                 next_run_at_ns=state.next_run_at_ns,
                 why_not_now=state.why_not_now,
@@ -202,6 +222,7 @@ class Service:
             )
 
         self._facts[runtime.name] = facts
+        self._operator.run_now_by_source[runtime.name] = schedule.run_now
         return schedule.run if alone is None else partial(alone.run, schedule.run)
 
     async def _read_status(self) -> Status:

@@ -1,18 +1,17 @@
-"""How is the owner notified? By a command that runs when an alarm begins or ends and when a wanted item comes.
+"""When is the owner notified? When an alarm begins or ends, and when a wanted item comes; not in quiet hours.
 
-The command gets one JSON object on stdin and the same as variables. It runs without a shell and without our
-environment, so that no token of ours can reach it. Whatever it does, the service goes on.
+What begins and ends within quiet hours is never told; what still lasts at their end is. A command gets nothing of our
+environment, so that no token can reach it. Whatever a channel does, the service goes on.
 """
 
-import asyncio
 import html
-import shlex
+import os
+import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
-import msgspec
 import structlog
 
 from remora.contracts import Clock, Store
@@ -21,74 +20,51 @@ from remora.core.status.alarms import Alarms, Change
 from remora.core.status.model import Covered, Status
 from remora.core.units import HOUR_NS, SECOND_NS
 from remora.operate.config.settings import NotifySettings
+from remora.operate.observe.channels import PATH as PATH
+from remora.operate.observe.channels import Notice as Notice
+from remora.operate.observe.channels import Tell, channels_of
+from remora.operate.observe.channels import run_command as run_command
 from remora.operate.observe.newest_items import describe
 from remora.operate.observe.status_cache import StatusCache
 
 log = structlog.get_logger()
 
 LOOK_EVERY_NS: Final = 2 * SECOND_NS
-COMMAND_TIMEOUT_S: Final = 10.0
 PER_HOUR_MAX: Final = 60
 # Items appear out of order: a late one is still noticed while its id is this near to the newest.
 LATE_IDS: Final = 200
-PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+HELD_BACK_MAX: Final = 100
 RUNBOOK: Final = "docs/operating.md"
-
-
-class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command is told."""
-
-    kind: str  # alarm or item
-    source: str
-    name: str  # the alarm, or the item's id
-    state: str  # firing, cleared or new
-    text: str
-    runbook: str | None = None
-
-
-Tell = Callable[[Sequence[str], Notice], Awaitable[bool]]
-
-
-async def run_command(command: Sequence[str], notice: Notice) -> bool:
-    """Run it once. Returns whether it succeeded in time."""
-    variables = {f"REMORA_{key.upper()}": str(value or "") for key, value in msgspec.to_builtins(notice).items()}
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-        env={"PATH": PATH, "LANG": "C.UTF-8", **variables},
-    )
-    try:
-        async with asyncio.timeout(COMMAND_TIMEOUT_S):
-            await process.communicate(msgspec.json.encode(notice))
-    except TimeoutError:
-        return False
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-    return process.returncode == 0
 
 
 class Notifier:
     """Checks every reading of the status and notifies about what is new."""
 
-    def __init__(self, settings: NotifySettings, store: Store, *, clock: Clock, tell: Tell = run_command) -> None:
-        self._command = shlex.split(settings.command or "")
+    def __init__(
+        self,
+        settings: NotifySettings,
+        store: Store,
+        *,
+        clock: Clock,
+        tell: Tell = run_command,
+        environ: Mapping[str, str] = os.environ,
+        minute_of_day: Callable[[], int] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._channels = channels_of(settings, environ, tell=tell)
         self._wanted = (settings.search or "").casefold().split()
         self._store = store
         self._clock = clock
-        self._tell = tell
+        self._minute_of_day = minute_of_day or local_minute
         self._alarms = Alarms()
+        self._held_back: dict[tuple[str, str], Notice] = {}  # alarms that began in quiet hours
         self._seen: dict[str, tuple[int, set[int]]] = {}  # by source: the id where we began, and the ids checked
         # Counted separately: a flood of items must not silence an alarm.
         self._told_ns: dict[str, deque[int]] = {}
 
     async def run(self, feed: StatusCache) -> None:
         """Run for ever. If the store is unreachable, try again later."""
-        while self._command:
+        while self._channels:
             with suppress(StoreError):
                 await self.run_once(await feed.latest())
             await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
@@ -99,7 +75,29 @@ class Notifier:
         notices = [*map(_of_change, changes)]
         if self._wanted:
             notices += [notice for name, newest in _newest(status) for notice in await self._matches(name, newest)]
-        return sum([await self._send(notice) for notice in notices])
+        wanted = [notice for notice in notices if self._settings.wants(notice.source)]
+        return sum([await self._send(notice) for notice in self._outside_quiet_hours(wanted)])
+
+    async def test(self) -> str:
+        """Send a test notice by every channel, quiet hours or not; answers which of them worked."""
+        notice = Notice(kind="test", source="remora", name="test", state="new", text="This is a test of notifications.")
+        if not self._channels:
+            return "nobody is configured in [notify]"
+        done = {name: await self._try(name, notice) for name in self._channels}
+        return ", ".join(f"{name}: {'delivered' if worked else 'failed'}" for name, worked in done.items())
+
+    def _outside_quiet_hours(self, notices: list[Notice]) -> list[Notice]:
+        """What may be told now. In quiet hours it is kept, and an alarm that ends meanwhile is forgotten."""
+        if not self._settings.is_quiet(self._minute_of_day()):
+            kept = [*self._held_back.values()]
+            self._held_back.clear()
+            return [*kept, *notices]
+        for notice in notices:
+            if notice.state == "cleared" and self._held_back.pop((notice.source, notice.name), None) is not None:
+                continue
+            if len(self._held_back) < HELD_BACK_MAX:
+                self._held_back[notice.source, notice.name] = notice
+        return []
 
     async def _send(self, notice: Notice) -> bool:
         now_ns = self._clock.monotonic_ns()
@@ -108,13 +106,16 @@ class Notifier:
             log.warning("notice_left_out", kind=notice.kind, name=notice.name, most_per_hour=PER_HOUR_MAX)
             return False
         told_ns.append(now_ns)
+        return any([await self._try(name, notice) for name in self._channels])
+
+    async def _try(self, channel: str, notice: Notice) -> bool:
         try:
-            done = await self._tell(self._command, notice)
+            done = await self._channels[channel](notice)
         except OSError as error:
-            log.warning("notify_failed", error=type(error).__name__)
+            log.warning("notify_failed", channel=channel, error=type(error).__name__)
             return False
         if not done:
-            log.warning("notify_failed", error="the command failed or took too long")
+            log.warning("notify_failed", channel=channel, error="it failed or took too long")
         return done
 
     async def _matches(self, source: str, newest_id: int) -> Iterable[Notice]:
@@ -133,6 +134,12 @@ class Notifier:
     def _is_wanted(self, body: bytes) -> bool:
         text = html.unescape(body.decode("utf-8", "replace")).casefold()
         return all(word in text for word in self._wanted)
+
+
+def local_minute() -> int:
+    """The minute of the local day."""
+    now = time.localtime()
+    return 60 * now.tm_hour + now.tm_min
 
 
 def _of_change(change: Change) -> Notice:

@@ -12,6 +12,7 @@ from remora.core.status.model import Status
 from remora.core.units import SECOND_NS
 from remora.operate.observe.metrics import Metrics
 from remora.operate.observe.rate_history import RateHistory
+from remora.operate.observe.timeline import Timeline
 
 READ_EVERY_NS: Final = SECOND_NS
 
@@ -26,6 +27,7 @@ class StatusCache:
         self._metrics = metrics
         self._clock = clock
         self.history = RateHistory()
+        self.timeline = Timeline()
         self._reading = asyncio.Lock()
         self._latest: Status | None = None
         self._read_at_ns = 0
@@ -43,6 +45,7 @@ class StatusCache:
                 for name, source in self._latest.sources.items():
                     self._metrics.take(name, source)
                 self.history.take(self._latest)
+                self.timeline.take(self._latest)
             return self._latest
 
     async def as_json(self) -> bytes:

@@ -1,13 +1,14 @@
 // How does the page stay true? It shows what the last event said, and says so when there was none for three beats.
 import { drawOverview, sentPerSecond, verdict, worstFirst } from "./overview.js";
 import { drawCard, makeCard } from "./panels.js";
+import { QUESTIONS_BEFORE, showGaps } from "./timeline.js";
 import { clock, element, gapReason, number, perSecond, plain, say, secondsOf, span, sync, when } from "./words.js";
 
 const BEATS_BEFORE_UNKNOWN = 3;
 const HISTORY_EVERY_MS = 10_000;
 const RECONNECT_MS = 2_000;
 const POINTS_MAX = 5_000;
-const page = { status: null, heardAt: 0, items: {}, histories: {}, lost: false, said: new Map(), events: null };
+const page = { status: null, heardAt: 0, items: {}, histories: {}, timeline: {}, lost: false, said: new Map(), events: null };
 
 const part = (id) => document.getElementById(id);
 const historyOf = (name) => (page.histories[name] ??= { points: [], backoffs: [] });
@@ -54,11 +55,11 @@ function draw() {
     let card = [...cards.querySelectorAll(".source")].find((each) => each.dataset.name === name);
     if (!card && chosen !== name) continue; // made when it is first shown
     if (!card) {
-      card = makeCard(name, (why) => askAgain(name, why));
+      card = makeCard(name, { onReplay: (why) => askAgain(name, why), onAct: (action) => act(name, action), onBehind: (gap) => showGaps(name, gap, ask) });
       cards.append(card);
     }
     card.hidden = chosen !== name;
-    if (!card.hidden) drawCard(card, source, { now: at, history: historyOf(name), items: page.items[name] ?? [], old: lost, disk: status.disk });
+    if (!card.hidden) drawCard(card, source, { now: at, history: historyOf(name), items: page.items[name] ?? [], old: lost, disk: status.disk, events: page.timeline[name] ?? [] });
   }
   const found = verdict(status.sources, at);
   say(part("verdict"), found.text);
@@ -115,17 +116,75 @@ function tellChanges(sources) {
 // -- asking again for dead letters --------------------------------------------------------------------------------------
 
 function askAgain(name, why) {
-  const dialog = part("confirm");
   const same = page.last.sources[name].gaps.filter((gap) => gap.reason === why);
   const count = (state) => same.filter((gap) => gap.state === state).reduce((sum, gap) => sum + gap.count, 0);
   const total = same.reduce((sum, gap) => sum + gap.count, 0);
   const more = total - count("dead");
   say(part("confirm-text"), `${name} is asked again for ${number(count("dead"))} dead ${count("dead") === 1 ? "letter" : "letters"} (${gapReason(why)})${more ? ` and for ${number(more)} others owed, absent or gone for the same reason` : ""}. Every request waits for its turn; nothing goes faster.`);
+  confirmed("Ask again", () => replay(name, why));
+}
+
+function confirmed(label, then) {
+  const dialog = part("confirm");
+  say(part("confirm-title"), `${label}?`);
+  say(part("confirm-yes"), label);
   dialog.returnValue = "no";
   dialog.addEventListener("close", () => {
-    if (dialog.returnValue === "yes") replay(name, why);
+    if (dialog.returnValue === "yes") then();
   }, { once: true });
   dialog.showModal();
+}
+
+// -- what an operator does ----------------------------------------------------------------------------------------------
+
+// A GET, or a POST where there is a body; an answer, or why there is none.
+async function ask(path, body) {
+  const sent = body === undefined ? undefined : { method: "POST", headers: { "X-Remora": "1", "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  try {
+    const answer = await fetch(path, sent);
+    if (answer.status === 401) showSignedOut();
+    return await answer.json();
+  } catch {
+    return { error: "the service does not answer", hint: "" };
+  }
+}
+
+function act(name, action) {
+  const question = QUESTIONS_BEFORE[action];
+  const label = { pause: "Pause", run: "Run now", lower: "Half speed for an hour" }[action];
+  if (!question) return doIt(name, action);
+  say(part("confirm-text"), question(name));
+  confirmed(label, () => doIt(name, action));
+}
+
+async function doIt(name, action) {
+  const ceiling = page.last.sources[name].ceiling_interval_ns;
+  const body = action === "lower" ? { ceiling: slower(2 * ceiling), for: "1h" } : {};
+  const told = await ask(`api/sources/${encodeURIComponent(name)}/${action}`, body);
+  const result = document.querySelector(".source:not([hidden]) .acted");
+  result.hidden = false;
+  say(result, told.done ? `${told.done[0].toUpperCase()}${told.done.slice(1)}.` : `Not done: ${told.error}. ${told.hint}`);
+  announce(result.textContent);
+  readTimeline();
+}
+
+// A rate as the service reads it: whole requests in the shortest span that holds one.
+function slower(intervalNs) {
+  for (const [seconds, unit] of [[1, "s"], [60, "min"], [3600, "h"], [86400, "d"]]) {
+    const count = Math.floor((seconds * 1e9) / intervalNs);
+    if (count >= 1) return `${count}/${unit}`;
+  }
+  return "1/d";
+}
+
+async function testNotice() {
+  const told = await ask("api/notify/test", {});
+  say(part("tested"), told.done ?? `${told.error}`);
+}
+
+async function readTimeline() {
+  const found = await ask("api/timeline");
+  if (found.sources) page.timeline = found.sources;
 }
 
 async function replay(name, why) {
@@ -219,6 +278,7 @@ function showSignedOut() {
 function listen() {
   page.events = new EventSource("api/events");
   page.events.addEventListener("open", readHistory);
+  page.events.addEventListener("open", readTimeline);
   page.events.addEventListener("status", (event) => heard(JSON.parse(event.data)));
   page.events.addEventListener("items", (event) => {
     page.items = JSON.parse(event.data);
@@ -233,7 +293,8 @@ function listen() {
 }
 
 listen();
+part("test-notice").addEventListener("click", testNotice);
 setInterval(() => { if (Date.now() - page.heardAt > BEATS_BEFORE_UNKNOWN * 1000) draw(); }, 1000);
-setInterval(() => { if (!page.lost && !page.signedOut) readHistory(); }, HISTORY_EVERY_MS);
+setInterval(() => { if (!page.lost && !page.signedOut) { readHistory(); readTimeline(); } }, HISTORY_EVERY_MS);
 addEventListener("hashchange", () => { draw(); part("sources").focus(); scrollTo(0, 0); });
 new ResizeObserver(() => { for (const card of document.querySelectorAll(".source")) card.view.redraw?.(); }).observe(part("sources"));

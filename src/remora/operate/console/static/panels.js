@@ -2,21 +2,29 @@
 import { PLACES, describeRate, drawAges, drawCoverage, drawRate, readAt, windowOf } from "./charts.js";
 import { drawHeadline, sentPerSecond } from "./overview.js";
 import { counted, itemLink, linked } from "./reader_links.js";
+import { drawActions, drawTimeline, makeActions } from "./timeline.js";
 import { PLACE_WORDS, QUESTIONS, ago, agoOf, circuitState, clock, element, facts, gapReason, gapState, human, moment, number, perSecond, plain, rate, say, secondsOf, share, span, stopped, sync, when } from "./words.js";
 
 const SYMBOLS = { yes: "✓", no: "✕", unknown: "?", wait: "…" };
 const STATES = ["dead", "owed", "leased", "absent", "gone"];
 let cards = 0;
 
-export function makeCard(name, onReplay) {
+export function makeCard(name, { onReplay, onAct, onBehind }) {
   const card = document.getElementById("source").content.firstElementChild.cloneNode(true);
   const title = card.querySelector("h2");
   title.id = `source-${++cards}`;
   title.textContent = name;
   card.setAttribute("aria-labelledby", title.id);
   card.dataset.name = name;
-  card.view = { range: null, onReplay, drawn: null };
-  for (const button of card.querySelectorAll(".ranges button")) {
+  card.view = { range: null, onReplay, onBehind, drawn: null, spanS: 86400 };
+  makeActions(card, onAct);
+  for (const button of card.querySelectorAll(".timeline .ranges button")) {
+    button.addEventListener("click", () => {
+      card.view.spanS = Number(button.dataset.span);
+      if (card.view.redrawTimeline) card.view.redrawTimeline();
+    });
+  }
+  for (const button of card.querySelectorAll("figure .ranges button")) {
     button.addEventListener("click", () => {
       card.view.range = Number(button.dataset.range);
       if (card.view.redraw) card.view.redraw();
@@ -29,11 +37,14 @@ export function makeCard(name, onReplay) {
   return card;
 }
 
-export function drawCard(card, source, { now, history, items, old, disk }) {
+export function drawCard(card, source, { now, history, items, old, disk, events }) {
   const listed = source.kind === "listed";
   say(card.querySelector(".doing"), [plain(source.state), source.doing].filter(Boolean).join(", "));
   drawHeadline(card, source, disk, now);
   drawAnswers(card.querySelector(".answers"), source.answers, now);
+  drawActions(card, source, old);
+  card.view.redrawTimeline = () => drawTimeline(card.querySelector(".timeline"), events, card.view.spanS, now);
+  card.view.redrawTimeline();
   drawRatePanel(card, source, history, now);
   drawCoveragePanel(card.querySelector(".coverage"), card.dataset.name, source, old);
   for (const [name, shown] of [[".live", !listed], [".rescan", !listed], [".runs", listed], [".items", !listed]]) card.querySelector(name).hidden = !shown;
@@ -82,7 +93,7 @@ function drawRatePanel(card, source, history, now) {
     const words = describeRate(drawn, ceiling);
     panel.querySelector(".chart").setAttribute("aria-label", `Collection rate. ${words}`);
     say(panel.querySelector("figcaption"), words);
-    for (const button of panel.querySelectorAll(".ranges button")) button.setAttribute("aria-pressed", String(Number(button.dataset.range) === range));
+    for (const button of panel.querySelectorAll("figure .ranges button")) button.setAttribute("aria-pressed", String(Number(button.dataset.range) === range));
     drawMarks(panel.querySelector(".marks"), drawn.marks, now);
   };
   card.view.redraw();
@@ -268,7 +279,10 @@ function drawGaps(card, source, now, old) {
   sync(panel.querySelector("tbody"), gaps.map((gap) => [`${gap.kind} ${gap.state} ${gap.reason}`, gap]), (gap) => {
     const row = element("tr", undefined, gap.state);
     for (const className of ["", "", "right", "", "", "right"]) row.append(element("td", "", className));
-    row.children[2].append(counted(card.dataset.name, gap.state, ""));
+    const count = element("button", "", "count");
+    count.type = "button";
+    count.addEventListener("click", () => card.view.onBehind(row.gap));
+    row.children[2].append(count);
     if (gap.state === "dead") {
       const button = element("button", "Ask again");
       button.type = "button";
@@ -282,10 +296,10 @@ function drawGaps(card, source, now, old) {
     const next = gap.next_at_ns === null ? "none" : secondsOf(gap.next_at_ns) <= now ? due : `in ${span(secondsOf(gap.next_at_ns) - now)}`;
     const texts = [gap.kind === "item" || gap.kind === "document" ? gapState(gap) : `${gapState(gap)}: ${plain(gap.kind)}`, gapReason(gap.reason), number(gap.count), agoOf(gap.oldest_at_ns, now), next];
     texts.forEach((text, index) => say(index === 2 ? row.children[2].firstElementChild : row.children[index], text));
+    row.children[2].firstElementChild.setAttribute("aria-label", `${number(gap.count)}: show them and why not now`);
     row.children[3].title = moment(secondsOf(gap.oldest_at_ns), now);
     if (gap.next_at_ns) row.children[4].title = moment(secondsOf(gap.next_at_ns), now);
-    const button = row.querySelector("button");
-    if (button) button.disabled = old;
+    for (const button of row.querySelectorAll("button")) button.disabled = old;
   });
 }
 

@@ -1,0 +1,181 @@
+"""What may an operator change while it runs? Pause, resume, and lower the ceiling for a while; never raise it.
+
+A gate home is asked for time before every departure. The steered home grants none while it is paused, and names a
+slower pace while the ceiling is lowered. So an order takes effect before the next request, and no loop knows of it.
+Orders are kept as notes: a restart does not undo them.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from remora.contracts import Borrower, Clock, GateHome, Json, Notes, SharedPace
+from remora.core.errors import ConfigurationError, StoreError
+from remora.core.ledger.notes import STEERING_NOTE
+from remora.core.quantities import format_rate
+from remora.core.rate.gate_types import RateFacts
+from remora.core.rate.pacing import Pacer
+from remora.core.rate.stretches import Stretch
+from remora.core.status.snapshot import Orders
+from remora.core.units import DAY_NS, SECOND_NS
+
+LOOK_EVERY_NS: Final = 2 * SECOND_NS
+LOWERED_MAX_NS: Final = 30 * DAY_NS
+
+
+class SteeredHome:
+    """`contracts.GateHome` that grants no time while it is paused, and only slow time while it is lowered."""
+
+    def __init__(self, inner: GateHome) -> None:
+        self._inner = inner
+        self._gate: Borrower | None = None
+        self.orders = Orders()
+
+    async def obey(self, orders: Orders) -> None:
+        """Follow these orders from now on."""
+        self.orders = orders
+        if self._gate is not None:
+            self._gate.adopt(await self._inner.look())  # takes up the interval
+            self._gate.changed()
+
+    @property
+    def interval_ns(self) -> int:
+        return max(self._inner.interval_ns, self.orders.interval_ns or 0)
+
+    @property
+    def is_silent(self) -> bool:
+        return self._inner.is_silent
+
+    @property
+    def share_every_ns(self) -> int:
+        return self._inner.share_every_ns
+
+    @property
+    def sees_departures(self) -> bool:
+        return self._inner.sees_departures
+
+    def serve(self, gate: Borrower) -> None:
+        self._gate = gate
+        self._inner.serve(gate)
+
+    def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch | None:
+        return None if self.orders.paused_at_ns is not None else self._inner.stretch(pacer, now_ns=now_ns)
+
+    def departed(self, stretch: Stretch, pacer: Pacer, *, now_ns: int) -> None:
+        self._inner.departed(stretch, pacer, now_ns=now_ns)
+
+    async def share(
+        self, record: Mapping[str, Json], *, interval_ns: int, not_before_in_ns: int, seen_version: int
+    ) -> tuple[bool, SharedPace]:
+        return await self._inner.share(
+            record, interval_ns=interval_ns, not_before_in_ns=not_before_in_ns, seen_version=seen_version
+        )
+
+    async def look(self) -> SharedPace:
+        return await self._inner.look()
+
+    async def shut(self, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
+        await self._inner.shut(for_ns=for_ns, cool_down_ns=cool_down_ns, was_prober=was_prober)
+
+    async def open_again(self) -> None:
+        await self._inner.open_again()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class Steering:
+    """The orders of every account. Sources of one account share its gate, and so its orders."""
+
+    def __init__(
+        self, homes: Mapping[str, SteeredHome], accounts: Mapping[str, str], *, store: Notes, clock: Clock
+    ) -> None:
+        self._homes = homes  # by account; filled when a gate is opened
+        self._accounts = accounts  # the account of each source
+        self._store = store
+        self._clock = clock
+
+    async def open(self) -> None:
+        """Follow the orders that were kept."""
+        for account in self._names():
+            await self._take_up(account)
+
+    async def run(self) -> None:
+        """Follow what other processes order, and end what was lowered only for a while, for ever."""
+        while True:
+            await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
+            for account in self._names():
+                with suppress(StoreError):
+                    await self._take_up(account)
+
+    async def _take_up(self, account: str) -> None:
+        """Unreadable orders are ignored: the ceiling holds without them."""
+        try:
+            orders = msgspec.convert(await self._store.note(account, STEERING_NOTE) or {}, Orders)
+        except msgspec.ValidationError:
+            return
+        if orders.until_ns is not None and orders.until_ns <= self._clock.wall_ns():
+            orders = msgspec.structs.replace(orders, interval_ns=None, until_ns=None)
+        if orders != self.orders(account):
+            await self._homes[account].obey(orders)
+
+    def of(self, source: str) -> Orders:
+        """The orders that this source follows."""
+        return self.orders(self._account(source))
+
+    def orders(self, account: str) -> Orders:
+        """The orders of an account."""
+        home = self._homes.get(account)
+        return Orders() if home is None else home.orders
+
+    async def pause(self, source: str) -> None:
+        """Send nothing until it is resumed."""
+        account = self._account(source)
+        before = self.orders(account)
+        if before.paused_at_ns is None:
+            await self._order(account, msgspec.structs.replace(before, paused_at_ns=self._clock.wall_ns()))
+
+    async def resume(self, source: str) -> None:
+        """Go on after a pause."""
+        account = self._account(source)
+        await self._order(account, msgspec.structs.replace(self.orders(account), paused_at_ns=None))
+
+    async def lower(self, source: str, *, interval_ns: int, for_ns: int, ceiling_interval_ns: int) -> None:
+        """Send at most this fast for a while. Refuses a rate above the owner's ceiling."""
+        if interval_ns < ceiling_interval_ns:
+            told, ceiling = (format_rate(SECOND_NS / each_ns) for each_ns in (interval_ns, ceiling_interval_ns))
+            raise ConfigurationError(
+                f"{told} is above the ceiling of {ceiling}",
+                hint="write a lower rate; only remora.toml raises the ceiling",
+            )
+        if not 0 < for_ns <= LOWERED_MAX_NS:
+            raise ConfigurationError(
+                "the ceiling can be lowered for at most 30 days", hint="write a span, as 30m or 6h"
+            )
+        account = self._account(source)
+        until_ns = self._clock.wall_ns() + for_ns
+        await self._order(
+            account, msgspec.structs.replace(self.orders(account), interval_ns=interval_ns, until_ns=until_ns)
+        )
+
+    async def restore(self, source: str) -> None:
+        """Back to the owner's ceiling."""
+        account = self._account(source)
+        await self._order(account, msgspec.structs.replace(self.orders(account), interval_ns=None, until_ns=None))
+
+    async def _order(self, account: str, orders: Orders) -> None:
+        await self._store.keep_note(account, STEERING_NOTE, msgspec.to_builtins(orders))
+        await self._homes[account].obey(orders)
+
+    def _account(self, source: str) -> str:
+        return self._accounts[source]
+
+    def _names(self) -> Iterable[str]:
+        return [account for account in dict.fromkeys(self._accounts.values()) if account in self._homes]
+
+
+def steered(rate: RateFacts, orders: Orders) -> RateFacts:
+    """The facts about the rate with the pace that an operator allows."""
+    return msgspec.structs.replace(rate, interval_ns=max(rate.interval_ns, orders.interval_ns or 0))

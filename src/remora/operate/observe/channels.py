@@ -1,0 +1,159 @@
+"""By which ways is the owner told? A command, a webhook in the shape its service reads, or a mail; each may fail alone."""
+
+import asyncio
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from email.message import EmailMessage
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from remora.core.errors import ConfigurationError
+from remora.operate.config.notify_settings import NotifySettings, WebhookStyle
+from remora.sources.secret import Secret
+from remora.sources.transport.notices import MailServer, post_notice, send_mail
+
+COMMAND_TIMEOUT_S: Final = 10.0
+PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+# A service is recognised by its host, so that nobody has to write the style.
+HOSTS: Final = {
+    "hooks.slack.com": WebhookStyle.SLACK,
+    "discord.com": WebhookStyle.DISCORD,
+    "discordapp.com": WebhookStyle.DISCORD,
+    "ntfy.sh": WebhookStyle.NTFY,
+}
+SUBJECT_CHARACTERS_MAX: Final = 150
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """What the owner is told."""
+
+    kind: str  # alarm, item or test
+    source: str
+    name: str  # the alarm, or the item's id
+    state: str  # firing, cleared or new
+    text: str
+    runbook: str | None = None
+
+    @property
+    def subject(self) -> str:
+        """The notice in one line."""
+        word = {"firing": "problem", "cleared": "resolved"}.get(self.state, self.state)
+        return f"[remora] {word}: {self.source} {self.name}"[:SUBJECT_CHARACTERS_MAX]
+
+
+Tell = Callable[[Sequence[str], Notice], Awaitable[bool]]
+Channel = Callable[[Notice], Awaitable[bool]]
+
+
+async def run_command(command: Sequence[str], notice: Notice) -> bool:
+    """Run it once. Returns whether it succeeded in time."""
+    variables = {f"REMORA_{key.upper()}": str(value or "") for key, value in msgspec.to_builtins(notice).items()}
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={"PATH": PATH, "LANG": "C.UTF-8", **variables},
+    )
+    try:
+        async with asyncio.timeout(COMMAND_TIMEOUT_S):
+            await process.communicate(msgspec.json.encode(notice))
+    except TimeoutError:
+        return False
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    return process.returncode == 0
+
+
+def channels_of(
+    settings: NotifySettings, environ: Mapping[str, str], *, tell: Tell = run_command
+) -> dict[str, Channel]:
+    """Every way that the owner configured, by its name."""
+    channels: dict[str, Channel] = {}
+    command = shlex.split(settings.command or "")
+    if command:
+        channels["command"] = lambda notice: tell(command, notice)
+    if (url := webhook_address(settings, environ)) is not None:
+        channels["webhook"] = _webhook(url, settings.style or style_of(url))
+    if settings.mail_to is not None:
+        channels["mail"] = _mail(settings, environ)
+    return channels
+
+
+def webhook_address(settings: NotifySettings, environ: Mapping[str, str]) -> str | None:
+    """The address; in a variable where it is a secret."""
+    if settings.webhook_env is None:
+        return settings.webhook
+    if not (url := environ.get(settings.webhook_env, "").strip()):
+        raise ConfigurationError(
+            f"notify.webhook_env names the variable {settings.webhook_env}, which is not set",
+            hint=f"set {settings.webhook_env} to the address of the webhook",
+        )
+    return url
+
+
+def style_of(url: str) -> WebhookStyle:
+    """The shape that the service at this address reads."""
+    return HOSTS.get(urlsplit(url).hostname or "", WebhookStyle.JSON)
+
+
+def payload(style: WebhookStyle, notice: Notice) -> tuple[bytes, dict[str, str]]:
+    """Body and headers of the POST."""
+    more = f"\n{notice.runbook}" if notice.runbook else ""
+    match style:
+        case WebhookStyle.JSON:
+            return msgspec.json.encode(notice), {"Content-Type": "application/json"}
+        case WebhookStyle.SLACK:
+            return msgspec.json.encode({"text": f"*{notice.subject}*\n{notice.text}{more}"}), {
+                "Content-Type": "application/json"
+            }
+        case WebhookStyle.DISCORD:
+            # Nobody may be called by words that a stranger wrote into an item.
+            body = {"content": f"**{notice.subject}**\n{notice.text}{more}"[:2_000], "allowed_mentions": {"parse": []}}
+            return msgspec.json.encode(body), {"Content-Type": "application/json"}
+        case WebhookStyle.NTFY:
+            title = notice.subject.encode("ascii", "replace").decode()
+            priority = "high" if notice.state == "firing" else "default"
+            return f"{notice.text}{more}".encode(), {"Title": title, "Priority": priority}
+
+
+def _webhook(url: str, style: WebhookStyle) -> Channel:
+    async def send(notice: Notice) -> bool:
+        body, headers = payload(style, notice)
+        return await post_notice(url, body, headers)
+
+    return send
+
+
+def _mail(settings: NotifySettings, environ: Mapping[str, str]) -> Channel:
+    host, _, port = (settings.smtp or "localhost:25").rpartition(":")
+    password = environ.get(settings.smtp_password_env, "") if settings.smtp_password_env else ""
+    server = MailServer(
+        host,
+        int(port),
+        user=settings.smtp_user,
+        password=Secret(password) if password else None,
+        starttls=settings.smtp_user is not None,
+    )
+
+    async def send(notice: Notice) -> bool:
+        return await send_mail(server, mail(settings, notice))
+
+    return send
+
+
+def mail(settings: NotifySettings, notice: Notice) -> EmailMessage:
+    """The notice as a mail."""
+    message = EmailMessage()
+    message["Subject"] = " ".join(notice.subject.split())
+    message["From"] = settings.mail_from or settings.mail_to or ""
+    message["To"] = settings.mail_to or ""
+    more = f"\n\nWhat to do: {notice.runbook}" if notice.runbook else ""
+    message.set_content(f"{notice.text}{more}\n")
+    return message

@@ -1,0 +1,62 @@
+"""How does a notice reach its owner over the network? One POST to a webhook, or one mail; both with a short timeout.
+
+These are the owner's own addresses, not a provider's, so no gate counts them.
+"""
+
+import asyncio
+import smtplib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.message import EmailMessage
+from typing import Final
+
+import aiohttp
+
+from remora.sources.secret import Secret
+
+TIMEOUT_S: Final = 10.0
+IMPLICIT_TLS_PORT: Final = 465
+ACCEPTED: Final = range(200, 300)
+
+
+@dataclass(frozen=True, slots=True)
+class MailServer:
+    """Where mail is given away, and as whom."""
+
+    host: str
+    port: int
+    user: str | None = None
+    password: Secret | None = None
+    starttls: bool = True
+
+
+async def post_notice(url: str, body: bytes, headers: Mapping[str, str]) -> bool:
+    """Whether the address accepted the body in time."""
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(url, data=body, headers=headers, allow_redirects=False) as reply,
+        ):
+            return reply.status in ACCEPTED
+    except (aiohttp.ClientError, TimeoutError, ValueError):
+        return False
+
+
+async def send_mail(server: MailServer, message: EmailMessage) -> bool:
+    """Whether the server took the mail in time."""
+    return await asyncio.to_thread(_send, server, message)
+
+
+def _send(server: MailServer, message: EmailMessage) -> bool:
+    kind = smtplib.SMTP_SSL if server.port == IMPLICIT_TLS_PORT else smtplib.SMTP
+    try:
+        with kind(server.host, server.port, timeout=TIMEOUT_S) as connection:
+            if kind is smtplib.SMTP and server.starttls:
+                connection.starttls()
+            if server.user is not None and server.password is not None:
+                connection.login(server.user, server.password.reveal())
+            connection.send_message(message)
+    except (OSError, smtplib.SMTPException):
+        return False
+    return True

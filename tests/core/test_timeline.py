@@ -1,0 +1,82 @@
+"""Is what happened told once, with its beginning and its end, and never without bound?"""
+
+import msgspec
+import pytest
+
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.core.ledger.gap import GapState
+from remora.core.rate.circuit_breaker import CircuitState
+from remora.core.rate.gate_types import BackOff, ProviderDown
+from remora.core.reasons import GapReason
+from remora.core.status.model import SourceStatus
+from remora.core.status.snapshot import Orders, RunFacts
+from remora.core.status.timeline import EVENTS_MAX, KEPT_NS, Event, added, events_between
+from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
+from tests.core.test_readout import NOW_NS, a_gap, a_rate, beat, facts, ledger, seen
+
+CALM = seen(beat())
+DOWN = seen(
+    beat(
+        of=facts(
+            rate=a_rate(circuit=CircuitState.OPEN, provider_down=ProviderDown(NOW_NS - HOUR_NS, "it answers HTTP 503"))
+        )
+    )
+)
+PAUSED = msgspec.structs.replace(CALM, orders=Orders(paused_at_ns=NOW_NS - MINUTE_NS))
+LOWERED = msgspec.structs.replace(CALM, orders=Orders(interval_ns=SECOND_NS, until_ns=NOW_NS + HOUR_NS))
+HALF = seen(beat(), of=ledger(coverage=Coverage((IdRange(1, 50),))))
+DEAD = seen(beat(), of=ledger(gaps=(a_gap(GapState.DEAD, GapReason.MALFORMED, 2),)))
+RAN = msgspec.structs.replace(
+    CALM,
+    runs=(
+        RunFacts(run_id=2, started_at_ns=NOW_NS - HOUR_NS, ended_at_ns=NOW_NS, stopped_by="complete"),
+        RunFacts(run_id=1, started_at_ns=1, ended_at_ns=2, stopped_by="complete"),
+    ),
+)
+RUNS = msgspec.structs.replace(CALM, runs=RAN.runs[1:])
+
+
+@pytest.mark.parametrize(
+    "before, now, told",
+    [
+        (None, CALM, ["started"]),
+        (CALM, CALM, []),
+        (CALM, DOWN, ["provider_down"]),
+        (DOWN, CALM, ["provider_down"]),
+        (CALM, PAUSED, ["operator"]),
+        (PAUSED, CALM, ["operator"]),
+        (CALM, LOWERED, ["operator"]),
+        (LOWERED, CALM, ["operator"]),
+        (HALF, CALM, ["complete"]),
+        (CALM, DEAD, ["attention", "dead_letters"]),
+        (DEAD, CALM, ["complete", "resolved"]),
+        (RUNS, RAN, ["run"]),
+    ],
+)
+def test_a_change_is_told_once(before: SourceStatus | None, now: SourceStatus, told: list[str]) -> None:
+    assert [event.kind for event in events_between(before, now, at_ns=NOW_NS)] == told
+
+
+def test_an_outage_has_its_beginning_and_its_end() -> None:
+    began = added((), events_between(CALM, DOWN, at_ns=NOW_NS), now_ns=NOW_NS)
+    assert [(event.at_ns, event.until_ns) for event in began] == [(NOW_NS - HOUR_NS, None)]
+    over = added(began, events_between(DOWN, CALM, at_ns=NOW_NS + SECOND_NS), now_ns=NOW_NS)
+    assert [(event.at_ns, event.until_ns) for event in over] == [(NOW_NS - HOUR_NS, NOW_NS + SECOND_NS)]
+
+
+def test_back_offs_close_together_are_one_event_with_a_count() -> None:
+    events: tuple[Event, ...] = ()
+    before = CALM
+    for step in range(5):
+        back_off = BackOff(NOW_NS + step * MINUTE_NS, "rate_limited", 10.0, 9.0)
+        now = seen(beat(of=facts(rate=a_rate(last_back_off=back_off))))
+        events = added(events, events_between(before, now, at_ns=NOW_NS), now_ns=NOW_NS)
+        before = now
+    (event,) = events
+    assert (event.count, event.at_ns, event.until_ns) == (5, NOW_NS, NOW_NS + 4 * MINUTE_NS)
+
+
+def test_the_timeline_is_bounded_in_number_and_age() -> None:
+    many = tuple(Event(at_ns=NOW_NS + number, kind="run", text="") for number in range(EVENTS_MAX + 5))
+    assert len(added((), many, now_ns=NOW_NS)) == EVENTS_MAX
+    assert added(many[:1], (), now_ns=NOW_NS + KEPT_NS + 2) == ()

@@ -1,0 +1,153 @@
+"""Does a notice arrive in the shape its reader knows, over every channel, and not in quiet hours?"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from remora.core.errors import ConfigurationError
+from remora.operate.config.notify_settings import NotifySettings, WebhookStyle
+from remora.operate.config.reader import load
+from remora.operate.config.settings import Flags
+from remora.operate.jobs.clock import SystemClock
+from remora.operate.observe.channels import Notice, channels_of, mail, payload, style_of
+from remora.operate.observe.notify import Notifier
+from remora.stores.memory import MemoryStore
+from tests.operate.test_notify import Owner, status
+
+NOTICE = Notice(
+    kind="alarm", source="hackernews", name="RemoraDeadLetters", state="firing", text="3 dead", runbook="docs/x.md"
+)
+
+
+@pytest.mark.parametrize(
+    "style, said",
+    [
+        (WebhookStyle.JSON, '"name":"RemoraDeadLetters"'),
+        (WebhookStyle.SLACK, '"text":"*[remora] problem: hackernews RemoraDeadLetters*'),
+        (WebhookStyle.DISCORD, '"allowed_mentions":{"parse":[]}'),
+        (WebhookStyle.NTFY, "3 dead\ndocs/x.md"),
+    ],
+)
+def test_each_service_gets_its_own_shape(style: WebhookStyle, said: str) -> None:
+    body, headers = payload(style, NOTICE)
+    assert said in body.decode()
+    assert headers == (
+        {"Title": "[remora] problem: hackernews RemoraDeadLetters", "Priority": "high"}
+        if style is WebhookStyle.NTFY
+        else {"Content-Type": "application/json"}
+    )
+
+
+def test_a_service_is_known_by_its_host() -> None:
+    assert style_of("https://hooks.slack.com/services/x") is WebhookStyle.SLACK
+    assert style_of("https://discord.com/api/webhooks/x") is WebhookStyle.DISCORD
+    assert style_of("https://ntfy.sh/topic") is WebhookStyle.NTFY
+    assert style_of("https://alerts.example.org/x") is WebhookStyle.JSON
+
+
+@asynccontextmanager
+async def webhook(status_code: int) -> AsyncIterator[tuple[str, list[bytes]]]:
+    got: list[bytes] = []
+
+    async def take(request: web.Request) -> web.Response:
+        got.append(await request.read())
+        return web.Response(status=status_code)
+
+    app = web.Application()
+    app.router.add_post("/hook", take)
+    server = TestServer(app)
+    await server.start_server()
+    yield f"http://127.0.0.1:{server.port}/hook", got
+    await server.close()
+
+
+@pytest.mark.parametrize("status_code, delivered", [(204, True), (500, False)])
+async def test_a_webhook_gets_one_post_and_its_answer_counts(status_code: int, delivered: bool) -> None:
+    async with webhook(status_code) as (url, got):
+        send = channels_of(NotifySettings(webhook_env="HOOK"), {"HOOK": url})["webhook"]
+        assert await send(NOTICE) is delivered
+        assert json.loads(got[0])["text"] == "3 dead"
+
+
+async def test_a_mail_is_given_to_its_server() -> None:
+    heard: list[str] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail\r\n")
+        in_text = False
+        while line := (await reader.readline()).decode():
+            heard.append(line)
+            if in_text and line != ".\r\n":
+                continue
+            in_text = line.upper().startswith("DATA")
+            writer.write(
+                b"354 go\r\n" if in_text else b"221 bye\r\n" if line.upper().startswith("QUIT") else b"250 ok\r\n"
+            )
+        writer.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    settings = NotifySettings(mail_to="ops@example.org", smtp=f"127.0.0.1:{port}")
+    assert await channels_of(settings, {})["mail"](NOTICE)
+    server.close()
+    text = "".join(heard)
+    assert "Subject: [remora] problem: hackernews RemoraDeadLetters" in text
+    assert "What to do: docs/x.md" in text
+    nobody = NotifySettings(mail_to="ops@example.org", smtp="127.0.0.1:9")
+    assert not await channels_of(nobody, {})["mail"](NOTICE)
+
+
+def test_a_mail_has_one_line_of_subject_whatever_an_item_says() -> None:
+    odd = Notice(kind="item", source="a", name="x\r\nBcc: all@example.org", state="new", text="y")
+    assert mail(NotifySettings(mail_to="ops@example.org"), odd)["Bcc"] is None
+
+
+async def test_in_quiet_hours_nobody_is_told_and_what_lasts_is_told_afterwards() -> None:
+    owner, minute = Owner(), [23 * 60]
+    telling = Notifier(
+        NotifySettings("tell-me", quiet="22:00-07:00"), MemoryStore(), clock=SystemClock(), tell=owner.tell,
+        environ={}, minute_of_day=lambda: minute[0],
+    )  # fmt: skip
+    assert await telling.run_once(status(dead=3)) == 0
+    minute[0] = 8 * 60
+    assert await telling.run_once(status(dead=3)) == 1
+    assert [notice.state for notice in owner.heard] == ["firing"]
+
+
+async def test_only_the_wanted_sources_are_told_of() -> None:
+    owner = Owner()
+    settings = NotifySettings("tell-me", sources=("other",))
+    telling = Notifier(settings, MemoryStore(), clock=SystemClock(), tell=owner.tell, environ={})
+    assert await telling.run_once(status(dead=3)) == 0
+    assert await telling.test() == "command: delivered"
+    assert [notice.kind for notice in owner.heard] == ["test"]
+
+
+@pytest.mark.parametrize(
+    "minute, quiet", [("22:00-07:00", [(21 * 60, False), (22 * 60, True), (60, True), (7 * 60, False)])]
+)
+def test_quiet_hours_may_pass_midnight(minute: str, quiet: list[tuple[int, bool]]) -> None:
+    settings = NotifySettings(quiet=minute)
+    assert [(at, settings.is_quiet(at)) for at, _ in quiet] == quiet
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'quiet = "late"',
+        'smtp = "mail"',
+        'webhook = "slack"',
+        'webhook = "https://a.example"\nwebhook_env = "A"',
+        "sources = 3",
+    ],
+)
+def test_a_mistake_is_refused(tmp_path: Path, line: str) -> None:
+    (tmp_path / "remora.toml").write_text(f"[notify]\n{line}\n")
+    with pytest.raises(ConfigurationError):
+        load(Flags(), {}, directory=tmp_path)
