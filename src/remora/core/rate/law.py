@@ -6,6 +6,7 @@ the *account*, the budget for probing, allows. `edges.py` says what a refusal me
 being shut out, `probing.py` what probing costs, `constants.py` why each number has its value.
 """
 
+from collections.abc import Sequence
 from math import log, sqrt
 
 from remora.core.rate.constants import (
@@ -66,13 +67,44 @@ from remora.core.rate.pace import (
 )
 from remora.core.rate.probing import charged, filled, is_probing, may_be_a_burst, moved, price
 from remora.core.rate.quota import is_spread, is_used_up, told
+from remora.core.rate.steady import after_steady
 from remora.core.units import SECOND_NS
 
-__all__ = ["Answer", "Answered", "ChangeKind", "Pace", "PaceChange", "Quota", "after", "cold_start", "describe"]
+__all__ = [
+    "Answer",
+    "Answered",
+    "ChangeKind",
+    "Pace",
+    "PaceChange",
+    "Quota",
+    "after",
+    "after_any",
+    "after_many",
+    "cold_start",
+    "describe",
+]
 
 
 def after(pace: Pace, event: Answered) -> Pace:
     """The pace after this answer."""
+    steady, heard = after_steady(pace, (event,))
+    return steady if heard else after_any(pace, event)
+
+
+def after_many(pace: Pace, events: Sequence[Answered]) -> Pace:
+    """The pace after these answers. The same as one `after` for each, but a run of good answers costs a fraction."""
+    first = 0
+    while first < len(events):
+        pace, heard = after_steady(pace, events, first)
+        first += heard
+        if first < len(events):
+            pace = after_any(pace, events[first])
+            first += 1
+    return pace
+
+
+def after_any(pace: Pace, event: Answered) -> Pace:
+    """The pace after this answer, by the general way."""
     if event.quota is not None or pace.quota_until_ns:
         pace = told(pace, event)
         if is_used_up(event):

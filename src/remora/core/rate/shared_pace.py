@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeGuard
 
 from remora.core.rate.constants import WAIT_MOST_NS
-from remora.core.rate.law import Answer, Answered, Pace, after, cold_start
+from remora.core.rate.law import Answer, Answered, Pace, after_many, cold_start
 from remora.core.rate.pace_record import LARGEST, SLOWEST_PER_S, damage, in_bounds, to_record
 from remora.core.units import HOUR_NS
 
@@ -128,9 +128,7 @@ def from_common(
 def heard_on_top(common: Pace, own: Pace, heard: Iterable[Answered]) -> Pace:
     """The common pace plus the answers that only this process got."""
     pace = replace(common, **{name: getattr(own, name) for name in OWN})
-    for answered in heard:
-        pace = after(pace, answered)
-    return pace
+    return after_many(pace, list(heard))
 
 
 def _is_possible(pace: Pace) -> bool:
