@@ -191,7 +191,7 @@ async def test_the_keyboard_alone_is_enough(visit: Visit) -> None:
     async with staged(STREAM_DOWN) as stage, visit(stage.url) as visitor:
         page = visitor.page
         seen: list[str] = []
-        for _ in range(20):
+        for _ in range(40):
             await page.keyboard.press("Tab")
             name = await page.evaluate(
                 "() => document.activeElement.getAttribute('aria-label') || document.activeElement.textContent"
