@@ -179,7 +179,7 @@ class Learner:
         change = describe(before, learned)
         if change is not None:
             self._follow(change, slowed_because(before, learned, verdict))
-        elif learned.interval_ns != before.interval_ns:
+        elif learned.quota_interval_ns != before.quota_interval_ns:
             self._on_change()
         if learned.quota_until_ns and self.quota.is_worth_storing(learned):
             self._tell_soon() if learned.interval_ns > before.interval_ns else self._unsaved.set()

@@ -34,6 +34,7 @@ from remora.sources.plugins import plugin_named
 from remora.sources.presets import PRESETS
 from remora.sources.rules import Rule
 from remora.sources.transport.settings import Client
+from remora.sources.transport.way_out import parse_proxy
 
 FILE_NAME: Final = "remora.toml"
 DEFAULT_SOURCE: Final = "hackernews"
@@ -153,6 +154,8 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ns: Duration = msgspec.field(default=30 * SECOND_NS, name="timeout")
     body_max: Size = 16 << 20
     client: Client = Client.LEAN
+    proxy: str | None = None
+    ca_file: str | None = None
     item: ItemSettings | None = None
     newest: NewestSettings | None = None
     updates: UpdatesSettings | None = None
@@ -181,6 +184,8 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
         # Building the declaration refuses parts that do not fit together.
         _ = self.capabilities
         self._check_each()
+        if self.proxy is not None:
+            parse_proxy(self.proxy)
         if self.detail.inline and not is_steps(self.list.entries):
             raise ConfigurationError(
                 f"detail is inline, but list.entries is the expression {self.list.entries}",

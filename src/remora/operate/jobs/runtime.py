@@ -37,6 +37,7 @@ from remora.sources.presets import PRESETS
 from remora.sources.rules import headers_named
 from remora.sources.transport.http import HttpTransport
 from remora.sources.transport.settings import HttpSettings
+from remora.sources.transport.way_out import parse_proxy, trusting
 
 CONNECT_TIMEOUT_S: Final = 10.0
 
@@ -179,9 +180,13 @@ def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: 
         read_timeout_s=timeout_s,
         total_timeout_s=2 * timeout_s,
         body_max_bytes=settings.body_max,
+        proxy=None if settings.proxy is None else parse_proxy(settings.proxy),
+        ca_file=settings.ca_file,
         further_headers=(*headers_named(settings.rules), *settings.list.headers_read),
         stream_hosts=(own_host, *_further_hosts(settings, own_host)),
     )
+    if settings.ca_file is not None:
+        trusting(settings.ca_file)  # refuse a file that cannot be used before anything starts
     return HttpTransport(http, clock=clock, wire_sent=lambda: meter.wire_sent(name), client=settings.client)
 
 

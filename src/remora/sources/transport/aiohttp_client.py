@@ -21,6 +21,7 @@ from remora.sources.transport.content_encoding import BadEncoding, TooLarge, dec
 from remora.sources.transport.deadline import Deadline, Deadlines
 from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT, KEEP_ALIVE_S, HttpSettings
+from remora.sources.transport.way_out import trusting
 
 STREAM_HOPS_MAX: Final = 3
 # Streams have a few connections of their own, so an open stream takes none from the requests.
@@ -269,7 +270,12 @@ class AiohttpTransport:
 def _new_session(settings: HttpSettings, *, connections_max: int, accept: str = "*/*") -> aiohttp.ClientSession:
     streams = accept == EVENT_STREAM
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=connections_max, keepalive_timeout=KEEP_ALIVE_S),
+        connector=aiohttp.TCPConnector(
+            limit=connections_max,
+            keepalive_timeout=KEEP_ALIVE_S,
+            ssl=True if settings.ca_file is None else trusting(settings.ca_file),
+        ),
+        proxy=None if settings.proxy is None else settings.proxy.url,
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(
             # The whole exchange has its own deadline: this one would also run while the gate holds back a permit.

@@ -22,6 +22,7 @@ from remora.core.verdict import Fault, NoReply, Reply
 from remora.sources.transport.connection import READ_BYTES, Connection, Poller, names_kept, poller_for
 from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.settings import KEEP_ALIVE_S, HttpSettings
+from remora.sources.transport.way_out import open_tunnel, trusting
 
 # How often we check for overdue answers and idle connections; one check covers all of them.
 SWEEP_EVERY_S: Final = 0.05
@@ -62,7 +63,7 @@ class LeanTransport:
         tls: ssl.SSLContext | None = None,
         poller: Callable[[asyncio.AbstractEventLoop], Poller] = poller_for,
     ) -> None:
-        """`tls` replaces the machine's own trust store."""
+        """`tls` replaces the machine's own trust store and `ca_file`."""
         self._settings = settings
         self._names_kept = names_kept(settings.headers_kept)
         self._clock = clock
@@ -199,15 +200,16 @@ class LeanTransport:
 
     async def _connect(self, origin: Origin) -> socket.socket:
         """A connected socket; if there are several addresses, the first that answers."""
-        loop = asyncio.get_running_loop()
-        addresses = _written_as_numbers(origin) or await loop.getaddrinfo(
-            origin.host, origin.port, type=socket.SOCK_STREAM
-        )
+        loop, proxy = asyncio.get_running_loop(), self._settings.proxy
+        host, port = (origin.host, origin.port) if proxy is None else proxy
+        addresses = _written_as_numbers(host, port) or await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         link = await aiohappyeyeballs.start_connection(
             addresses, happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S, interleave=1, loop=loop
         )
         try:
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if proxy is not None and origin.is_tls:
+                await open_tunnel(link, origin.host, origin.port)
             return await self._secured(link, origin) if origin.is_tls else link
         except BaseException:
             link.close()
@@ -215,9 +217,7 @@ class LeanTransport:
 
     async def _secured(self, link: socket.socket, origin: Origin) -> socket.socket:
         """TLS on the same non-blocking socket: cheaper than the event loop's own, and we time the write."""
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-            self._tls.set_alpn_protocols(["http/1.1"])
+        self._tls = self._tls or trusting(self._settings.ca_file)
         secure = self._tls.wrap_socket(link, server_hostname=origin.host, do_handshake_on_connect=False)
         try:
             while True:
@@ -261,15 +261,16 @@ class LeanTransport:
 
     def _split(self, url: str) -> tuple[Origin, str] | None:
         """Where to connect to, and the request target; None if the address cannot be used."""
-        end = _authority_end(url)
-        target = url[end:].partition("#")[0]
-        origin = self._origins.get(url[:end])
+        end = url.find("/", url.find("://") + 3)
+        origin = self._origins.get(url[:end]) if end > 0 else None  # fast path
         if origin is None:
+            end = _authority_end(url)
             scheme, _, authority = url[:end].partition("://")
             origin = _origin(scheme.lower(), authority)
             if origin is None:
                 return None
             self._origins[url[:end]] = origin
+        target = url[end:].partition("#")[0]
         if not _PLAIN.fullmatch(target):  # an address that the provider wrote
             target = quote(target, safe=_KEPT_IN_TARGET)
         return origin, target if target.startswith("/") else f"/{target}"
@@ -279,6 +280,8 @@ class LeanTransport:
     ) -> bytes:
         own = "" if not headers else "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
         assert own.count("\n") == len(headers or ()), "a header holds no line break"
+        if self._settings.proxy is not None and not origin.is_tls:  # the proxy must know where to
+            target = f"http://{origin.host_header}{target}"
         method, length = ("GET", "") if body is None else ("POST", f"Content-Length: {len(body)}\r\n")
         head = f"{method} {target} HTTP/1.1\r\nHost: {origin.host_header}\r\n{own}{length}"
         return head.encode("latin-1") + self._common_head + b"\r\n" + (body or b"")
@@ -309,11 +312,11 @@ def _origin(scheme: str, authority: str) -> Origin | None:
     )
 
 
-def _written_as_numbers(origin: Origin) -> list[Any]:
+def _written_as_numbers(host: str, port: int) -> list[Any]:
     """The address of a host that is written as one; empty where a name must be looked up, which takes a thread."""
     try:
         return socket.getaddrinfo(
-            origin.host, origin.port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
         )
     except socket.gaierror:
         return []

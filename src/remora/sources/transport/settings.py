@@ -6,6 +6,7 @@ from typing import Final
 
 from remora.core.errors import ConfigurationError
 from remora.core.quota_headers import POLICY, QUOTA_HEADERS, STANDARD
+from remora.sources.transport.way_out import Proxy
 from remora.version import __version__
 
 BODY_MAX_BYTES: Final = 16 * 1024 * 1024
@@ -35,6 +36,8 @@ class HttpSettings:
     body_max_bytes: int = BODY_MAX_BYTES
     stream_idle_timeout_s: float = 60.0
     further_headers: tuple[str, ...] = ()  # of a reply: those that rules look at, in lower case
+    proxy: Proxy | None = None  # None: directly
+    ca_file: str | None = None  # authorities to trust besides the machine's own
     stream_hosts: tuple[str, ...] = ()  # the provider's host names; their subdomains belong to it too
 
     def __post_init__(self) -> None:
