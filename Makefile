@@ -46,7 +46,7 @@ prove: setup ## fresh worlds for SECONDS and all planted bugs; writes docs/relia
 sbom: setup ## what an installation contains: CycloneDX in build/, docs/licences.md, constraints-hashed.txt
 	@$(BIN)/python -m tools.sbom
 
-bench: setup ## measure speed and politeness on this machine
+bench: setup ## measure speed and politeness on this machine; writes docs/performance.md
 	@$(BIN)/python -m bench
 
 format: setup ## bring the code into its one format and repair what can be repaired
