@@ -26,7 +26,7 @@ from remora.sim.checks import compare, worst_window
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
 from remora.sim.meter import CountingMeter
-from remora.sim.transport import SimTransport
+from remora.sim.transport import Answering, SimTransport
 from remora.sources.numbered import Numbered as NumberedSource
 from remora.stores.memory import MemoryStore
 from tests.loops.rig import in_virtual_time
@@ -45,10 +45,14 @@ def declared(tmp_path: Path) -> SourceSettings:
 class World:
     """The provider, the store and the clock; they outlive every process."""
 
-    def __init__(self, clock: SimClock, settings: SourceSettings) -> None:
+    def __init__(
+        self, clock: SimClock, settings: SourceSettings, *, name: str = NAME, provider: Answering | None = None
+    ) -> None:
         self.clock = clock
         self.settings = settings
+        self.name = name
         self.rfcs = Rfcs(clock.true_ns, clock.monotonic_ns)
+        self.provider: Answering = provider or self.rfcs
         self.store: Store = MemoryStore()
 
     @asynccontextmanager
@@ -56,18 +60,23 @@ class World:
         """One life of a process, as `open_numbered` would open it."""
         clock = self.clock.restarted()
         store: Store = self.store if life is None else life.guard(self.store)
-        wire = SimTransport(self.rfcs, clock)
+        wire = SimTransport(self.provider, clock)
         wire = wire if life is None else life.guard(wire)
-        source = NumberedSource(wire, self.settings.url, self.settings.declaration, name=NAME)
+        source = NumberedSource(wire, self.settings.url, self.settings.declaration, name=self.name)
         limits = Limits(ceiling_interval_ns=CEILING_NS, in_flight=8)
         meter = CountingMeter()
         governor = Governor(
-            NAME, limits, clock=clock, home=LocalHome(NAME, store), meter=meter, chance=self.clock.random.random
+            self.name,
+            limits,
+            clock=clock,
+            home=LocalHome(self.name, store),
+            meter=meter,
+            chance=self.clock.random.random,
         )
         await governor.open()
         collector = Collector(source, store, governor, clock=clock, meter=meter)
         try:
-            yield Numbered(NAME, self.settings, source, governor, collector)
+            yield Numbered(self.name, self.settings, source, governor, collector)
         finally:
             await governor.close()
 

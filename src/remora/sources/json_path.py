@@ -9,6 +9,7 @@ import json
 import re
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -244,10 +245,13 @@ def as_text(value: object) -> str | None:
 
 
 def _iso_seconds(text: str) -> int | None:
+    text = text.strip()
     try:
-        moment = datetime.fromisoformat(text.strip())
+        if text.endswith((" UTC", " GMT")) and text[:1].isdigit():
+            text = f"{text[:-4]}+00:00"
+        moment = parsedate_to_datetime(text) if text[:1].isalpha() else datetime.fromisoformat(text)
         seconds = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, TypeError):
         return None
     return seconds if seconds > 0 else None
 
