@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from remora.core.errors import ConfigurationError
 from remora.core.ledger.gap import GapState
-from remora.core.units import DAY_NS, HOUR_NS
+from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS
+from remora.loops.numbered.inbox import InboxWorkers
+from remora.loops.numbered.updates_list import UpdatesList
 from remora.operate.config.reader import load
 from remora.operate.config.settings import Flags
 from remora.sim.checks import compare, worst_window
@@ -48,6 +51,86 @@ def test_a_declared_world_is_mirrored_whole_and_what_it_does_not_have_is_absent_
         assert provider.newest_id() > 200 + 4 * DAY_NS // HOUR_NS
 
     in_virtual_time(main)
+
+
+def notes_of(clock: SimClock, folder: Path) -> tuple[World, Notes]:
+    (folder / "remora.toml").write_text(NOTES)
+    settings = load(Flags(ceiling="20/s"), {}, directory=folder).sources["notes"]
+    provider = Notes(clock.true_ns, clock.monotonic_ns, every_ns=DAY_NS)
+    return World(clock, settings, name="notes", provider=provider), provider
+
+
+async def held(world: World) -> list[tuple[int, bytes]]:
+    return [pair async for pair in world.store.bodies("notes")]
+
+
+def test_a_list_of_changes_brings_every_change_however_old_its_item(tmp_path: Path) -> None:
+    async def main(clock: SimClock) -> None:
+        world, notes = notes_of(clock, tmp_path)
+        await world.catchup()
+        await world.up(HOUR_NS)
+        for numbers in ((1, 2, 3), (50, 1), (199,)):
+            notes.comment(*numbers)
+            await world.up(5 * MINUTE_NS)
+            assert [*compare(await held(world), notes.truth())] == []
+
+    in_virtual_time(main)
+
+
+def test_a_kill_between_the_announcement_and_its_note_loses_no_change(tmp_path: Path) -> None:
+    async def main(clock: SimClock) -> None:
+        world, notes = notes_of(clock, tmp_path)
+        await world.catchup()
+        await world.up(HOUR_NS)
+        for die_at in range(10, 90, 16):
+            notes.comment(die_at, die_at + 1)
+            life = Generation(die_at_call=die_at)
+            with pytest.raises(Crashed):
+                await life.live(world.up(HOUR_NS, life))
+        await world.up(10 * MINUTE_NS)
+        assert [*compare(await held(world), notes.truth())] == []
+
+    in_virtual_time(main)
+
+
+def test_only_more_changes_than_the_list_shows_make_the_rescan_due(tmp_path: Path) -> None:
+    async def main(clock: SimClock) -> None:
+        world, notes = notes_of(clock, tmp_path)
+        wanted: list[int] = []
+
+        async def want_rescan() -> None:
+            wanted.append(clock.monotonic_ns())
+
+        async with world.process() as runtime:
+            inbox = InboxWorkers("notes", runtime.collector, world.store, clock=clock)
+            updates = UpdatesList(
+                "notes", runtime.collector, world.store, inbox, clock=clock, want_rescan=want_rescan, every_ns=MINUTE_NS
+            )
+            assert (await updates.run_once(), len(wanted)) == (notes.listed, 0)
+            assert (await updates.run_once(), len(wanted)) == (0, 0), "what it showed before is no news"
+            await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+            notes.comment(*range(1, notes.listed))
+            assert (await updates.run_once(), len(wanted)) == (notes.listed - 1, 0)
+            await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+            notes.comment(*range(100, 100 + notes.listed))
+            assert (await updates.run_once(), len(wanted)) == (notes.listed, 1)
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    "updates, said",
+    [
+        ('{ path = "/u", entries = "notes" }', "updates.entries is given, but not updates.updated"),
+        ('{ path = "/u", updated = "at" }', "updates.updated is given, but not updates.entries"),
+        ('{ path = "/u", entries = "n", updated = "at", users = "by" }', "updates is a list and has users"),
+    ],
+)
+def test_a_wrong_list_of_changes_is_refused(updates: str, said: str, tmp_path: Path) -> None:
+    text = NOTES.partition("updates")[0] + f"updates = {updates}\n" + 'user = { path = "/{name}" }\n'
+    (tmp_path / "remora.toml").write_text(text)
+    with pytest.raises(ConfigurationError, match=said):
+        load(Flags(), {}, directory=tmp_path)
 
 
 @pytest.mark.parametrize(

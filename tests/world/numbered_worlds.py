@@ -26,6 +26,7 @@ kind = "numbered"
 url = "http://sim"
 item = { path = "/api/0.6/notes/{id}.json", id = "properties.id", time = "properties.date_created", type = "properties.status" }
 newest = { path = "/api/0.6/notes/search.json?sort=created_at&limit=1&closed=-1", at = "features.0.properties.id" }
+updates = { path = "/api/0.6/notes/search.json?sort=updated_at&limit=20", entries = "features", items = "properties.id", updated = "properties.date_updated" }
 poll_every = "1m"
 """
 
@@ -109,9 +110,29 @@ class Notes(NumberedWorld):
     """Like notes on a map: GeoJSON, hidden ones are 410, dates with a zone in letters."""
 
     newest_path = "/api/0.6/notes/search.json?sort=created_at&limit=1&closed=-1"
+    listed = 20
+
+    def comment(self, *numbers: int) -> None:
+        """Somebody comments on notes, however old they are."""
+        for number in numbers:
+            self._comments[number] = [*self._comments.get(number, []), self._now() // SECOND_NS]
+
+    def __init__(self, now: Callable[[], int], ticks: Callable[[], int], *, every_ns: int = HOUR_NS) -> None:
+        super().__init__(now, ticks, every_ns=every_ns)
+        self._comments: dict[int, list[int]] = {}
 
     def newest_body(self) -> bytes:
         return json.dumps({"type": "FeatureCollection", "features": [self._note(self.newest_id())]}).encode()
+
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, _body: bytes | None = None) -> Response:
+        if "sort=updated_at" not in target:
+            return super().respond(target, headers, _body)
+        self.arrivals_ns.append(self._ticks())
+        latest = sorted(range(1, self.newest_id() + 1), key=self._updated, reverse=True)[: self.listed]
+        return ok(json.dumps({"features": [self._note(number) for number in latest]}).encode())
+
+    def _updated(self, number: int) -> int:
+        return self._comments.get(number, [int(self.created(number).timestamp())])[-1]
 
     def item(self, number: int) -> Response:
         if not 0 < number <= self.newest_id():
@@ -122,5 +143,11 @@ class Notes(NumberedWorld):
 
     def _note(self, number: int) -> dict[str, object]:
         created = self.created(number).strftime("%Y-%m-%d %H:%M:%S UTC")
-        properties = {"id": number, "date_created": created, "status": "open", "comments": []}
+        properties = {
+            "id": number,
+            "date_created": created,
+            "status": "open",
+            "date_updated": self._updated(number),
+            "comments": self._comments.get(number, []),
+        }
         return {"type": "Feature", "geometry": {"type": "Point", "coordinates": [1, 2]}, "properties": properties}

@@ -77,6 +77,7 @@ class Capabilities:
 
     newest_id: bool = False  # items have integer ids, and the source reports the highest one
     change_stream: bool = False  # a stream announces changed items
+    change_list: bool = False  # a list shows which items changed lately (`Discovery.updates`)
     newest_stream: bool = False  # a stream announces the newest id
     item_times: bool = False  # items say when they were created: otherwise it is unknown which ones are recent
     users: bool = False  # profiles can be requested by name

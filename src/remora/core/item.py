@@ -70,6 +70,13 @@ class Newest:
     item_id: int
 
 
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """Which items a list shows as changed lately: their ids and update marks."""
+
+    entries: tuple[tuple[int, str], ...]
+
+
 class Order(StrEnum):
     """How a list is sorted."""
 
@@ -121,7 +128,7 @@ class StreamOpened:
     """An event stream is open, or its address is known."""
 
 
-Thing = Item | User | Document | Piece | Batch | Newest | Page | StreamOpened
+Thing = Item | User | Document | Piece | Batch | Newest | Updated | Page | StreamOpened
 
 
 @dataclass(frozen=True, slots=True)

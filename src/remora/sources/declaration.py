@@ -51,16 +51,27 @@ class NewestSettings(msgspec.Struct, frozen=True):
 
 
 class UpdatesSettings(msgspec.Struct, frozen=True):
-    """An event stream of changes: where it is, and where in an event the changed ids and names are."""
+    """A stream of changes, or a list of what changed lately: where it is, and where the changed ids are."""
 
     path: str
     items: str = WHOLE_BODY
     users: str | None = None
+    entries: str | None = None  # given for a list: where its entries are
+    updated: str | None = None  # where an entry has its update mark
 
     def __post_init__(self) -> None:
         check_path(self.path, "updates.path")
-        check_place(self.items, "updates.items")
-        check_place(self.users, "updates.users")
+        for name in ("items", "users", "entries", "updated"):
+            check_place(getattr(self, name), f"updates.{name}")
+        if (self.entries is None) is not (self.updated is None):
+            one, other = ("entries", "updated") if self.updated is None else ("updated", "entries")
+            raise ConfigurationError(
+                f"updates.{one} is given, but not updates.{other}",
+                hint='write both for a list, as entries = "notes", items = "id", updated = "updated_at"; '
+                "leave both out for a stream",
+            )
+        if self.entries is not None and self.users is not None:
+            raise ConfigurationError("updates is a list and has users", hint="leave users out: a list names items")
 
 
 class UserSettings(msgspec.Struct, frozen=True):
@@ -115,7 +126,8 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True):
         """What a source with this declaration can do."""
         return Capabilities(
             newest_id=True,
-            change_stream=self.updates is not None,
+            change_stream=self.updates is not None and self.updates.entries is None,
+            change_list=self.updates is not None and self.updates.entries is not None,
             newest_stream=self.newest.stream is not None,
             item_times=self.item.time is not None,
             users=self.user is not None,

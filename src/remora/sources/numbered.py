@@ -20,13 +20,13 @@ from remora.contracts import (
     Transport,
     Unread,
 )
-from remora.core.item import Decoded, Item, Newest, Nothing, Readable, Unreadable, User, WrongShape
+from remora.core.item import Decoded, Item, Newest, Nothing, Readable, Unreadable, Updated, User, WrongShape
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply, Reply
 from remora.sources.address import quoted
-from remora.sources.declaration import ID, NAME, AbsentSettings, Declaration
+from remora.sources.declaration import ID, NAME, AbsentSettings, Declaration, UpdatesSettings
 from remora.sources.event_stream import Event, announcements, is_profile
-from remora.sources.json_path import NOT_THERE, as_number, as_text, as_time, find, load
+from remora.sources.json_path import NOT_THERE, WHOLE_BODY, as_mark, as_number, as_text, as_time, find, load
 from remora.sources.secret import Secret
 
 _SAID_NOTHING: Final = (None, False, NOT_THERE)
@@ -96,6 +96,9 @@ class Numbered:
                 return self._reading.item(discovery.item_id, reply.body)
             case Kind.USER:
                 return self._reading.user(discovery.key, reply.body)
+            case Kind.NEWEST if discovery.key:
+                assert self._declared.updates is not None, "no list of changes is declared"
+                return changed_lately(self._declared.updates, reply.body)
             case Kind.NEWEST:
                 return self._reading.newest(reply.body)
             case Kind.DOCUMENT | Kind.PAGE:
@@ -120,6 +123,9 @@ class Numbered:
             case Kind.USER:
                 assert self._declared.user is not None, "no users are declared"
                 return self._declared.user.path.replace(NAME, quoted(discovery.key))
+            case Kind.NEWEST if discovery.key:
+                assert self._declared.updates is not None, "no list of changes is declared"
+                return self._declared.updates.path
             case Kind.NEWEST:
                 return self._declared.newest.path
             case Kind.DOCUMENT | Kind.PAGE:
@@ -217,6 +223,21 @@ class DeclaredReading:
             content=_canonical(value),
             anomalies=tuple(odd),
         )
+
+
+def changed_lately(settings: UpdatesSettings, body: bytes) -> Decoded:
+    """The ids and marks of a list. An entry without one of them is left out."""
+    value = parsed(body)
+    if isinstance(value, Unreadable | WrongShape):
+        return value
+    entries = find(value, settings.entries or WHOLE_BODY)
+    if not isinstance(entries, list):
+        return WrongShape("no list of changes")
+    read = ((as_number(find(entry, settings.items)), as_mark(find(entry, settings.updated or ""))) for entry in entries)
+    shown = tuple((item_id, mark) for item_id, mark in read if item_id is not None and mark is not None)
+    if entries and not shown:
+        return WrongShape("no ids and marks in the list of changes")
+    return Readable(Updated(shown))
 
 
 def parsed(body: bytes) -> object:

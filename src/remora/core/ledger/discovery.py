@@ -15,7 +15,7 @@ class Kind(StrEnum):
     USER = "user"  # a profile, by name
     DOCUMENT = "document"  # an entry of a listed archive, by key
     PAGE = "page"  # one page of a list; the key is a position in the source's own form
-    NEWEST = "newest"  # the highest id the source has assigned
+    NEWEST = "newest"  # what the source says of itself: its highest id, or which items changed lately
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,11 @@ class Discovery:
     def newest(cls) -> "Discovery":
         """The request for the highest id."""
         return cls(Kind.NEWEST, "", Lane.LIVE)
+
+    @classmethod
+    def updates(cls) -> "Discovery":
+        """The request for the list of what changed lately."""
+        return cls(Kind.NEWEST, "updates", Lane.UPDATE)
 
 
 def fingerprint(source: str, key: str) -> str:

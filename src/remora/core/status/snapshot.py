@@ -161,6 +161,7 @@ class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     ceiling_interval_ns: int | None = None
     poll_every_ns: int | None = None  # numbered sources: how often the newest id is requested at least
     has_stream: bool = True  # numbered sources: whether a stream of changes is declared
+    has_change_list: bool = False  # numbered sources: whether a list of what changed lately is polled
     is_stream_too_dear: bool = False  # the ceiling is so low that connects would use more than a tenth of it
     has_rescan: bool = True  # numbered sources: whether items say how old they are
     is_public: bool = False  # its items may be shown

@@ -13,6 +13,7 @@ from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.core.item import Piece
 from remora.core.ledger.asking import AskPolicy
 from remora.core.ledger.discovery import Discovery, fingerprint
+from remora.core.ledger.notes import PIECE_NOTE
 from remora.core.pieces import fits, joined, version_of
 from remora.core.reasons import GapReason
 from remora.core.verdict import Found, Malformed
@@ -93,7 +94,7 @@ class JoiningCollector(Collector):
 
 
 def _name(key: str, at: int) -> str:
-    return f"piece {key} {at}"
+    return f"{PIECE_NOTE} {key} {at}"
 
 
 def _written(piece: Piece, version: str, asked_for: str) -> dict[str, Json]:

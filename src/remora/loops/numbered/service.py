@@ -28,6 +28,7 @@ from remora.loops.numbered.newest import follow_newest
 from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.loops.numbered.update_ages import AgeBook
 from remora.loops.numbered.updates import Updates
+from remora.loops.numbered.updates_list import UpdatesList
 from remora.loops.recover import Recover, beside_walks
 from remora.loops.supervisor import Run, Supervisor
 
@@ -149,6 +150,15 @@ class NumberedService:
             look_for_new=self._live.look_now,
             connect_every_ns=self._connect_every_ns,
         )
+        self._updates_list = UpdatesList(
+            source.name,
+            collector,
+            store,
+            self._inbox,
+            clock=clock,
+            want_rescan=self._want_rescan,
+            every_ns=poll_interval_ns(self._settings.poll_every_ns, ceiling_interval_ns=interval_ns),
+        )
 
     def state(self) -> ServiceState:
         """The current state; reading it changes nothing."""
@@ -187,6 +197,8 @@ class NumberedService:
         loops: dict[str, Run] = {"inbox": self._inbox.run, "live": self._live.run, "update_ages": self._keep_ages}
         if self._has_change_stream:
             loops["updates"] = self._updates.run
+        if self._can.change_list:
+            loops["updates_list"] = self._updates_list.run
         if self._rescan is not None:
             loops["rescan"] = self._rescan.run
         return loops

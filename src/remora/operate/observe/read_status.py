@@ -54,6 +54,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
         ceiling_interval_ns=source.ceiling_interval_ns,
         poll_every_ns=poll_interval_ns(source.poll_every_ns, ceiling_interval_ns=interval_ns),
         has_stream=can.change_stream,
+        has_change_list=can.change_list,
         is_stream_too_dear=is_stream_too_dear(ceiling_interval_ns=interval_ns, streams=streams),
         has_rescan=can.item_times,
         is_public=can.public,

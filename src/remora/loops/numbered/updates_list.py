@@ -1,0 +1,81 @@
+"""What has changed at a source without a stream? A list of what changed lately is polled, and its news are announced.
+
+A list shows only its latest entries. If none of them was on the list before, more has changed than it shows, and the rescan
+looks for the rest.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from remora.collect import Collector
+from remora.contracts import Clock, Json, Store
+from remora.core.item import Updated
+from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.ledger.notes import UPDATES_LIST_NOTE
+from remora.core.verdict import Found
+from remora.loops.numbered.inbox import InboxWorkers
+
+log = structlog.get_logger()
+
+LISTED_MAX: Final = 10_000
+
+
+class UpdatesList:
+    """The list of recent changes of one source."""
+
+    def __init__(
+        self,
+        source: str,
+        collector: Collector,
+        store: Store,
+        inbox: InboxWorkers,
+        *,
+        clock: Clock,
+        want_rescan: Callable[[], Awaitable[None]],
+        every_ns: int,
+    ) -> None:
+        self._source = source
+        self._collector = collector
+        self._store = store
+        self._inbox = inbox
+        self._clock = clock
+        self._want_rescan = want_rescan
+        self._every_ns = every_ns
+
+    async def run(self) -> None:
+        """Poll it for ever."""
+        while True:
+            await self.run_once()
+            await self._clock.sleep_until(self._clock.monotonic_ns() + self._every_ns)
+
+    async def run_once(self) -> int:
+        """Ask for the list and announce what is new on it. Returns how many ids were announced."""
+        match (await self._collector.ask(Discovery.updates())).verdict:
+            case Found(Updated(entries)):
+                return await self._announce(dict(entries[:LISTED_MAX]))
+            case _:
+                return 0  # the gate has heard of it, and the list is asked for again
+
+    async def _announce(self, shown: dict[int, str]) -> int:
+        known = _known(await self._store.note(self._source, UPDATES_LIST_NOTE))
+        if shown == known:
+            return 0
+        news = [item_id for item_id, mark in shown.items() if known is None or known.get(item_id) != mark]
+        if news:
+            await self._inbox.announce([(Kind.ITEM, str(item_id)) for item_id in news])
+        # An entry that is on the list for the first time says nothing: only one that stayed joins the two lists.
+        if known and len(news) == len(shown):
+            log.warning("updates_list_overrun", source=self._source, listed=len(shown))
+            await self._want_rescan()
+        # Last: after a kill the same ids are announced once more.
+        kept: dict[str, Json] = {str(item_id): mark for item_id, mark in shown.items()}
+        await self._store.keep_note(self._source, UPDATES_LIST_NOTE, kept)
+        return len(news)
+
+
+def _known(note: Json) -> dict[int, str] | None:
+    if not isinstance(note, dict):
+        return None
+    return {int(key): mark for key, mark in note.items() if isinstance(mark, str)}
