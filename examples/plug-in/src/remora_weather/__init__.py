@@ -55,7 +55,7 @@ class Weather:
         if discovery.kind is Kind.DOCUMENT:
             return Readable(Document(discovery.key, reply.body))
         lines = reply.body.removesuffix(END).decode("utf-8", "replace").splitlines()
-        entries = [Entry(*line.split(" ", 1)) for line in lines if " " in line]
+        entries = [Entry(name, written) for name, _, written in (line.partition(" ") for line in lines) if written]
         if len(entries) < len(lines):
             return WrongShape("a line without a date")
         return Readable(Page(tuple(entries), next_position=entries[-1].key if entries else None))
