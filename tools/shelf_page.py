@@ -29,6 +29,7 @@ was run against a fake that has the manners of its API: 30 things of which many 
 changed and deleted while they are read, marks that tie, 4 % of requests that fail, a limit that another client uses up now and
 then, refused in the API's own words. The process is killed three times in the middle of its work. Then runs follow until
 nothing is owed, and a full walk eight days later. The mirror must equal the fake, entry by entry (`tests/shelf/test_shelf.py`).
+`python -m bench.shelf` does it with real processes, a SQLite file and `kill -9`.
 
 | declaration | mirrors | lines of TOML |
 |---|---|---|

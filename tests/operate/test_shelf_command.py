@@ -6,6 +6,8 @@ from remora.operate.config.reader import load
 from remora.operate.config.settings import Flags
 from remora.sources.shelf import shelf_entry, shelf_names
 from tests.operate.command_line import CommandLine
+from tests.sources.test_plugins import GOOD, Installer
+from tests.sources.test_plugins import install as install
 
 
 def test_the_list_shows_every_declaration_and_writes_nothing(remora: CommandLine) -> None:
@@ -33,3 +35,20 @@ def test_a_file_that_exists_is_left_alone(remora: CommandLine) -> None:
     (remora.folder / "remora.toml").write_text("# mine\n")
     assert "exists already" in remora.refused("init", "gmail")
     assert (remora.folder / "remora.toml").read_text() == "# mine\n"
+
+
+def test_the_name_of_a_plugin_writes_its_preset(remora: CommandLine, install: Installer) -> None:
+    install(GOOD)
+    shown = remora("init", "--list")
+    assert "weather" in shown.stdout
+    written = remora("init", "weather")
+    assert written.exit_code == 0, written.stderr
+    source = load(Flags(config=str(remora.folder / "remora.toml")), {}).sources["weather"]
+    assert (source.preset, source.ceiling_per_s) == ("weather", 0.5)
+
+
+def test_a_broken_plugin_is_listed_and_refused_in_one_sentence(remora: CommandLine, install: Installer) -> None:
+    install("1 / 0")
+    assert "weather" in remora("init", "--list").stdout
+    assert "cannot be imported: ZeroDivisionError" in remora.refused("init", "weather")
+    assert not (remora.folder / "remora.toml").exists()

@@ -9,6 +9,16 @@ import click
 
 # The rest of the line says what the proposal means; it goes when the owner chooses another ceiling.
 CEILING: Final = re.compile(r'^(ceiling = )"([^"]+)".*$', re.MULTILINE)
+DEFAULT: Final = "hackernews"  # ours, whatever a package brings under this name
+PLUGIN: Final = """
+[sources.{name}]
+preset = "{name}"     # a plug-in, installed beside remora; it knows its paths
+# The one number: never faster than this, whatever the provider would allow.
+ceiling = "{ceiling}"
+# Where it is, and what it can be told: its documentation says whether you need them.
+# url = "https://…"
+# options = {{ … }}
+"""
 
 
 def _show(context: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's form
@@ -37,20 +47,25 @@ list_option = click.option(
 
 
 def shelf_ceiling(name: str) -> str | None:
-    """The ceiling that a declaration of the shelf proposes; None if the shelf has no such name."""
+    """The ceiling that a declaration of the shelf or a plug-in proposes; None if there is no such name."""
+    from remora.sources.plugins import plugin_named
     from remora.sources.shelf import shelf_entry, shelf_names
 
+    if name not in shelf_names() and name != DEFAULT and (plugin := plugin_named(name)) is not None:
+        return plugin.ceiling
     found = CEILING.search(shelf_entry(name).text) if name in shelf_names() else None
     return None if found is None else found[2]
 
 
 def shelf_configuration(name: str, *, ceiling: str, store: str) -> str | None:
-    """The whole file for a declaration of the shelf; None if the shelf has no such name."""
+    """The whole file for a declaration of the shelf or a plug-in; None if there is no such name."""
     from remora.operate.config.templates import HEAD
+    from remora.sources.plugins import plugin_names
     from remora.sources.shelf import shelf_entry, shelf_names
 
     if name not in shelf_names():
-        return None
+        is_plugin = name != DEFAULT and name in plugin_names()
+        return f"{HEAD.format(store=store)}{PLUGIN.format(name=name, ceiling=ceiling)}" if is_plugin else None
     text = shelf_entry(name).text
     if ceiling != shelf_ceiling(name):
         text = CEILING.sub(rf'\g<1>"{ceiling}"', text, count=1)
