@@ -24,6 +24,7 @@ from remora.loops.numbered.service import NumberedService, ServiceSettings
 from remora.operate.config.settings import SourceSettings
 from remora.operate.console.access import Access
 from remora.operate.console.api import ReadApi
+from remora.operate.console.changes_feed import ChangesFeed
 from remora.operate.console.connections import bounds_for
 from remora.operate.console.reader.routes import reader_routes
 from remora.operate.console.server import ConsoleServer
@@ -100,6 +101,7 @@ class Service:
             browsing = Browsing(self._settings.store.url)
             opened.push_async_callback(browsing.close)
             console.add_pages([*reader_routes(browsing), *ReadApi(browsing, clock=self._clock).routes()])
+            console.add_pages(ChangesFeed(self._settings.store.url, clock=self._clock).routes())
             history = self._feed.history
             await history.open(self._store, self._settings.sources, now_ns=self._clock.wall_ns())
             await self._feed.timeline.open(self._store, self._settings.sources)
