@@ -81,6 +81,13 @@ class MirrorReader:
             yield page
             first_id = page[-1].id + 1
 
+    async def items_of(self, ids: Sequence[int], *, source: str | None = None) -> AsyncIterator[MirroredItem]:
+        """The items of these ids that the mirror holds, in short reads."""
+        name = await self._numbered(source)
+        for start in range(0, len(ids), PAGE_ROWS):
+            for item in await self._reader.items(name, ids[start : start + PAGE_ROWS]):
+                yield item
+
     async def item_row_pages(
         self, source: str, *, first_id: int = 0, last_id: int | None = None, changed_since_ns: int = 0
     ) -> AsyncIterator[Sequence[ItemRow]]:

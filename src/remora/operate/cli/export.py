@@ -4,6 +4,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -32,8 +33,10 @@ TOLD_EVERY_S: Final = 5.0
 @click.option("--since", metavar="DATE", help="Only items that changed, or documents fetched, since this moment.")
 @click.option("--start-id", type=int, default=0, metavar="N", help="The first id.")
 @click.option("--end-id", type=int, metavar="N", help="The last id.")
+@click.option("--follow", metavar="FOLDER", help="Keep a folder of Parquet files fresh until Ctrl-C.")
 def export(
     *,
+    follow: str | None,
     file_format: str,
     out: str | None,
     since: str | None,
@@ -46,6 +49,14 @@ def export(
     from remora.read.moments import parse_moment
 
     check_range(start_id or None, end_id, None)
+    if follow is not None:
+        if out is not None or since is not None or start_id or end_id is not None:
+            raise ConfigurationError(
+                "--follow goes with no --out, --since and ids", hint="write --follow FOLDER alone: it holds everything"
+            )
+        with suppress(KeyboardInterrupt):
+            run(_follow(load_settings(**common), common.get("source"), Path(follow)))
+        return
     if file_format == "parquet" and out is None:
         raise ConfigurationError("Parquet needs a folder to write to", hint="write --out FOLDER")
     since_ns = 0 if since is None else parse_moment(since, where="--since") * SECOND_NS
@@ -80,6 +91,19 @@ async def _export(
     with output(out) as file:
         async with opened_mirror(settings) as mirror:
             return await write(mirror, await _wanted(mirror, settings, named, ids, since_ns), file)
+
+
+async def _follow(settings: "Settings", named: str | None, folder: Path) -> None:
+    from remora.operate.jobs.lake_following import follow_into
+
+    async with opened_mirror(settings) as mirror:
+        source, is_listed = await source_of(mirror, settings, named)
+        if is_listed:
+            raise ConfigurationError(
+                f"{source} is a listed source, and --follow is for numbered ones",
+                hint="export it with --format parquet",
+            )
+        await follow_into(mirror, settings.store.url, source, folder, tell=_progress_line())
 
 
 async def _wanted(

@@ -33,6 +33,6 @@ class WebhookPoster:
         try:
             async with self._session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer:
                 await answer.content.read(ANSWER_MAX_BYTES)
-                return None if 200 <= answer.status < 300 else f"HTTP {answer.status}"
+                return None if str(answer.status).startswith("2") else f"HTTP {answer.status}"
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             return type(error).__name__

@@ -1,0 +1,39 @@
+"""How does `remora export --follow` work? It brings a folder up to date, again and again, and is waited for as a reader."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from remora.operate.jobs.following import NamedFeed
+from remora.read.lake import Lake
+from remora.read.mirror import MirrorReader
+
+LOOK_EVERY_S: Final = 10.0
+
+
+async def follow_into(
+    mirror: MirrorReader, url: str, source: str, folder: Path, *, tell: Callable[[int], None], once: bool = False
+) -> int:
+    """Keep a folder fresh until cancelled, or until it has everything; returns how many changes it read."""
+    lake, count = Lake(folder, source), 0
+    async with NamedFeed(url, reader_name(folder)) as feed:
+        if await feed.position() is None:
+            # From here on no change is deleted before the folder has it.
+            await feed.done(await mirror.newest_position(), now_ns=time.time_ns())
+        await lake.open(mirror, tell=tell)
+        while True:
+            while step := await lake.run_once(mirror):
+                count += step
+                tell(count)
+                assert lake.position is not None, "it has read something"
+                await feed.done(lake.position, now_ns=time.time_ns())
+            if once:
+                return count
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
+def reader_name(folder: Path) -> str:
+    """The named reader that stands for a folder."""
+    return f"lake {folder.absolute()}"

@@ -1,0 +1,161 @@
+"""How does a folder of Parquet files stay fresh? New files beside the old ones, whole or not there, merged when many.
+
+Nothing is rewritten in place: an edit or a deletion is a new row with its revision and time, and the older row stays. The
+newest row of an item is the one with the highest `revision`, then the latest `changed_at`. A file gets its name only when
+it is complete. How far the folder is stands in `_lake.json`, which is replaced after the files are there: a kill writes
+some rows again, and loses none.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from remora.contracts.reader import MirroredItem
+from remora.core.errors import ConfigurationError
+from remora.core.units import MILLISECOND_NS
+from remora.read.arrow import by_month, item_table, load_pyarrow
+from remora.read.export import Wanted
+from remora.read.mirror import MirrorReader
+from remora.read.parquet import NO_MONTH, Tell, export_parquet
+
+STATE: Final = "_lake.json"
+# Changes of one step: one short file for each month they belong to.
+STEP_CHANGES: Final = 20_000
+# A month with more small files than this gets one in their place.
+SMALL_FILES_MAX: Final = 8
+SMALL_BYTES: Final = 32 << 20
+_PRIVATE_FOLDER: Final = 0o700
+_PRIVATE_FILE: Final = 0o600
+
+
+class _State(msgspec.Struct, frozen=True):
+    """The source of a lake, the change feed's position it has, and the number of its last file."""
+
+    source: str
+    position: str
+    files: int = 0
+
+
+class Lake:
+    """A folder that follows one numbered source."""
+
+    def __init__(self, folder: Path, source: str) -> None:
+        self._folder = folder
+        self._source = source
+        self._pyarrow = load_pyarrow()
+        self._state: _State | None = None
+
+    @property
+    def position(self) -> str | None:
+        """The last change that the folder has; None before the first export."""
+        return None if self._state is None else self._state.position
+
+    async def open(self, mirror: MirrorReader, *, tell: Tell = lambda _: None) -> None:
+        """Find out how far the folder is. A new one gets everything that the mirror holds."""
+        self._state = self._load()
+        if self._state is not None:
+            return
+        position = await mirror.newest_position()  # before the first row is read: what changes meanwhile comes again
+        await export_parquet(mirror, Wanted(self._source, is_listed=False), self._folder, tell=tell)
+        self._keep(_State(self._source, position))
+
+    async def run_once(self, mirror: MirrorReader) -> int:
+        """Add what changed since; returns how many changes were read. 0: the folder has everything."""
+        assert self._state is not None, "it was opened"
+        ids: set[int] = set()
+        count, position = 0, self._state.position
+        async for page in mirror.change_pages(since=position):
+            ids.update(int(change.key) for change in page if change.source == self._source and change.kind == "item")
+            count, position = count + len(page), page[-1].position
+            if count >= STEP_CHANGES:
+                break
+        if count:
+            await self._add([item async for item in mirror.items_of(sorted(ids), source=self._source)])
+            self._keep(msgspec.structs.replace(self._state, position=position))
+        return count
+
+    async def _add(self, items: Sequence[MirroredItem]) -> None:
+        if items:
+            table = await asyncio.to_thread(item_table, self._pyarrow, self._source, [_row(item) for item in items])
+            for month, rows in by_month(self._pyarrow, table, "time"):
+                folder = self._folder / f"month={month or NO_MONTH}"
+                await asyncio.to_thread(self._write, folder, rows)
+                await asyncio.to_thread(self._merge, folder)
+
+    def _write(self, folder: Path, table: Any) -> None:
+        """A file that appears when it is complete and on the disk. Readers look for *.parquet, so never see half of it."""
+        assert self._state is not None, "it was opened"
+        self._state = msgspec.structs.replace(self._state, files=self._state.files + 1)
+        folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+        path = folder / f"change-{self._state.files:08}.parquet"
+        part = path.with_suffix(".part")
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE_FILE), "wb") as file:
+            self._pyarrow.parquet.write_table(table, file, compression="zstd")
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+
+    def _merge(self, folder: Path) -> None:
+        """One file in place of many small ones. The old ones go when it is there: a reader may see a row twice, never none."""
+        small = [file for file in sorted(folder.glob("change-*.parquet")) if file.stat().st_size < SMALL_BYTES]
+        if len(small) <= SMALL_FILES_MAX:
+            return
+        tables = [self._pyarrow.parquet.ParquetFile(file).read() for file in small]
+        self._write(folder, newest_of_each_revision(self._pyarrow, self._pyarrow.concat_tables(tables)))
+        for file in small:
+            file.unlink()
+
+    def _load(self) -> _State | None:
+        try:
+            found = msgspec.json.decode((self._folder / STATE).read_bytes(), type=_State)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError):
+            raise ConfigurationError(
+                f"{self._folder / STATE} cannot be read", hint="name another folder, or delete this one to begin anew"
+            ) from None
+        if found.source != self._source:
+            raise ConfigurationError(
+                f"{self._folder} follows {found.source}", hint=f"name another folder for {self._source}"
+            )
+        # Numbers of files that a kill left behind are not used again.
+        taken = (int(file.stem.rpartition("-")[2]) for file in self._folder.rglob("change-*.parquet"))
+        return msgspec.structs.replace(found, files=max([found.files, *taken]))
+
+    def _keep(self, state: _State) -> None:
+        part = self._folder / f"{STATE}.part"
+        part.write_bytes(msgspec.json.encode(state))
+        part.replace(self._folder / STATE)
+        self._state = state
+
+
+def newest_of_each_revision(pyarrow: Any, table: Any) -> Any:
+    """The same rows without earlier scores and replies of the same revision."""
+    ordered = table.sort_by([("id", "ascending"), ("revision", "ascending"), ("changed_at", "ascending")])
+    numbered = ordered.select(["id", "revision"]).append_column("place", pyarrow.array(range(ordered.num_rows)))
+    last = numbered.group_by(["id", "revision"]).aggregate([("place", "max")])
+    return ordered.take(last.column("place_max").combine_chunks().sort())
+
+
+def _row(item: MirroredItem) -> tuple[Any, ...]:
+    """The columns of `ITEM_ROW`."""
+    return (
+        item.id,
+        item.type,
+        item.by,
+        item.time,
+        item.parent,
+        item.score,
+        item.descendants,
+        item.dead,
+        item.deleted,
+        item.first_seen_ns // MILLISECOND_NS,
+        item.last_fetched_ns // MILLISECOND_NS,
+        item.changed_ns // MILLISECOND_NS,
+        item.revision,
+        item.body,
+    )
