@@ -11,6 +11,7 @@ import sqlite3
 import ssl
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -101,7 +102,7 @@ async def limit(url: str, first: int, last: int) -> None:
         done: asyncio.Future[None] = loop.create_future()
         ended.append(done)
         await loop.create_connection(
-            lambda done=done: _Lean(ids, head, done, buffer),  # type: ignore[misc]
+            partial(_Lean, ids, head, done, buffer),
             parts.hostname,
             parts.port,
             ssl=_any_certificate() if parts.scheme == "https" else None,
