@@ -13,6 +13,7 @@ from aiohttp import ClientSession
 
 from remora.operate.console.access import Access
 from remora.operate.console.reader import links
+from remora.operate.console.reader.rendering import STATIC as READER_STATIC
 from remora.operate.console.server import STATIC
 from remora.sources.secret import Secret
 from tests.library import (
@@ -215,6 +216,17 @@ async def test_a_visitor_without_the_token_is_sent_to_the_login_from_every_page(
             assert reply.status == 401
         async with session.get("/read", headers={"Host": "evil.example"}) as reply:
             assert reply.status == 403
+
+
+async def test_the_two_style_sheets_of_a_page_do_not_mean_the_same_class() -> None:
+    def classes(path: Path) -> set[str]:
+        return set(
+            re.findall(r"\.([a-z][\w-]*)", re.sub(r"\{[^}]*\}|/\*.*?\*/", " ", path.read_text(), flags=re.DOTALL))
+        )
+
+    shared = classes(STATIC / "console.css") & classes(READER_STATIC / "reader.css")
+    # A text of the console is always inside an item of its list; a mark is ours on every page.
+    assert shared <= {"text", "mark", "css"}
 
 
 async def test_the_reader_has_no_inline_script_or_style() -> None:

@@ -6,7 +6,7 @@ from remora.contracts.browsing import DocumentFacts, MirroredGap, StoryList
 from remora.contracts.reader import Change, MirroredItem, Revision
 from remora.core.units import MILLISECOND_NS
 from remora.stores.reading import CommonReader, item_from
-from remora.stores.rows import nanoseconds
+from remora.stores.rows import Row, nanoseconds
 
 
 class CommonBrowsing(CommonReader):
@@ -43,24 +43,27 @@ class CommonBrowsing(CommonReader):
 
     async def gaps(self, source: str, *, kind: str, state: str, limit: int) -> Sequence[MirroredGap]:
         """Gaps of one state."""
-        also = "leased" if state == "owed" else state
-        values = {"source": source, "kind": kind, "state": state, "also": also, "limit": limit}
-        return tuple(
-            MirroredGap(
-                source,
-                kind,
-                self._load_key(key),
-                None if document_key is None else self._load_key(document_key),
-                state,
-                reason,
-                attempts,
-                first_seen * MILLISECOND_NS,
-                last_seen * MILLISECOND_NS,
-                not_before * MILLISECOND_NS,
-            )
-            for key, document_key, reason, attempts, first_seen, last_seen, not_before in await self._rows(
-                "browse_gaps", values
-            )
+        found: list[MirroredGap] = []
+        # One state at a time: then the index gives the order, and only the rows that are shown are read.
+        for each in ("leased", "owed") if state == "owed" else (state,):
+            values = {"source": source, "kind": kind, "state": each, "limit": limit - len(found)}
+            rows = await self._rows("browse_gaps", values)
+            found.extend(self._gap(source, kind, state, row) for row in rows)
+        return tuple(found)
+
+    def _gap(self, source: str, kind: str, state: str, row: Row) -> MirroredGap:
+        key, document_key, reason, attempts, first_seen, last_seen, not_before = row
+        return MirroredGap(
+            source,
+            kind,
+            self._load_key(key),
+            None if document_key is None else self._load_key(document_key),
+            state,
+            reason,
+            attempts,
+            first_seen * MILLISECOND_NS,
+            last_seen * MILLISECOND_NS,
+            not_before * MILLISECOND_NS,
         )
 
     async def owed_documents(self, source: str, *, limit: int) -> Sequence[tuple[str, str | None]]:

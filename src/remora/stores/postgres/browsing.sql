@@ -56,7 +56,7 @@ ORDER BY i.time DESC, i.id DESC LIMIT %(limit)s OFFSET %(skip)s;
 -- Gaps of one state, by reason and age.
 SELECT g.key, d.key, g.reason, g.attempts, g.first_seen_at, g.last_seen_at, g.not_before_at
 FROM gaps AS g LEFT JOIN documents AS d ON g.kind = 'document' AND d.source = g.source AND d.fingerprint = g.key
-WHERE g.source = %(source)s AND g.kind = %(kind)s AND g.state IN (%(state)s, %(also)s) AND g.state <> 'settled'
+WHERE g.source = %(source)s AND g.kind = %(kind)s AND g.state = %(state)s AND g.state <> 'settled'
 ORDER BY g.reason, g.first_seen_at LIMIT %(limit)s;
 
 -- name: browse_owed_documents

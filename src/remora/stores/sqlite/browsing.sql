@@ -53,10 +53,10 @@ AND +i.type IS NOT 'comment'
 ORDER BY i.time DESC, i.id DESC LIMIT :limit OFFSET :skip;
 
 -- name: browse_gaps
--- Gaps of one state, by reason and age.
+-- Gaps of one state, by reason and age. The index is named because absent ids may be millions.
 SELECT g.key, d.key, g.reason, g.attempts, g.first_seen_at, g.last_seen_at, g.not_before_at
-FROM gaps AS g LEFT JOIN documents AS d ON g.kind = 'document' AND d.source = g.source AND d.fingerprint = g.key
-WHERE g.source = :source AND g.kind = :kind AND g.state IN (:state, :also) AND g.state <> 'settled'
+FROM gaps AS g INDEXED BY gaps_open LEFT JOIN documents AS d ON g.kind = 'document' AND d.source = g.source AND d.fingerprint = g.key
+WHERE g.source = :source AND g.kind = :kind AND g.state = :state AND g.state <> 'settled'
 ORDER BY g.reason, g.first_seen_at LIMIT :limit;
 
 -- name: browse_owed_documents
