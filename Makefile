@@ -40,7 +40,7 @@ soak: setup ## random worlds from fresh seeds for SECONDS (600 unless told); add
 	@nice $(BIN)/python -m remora.sim.fuzz --seed $$(date +%s)000 --seconds $(SECONDS) --workers $(WORKERS) \
 		--record docs/reliability.json --commit "$$(git describe --always --dirty --abbrev=12 --exclude='*' || echo unknown)"
 
-prove: setup ## fresh worlds for SECONDS and all planted bugs; writes docs/reliability.md
+prove: setup ## fresh worlds for SECONDS, all planted bugs and 1,000 kills; writes docs/reliability.md
 	@nice $(BIN)/python -m tools.prove --seconds $(SECONDS)
 
 sbom: setup ## what an installation contains: CycloneDX in build/, docs/licences.md, constraints-hashed.txt

@@ -1,24 +1,28 @@
-"""What has been proven, on which commit and which machine? Random worlds and planted bugs, written to docs/reliability.md."""
+"""What has been proven, on which commit and which machine? Worlds, planted bugs and kills, in docs/reliability.md.
+
+`make prove` runs everything and writes the page. `python -m tools.prove --page` writes it again from what was recorded.
+"""
 
 import argparse
-import json
-import os
-import platform
-import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from itertools import count
 from pathlib import Path
 
-from remora.core.units import DAY_NS
-from remora.sim.fuzz.scenario import IncidentKind, draw
-from remora.sim.fuzz.world import judge_world
-from tests.mutants.runner import LIMIT_S, SEEDS, Caught, catch, known_seeds
+from remora.sim.fuzz.many import try_many
+from remora.sim.fuzz.record import RecordedRun, keep, machine, read
+from remora.sim.fuzz.scenario import IncidentKind
+from remora.sim.fuzz.world import Verdict
+from tests.mutants.runner import LIMIT_S, Caught, catch, keep_caught, known
 from tests.mutants.table import MUTANTS, Mutant
+from tools import prove_kills
+from tools.prove_found import FOUND
+from tools.prove_kills import Killed, commit
 
 PAGE = Path("docs/reliability.md")
+RECORD = Path("docs/reliability.json")
 EXPECTED = {
     IncidentKind.WEATHER: "every bad answer becomes a gap with its reason; nothing wrong is stored",
     IncidentKind.OUTAGE: "status says so; the circuit breaker opens; everything is collected afterwards",
@@ -35,124 +39,157 @@ EXPECTED = {
 }
 
 
-@dataclass(slots=True)
-class Soak:
-    """What many worlds met."""
-
-    worlds: int = 0
-    simulated_ns: int = 0
-    requests: int = 0
-    faults: int = 0
-    crashes: int = 0
-    took_s: float = 0.0
-    met: Counter[IncidentKind] = field(default_factory=Counter)
-    violated: Counter[IncidentKind] = field(default_factory=Counter)
-    failing_seeds: list[int] = field(default_factory=list)
-
-
 def main() -> int:
-    """Exit code 1 where a world is violated or a planted bug is not caught."""
+    """Exit code 1 where a world is violated, a planted bug is not caught or a kill loses something."""
     parser = argparse.ArgumentParser(prog="make prove")
     parser.add_argument("--seconds", type=float, default=600.0, help="for fresh worlds")
     parser.add_argument("--seed", type=int, default=int(time.time()) * 1_000)
+    parser.add_argument("--workers", type=int, default=2, help="worlds at a time")
+    parser.add_argument("--kills", type=int, default=1_000, help="how many processes are killed")
+    parser.add_argument("--page", action="store_true", help="only write the page again")
     options = parser.parse_args()
-    soak = run_worlds(options.seed, options.seconds)
-    caught = [(mutant, _tell(mutant, catch(mutant))) for mutant in MUTANTS]
-    seen = {mutant.breaks: found.seed for mutant, found in caught if found is not None}
-    SEEDS.write_text(json.dumps({**known_seeds(), **seen}, indent=1, sort_keys=True) + "\n")
-    PAGE.write_text(page(soak, caught))
+    is_well = options.page or prove(options)
+    PAGE.write_text(
+        page(read(RECORD), [(mutant, known().get(mutant.breaks)) for mutant in MUTANTS], prove_kills.read())
+    )
     print(f"prove: {PAGE} is written")
-    return 1 if soak.failing_seeds or any(found is None for _, found in caught) else 0
+    return 0 if is_well else 1
 
 
-def run_worlds(seed: int, seconds: float) -> Soak:
-    """One seed after another, for so long."""
-    soak, started = Soak(), time.monotonic()
-    while time.monotonic() - started < seconds:
-        verdict = judge_world(draw(seed))
-        kinds = {incident.kind for incident in verdict.scenario.incidents}
-        soak.worlds += 1
-        soak.simulated_ns += verdict.simulated_ns
-        soak.requests += verdict.requests
-        soak.faults += verdict.faults
-        soak.crashes += verdict.crashes
-        soak.met.update(kinds)
-        if verdict.violations:
-            soak.failing_seeds.append(seed)
-            soak.violated.update(kinds)
-            print(f"prove: python -m remora.sim.fuzz --seed {seed}: {verdict.violations[0]}", flush=True)
-        seed += 1
-    soak.took_s = time.monotonic() - started
-    return soak
+def prove(options: argparse.Namespace) -> bool:
+    """Run everything and record it. Whether all of it was well."""
+    totals = try_many(
+        count(options.seed), workers=options.workers, seconds=options.seconds, first=False, tell=_tell_of_world
+    )
+    print(f"prove: {totals}", flush=True)
+    keep(totals, RECORD, commit=commit())
+    caught = [(mutant, _tell(mutant, catch(mutant))) for mutant in MUTANTS]
+    keep_caught({mutant.breaks: found for mutant, found in caught})
+    killed = prove_kills.kill_many(options.kills)
+    prove_kills.keep(killed)
+    are_caught = all(found is not None for _, found in caught)
+    return not totals.failing_seeds and are_caught and not any(one.violations for one in killed)
 
 
-def page(soak: Soak, caught: list[tuple[Mutant, Caught | None]]) -> str:
-    """The page, from what was measured."""
-    lines = [
+def page(runs: Sequence[RecordedRun], caught: Sequence[tuple[Mutant, Caught | None]], killed: Sequence[Killed]) -> str:
+    """The page, from what was recorded."""
+    return "\n".join([*_worlds(runs), *_found(), *_planted(caught), *_killed(killed), ""])
+
+
+def _worlds(runs: Sequence[RecordedRun]) -> list[str]:
+    met, violated = _added(run.met for run in runs), _added(run.violated for run in runs)
+    days = sum(run.numbered_days + run.listed_days for run in runs)
+    return [
         "# Reliability",
         "",
-        "Written by `make prove`; do not edit. Every number is from the run named here.",
-        "",
-        _where(),
+        "Written by `make prove` from recorded runs; do not edit. Every number is from a run that is named here.",
         "",
         "## Random worlds",
         "",
-        _counts(soak),
+        _so_far(runs, days),
         "",
-        "In each world the same promises are checked after every step: no id or key is forgotten, frontier and watermark never",
-        "pass what is unresolved, no window holds more than the ceiling, a wait that the provider asked for is kept, no two",
-        "leases are alive, no history is lost, no secret is written, memory is bounded, and the words of the status are true.",
-        "After the faults have stopped and one rescan or full walk has run, store and world are equal.",
+        "| date | commit | machine | s | processes | worlds | days | requests | faults | crashes | violated |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
+        *(_run(run) for run in runs),
         "",
-        "| incident | expected | worlds with it | violated |",
+        "The same promises are checked in every world, in small ones every half minute and at every call of the store: no id",
+        "or key is forgotten, frontier and watermark never pass what is unresolved, no window holds more than the ceiling, a",
+        "wait that the provider asked for is kept, no two leases are alive, no history is lost, no secret is written, memory is",
+        "bounded, and the words of the status are true. After the faults have stopped and one rescan or full walk has run, store",
+        "and world are equal. A failing world is replayed with `python -m remora.sim.fuzz --seed N`.",
+        "",
+        "| fault | expected | worlds with it | of those violated |",
         "|---|---|---:|---:|",
-        *(f"| {kind} | {EXPECTED[kind]} | {soak.met[kind]} | {soak.violated[kind]} |" for kind in IncidentKind),
-        "",
-        "A failing world is replayed with `python -m remora.sim.fuzz --seed N` and made short with `--shrink`.",
-        "",
-        "## Planted bugs",
-        "",
-        f"{sum(found is not None for _, found in caught)} of {len(caught)} are caught within {LIMIT_S} s of one core.",
-        "",
-        "| room | what is broken | seed | s | first violation |",
-        "|---|---|---:|---:|---|",
-        *(_row(mutant, found) for mutant, found in caught),
+        *(f"| {kind} | {EXPECTED[kind]} | {met[kind]:,} | {violated[kind]} |" for kind in IncidentKind),
         "",
     ]
-    return "\n".join(lines)
 
 
-def _where() -> str:
-    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    return f"Commit {_commit()}, Python {platform.python_version()}, {machine}."
-
-
-def _counts(soak: Soak) -> str:
+def _so_far(runs: Sequence[RecordedRun], days: float) -> str:
     return (
-        f"{soak.worlds} worlds, {soak.simulated_ns / DAY_NS:.1f} simulated days, {soak.requests:,} requests, "
-        f"{soak.faults:,} faults, {soak.crashes:,} crashes, {len(soak.failing_seeds)} worlds with violations, "
-        f"{soak.worlds / max(soak.took_s, 1):.2f} seeds per second over {soak.took_s:.0f} s on one core."
+        f"So far {sum(run.worlds for run in runs):,} worlds and {days:,.1f} simulated days, "
+        f"{sum(run.numbered_days for run in runs):,.1f} of them of numbered sources; "
+        f"{sum(len(run.failing_seeds) for run in runs)} worlds with violations."
     )
 
 
-def _row(mutant: Mutant, found: Caught | None) -> str:
+def _run(run: RecordedRun) -> str:
+    days = f"{run.numbered_days + run.listed_days:,.1f}"
+    seeds = ", ".join(str(seed) for seed in run.failing_seeds) or "0"
+    return (
+        f"| {run.date} | {run.commit} | {run.machine} | {run.seconds} | {run.processes} | {run.worlds} | {days} "
+        f"| {run.requests:,} | {run.faults:,} | {run.crashes:,} | {seeds} |"
+    )
+
+
+def _found() -> list[str]:
+    rows = [f"| {one.seed} | {one.where} | {one.what} | {one.shown_by} |" for one in FOUND]
+    return [
+        "## What the worlds found",
+        "",
+        "| seed | in | what was wrong | shown by |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+    ]
+
+
+def _planted(caught: Sequence[tuple[Mutant, Caught | None]]) -> list[str]:
+    number = sum(found is not None for _, found in caught)
+    return [
+        "## Planted bugs",
+        "",
+        f"{number} of {len(caught)} have been caught within {LIMIT_S} s of one core. Those without a seed are not caught yet.",
+        "",
+        "| part | what is broken | seed | s | first violation |",
+        "|---|---|---:|---:|---|",
+        *(_planted_row(mutant, found) for mutant, found in caught),
+        "",
+    ]
+
+
+def _planted_row(mutant: Mutant, found: Caught | None) -> str:
     if found is None:
-        return f"| {mutant.room} | {mutant.breaks} | – | – | not caught |"
+        return f"| {mutant.room} | {mutant.breaks} | – | – | – |"
     violation = found.violation.replace("|", "/")[:90]
     return f"| {mutant.room} | {mutant.breaks} | {found.seed} | {found.seconds} | {violation} |"
+
+
+def _killed(killed: Sequence[Killed]) -> list[str]:
+    rows = [
+        f"| {one.date} | {one.commit} | `{one.command}` | {one.store} | {one.kills} | {len(one.violations)} |"
+        for one in killed
+    ]
+    return [
+        "## Killed processes",
+        "",
+        "Real processes against a simulated provider on loopback, killed with SIGKILL at random moments. After the last kill one",
+        "process runs to its end: the store is whole and equals the provider, and no window of arrivals exceeds the ceiling.",
+        "",
+        "| date | commit | command | store | kills | violations |",
+        "|---|---|---|---|---:|---:|",
+        *rows,
+        "",
+        f"This page: commit {commit()}, {machine()}.",
+    ]
+
+
+def _added(counts: Iterable[dict[str, int]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return total
+
+
+def _tell_of_world(verdict: Verdict) -> None:
+    if verdict.violations:
+        seed = verdict.scenario.seed
+        print(f"prove: python -m remora.sim.fuzz --seed {seed}: {verdict.violations[0]}", flush=True)
 
 
 def _tell(mutant: Mutant, found: Caught | None) -> Caught | None:
     print(f"prove: {mutant.breaks}: {'not caught' if found is None else f'seed {found.seed}'}", flush=True)
     return found
-
-
-def _commit() -> str:
-    git = shutil.which("git")
-    if git is None:
-        return "unknown"
-    done = subprocess.run([git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
 
 
 if __name__ == "__main__":

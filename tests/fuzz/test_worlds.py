@@ -18,7 +18,7 @@ from remora.sim.fuzz.record import keep, read
 from remora.sim.fuzz.scenario import Incident, IncidentKind, Scenario, Size, SourceShape, draw
 from remora.sim.fuzz.shrink import shrink
 from remora.sim.fuzz.stage import Ceiling
-from remora.sim.fuzz.world import Verdict, judge_world
+from remora.sim.fuzz.world import Spins, Verdict, at_most, judge_world
 
 SMALL_SEEDS = (1, 3)
 SECONDS = float(os.environ.get("REMORA_FUZZ_SECONDS", "60"))
@@ -138,3 +138,14 @@ def test_a_world_may_end_while_a_killed_process_still_holds_its_file() -> None:
         )
     )
     assert verdict.violations == []
+
+
+def spin() -> None:
+    with at_most(0.05):
+        while True:
+            pass
+
+
+def test_a_world_that_spins_without_waiting_is_interrupted() -> None:
+    with pytest.raises(Spins, match=r"did not end within 0\.05 s of processor time in test_worlds\.py"):
+        spin()

@@ -1,6 +1,5 @@
 """Is a planted bug caught? It is applied to a copy of the package, and the fuzzer tries seeds until a promise breaks."""
 
-import json
 import os
 import re
 import resource
@@ -8,14 +7,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 import remora
 from tests.mutants.table import Mutant
 
 PACKAGE = Path(remora.__file__).parent
-SEEDS = Path(__file__).with_name("seeds.json")
+CAUGHT = Path(__file__).with_name("caught.json")
 LIMIT_S = 60  # of one core: a busy machine changes nothing
 _SEED = re.compile(r"^seed (\d+): .*: violated\n  (.*)$", re.MULTILINE)
 
@@ -39,14 +41,21 @@ def plant(mutant: Mutant, folder: Path) -> Path:
     return folder
 
 
-def known_seeds() -> dict[str, int]:
-    """In which world each bug was seen last; tried first."""
-    return dict(json.loads(SEEDS.read_text())) if SEEDS.exists() else {}
+def known() -> dict[str, Caught]:
+    """The world in which each bug was seen last; it is tried first."""
+    return msgspec.json.decode(CAUGHT.read_bytes(), type=dict[str, Caught]) if CAUGHT.exists() else {}
+
+
+def keep_caught(found: Mapping[str, Caught | None]) -> None:
+    """Remember the worlds of these bugs, and forget those of bugs that were not seen."""
+    kept = {breaks: one for breaks, one in sorted({**known(), **found}.items()) if one is not None}
+    CAUGHT.write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
 
 
 def catch(mutant: Mutant, *, seed: int | None = None, limit_s: int = LIMIT_S) -> Caught | None:
     """The first world that shows the bug; None when none did in time. Where nobody says, the world that did last time."""
-    seed = known_seeds().get(mutant.breaks, 1) if seed is None else seed
+    last = known().get(mutant.breaks)
+    seed = (1 if last is None else last.seed) if seed is None else seed
     before_s = _children_s()
     with tempfile.TemporaryDirectory(prefix="remora-mutant-") as folder:
         where = ["--where", "size=small", *mutant.where]

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
-from remora.sim.clock import Deadlock, RanTooLong, SimClock, run
+from remora.sim.clock import Deadlock, Livelock, RanTooLong, SimClock, run
 from remora.sim.loop import JumpingLoop
 
 
@@ -97,6 +97,15 @@ def test_a_program_that_polls_for_ever_is_stopped() -> None:
 
     with pytest.raises(RanTooLong, match="1 simulated days"):
         run(main, limit_ns=DAY_NS)
+
+
+def test_tasks_that_spin_at_one_moment_are_stopped() -> None:
+    async def spin(_clock: SimClock) -> None:
+        while True:  # noqa: ASYNC110  the mistake itself
+            await asyncio.sleep(0)
+
+    with pytest.raises(Livelock, match=r"time stands still"):
+        run(spin)
 
 
 def test_threads_are_errors_in_simulated_time() -> None:

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from remora.core.units import SECOND_NS
-from remora.sim.loop import VIRTUAL_LIMIT_NS, Deadlock, JumpingLoop, RanTooLong
+from remora.sim.loop import VIRTUAL_LIMIT_NS, Deadlock, JumpingLoop, Livelock, RanTooLong
 
-__all__ = ["START_WALL_NS", "Deadlock", "RanTooLong", "SimClock", "run"]
+__all__ = ["START_WALL_NS", "Deadlock", "Livelock", "RanTooLong", "SimClock", "run"]
 
 T = TypeVar("T")
 
@@ -100,7 +100,8 @@ def run(
     """Run `main(clock)` in virtual time and return its result.
 
     The same seed gives the same run: the module `random` and `clock.random` both start from it. Raises `Deadlock` when
-    every task waits and nothing is scheduled, `RanTooLong` when virtual time passes `limit_ns`.
+    every task waits and nothing is scheduled, `Livelock` when tasks spin and time cannot move, `RanTooLong` when virtual
+    time passes `limit_ns`.
     """
     loop = JumpingLoop(limit_ns=limit_ns)
     chance_before = random.getstate()

@@ -22,6 +22,8 @@ Ts = TypeVarTuple("Ts")
 
 # A simulation that runs for longer than this polls for something that never happens.
 VIRTUAL_LIMIT_NS: Final = 1_000 * DAY_NS
+# So many rounds at one moment: what a crowd of tasks has to do is done in a few hundred.
+ROUNDS_AT_ONE_MOMENT_MAX: Final = 100_000
 _DEADLOCK_TASKS_SHOWN: Final = 12
 _NO_SOCKETS: Final = "real sockets do not exist in simulated time; use the simulated transport"
 
@@ -35,6 +37,10 @@ class Deadlock(RuntimeError):
 
 class RanTooLong(RuntimeError):
     """Virtual time passed its limit: something polls for an event that never happens."""
+
+
+class Livelock(RuntimeError):
+    """Tasks run and run and nobody waits, so time cannot move: a loop that spins."""
 
 
 class SimTask(asyncio.Task[T]):
@@ -64,6 +70,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._now_ns = 0
         self._limit_ns = limit_ns
+        self._rounds = 0  # since time moved
         self._tasks_made = 0
         self._timers_made = 0
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
@@ -105,6 +112,11 @@ class JumpingLoop(asyncio.BaseEventLoop):
     def _run_once(self) -> None:
         if not self._ready and not self._stopping:
             self._jump()
+            self._rounds = 0
+        self._rounds += 1
+        if self._rounds > ROUNDS_AT_ONE_MOMENT_MAX:
+            self._rounds = 0
+            raise Livelock(f"time stands still; {self._who_waits()}")
         timers = self._timers
         while timers and timers[0][0] <= self._now_ns:
             self._ready.append(heapq.heappop(timers)[2])
@@ -118,7 +130,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
         while timers and timers[0][2].cancelled():
             heapq.heappop(timers)
         if not timers:
-            raise Deadlock(self._who_waits())
+            raise Deadlock(f"nothing is scheduled: {self._who_waits()}")
         self._now_ns = max(self._now_ns, timers[0][0])
         if self._now_ns > self._limit_ns:
             raise RanTooLong(f"{self._limit_ns / DAY_NS:g} simulated days have passed; {self._who_waits()}")
@@ -126,7 +138,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
     def _who_waits(self) -> str:
         waiting = sorted(asyncio.all_tasks(self), key=hash)
         shown = "; ".join(f"{task.get_name()} in {_place(task)}" for task in waiting[:_DEADLOCK_TASKS_SHOWN])
-        return f"{len(waiting)} tasks wait and nothing is scheduled: {shown}"
+        return f"{len(waiting)} tasks: {shown}"
 
     def _make_task(
         self,

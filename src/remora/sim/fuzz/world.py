@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import signal
 import tempfile
-from collections.abc import Mapping, MutableMapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from types import FrameType
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +18,7 @@ import structlog
 from remora.core.item import Item, Readable
 from remora.core.units import DAY_NS, MINUTE_NS, SECOND_NS
 from remora.loops.numbered.inbox import MEMORY_MAX
-from remora.sim.clock import Deadlock, RanTooLong, SimClock, run
+from remora.sim.clock import Deadlock, Livelock, RanTooLong, SimClock, run
 from remora.sim.faults import FaultKind, Faults, Flood, Outage, StreamFaults
 from remora.sim.fuzz.judge import CANARY, Judge
 from remora.sim.fuzz.lives import SPARSE, Home, Process
@@ -35,6 +37,8 @@ from remora.sources.numbered import DeclaredReading
 # Small worlds are looked at often: some mistakes can be seen for seconds only. Lists change less: eight times as long.
 LOOK_EVERY_NS: Final = {Size.SMALL: 31 * SECOND_NS, Size.LARGE: 7 * MINUTE_NS, Size.LONG: 56 * MINUTE_NS}
 LONGEST_NS: Final = 90 * DAY_NS
+# A world that uses so much of the processor hangs. Small ones need one to five seconds, the largest about a minute.
+PROCESSOR_S_MAX: Final = {Size.SMALL: 15.0, Size.LARGE: 300.0, Size.LONG: 300.0}
 TASKS_MAX: Final = 500
 # Once the rate law knows a limit, it keeps refusals to a few per minute; without learning there are hundreds.
 LIMITED_PER_MINUTE_MAX: Final = 30
@@ -57,6 +61,10 @@ class Verdict:
     trace: str = ""
 
 
+class Spins(KeyboardInterrupt):
+    """A world uses the processor and does not go on. An interrupt, because asyncio passes no other error through a task."""
+
+
 class Violated(Exception):
     """A promise is broken: the world ends here."""
 
@@ -75,10 +83,13 @@ def judge_world(scenario: Scenario) -> Verdict:
             await _live_through(scenario, clock, judge, verdict, Path(folder))
 
     try:
-        run(main, seed=scenario.seed, limit_ns=LONGEST_NS)
+        with at_most(PROCESSOR_S_MAX[scenario.size]):
+            run(main, seed=scenario.seed, limit_ns=LONGEST_NS)
     except Violated:
         pass
-    except (Deadlock, RanTooLong) as stuck:
+    except Spins as spins:
+        judge.fail(str(spins))
+    except (Deadlock, Livelock, RanTooLong) as stuck:
         judge.fail(f"{type(stuck).__name__}: {stuck}")
     except Exception as error:  # noqa: BLE001  any error that escapes production code is a violation
         judge.fail(f"{type(error).__name__}: {error}")
@@ -87,6 +98,23 @@ def judge_world(scenario: Scenario) -> Verdict:
     verdict.violations = judge.violations
     verdict.looks = judge.looks
     return verdict
+
+
+@contextmanager
+def at_most(processor_s: float) -> Iterator[None]:
+    """Interrupt a world that spins without ever waiting: no virtual time passes in it, so only real time can tell."""
+
+    def interrupt(_signal: int, frame: FrameType | None) -> None:
+        place = "" if frame is None else f" in {Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+        raise Spins(f"the world did not end within {processor_s:g} s of processor time{place}")
+
+    before = signal.signal(signal.SIGPROF, interrupt)
+    signal.setitimer(signal.ITIMER_PROF, processor_s)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def _listening(judge: Judge) -> Any:

@@ -1,0 +1,48 @@
+"""Does the page about reliability say what was recorded, and nothing else?"""
+
+from remora.sim.fuzz.record import RecordedRun
+from tests.mutants.runner import Caught
+from tests.mutants.table import MUTANTS
+from tools.prove import page
+from tools.prove_kills import Killed
+
+
+def recorded(commit: str, *, days: float, failing: list[int]) -> RecordedRun:
+    return RecordedRun(
+        date="2026-01-02",
+        commit=commit,
+        machine="a machine",
+        seconds=60,
+        processes=2,
+        worlds=10,
+        numbered_days=days,
+        listed_days=2 * days,
+        requests=1_000,
+        faults=20,
+        crashes=3,
+        looks=500,
+        failing_seeds=failing,
+        met={"ban": 4},
+        violated={"ban": 1} if failing else {},
+    )
+
+
+def test_the_days_of_all_runs_are_added_up_and_a_failing_seed_is_shown() -> None:
+    told = page([recorded("abc", days=1.5, failing=[]), recorded("abd", days=2.0, failing=[77])], [], [])
+    assert (
+        "So far 20 worlds and 10.5 simulated days, 3.5 of them of numbered sources; 1 worlds with violations." in told
+    )
+    assert "| 2026-01-02 | abd | a machine | 60 | 2 | 10 | 6.0 | 1,000 | 20 | 3 | 77 |" in told
+    assert "| ban | requests become rare; nothing is lost | 8 | 1 |" in told
+
+
+def test_a_planted_bug_that_is_not_caught_is_told_as_such() -> None:
+    told = page([], [(MUTANTS[0], None), (MUTANTS[1], Caught(33, 6.2, "it | broke"))], [])
+    assert "1 of 2 have been caught" in told
+    assert f"| {MUTANTS[0].room} | {MUTANTS[0].breaks} | \N{EN DASH} | \N{EN DASH} | \N{EN DASH} |" in told
+    assert f"| {MUTANTS[1].room} | {MUTANTS[1].breaks} | 33 | 6.2 | it / broke |" in told
+
+
+def test_kills_are_told_with_what_they_broke() -> None:
+    killed = Killed(date="2026-01-02", commit="abc", command="run", store="SQLite", kills=20, violations=["lost"])
+    assert "| 2026-01-02 | abc | `run` | SQLite | 20 | 1 |" in page([], [], [killed])

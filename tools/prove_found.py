@@ -1,0 +1,35 @@
+"""Which mistakes did random worlds find? Each with its seed and the test that shows it mended."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One mistake that a random world showed."""
+
+    seed: str  # of the draw of its day: a later draw gives another world for the same number
+    where: str
+    what: str
+    shown_by: str
+
+
+FOUND: tuple[Found, ...] = (
+    Found(
+        "21",
+        "the simulated archive",
+        "a cursor between two entries of one second skipped one of them",
+        "`tests/world/test_archive.py`",
+    ),
+    Found(
+        "1794788316007",
+        "the fuzzer",
+        "a world that ended during a kill left the dead process's file locked",
+        "`tests/fuzz/test_worlds.py`",
+    ),
+    Found(
+        "10",
+        "the fuzzer",
+        "without a rescan, a change that was announced while no stream could be open (a pace of one request in 197 s) counted as lost",
+        "`tests/fuzz/test_worlds.py`",
+    ),
+)
