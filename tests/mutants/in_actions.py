@@ -227,21 +227,21 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         READOUT,
         "core/status/answers.py",
-        '    missing = {"pending": coverage.pending, "owed": coverage.owed - coverage.awaited, "dead": coverage.dead}',
+        '    missing = {"pending": coverage.pending, "owed": owed, "dead": coverage.dead}',
         '    missing = {"pending": coverage.pending}',
         "status says complete although items are owed",
     ),
     Mutant(
         READOUT,
         "core/status/answers.py",
-        '    missing = {"pending": coverage.pending, "owed": coverage.owed - coverage.awaited, "dead": coverage.dead}',
-        '    missing = {"owed": coverage.owed - coverage.awaited, "dead": coverage.dead}',
+        '    missing = {"pending": coverage.pending, "owed": owed, "dead": coverage.dead}',
+        '    missing = {"owed": owed, "dead": coverage.dead}',
         "status says complete although ids are pending",
         (NUMBERED,),
     ),
     Mutant(
         READOUT,
-        "core/status/readout.py",
+        "core/status/covering.py",
         "    settled = max(0, len(coverage.within(wanted)) - count.unsettled)",
         "    settled = len(coverage.within(wanted))",
         "absent ids are called settled",
@@ -270,9 +270,9 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         READOUT,
-        "gate/governor.py",
-        "        return pacing_limit(self._learner.pace)\n",
-        "        return LimitedBy.PACE\n",
+        "core/rate/held_time.py",
+        "    if pace.interval_ns <= pace.ceiling_interval_ns:\n        return LimitedBy.CEILING",
+        "    if pace.interval_ns <= pace.ceiling_interval_ns:\n        return LimitedBy.PACE",
         "the ceiling is told as the provider's limit",
     ),
     Mutant(
