@@ -64,6 +64,7 @@ class Answer:
     latency_ns: int = LATENCY_NS
     fault: Fault | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    late_ns: int = 0  # how late our own event loop read it
 
 
 GOOD = Answer()
@@ -127,7 +128,7 @@ class Gate:
         headers = {**answer.headers}
         if answer.retry_after is not None:
             headers["retry-after"] = answer.retry_after
-        return Reply(answer.status, b"", departed_at_ns, now_ns, headers)
+        return Reply(answer.status, b"", departed_at_ns, now_ns, headers, answer.late_ns)
 
     async def send_many(self, count: int, lane: Lane = Lane.LIVE, *, workers: int = 1) -> None:
         left = iter(range(count))

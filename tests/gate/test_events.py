@@ -178,6 +178,19 @@ def test_a_back_off_because_answers_became_slow_says_so(events: Events) -> None:
     simulated(main)
 
 
+def test_answers_that_only_our_own_busy_loop_read_late_lower_nothing() -> None:
+    async def main(clock: SimClock) -> None:
+        limits, quick = Limits(SECOND_NS // 50, in_flight=200), Answer(latency_ns=SECOND_NS // 50)
+        late = replace(quick, latency_ns=2 * SECOND_NS, late_ns=2 * SECOND_NS - SECOND_NS // 50)
+        says = one_by_one([quick] * 200, then=late)
+        async with gate(clock, limits, book=warm(clock, limits), says=says) as busy:
+            await busy.send_until(20 * SECOND_NS, workers=200)
+            assert busy.governor.state().last_back_off is None
+            assert busy.governor.state().interval_ns == limits.ceiling_interval_ns
+
+    simulated(main)
+
+
 def test_a_back_off_in_another_process_is_told_as_such_also_when_that_one_has_gone_on_since(events: Events) -> None:
     async def main(clock: SimClock) -> None:
         gate_store, limits = SimGate(clock), Limits(SECOND_NS // 20, in_flight=2)

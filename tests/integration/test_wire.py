@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 import trustme
 
+from remora.core.units import SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.sources.transport.connection import EpollPoller, LoopPoller, Poller
-from remora.sources.transport.lean import LeanTransport
+from remora.sources.transport.lean import SWEEP_EVERY_S, LeanTransport
 from remora.sources.transport.settings import HttpSettings
 from tests.counting_server import CountingServer, Wire, WireRequest
 from tests.sources.permits import Gate, LoopClock
@@ -221,3 +222,27 @@ async def test_an_address_with_spaces_and_foreign_letters_is_one_plain_target() 
     async with CountingServer() as server, wire(gate) as transport:
         await transport.get(server.url("/a b?q=é\r\nX: 1#part"), gate.permit())
         assert [request.target for request in server.requests] == ["/a%20b?q=%C3%A9%0D%0AX:%201"]
+
+
+class _Steered(LoopClock):
+    """The real clock, plus what a test adds: as if the event loop had been busy for so long."""
+
+    ahead_ns = 0
+
+    def monotonic_ns(self) -> int:
+        return super().monotonic_ns() + self.ahead_ns
+
+
+async def test_an_answer_says_how_late_our_own_event_loop_read_it(poller: MakePoller) -> None:
+    gate, clock = Gate(), _Steered()
+
+    async def busy_meanwhile(_request: WireRequest, wire_end: Wire) -> None:
+        clock.ahead_ns += SECOND_NS
+        await wire_end.answer()
+
+    transport = LeanTransport(HttpSettings(), clock=clock, wire_sent=gate.wire_sent, poller=poller)
+    async with CountingServer(busy_meanwhile) as server, transport:
+        reply = await transport.get(server.url(), gate.permit())
+    assert isinstance(reply, Reply)
+    assert SECOND_NS - int(SWEEP_EVERY_S * SECOND_NS) <= reply.late_ns
+    assert reply.answered_at_ns - reply.departed_at_ns >= SECOND_NS  # what was measured stays as it is

@@ -40,6 +40,7 @@ class Reply:
     departed_at_ns: int
     answered_at_ns: int
     headers: Mapping[str, str] = field(default_factory=dict)  # lower-case names, only the few that are read
+    late_ns: int = 0  # how much earlier it may have come: our own event loop was busy
 
 
 @dataclass(frozen=True, slots=True)

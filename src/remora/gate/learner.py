@@ -13,7 +13,7 @@ import structlog
 
 from remora.contracts import Clock, GateHome, Json, Meter, SharedPace
 from remora.core.errors import StoreError
-from remora.core.rate import keeping
+from remora.core.rate import keeping, signal
 from remora.core.rate.attribution import Lesson
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import BackOff, Hold, LimitedBy, Sent
@@ -30,7 +30,6 @@ from remora.core.rate.pace_record import (
 )
 from remora.core.rate.quota import told as after_quota
 from remora.core.rate.shared_pace import COMMON, Common, UnsharedAnswers, from_common, heard_on_top, to_common
-from remora.core.rate.signal import WellAnswered, answer_of, in_words, is_nonsense, is_unanswered, slowed_because
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.verdict import NoReply, Pressure, Reply, Verdict
 from remora.gate.circuit_breaker import SourceBreaker
@@ -79,7 +78,7 @@ class Learner:
             on_attributed=self._attributed,
         )
         self._held: list[tuple[Answered, Verdict]] = []  # troubled; a canary decides whether they count
-        self._well_answered = WellAnswered()
+        self._well_answered = signal.WellAnswered()
         self.quota = ToldQuota(clock)
         self.not_before_ns = 0
         self.idle_ns = 0  # at startup: how long ago, as far as is known, the last process sent something
@@ -131,16 +130,16 @@ class Learner:
         `already_counted` marks a failure that an earlier attempt met, or that made the item owed: it does not slow us
         down a second time. Nor does an item that hangs while the source answers others.
         """
-        answer, departed_at_ns = answer_of(verdict), sent.departed_at_ns
+        answer, departed_at_ns = signal.answer_of(verdict), sent.departed_at_ns
         if departed_at_ns is not None and answer is Answer.GOOD:
             self._well_answered.add(departed_at_ns)
-        elif departed_at_ns is not None and is_unanswered(verdict):
+        elif departed_at_ns is not None and signal.is_unanswered(verdict):
             already_counted = already_counted or self._well_answered.have_overtaken(departed_at_ns)
         asked_ns = (verdict.retry_after_ns if isinstance(verdict, Pressure) else said.wait_ns) or 0
         if asked_ns:
             self._wait_until(reply.answered_at_ns + asked_ns)
-        nonsense = is_nonsense(verdict)
-        told = "" if answer is Answer.GOOD and not nonsense else in_words(reply, verdict)
+        nonsense = signal.is_nonsense(verdict)
+        told = "" if answer is Answer.GOOD and not nonsense else signal.in_words(reply, verdict)
         lesson = self.circuit.hear(sent, answer, already_counted=already_counted, told=told, is_nonsense=nonsense)
         quota = self.quota.hear(reply, said.quota)
         if departed_at_ns is None:
@@ -148,7 +147,7 @@ class Learner:
         event = Answered(
             answer or Answer.GOOD,
             departed_at_ns,
-            reply.answered_at_ns,
+            reply.answered_at_ns if answer is not Answer.GOOD else signal.came_at_ns(reply),
             sent.pace_bound,
             asked_to_wait_ns=asked_ns if answer is Answer.REFUSED else 0,
             quota=quota,
@@ -178,7 +177,7 @@ class Learner:
             self._unsaved.set()
         change = describe(before, learned)
         if change is not None:
-            self._follow(change, slowed_because(before, learned, verdict))
+            self._follow(change, signal.slowed_because(before, learned, verdict))
         elif learned.quota_interval_ns != before.quota_interval_ns:
             self._on_change()
         if learned.quota_until_ns and self.quota.is_worth_storing(learned):

@@ -62,6 +62,16 @@ def in_words(reply: Reply | NoReply, verdict: Verdict) -> str:
             return "its answers cannot be used"
 
 
+def came_at_ns(reply: Reply | NoReply) -> int:
+    """When a good answer came, at the earliest: time in which our own event loop was busy is not the provider's.
+
+    A refusal counts from when it was read: no wait that the provider asks for gets shorter.
+    """
+    if isinstance(reply, NoReply) or not reply.late_ns:
+        return reply.answered_at_ns
+    return max(reply.departed_at_ns, reply.answered_at_ns - reply.late_ns)
+
+
 def slowed_because(before: Pace, learned: Pace, verdict: Verdict) -> str | None:
     """What lowered the pace; None: a good answer lowered it a little, after a refusal that was told already."""
     if isinstance(verdict, Pressure | Trouble):

@@ -117,6 +117,7 @@ class Connection:
         "_head_bytes",
         "_headers",
         "_is_tls",
+        "_late_ns",
         "_loop",
         "_names_kept",
         "_parser",
@@ -127,6 +128,7 @@ class Connection:
         "departed_at_ns",
         "is_closed",
         "last_byte_at_ns",
+        "late_ns",
         "on_closed",
     )
 
@@ -139,8 +141,12 @@ class Connection:
         clock: Clock,
         body_max_bytes: int,
         names_kept: Mapping[bytes, str] = NAMES_KEPT,
+        late_ns: Callable[[int], int] = lambda _now_ns: 0,
     ) -> None:
-        """`buffer` is shared by all connections of one event loop: it is read out before anything else runs."""
+        """`buffer` is shared by all connections of one event loop: it is read out before anything else runs.
+
+        `late_ns` says how late the event loop is at a moment.
+        """
         self._socket = link
         self._is_tls = isinstance(link, ssl.SSLSocket)
         self._poller = poller
@@ -148,6 +154,8 @@ class Connection:
         self._clock = clock
         self._body_max_bytes = body_max_bytes
         self._names_kept = names_kept
+        self._late_ns = late_ns
+        self.late_ns = 0  # when the last bytes were read
         self._loop = asyncio.get_running_loop()
         self._future: asyncio.Future[Answer] | None = None
         self._unsent = b""
@@ -228,6 +236,7 @@ class Connection:
 
     def _on_readable(self) -> None:
         now_ns = self._clock.monotonic_ns()
+        self.late_ns = self._late_ns(now_ns)
         while True:
             try:
                 count = self._socket.recv_into(self._buffer)
@@ -333,6 +342,7 @@ class Connection:
                 departed_at_ns=self.departed_at_ns,
                 answered_at_ns=self.last_byte_at_ns,
                 headers=self._headers,
+                late_ns=self.late_ns,
             )
         except TooLarge:
             answer = NoReply(Fault.TOO_LARGE, self.departed_at_ns, self.last_byte_at_ns)

@@ -24,8 +24,9 @@ from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.settings import KEEP_ALIVE_S, HttpSettings
 from remora.sources.transport.way_out import open_tunnel, trusting
 
-# How often we check for overdue answers and idle connections; one check covers all of them.
-SWEEP_EVERY_S: Final = 0.05
+# How often we check for overdue answers and idle connections; one check covers all of them. A check that is overdue also
+# shows how late our own event loop is.
+SWEEP_EVERY_S: Final = 0.02
 # If one address of a host does not answer within this time, the next one is tried in parallel.
 NEXT_ADDRESS_AFTER_S: Final = 0.25
 _PORTS: Final = {"http": 80, "https": 443}
@@ -77,6 +78,7 @@ class LeanTransport:
         self._busy: set[Connection] = set()
         self._buffer = bytearray(READ_BYTES)
         self._sweeper: asyncio.TimerHandle | None = None
+        self._sweep_due_ns = 0
         self._common_head = f"User-Agent: {settings.user_agent}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n".encode(
             "ascii"
         )
@@ -196,6 +198,7 @@ class LeanTransport:
             clock=self._clock,
             body_max_bytes=self._settings.body_max_bytes,
             names_kept=self._names_kept,
+            late_ns=self._late_ns,
         )
 
     async def _connect(self, origin: Origin) -> socket.socket:
@@ -238,6 +241,11 @@ class LeanTransport:
     def _sweep_later(self) -> None:
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().call_later(SWEEP_EVERY_S, self._sweep)
+            self._sweep_due_ns = self._clock.monotonic_ns() + int(SWEEP_EVERY_S * SECOND_NS)
+
+    def _late_ns(self, now_ns: int) -> int:
+        """How late our own event loop is: whatever came meanwhile was not read at once."""
+        return 0 if self._sweeper is None else max(0, now_ns - self._sweep_due_ns)
 
     def _sweep(self) -> None:
         """Fail requests that have taken too long, and close connections that have been idle for too long."""
