@@ -169,6 +169,22 @@ def test_a_kill_at_any_call_costs_a_piece_and_leaves_nothing_behind(
     run(main)
 
 
+@pytest.mark.parametrize("max_fetches", [7, 20, 33])
+def test_a_run_sends_no_more_requests_than_it_may_however_many_are_in_flight(max_fetches: int) -> None:
+    async def main(clock: SimClock) -> None:
+        rig, archive = rig_of(clock, "page", entries=8)
+        rig.in_flight, rig.latency_ns = 8, 10 * SECOND_NS
+        options = RunOptions(max_fetches=max_fetches, in_flight=8)
+        assert (await rig.run(options)).stopped_by is StoppedBy.MAX_FETCHES
+        assert len(archive.asked) == max_fetches
+        rig.latency_ns = 0
+        await rig.wait(DAY_NS)
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await held(rig) == truth(archive)
+
+    run(main)
+
+
 def test_pieces_of_different_versions_are_never_joined() -> None:
     async def main(clock: SimClock) -> None:
         rig, archive = rig_of(clock, "page", entries=1, comments=34)

@@ -83,6 +83,7 @@ class Capabilities:
     users: bool = False  # profiles can be requested by name
     list: bool = False  # a list of entries, in pages
     inline_details: bool = False  # a page already holds its entries in full
+    joined_details: bool = False  # a document may take several requests (`Discovery.piece`)
     details_per_request: int = 1  # one request may ask for this many documents (`Discovery.further_keys`)
     each: str | None = None  # the list is walked for each entry of this other source
     positions: bool = False  # positions in the list can be computed (`WalkedSource`)

@@ -63,7 +63,12 @@ class DetailSettings(msgspec.Struct, frozen=True):
 def capabilities_of(detail: DetailSettings, each: str | None = None) -> Capabilities:
     """What a source with this declaration can do."""
     return Capabilities(
-        list=True, inline_details=detail.inline, positions=True, details_per_request=detail.batch, each=each
+        list=True,
+        inline_details=detail.inline,
+        positions=True,
+        joined_details=bool(detail.parts),
+        details_per_request=detail.batch,
+        each=each,
     )
 
 

@@ -87,6 +87,10 @@ class Details:
     def _may_begin(self, under_way: int) -> bool:
         if under_way == 0:
             return True
+        can = self._collector.capabilities
+        takes_several = can.joined_details or can.details_per_request > 1
+        if takes_several and self._allowance.budget.max_fetches is not None:
+            return False  # it is unknown how many requests one of them takes, and the budget is exact
         is_slow = self._allowance.is_waiting or self._allowance.is_pressed
         return not is_slow and under_way < self._width and self._allowance.covers(under_way + 1)
 
