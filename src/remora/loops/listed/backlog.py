@@ -93,9 +93,19 @@ class Backlog:
             "owed": owed,
             "wait_ns": until_ns - now_ns,
             "not_before_ns": until_ns,
-            "hole": stop.why if stop.by is StoppedBy.LIST_TROUBLE and stop.why else None,
+            "hole": await self._hole(stop),
         }
         await self._store.keep_note(self._source, BACKLOG_NOTE, left)
+
+    async def _hole(self, stop: Stop) -> str | None:
+        """The page that could not be read. A run that did not get that far has not read it either."""
+        if stop.by is StoppedBy.LIST_TROUBLE and stop.why:
+            return stop.why
+        match await self._store.note(self._source, BACKLOG_NOTE):
+            case {"hole": str(hole)}:
+                return hole
+            case _:
+                return None
 
     async def _settle(self) -> None:
         if await self._gap() is not None:
