@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from remora.contracts.reader import (
     Change,
@@ -109,6 +109,21 @@ class MirrorReader:
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+    async def table(
+        self, *, source: str | None = None, first_id: int = 0, last_id: int | None = None, changed_since_ns: int = 0
+    ) -> Any:
+        """Items as a `pyarrow.Table` with the columns of an export, for DataFrames. Needs the extra `export`.
+
+        All of it is in memory, about a gigabyte for a million items: bound the ids, or use `remora export`.
+        """
+        # Loaded only where it is used: most callers have no pyarrow.
+        from remora.read.arrow import item_table, load_pyarrow, schema  # noqa: PLC0415
+
+        pyarrow, name = load_pyarrow(), await self._numbered(source)
+        pages = self.item_row_pages(name, first_id=first_id, last_id=last_id, changed_since_ns=changed_since_ns)
+        tables = [await asyncio.to_thread(item_table, pyarrow, name, page) async for page in pages]
+        return pyarrow.concat_tables([schema(pyarrow, is_listed=False).empty_table(), *tables])
 
     async def history(self, item_id: int, *, source: str | None = None) -> Sequence[Revision]:
         """Every content that was seen of an item, oldest first; the last one is the current one. Empty if not held."""

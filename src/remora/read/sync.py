@@ -64,6 +64,10 @@ class SyncMirrorReader:
         """All items by id. Pages are read one after the other, so memory stays small."""
         yield from self._each(self._mirror.item_pages(source=source, first_id=first_id, last_id=last_id))
 
+    def table(self, *, source: str | None = None, first_id: int = 0, last_id: int | None = None) -> Any:
+        """Items as a `pyarrow.Table` with the columns of an export, for DataFrames. Needs the extra `export`."""
+        return self._wait(self._mirror.table(source=source, first_id=first_id, last_id=last_id))
+
     def history(self, item_id: int, *, source: str | None = None) -> Sequence[Revision]:
         """Every content that was seen of an item, oldest first."""
         return self._wait(self._mirror.history(item_id, source=source))
