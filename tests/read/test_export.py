@@ -14,14 +14,18 @@ import pyarrow.parquet
 import pytest
 
 from remora.contracts import Store
+from remora.contracts.reader import is_cut_by_size
 from remora.core.errors import ConfigurationError
+from remora.core.item import Document, Entry
+from remora.core.ledger.list_walk import WalkState
 from remora.read import parquet
 from remora.read.export import Wanted, complete_file, export_csv, export_ndjson
 from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS
 from remora.read.mirror import MirrorReader
 from remora.read.parquet import export_parquet
 from remora.read.singer import export_singer
-from tests.contract.answers import ARCHIVE, NOW_S, SOURCE, at
+from remora.stores import open_reader
+from tests.contract.answers import ARCHIVE, NOW_S, SOURCE, at, record_document
 from tests.read.conftest import item, keep
 
 T = TypeVar("T")
@@ -209,3 +213,17 @@ async def test_an_interrupted_parquet_export_goes_on_where_it_was(
     assert written[0] == 8, "the first page was not read again"
     assert sorted(row["id"] for row in rows_in(folder)) == [1, 2, 3, 4, 5, 7, 20, 21, 30]
     assert not [name for name in names(tmp_path) if name.endswith((".part", ".old"))]
+
+
+async def test_a_page_of_large_documents_says_that_it_was_cut(store: Store, url: str) -> None:
+    entries = [Entry(f"large-{number}", "1") for number in range(3)]
+    await store.record_page(ARCHIVE, entries, WalkState(), now_ns=at(7))
+    for entry in entries:
+        await record_document(store, entry.key, Document(entry.key, b'"%s"' % (b"x" * (9 << 20)), "1"), at_s=8)
+    reader = open_reader(url)
+    await reader.open()
+    first = await reader.document_page(ARCHIVE, after="chat-2", fetched_since_ns=0, limit=10)
+    rest = await reader.document_page(ARCHIVE, after=first[-1].key, fetched_since_ns=0, limit=10)
+    await reader.close()
+    assert [document.key for document in (*first, *rest)] == ["large-0", "large-1", "large-2"]
+    assert (is_cut_by_size(first), is_cut_by_size(rest)) == (True, False)

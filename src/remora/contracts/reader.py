@@ -183,6 +183,15 @@ class QueryResult:
     is_cut: bool  # there were more rows than were asked for
 
 
+# A page ends once it holds this many bytes, however many rows were asked for: a few giants must not fill the memory.
+PAGE_BYTES: Final = 16 << 20
+
+
+def is_cut_by_size(documents: "Sequence[MirroredDocument]") -> bool:
+    """Whether a page ended because of its size: there may be more, even if it is shorter than asked for."""
+    return sum(len(document.body or b"") for document in documents) >= PAGE_BYTES
+
+
 # The columns of a plain row of an item. Moments are milliseconds; `time` is in seconds.
 ITEM_ROW: Final = (
     "id", "type", "by", "time", "parent", "score", "descendants", "dead", "deleted", "first_seen_at", "last_fetched_at",

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from remora.contracts import GapCount, InboxEntry, Json, NewItem, Observation, Outcome, StoredItem
+from remora.contracts.reader import PAGE_BYTES
 from remora.core.ledger import source_clock
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.segment import SegmentKind
@@ -23,7 +24,7 @@ class Part(ABC):
     # Rows read at once. Each page ends its transaction, so that a slow reader never holds up the writer's housekeeping.
     _page_rows: ClassVar[int]
     # Rows of a page after which no further body is read: a few giants must not fill the memory.
-    _page_bytes: ClassVar[int] = 16 << 20
+    _page_bytes: ClassVar[int] = PAGE_BYTES
     _ids_max: ClassVar[int]
 
     @abstractmethod

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from remora.contracts.keeping import Housekeeping
+from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.startup_checks import naming_store
@@ -49,7 +50,12 @@ async def compact(
 ) -> Kept:
     """Delete what is older than asked for, and give the space back."""
     url, now_ns = settings.store.url, time.time_ns()
-    before = size_on_disk(url)
+    before, free = size_on_disk(url), free_on_disk(url)
+    if shrink and before is not None and free is not None and free < before:
+        raise ConfigurationError(
+            f"shrinking writes the file anew and needs {before:,} bytes; the disk has {free:,} left",
+            hint="make room, or write --no-shrink: the file then uses the space of what was deleted again",
+        )
     async with housekeeping(url) as store:
         name, position = await furthest_behind(store, url)
         changes = revisions = 0

@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from remora.contracts.browsing import BrowsingReader, MirroredGap
-from remora.contracts.reader import MirroredDocument, MirroredSource
+from remora.contracts.reader import MirroredDocument, MirroredSource, is_cut_by_size
 from remora.operate.console.reader import links
 from remora.operate.console.reader.pages import NotHeld, Pages, shown
 from remora.operate.console.reader.rendering import page
@@ -46,7 +46,8 @@ class ListedPages(Pages):
             source = await self.listed(reader, request)
             found = await reader.document_page(source.name, after=after, fetched_since_ns=0, limit=DOCUMENTS_ROWS + 1)
         rows = [(document, title_or_key(document.fields, document.key)) for document in found[:DOCUMENTS_ROWS]]
-        more = found[DOCUMENTS_ROWS - 1].key if len(found) > DOCUMENTS_ROWS else None
+        has_more = len(found) > DOCUMENTS_ROWS or is_cut_by_size(found)
+        more = found[:DOCUMENTS_ROWS][-1].key if has_more else None
         return await page(request, "documents.html", source=source, rows=rows, more=more, after=after)
 
     @shown

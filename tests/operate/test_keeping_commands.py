@@ -1,0 +1,67 @@
+"""Do the commands around changes, size and verification do what they say, and refuse what makes no sense?"""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from remora.stores import open_store
+from tests.operate.command_line import CommandLine, command_line_in
+from tests.read.conftest import fill
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    remora = command_line_in(tmp_path, monkeypatch)
+
+    async def make() -> None:
+        store = open_store(f"sqlite:///{tmp_path}/remora.db")
+        await store.open()
+        await fill(store)
+        await store.close()
+
+    asyncio.run(make())
+    return remora
+
+
+def test_a_named_reader_is_remembered_listed_waited_for_and_forgotten(mirror: CommandLine) -> None:
+    assert len(mirror("changes", "--reader", "warehouse").stdout.splitlines()) == 13
+    assert mirror("changes", "--reader", "warehouse").stdout == ""
+    assert mirror("changes", "--readers").stdout.startswith("warehouse  13  ")
+    kept = mirror("store", "compact", "--changes-older", "1s", "--json")
+    assert json.loads(kept.stdout)["waits_for"] == "warehouse"
+    assert json.loads(kept.stdout)["changes"] == 13
+    assert mirror("changes", "--forget-reader", "warehouse").exit_code == 0
+    assert mirror("changes", "--readers").stdout == ""
+
+
+def test_without_a_request_nothing_is_deleted(mirror: CommandLine) -> None:
+    done = mirror("store", "compact")
+    assert done.stdout.startswith("0 changes and 0 revisions deleted\n")
+    assert len(mirror("changes").stdout.splitlines()) == 13
+
+
+def test_stats_tell_bytes_per_table_growth_and_readers(mirror: CommandLine) -> None:
+    found = json.loads(mirror("store", "stats", "--json").stdout)
+    assert found["tables"]["stored_items"]["rows"] == 9
+    assert found["tables"]["stored_items"]["bytes"] >= 4096
+    assert found["free_bytes"] > 0
+    assert "stored_items" in mirror("store", "stats").stdout
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (("changes", "--reader", "a", "--since", "3"), "both given"),
+        (("changes", "--webhook", "https://x.example/"), "needs a named reader"),
+        (("changes", "--reader", "a", "--webhook", "x.example"), "is no address"),
+        (("changes", "--reader", "a", "--webhook", "https://x.example/"), "REMORA_WEBHOOK_SECRET is not set"),
+        (("changes", "--forget-reader", "nobody"), "there is no reader nobody"),
+        (("store", "compact", "--changes-older", "soon"), "--changes-older"),
+        (("export", "--follow", "lake", "--out", "x"), "--follow goes with no --out"),
+        (("import", "nothing.ndjson", "--source", "hackernews"), "cannot be read"),
+    ],
+)
+def test_bad_input_is_one_clear_sentence(mirror: CommandLine, words: tuple[str, ...], told: str) -> None:
+    assert told in mirror.refused(*words)
