@@ -1,7 +1,7 @@
 # What can be done here? `make help` says it in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check soak prove sbom bench format clean
+.PHONY: help setup demo docs test check soak prove sbom bench format clean
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -18,6 +18,9 @@ setup: ## the virtual environment in .venv, with everything in it (later calls r
 demo: setup ## mirror a simulated Hacker News into ./demo, with the console on 127.0.0.1:8611
 	@echo "demo: starting a simulated provider and mirroring it into ./demo; Ctrl-C ends it"
 	@$(BIN)/remora up --demo
+
+docs: setup ## the documentation as a site in build/docs, searchable without a network
+	@$(BIN)/python -m tools.docs_site
 
 test: setup ## every test, with a real PostgreSQL and a real browser where they can be had
 	@$(BIN)/python -m tools.services
