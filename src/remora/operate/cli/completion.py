@@ -6,13 +6,13 @@ from click.shell_completion import get_completion_class
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(
-    epilog="Example: remora completion bash > ~/.local/share/bash-completion/completions/remora"
-    " (zsh: into a folder of fpath as _remora; fish: ~/.config/fish/completions/remora.fish)",
-)
+@click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(*, shell: str) -> None:
-    """Print the script that completes commands and options in SHELL. A new shell uses it."""
+    """Print the script that completes commands and options in SHELL. A new shell uses it.
+
+    zsh reads it from a folder of fpath as _remora, fish from ~/.config/fish/completions/remora.fish.
+    """
     found = get_completion_class(shell)
     assert found is not None, "click knows the shells that we offer"
     root = click.get_current_context().find_root()

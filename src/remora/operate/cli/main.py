@@ -7,6 +7,7 @@ import click
 from remora.operate.cli.changes import changes
 from remora.operate.cli.collecting import catchup, run, up, worker
 from remora.operate.cli.completion import completion
+from remora.operate.cli.examples import add_examples
 from remora.operate.cli.export import export
 from remora.operate.cli.failures import end, explain
 from remora.operate.cli.importing import import_
@@ -69,3 +70,4 @@ for command in (
     completion,
 ):
     main.add_command(command)
+add_examples(main)

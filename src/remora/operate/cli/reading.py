@@ -98,7 +98,7 @@ def _print_status(found: "Status", *, as_json: bool) -> None:
 @click.group(invoke_without_command=True)
 @store_options
 @click.option("--state", type=click.Choice(GAP_STATES), help="Only gaps in this state.")
-@click.option("--reason", type=click.Choice(REASONS), help="Only gaps with this reason.")
+@click.option("--reason", type=click.Choice(REASONS), metavar="REASON", help="Only gaps with this reason, as timeout.")
 @as_json_option
 @click.pass_context
 def gaps(ctx: click.Context, /, *, state: str | None, reason: str | None, as_json: bool, **common: str | None) -> None:
@@ -159,7 +159,7 @@ def _gap_fields(name: str, gap: "Gap") -> dict[str, object]:
 @gaps.command()
 @store_options
 @click.option("--all", "everything", is_flag=True, help="Every gap.")
-@click.option("--reason", type=click.Choice(REASONS), help="Gaps with this reason.")
+@click.option("--reason", type=click.Choice(REASONS), metavar="REASON", help="Gaps with this reason, as timeout.")
 @click.option("--id", "key", metavar="KEY", help="The gap of this one item.")
 @as_json_option
 def replay(*, everything: bool, reason: str | None, key: str | None, as_json: bool, **common: str | None) -> None:
