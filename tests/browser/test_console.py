@@ -249,6 +249,19 @@ async def test_the_chart_marks_back_offs_and_the_ceiling_and_leaves_holes_open(v
         await expect(page.locator(".chart")).to_have_attribute("aria-label", re.compile("7 back-offs"))
 
 
+async def test_the_charts_reach_back_thirty_days_and_their_small_ones_have_words(visit: Visit) -> None:
+    async with staged(HEALTHY) as stage, visit(stage.url) as visitor:
+        page = visitor.page
+        await page.get_by_role("button", name="30 d").first.click()
+        await expect(page.locator(".chart")).to_have_attribute("aria-label", re.compile("Over the last"))
+        await expect(page.locator('.small[data-field="items"]')).to_have_attribute(
+            "aria-label", re.compile("Items held: ")
+        )
+        await page.screenshot(path=FOLDER / "thirty-days-light-wide.png", full_page=True)
+        assert await page.evaluate(AUDIT) == []
+        assert visitor.errors == []
+
+
 async def test_time_of_which_nothing_is_known_is_a_hole_in_the_chart(visit: Visit) -> None:
     async with staged(SILENT) as stage:
         stage.play(HEALTHY)  # it was silent for four minutes and is back

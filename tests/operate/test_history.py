@@ -158,3 +158,16 @@ def test_times_survive_the_way_through_a_status() -> None:
     history = RateHistory()
     history.take(reading(NOW_NS))
     assert history.of(SOURCE).points[0].at_s == NOW_NS // SECOND_NS
+
+
+async def test_thirty_days_are_kept_in_half_hours_and_survive_a_restart() -> None:
+    history, store = RateHistory(), MemoryStore()
+    for step in range(6):
+        history.take(reading(NOW_NS + step * 10 * 60 * SECOND_NS))
+    await history.keep(store, is_last=True)
+    again = RateHistory()
+    await again.open(store, [SOURCE], now_ns=NOW_NS + HOUR_NS)
+    points = again.long()[SOURCE]
+    assert [point.allowed_per_s for point in points] == [100.0] * len(points)
+    assert len(points) == 2
+    assert sum(point.span_s for point in points) <= 3_600

@@ -260,7 +260,7 @@ async def test_the_chart_begins_where_the_service_began(console: Console) -> Non
     await console.feed.latest()
     async with visitor(console) as session, session.get("/api/history") as reply:
         history = (await reply.json())["sources"][SOURCE]
-    assert [point[2:] for point in history["points"]] == [[1.0, None]]
+    assert [point[2:4] for point in history["points"]] == [[1.0, None]]
 
 
 async def test_new_items_are_told_as_they_arrive(console: Console) -> None:

@@ -17,4 +17,5 @@ FULL_WALK_NOTE: Final = "full_walk"  # when a walk last reached the end of the l
 STEERING_NOTE: Final = "steering"  # what an operator ordered: a pause, a lower ceiling
 TIMELINE_NOTE: Final = "timeline"  # what happened, for the console
 PIECE_NOTE: Final = "piece"  # with a fingerprint and a number: a piece of a document that is not whole yet
+LONG_HISTORY_NOTE: Final = "long_history"  # the console's chart of 30 days
 RATE_HISTORY_NOTE: Final = "rate_history"  # the console's chart

@@ -195,6 +195,7 @@ class ConsoleServer:
         app.router.add_get("/metrics", self._scrape)
         app.router.add_get("/api/status", self._status)
         app.router.add_get("/api/history", self._history)
+        app.router.add_get("/api/history/long", self._long_history)
         app.router.add_get("/api/events", self._events)
         app.router.add_post("/api/gaps/replay", self._replay_gaps)
         app.add_routes(self._pages)
@@ -289,6 +290,9 @@ class ConsoleServer:
 
     async def _history(self, request: web.Request) -> web.StreamResponse:
         return _json({"schema": 1, "sources": self._cache.history.all()})
+
+    async def _long_history(self, request: web.Request) -> web.StreamResponse:
+        return _json({"schema": 1, "sources": self._cache.history.long()})
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         """Send the status once a second and new items as they come, until the viewer or the service ends."""

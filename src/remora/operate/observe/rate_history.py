@@ -1,11 +1,12 @@
 """How has the rate been going? The last hours of every source's pace and back-offs, bounded, for the console's chart.
 
-The last half hour has a fine resolution, six hours a coarse one. Unknown times are a hole in the chart, never a zero.
-The coarse part outlives the process as a note in the store.
+The last half hour has a fine resolution, six hours a coarse one, thirty days one point for each half hour. Unknown times
+are a hole in the chart, never a zero. All but the fine part outlives the process as notes in the store.
 """
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,9 +15,9 @@ import structlog
 
 from remora.contracts import Clock, Notes
 from remora.core.errors import StoreError
-from remora.core.ledger.notes import RATE_HISTORY_NOTE
+from remora.core.ledger.notes import LONG_HISTORY_NOTE, RATE_HISTORY_NOTE
 from remora.core.rate.gate_types import BackOff, RateFacts
-from remora.core.status.model import Status
+from remora.core.status.model import Fresh, FreshList, SourceStatus, Status
 from remora.core.units import MINUTE_NS, SECOND_NS
 
 log = structlog.get_logger()
@@ -26,6 +27,8 @@ FINE_S: Final = 5
 FINE_POINTS: Final = 360  # half an hour
 COARSE_S: Final = 60
 COARSE_POINTS: Final = 360  # six hours
+LONG_S: Final = 1_800
+LONG_POINTS: Final = 1_440  # thirty days
 BACK_OFFS_MAX: Final = 200
 KEEP_EVERY_NS: Final = MINUTE_NS
 
@@ -37,6 +40,9 @@ class RatePoint(msgspec.Struct, frozen=True, array_like=True):
     span_s: int
     allowed_per_s: float
     leaving_per_s: float | None
+    refused: float | None = None  # the share of the answers
+    items: int | None = None  # held at the end
+    age_s: float | None = None  # of the last news from the source
 
 
 class BackOffMark(msgspec.Struct, frozen=True, array_like=True):
@@ -65,10 +71,15 @@ class _Span:
     read_s: int = 0  # its last reading
     allowed: list[float] = field(default_factory=list)
     leaving: list[float] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
+    age_s: list[float] = field(default_factory=list)
+    items: int | None = None
 
     def point(self) -> RatePoint:
-        leaving = round(sum(self.leaving) / len(self.leaving), 3) if self.leaving else None
-        return RatePoint(self.at_s, self.ends_s - self.at_s, round(sum(self.allowed) / len(self.allowed), 3), leaving)
+        allowed, leaving = _mean(self.allowed), _mean(self.leaving)
+        assert allowed is not None, "a point begins with a reading"
+        width = self.ends_s - self.at_s
+        return RatePoint(self.at_s, width, allowed, leaving, _mean(self.refused), self.items, _mean(self.age_s))
 
 
 class _Track:
@@ -79,7 +90,7 @@ class _Track:
         self.points: deque[RatePoint] = deque(maxlen=length)
         self._making: _Span | None = None
 
-    def add(self, rate: RateFacts, at_s: int) -> None:
+    def add(self, source: SourceStatus, rate: RateFacts, at_s: int) -> None:
         if self._making is None or at_s >= self._making.ends_s:
             if self._making is not None:
                 self.points.append(self._making.point())
@@ -88,6 +99,12 @@ class _Track:
         self._making.allowed.append(rate.per_s)
         if rate.recent_per_s is not None:
             self._making.leaving.append(rate.recent_per_s)
+        if rate.recent is not None and rate.recent.answers:
+            self._making.refused.append(rate.recent.refused / rate.recent.answers)
+        if source.progress is not None:
+            self._making.items = source.progress.held
+        if (news_ns := _last_news_ns(source)) is not None:
+            self._making.age_s.append(max(0.0, at_s - news_ns / SECOND_NS))
 
     def all(self) -> tuple[RatePoint, ...]:
         making = () if self._making is None else (self._making.point(),)
@@ -104,7 +121,9 @@ class _Kept:
     def __init__(self) -> None:
         self.fine = _Track(FINE_S, FINE_POINTS)
         self.coarse = _Track(COARSE_S, COARSE_POINTS)
+        self.long = _Track(LONG_S, LONG_POINTS)
         self.backoffs: deque[BackOffMark] = deque(maxlen=BACK_OFFS_MAX)
+        self.long_kept = 0  # how many long points are durable
 
 
 class RateHistory:
@@ -118,11 +137,11 @@ class RateHistory:
         at_s = status.as_of_ns // SECOND_NS
         for name, source in status.sources.items():
             if isinstance(source.rate, RateFacts):
-                self._take_rate(self._kept(name), source.rate, at_s)
+                self._take_rate(self._kept(name), source, source.rate, at_s)
 
-    def _take_rate(self, kept: _Kept, rate: RateFacts, at_s: int) -> None:
-        kept.fine.add(rate, at_s)
-        kept.coarse.add(rate, at_s)
+    def _take_rate(self, kept: _Kept, source: SourceStatus, rate: RateFacts, at_s: int) -> None:
+        for track in (kept.fine, kept.coarse, kept.long):
+            track.add(source, rate, at_s)
         if rate.last_back_off is not None:
             mark = _mark(rate.last_back_off)
             if not kept.backoffs or kept.backoffs[-1].at_s < mark.at_s:
@@ -143,6 +162,10 @@ class RateHistory:
         """Every source's chart."""
         return {name: self.of(name) for name in self._sources}
 
+    def long(self) -> Mapping[str, tuple[RatePoint, ...]]:
+        """The last 30 days of every source, one point for each half hour."""
+        return {name: kept.long.all() for name, kept in self._sources.items()}
+
     # -- beyond the process --------------------------------------------------------------------------------------------
 
     async def open(self, store: Notes, sources: Iterable[str], *, now_ns: int) -> None:
@@ -157,17 +180,24 @@ class RateHistory:
                 log.warning("history_not_read", source=name)
                 continue
             self._restore(self._kept(name), found, now_s=now_ns // SECOND_NS)
+            with suppress(msgspec.ValidationError):
+                points = msgspec.convert(await store.note(name, LONG_HISTORY_NOTE) or [], tuple[RatePoint, ...])
+                self._kept(name).long.points.extend(point for point in points if point.at_s <= now_ns // SECOND_NS)
 
     def _restore(self, kept: _Kept, found: SourceHistory, *, now_s: int) -> None:
         since_s = now_s - COARSE_S * COARSE_POINTS
         kept.coarse.points.extend(point for point in found.points if since_s <= point.at_s <= now_s - point.span_s)
         kept.backoffs.extend(mark for mark in found.backoffs if since_s <= mark.at_s <= now_s)
 
-    async def keep(self, store: Notes) -> None:
+    async def keep(self, store: Notes, *, is_last: bool = False) -> None:
         """Make the coarse part durable."""
         for name, kept in self._sources.items():
             coarse = SourceHistory(kept.coarse.known(), tuple(kept.backoffs))
             await store.keep_note(name, RATE_HISTORY_NOTE, msgspec.to_builtins(coarse))
+            known = kept.long.known()
+            if len(known) != kept.long_kept or is_last:
+                kept.long_kept = len(known)
+                await store.keep_note(name, LONG_HISTORY_NOTE, msgspec.to_builtins(known))
 
     async def run(self, store: Notes, *, clock: Clock) -> None:
         """Store it once a minute and at the end. An unreachable store costs a piece of the chart, nothing else."""
@@ -176,16 +206,31 @@ class RateHistory:
                 await clock.sleep_until(clock.monotonic_ns() + KEEP_EVERY_NS)
                 await self._try_to_keep(store)
         finally:
-            await self._try_to_keep(store)
+            await self._try_to_keep(store, is_last=True)
 
-    async def _try_to_keep(self, store: Notes) -> None:
+    async def _try_to_keep(self, store: Notes, *, is_last: bool = False) -> None:
         try:
-            await self.keep(store)
+            await self.keep(store, is_last=is_last)
         except StoreError as error:
             log.warning("history_not_kept", why=error.message)
 
     def _kept(self, source: str) -> _Kept:
         return self._sources.setdefault(source, _Kept())
+
+
+def _mean(values: list[float]) -> float | None:
+    return round(sum(values) / len(values), 3) if values else None
+
+
+def _last_news_ns(source: SourceStatus) -> int | None:
+    """When the source last told something new."""
+    match source.fresh:
+        case Fresh():
+            return source.fresh.newest_id_at_ns
+        case FreshList():
+            return source.fresh.walked_at_ns
+        case _:
+            return None
 
 
 def _until(point: RatePoint, end_s: int) -> RatePoint:

@@ -1,9 +1,9 @@
 // How does the rate look over time, and how old are items when they change? Two charts drawn as plain SVG.
-import { clock, number, rate, shortClock, span } from "./words.js";
+import { clock, number, rate, share, shortClock, shortDay, span } from "./words.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = { top: 28, right: 8, bottom: 24, left: 44 };
-const TIME_STEPS = [60, 120, 300, 600, 900, 1800, 3600, 7200];
+const TIME_STEPS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 432000];
 const LINES_MAX = 24; // more back-offs than this are only marked, else they hide what they mark
 
 function shape(name, attributes, text) {
@@ -84,12 +84,12 @@ function* axes({ from, to, top, width, floor, x, y }) {
     yield shape("text", { class: "tick y", x: MARGIN.left - 6, y: y(value) + 4 }, value === 0 ? "0" : number(+value.toPrecision(3)));
   }
   yield shape("text", { class: "tick", x: 0, y: 11 }, "per s");
-  const stride = TIME_STEPS.find((size) => (to - from) / size <= (width < 420 ? 4 : 7)) ?? 7200;
+  const stride = TIME_STEPS.find((size) => (to - from) / size <= (width < 420 ? 4 : 7)) ?? 432000;
   for (let at = Math.ceil(from / stride) * stride; at <= to; at += stride) {
     const near = x(at);
     if (near > width - 24) continue;
     yield shape("line", { class: "grid", x1: near, x2: near, y1: floor, y2: floor + 4 });
-    yield shape("text", { class: "tick x", x: near, y: floor + 17 }, shortClock(at));
+    yield shape("text", { class: "tick x", x: near, y: floor + 17 }, stride >= 43200 ? shortDay(at) : shortClock(at));
   }
 }
 
@@ -118,6 +118,28 @@ export function describeRate({ shown, marks, from, to }, ceiling) {
   const between = rate(least) === rate(most) ? rate(most) : `between ${rate(least)} and ${rate(most)}`;
   const backs = marks.length === 0 ? "no back-off" : marks.length === 1 ? "1 back-off" : `${marks.length} back-offs`;
   return `Over the last ${span(known)}: ${between} sent, ceiling ${ceiling ? rate(ceiling) : "unknown"}, ${backs}. Line: allowed pace; filled: requests sent; triangles: back-offs.`;
+}
+
+// Refused requests, items held, age of the last news: small, over the same time, each on its own scale.
+const SMALL = {
+  refused: ["Refused", (point) => point.refused, (value) => share(value, 1), 0.001],
+  items: ["Items held", (point) => point.items, (value) => number(Math.round(value)), 1],
+  age: ["Last news", (point) => point.age, (value) => `${span(value)} ago`, 1],
+};
+
+export function drawSmall(svg, shown, { from, to }) {
+  const [label, value, words, least] = SMALL[svg.dataset.field];
+  const width = Math.max(120, Math.round(svg.clientWidth || 180));
+  svg.setAttribute("viewBox", `0 0 ${width} 64`);
+  const known = shown.filter((point) => value(point) !== null && value(point) !== undefined);
+  const most = Math.max(least, ...known.map(value));
+  const bottom = svg.dataset.field === "items" && known.length ? Math.min(...known.map(value)) * 0.98 : 0;
+  const x = (at) => ((at - from) / (to - from)) * width;
+  const y = (level) => 60 - ((level - bottom) / Math.max(most - bottom, 1e-9)) * 40;
+  const lines = runs(known, value).map((run) => shape("path", { d: `M${run.map((point) => `${Math.max(0, x(point.at + point.span / 2)).toFixed(1)},${y(value(point)).toFixed(1)}`).join("L")}${run.length === 1 ? "h1" : ""}` }));
+  const last = known.length ? words(value(known[known.length - 1])) : "no data";
+  svg.setAttribute("aria-label", known.length ? `${label}: ${last} now, at most ${words(most)}.` : `${label}: no data.`);
+  svg.replaceChildren(shape("text", { x: 0, y: 11 }, label), shape("text", { class: "most", x: width, y: 11 }, last), ...lines);
 }
 
 // What the chart says under the pointer.

@@ -6,6 +6,7 @@ import { clock, element, gapReason, number, perSecond, plain, say, secondsOf, sp
 
 const BEATS_BEFORE_UNKNOWN = 3;
 const HISTORY_EVERY_MS = 10_000;
+const LONG_HISTORY_EVERY_MS = 300_000;
 const RECONNECT_MS = 2_000;
 const POINTS_MAX = 5_000;
 const page = { status: null, heardAt: 0, items: {}, histories: {}, timeline: {}, lost: false, said: new Map(), events: null };
@@ -225,13 +226,20 @@ function heard(status) {
 
 // Between two readings of the history, what the events say is drawn at once.
 function carryOn(history, pace, at) {
-  history.points.push({ at, span: 1, allowed: perSecond(pace.interval_ns), leaving: sentPerSecond(pace) });
+  history.points.push({ at, span: 1, allowed: perSecond(pace.interval_ns), leaving: sentPerSecond(pace), refused: null, items: null, age: null });
   if (history.points.length > POINTS_MAX) history.points.shift(); // the history was not to be had for long
   const back = pace.last_back_off;
   const last = history.backoffs[history.backoffs.length - 1];
   if (back && (!last || last.at < secondsOf(back.at_ns) - 0.001)) {
     history.backoffs.push({ at: secondsOf(back.at_ns), reason: back.reason, from: back.from_per_s, to: back.to_per_s });
   }
+}
+
+const pointOf = ([at, width, allowed, leaving, refused, items, age]) => ({ at, span: width, allowed, leaving, refused, items, age });
+
+async function readLongHistory() {
+  const found = await ask("api/history/long");
+  for (const [name, points] of Object.entries(found.sources ?? {})) historyOf(name).long = points.map(pointOf);
 }
 
 async function readHistory() {
@@ -242,7 +250,7 @@ async function readHistory() {
     const found = await answer.json();
     for (const [name, { points, backoffs }] of Object.entries(found.sources)) {
       const history = historyOf(name);
-      history.points = points.map(([at, width, allowed, leaving]) => ({ at, span: width, allowed, leaving }));
+      history.points = points.map(pointOf);
       history.backoffs = backoffs.map(([at, reason, from, to]) => ({ at, reason, from, to }));
     }
   } catch {
@@ -279,6 +287,7 @@ function listen() {
   page.events = new EventSource("api/events");
   page.events.addEventListener("open", readHistory);
   page.events.addEventListener("open", readTimeline);
+  page.events.addEventListener("open", readLongHistory);
   page.events.addEventListener("status", (event) => heard(JSON.parse(event.data)));
   page.events.addEventListener("items", (event) => {
     page.items = JSON.parse(event.data);
@@ -296,5 +305,6 @@ listen();
 part("test-notice").addEventListener("click", testNotice);
 setInterval(() => { if (Date.now() - page.heardAt > BEATS_BEFORE_UNKNOWN * 1000) draw(); }, 1000);
 setInterval(() => { if (!page.lost && !page.signedOut) { readHistory(); readTimeline(); } }, HISTORY_EVERY_MS);
+setInterval(() => { if (!page.lost && !page.signedOut) readLongHistory(); }, LONG_HISTORY_EVERY_MS);
 addEventListener("hashchange", () => { draw(); part("sources").focus(); scrollTo(0, 0); });
 new ResizeObserver(() => { for (const card of document.querySelectorAll(".source")) card.view.redraw?.(); }).observe(part("sources"));

@@ -1,5 +1,5 @@
 // What does the operator see of one source? Each panel is brought up to date from a status; unknown is shown as unknown.
-import { PLACES, describeRate, drawAges, drawCoverage, drawRate, readAt, windowOf } from "./charts.js";
+import { PLACES, describeRate, drawAges, drawCoverage, drawRate, drawSmall, readAt, windowOf } from "./charts.js";
 import { drawHeadline, sentPerSecond } from "./overview.js";
 import { counted, itemLink, linked } from "./reader_links.js";
 import { drawActions, drawTimeline, makeActions } from "./timeline.js";
@@ -88,15 +88,23 @@ function drawRatePanel(card, source, history, now) {
   const ceiling = source.ceiling_interval_ns ? perSecond(source.ceiling_interval_ns) : null;
   card.view.redraw = () => {
     const { from, to, range } = windowOf(history, card.view.range, now);
-    const drawn = drawRate(panel.querySelector(".chart"), { ...history, ceiling, edge: pace.known ? pace.edge_per_s : null, from, to });
+    const points = range > 21600 ? spliced(history) : history.points;
+    const drawn = drawRate(panel.querySelector(".chart"), { ...history, points, ceiling, edge: pace.known ? pace.edge_per_s : null, from, to });
     card.view.drawn = drawn;
     const words = describeRate(drawn, ceiling);
     panel.querySelector(".chart").setAttribute("aria-label", `Collection rate. ${words}`);
     say(panel.querySelector("figcaption"), words);
     for (const button of panel.querySelectorAll("figure .ranges button")) button.setAttribute("aria-pressed", String(Number(button.dataset.range) === range));
+    for (const small of panel.querySelectorAll(".small")) drawSmall(small, drawn.shown, drawn);
     drawMarks(panel.querySelector(".marks"), drawn.marks, now);
   };
   card.view.redraw();
+}
+
+// Half hours for the days, and what is newer than the last of them as it came.
+function spliced({ long = [], points }) {
+  const since = points.length ? points[0].at : Infinity;
+  return [...long.filter((point) => point.at + point.span <= since), ...points];
 }
 
 function drawKnownRate(panel, pace, account, now) {

@@ -40,9 +40,11 @@ export const perSecond = (intervalNs) => 1e9 / intervalNs;
 
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const SHORT = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const DATE = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
 export const clock = (atSeconds) => CLOCK.format(atSeconds * 1000);
+export const shortDay = (atSeconds) => DATE.format(atSeconds * 1000);
 export const shortClock = (atSeconds) => SHORT.format(atSeconds * 1000);
 
 // The time of day while that is clear, with the date once it is not.
