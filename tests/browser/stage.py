@@ -10,6 +10,7 @@ from remora.core.item import Item
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery
 from remora.core.reasons import GapReason
+from remora.core.status.alarms import with_alarms
 from remora.core.status.model import Status
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
@@ -113,7 +114,7 @@ class Stage:
     async def _read(self) -> Status:
         if self._broken:
             raise StoreUnavailable("the store does not answer", hint="wait a moment")
-        return self.scene.status(self.clock.wall_ns())
+        return with_alarms(self.scene.status(self.clock.wall_ns()))
 
     async def _replay(self, source: str | None, reason: GapReason | None, key: str | None) -> int:
         self.replayed.append((source, reason, key))

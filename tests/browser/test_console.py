@@ -330,6 +330,16 @@ async def test_an_operator_acts_after_a_yes_and_reads_what_is_behind_a_count(vis
         assert visitor.errors == []
 
 
+async def test_an_alarm_links_to_its_section_of_the_runbook(visit: Visit) -> None:
+    async with staged(STREAM_DOWN) as stage, visit(stage.url) as visitor:
+        page = visitor.page
+        await page.get_by_role("link", name="What to do about RemoraDeadLetters").click()
+        await expect(page.locator("#remoradeadletters")).to_be_in_viewport()
+        await page.screenshot(path=FOLDER / "runbook-light-wide.png")
+        assert await page.evaluate(AUDIT) == []
+        assert visitor.errors == []
+
+
 async def test_the_readers_choice_of_light_or_dark_is_remembered(visit: Visit) -> None:
     async with staged(HEALTHY) as stage, visit(stage.url) as visitor:
         page = visitor.page

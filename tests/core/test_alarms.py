@@ -13,7 +13,7 @@ from remora.core.ledger.gap import GapState
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import LimitedBy, RateFacts
 from remora.core.reasons import GapReason
-from remora.core.status.alarms import CLEAR_NS, Alarm, Alarms, Change
+from remora.core.status.alarms import CLEAR_NS, Alarm, Alarms, Change, with_alarms
 from remora.core.status.model import Status
 from remora.core.status.readout import read_out
 from remora.core.status.snapshot import (
@@ -27,6 +27,8 @@ from remora.core.status.snapshot import (
     StreamFacts,
 )
 from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from tools.console_runbook import FILE as RUNBOOK
+from tools.console_runbook import written
 
 NOW_NS = 1_800_000_000 * SECOND_NS
 NAME = "hackernews"
@@ -115,6 +117,13 @@ def test_every_alarm_is_told_to_begin_and_to_end_in_turn(steps: list[tuple[int, 
         told.setdefault(change.alarm, []).append(change.firing)
     for states in told.values():
         assert states == [number % 2 == 0 for number in range(len(states))]
+
+
+def test_a_status_names_the_alarms_of_every_source_and_the_runbook_has_a_section_for_each() -> None:
+    dead = status(GapTally(Kind.ITEM, GapState.DEAD, GapReason.MALFORMED, 1, NOW_NS, NOW_NS))
+    assert with_alarms(dead).sources[NAME].alarms == (Alarm.DEAD_LETTERS,)
+    assert RUNBOOK.read_text() == written()
+    assert all(f'id="{alarm.lower()}"' in written() for alarm in Alarm)
 
 
 def test_an_unknown_rings_no_bell() -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 from remora.core.ledger.gap import GapState
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.answers import span
@@ -111,6 +113,17 @@ def ringing(source: SourceStatus, *, now_ns: int) -> Iterator[tuple[Alarm, str]]
             Alarm.NEWEST_ID_REFUSED,
             f"the source tells a newest id of {source.newest_refused:,}; no item near it exists",
         )
+
+
+def with_alarms(status: Status) -> Status:
+    """The same status, in which every source names its alarms."""
+    sources = {
+        name: msgspec.structs.replace(
+            source, alarms=tuple(alarm for alarm, _ in ringing(source, now_ns=status.as_of_ns))
+        )
+        for name, source in status.sources.items()
+    }
+    return msgspec.structs.replace(status, sources=sources)
 
 
 def _of_stream(stream: StreamFacts, *, now_ns: int) -> Iterator[tuple[Alarm, str]]:

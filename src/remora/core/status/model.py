@@ -202,6 +202,7 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     is_public: bool = False  # its items may be shown
     account: str | None = None  # the account that it shares with other sources; None: its own account
     orders: Orders = Orders()
+    alarms: tuple[str, ...] = ()  # the names of what would wake somebody now; each has a section in the runbook
 
 
 class Runtime(msgspec.Struct, frozen=True, kw_only=True):

@@ -45,6 +45,7 @@ FILES: Final = {
     "/overview.js": ("overview.js", "text/javascript"),
     "/panels.js": ("panels.js", "text/javascript"),
     "/reader_links.js": ("reader_links.js", "text/javascript"),
+    "/runbook": ("runbook.html", "text/html"),
     "/theme.js": ("theme.js", "text/javascript"),
     "/timeline.js": ("timeline.js", "text/javascript"),
     "/words.js": ("words.js", "text/javascript"),

@@ -7,6 +7,7 @@ import msgspec
 from remora.contracts import Json, Store
 from remora.core.ledger.freshness import is_stream_too_dear, poll_interval_ns
 from remora.core.ledger.notes import BACKLOG_NOTE, NEWEST_NOTE
+from remora.core.status.alarms import with_alarms
 from remora.core.status.model import Status
 from remora.core.status.readout import read_out
 from remora.core.status.snapshot import Beat, GapTally, LedgerFacts, RunFacts, Snapshot
@@ -20,7 +21,7 @@ async def read_status(store: Store, settings: Settings, *, now_ns: int, only: st
     beats = decode_beats(await store.heartbeats())
     names = [only] if only is not None else sorted(settings.sources)
     ledgers = {name: await read_ledger(store, name, settings.sources[name]) for name in names}
-    return read_out(beats, ledgers, now_ns=now_ns)
+    return with_alarms(read_out(beats, ledgers, now_ns=now_ns))
 
 
 async def read_ledger(store: Store, name: str, source: SourceSettings) -> LedgerFacts:

@@ -34,11 +34,22 @@ export function drawHeadline(card, source, disk, now) {
   line.dataset.standing = source.headline.standing;
   say(line.querySelector(".symbol"), SYMBOLS[source.headline.standing]);
   say(line.querySelector("b"), human(source.headline.text, now));
+  drawAlarms(card.querySelector(".alarms"), source.alarms ?? []);
   const bar = card.querySelector(".progress-bar");
   const held = progressOf(source);
   bar.toggleAttribute("hidden", held === null || source.headline.standing === "complete");
   if (held) drawProgress(bar, held);
   facts(card.querySelector(".stats"), stats(source, disk));
+}
+
+// Every alarm links to its part of the runbook.
+function drawAlarms(line, alarms) {
+  line.hidden = alarms.length === 0;
+  sync(line, alarms.map((alarm) => [alarm, alarm]), (alarm) => {
+    const link = element("a", `What to do about ${alarm}`);
+    link.href = `runbook#${alarm.toLowerCase()}`;
+    return link;
+  }, () => {});
 }
 
 // How much of it is here, of a numbered or a listed source; null if nobody can tell.
