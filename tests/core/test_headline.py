@@ -120,3 +120,13 @@ def test_while_the_pace_rises_the_time_left_is_not_known() -> None:
     snapshot = msgspec.structs.replace(started.snapshot, started_at_ns=NOW_NS - 5 * SECOND_NS)
     status = seen(msgspec.structs.replace(started, snapshot=snapshot), of=HALF)
     assert status.headline.text == "Collecting: 63 %, learning the pace"
+
+
+@pytest.mark.parametrize("lost_ns, attention", [(30 * SECOND_NS, Attention.WAIT), (3 * MINUTE_NS, Attention.ACT)])
+def test_a_stream_that_was_just_lost_is_opened_again_before_somebody_has_to_act(
+    lost_ns: int, attention: Attention
+) -> None:
+    stream = StreamFacts(connected=False, last_byte_at_ns=NOW_NS - lost_ns)
+    for newest_age_ns in (SECOND_NS, 90 * SECOND_NS):
+        found = told(facts(stream=stream, newest_id_at_ns=NOW_NS - newest_age_ns)).answers.fresh
+        assert found.attention is attention

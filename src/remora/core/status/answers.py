@@ -12,6 +12,7 @@ from remora.core.status.thresholds import (
     REFUSED_SHARE_NOT_POLITE,
     REQUESTS_TO_JUDGE,
     RUNS_MISSED_NOT_FRESH,
+    STREAM_MAY_RECONNECT_NS,
     STREAM_SILENT_NOT_FRESH_NS,
 )
 from remora.core.units import MILLISECOND_NS, SECOND_NS
@@ -69,7 +70,10 @@ def is_fresh(
             late = every_ns is not None and age_ns > RUNS_MISSED_NOT_FRESH * every_ns
             return Answer(YesNo.NO if late else YesNo.YES, f"the whole list was last walked {ago(age_ns)}")
         case Fresh(newest_id_at_ns=newest_id_at_ns, stale_after_ns=stale_after_ns):
-            return _is_fresh_now(now_ns - newest_id_at_ns, stale_after_ns, broken, stream, facts, role)
+            answer = _is_fresh_now(now_ns - newest_id_at_ns, stale_after_ns, broken, stream, facts, role)
+            if answer.answer is YesNo.NO and _was_just_lost(stream, now_ns=now_ns):
+                return Answer(answer.answer, answer.reason, Attention.WAIT)
+            return answer
 
 
 def _is_fresh_now(
@@ -176,6 +180,13 @@ def _whole(coverage: Covered | CoveredList) -> str:
             return f"{ids} is settled, absent or gone{checked}{awaited}"
         case CoveredList():
             return "every entry that the list showed is here"
+
+
+def _was_just_lost(stream: StreamFacts | NoStream | Unknown, *, now_ns: int) -> bool:
+    """Whether a stream ended moments ago: it is opened again, or the circuit breaker soon says that the provider is down."""
+    if not isinstance(stream, StreamFacts) or stream.connected or stream.last_byte_at_ns is None:
+        return False
+    return now_ns - stream.last_byte_at_ns < STREAM_MAY_RECONNECT_NS
 
 
 def _broken(stream: StreamFacts, *, now_ns: int) -> str | None:

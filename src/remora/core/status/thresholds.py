@@ -13,6 +13,8 @@ NEWEST_ID_NOT_FRESH_NS: Final = 60 * SECOND_NS
 NEWEST_IDS_MISSED_NOT_FRESH: Final = 4
 # After this silence the stream is reopened, so the mirror may have missed a change.
 STREAM_SILENT_NOT_FRESH_NS: Final = SILENT_NS
+# A stream that was lost this recently is still being opened again; nobody has to act yet.
+STREAM_MAY_RECONNECT_NS: Final = 2 * MINUTE_NS
 # By then several attempts to reopen the stream have failed: somebody has to look.
 STREAM_SILENT_PAGE_NS: Final = 5 * MINUTE_NS
 # A long or delayed run may miss its turn once, not more often.
