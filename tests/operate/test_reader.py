@@ -3,6 +3,7 @@
 import asyncio
 import html
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urljoin
@@ -110,6 +111,9 @@ async def test_an_author_has_a_profile_submissions_and_comments(visitor: ClientS
     assert "A very long discussion" in text
     comments = await read(visitor, links.user(NEWS, "bob", list="comments"))
     assert "A comment outside its story." in comments
+    only_comments = await read(visitor, links.user(NEWS, "user7"))
+    assert only_comments.count('class="row"') > 10
+    assert "No submissions here" in await read(visitor, links.user(NEWS, "user7", list="submissions"))
     assert "holds nothing by nobody" in await read(visitor, links.user(NEWS, "nobody"), status=404)
 
 
@@ -187,17 +191,19 @@ async def test_an_attack_in_an_item_stays_text(visitor: ClientSession) -> None:
 
 
 async def test_every_link_is_relative_and_leads_somewhere(visitor: ClientSession) -> None:
-    waiting, seen = ["/read"], {"/read"}
-    while waiting and len(seen) < 120:
+    waiting, seen, shapes = ["/read"], {"/read"}, Counter[str]()
+    while waiting:
         path = waiting.pop(0)
         for link in re.findall(r'(?:href|src|action)="([^"]*)"', await read(visitor, path)):
             assert not link.startswith("/"), f"{path}: {link}"
             target = urljoin(path, html.unescape(link)).partition("#")[0]
-            if link.startswith("https://") or target in seen or not target.startswith("/read"):
+            shape = re.sub(r"\d+|=[^&]*", "", target)  # three pages of each kind are enough
+            if link.startswith("https://") or target in seen or not target.startswith("/read") or shapes[shape] == 3:
                 continue
+            shapes[shape] += 1
             seen.add(target)
             waiting.append(target)
-    assert len(seen) > 60
+    assert len(shapes) > 25
 
 
 async def test_many_readers_at_once_get_their_pages(visitor: ClientSession) -> None:

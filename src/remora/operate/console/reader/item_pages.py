@@ -119,7 +119,8 @@ class ItemPages(Pages):
     @shown
     async def user(self, request: web.Request) -> web.StreamResponse:
         """An author's profile, submissions and comments."""
-        name, comments = request.query.get("name", ""), request.query.get("list") == "comments"
+        name, chosen = request.query.get("name", ""), request.query.get("list", "")
+        comments = chosen == "comments"
         skip = parse_skip(request.query.get("skip", ""))
         async with self._browsing.reader() as reader:
             source = await self.numbered(reader, request)
@@ -128,9 +129,13 @@ class ItemPages(Pages):
             slow: ReadTooSlow | None = None
             try:
                 items = await reader.items_by(source.name, name, comments=comments, skip=skip, limit=PAGE_ROWS + 1)
+                others = () if items or skip else await _written(reader, source.name, name, comments=not comments)
+                if others and not chosen:
+                    # Many authors only comment: their page begins with that.
+                    comments, items = True, others
             except ReadTooSlow as error:
-                slow = error
-        if profile is None and not items and slow is None:
+                slow, others = error, ()
+        if profile is None and not items and not others and not skip and slow is None:
             raise NotHeld(f"the mirror holds nothing by {name}", hint="names are case-sensitive")
         return await page(
             request,
@@ -143,6 +148,11 @@ class ItemPages(Pages):
             more=skip + PAGE_ROWS if len(items) > PAGE_ROWS else None,
             slow=slow,
         )
+
+
+async def _written(reader: BrowsingReader, source: str, name: str, *, comments: bool) -> Sequence[MirroredItem]:
+    """The first page of what an author wrote, and one more."""
+    return await reader.items_by(source, name, comments=comments, skip=0, limit=PAGE_ROWS + 1)
 
 
 async def _held_item(reader: BrowsingReader, source: str, text: str) -> MirroredItem:
