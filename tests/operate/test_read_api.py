@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
-from remora.contracts.reader import MirroredDocument
+from remora.contracts.reader import PAGE_BYTES, MirroredDocument
 from remora.core.units import SECOND_NS
 from remora.operate.console import api
 from remora.operate.console.access import Access
@@ -121,10 +121,25 @@ async def test_documents_page_by_key_and_a_body_that_is_no_json_is_a_text(caller
     assert (owed["body"], owed["updated_at"]) == (None, "2026-01-04")
 
 
-async def test_a_page_holds_only_so_many_bytes_but_at_least_one_document() -> None:
-    large = [MirroredDocument(CHATS, f"chat/{number}", b"x" * 60, None, None) for number in range(3)]
-    assert [each.key for each in api.within(large, bytes_max=130)] == ["chat/0", "chat/1"]
-    assert [each.key for each in api.within(large, bytes_max=10)] == ["chat/0"]
+def documents_of(size: int, count: int) -> list[MirroredDocument]:
+    return [MirroredDocument(CHATS, f"chat/{number}", b"x" * size, None, None) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    "size, count, kept, has_more",
+    [
+        (60, 3, 2, True),  # too many bytes
+        (200, 3, 1, True),  # at least one document
+        (10, 5, 4, True),  # too many rows
+        (10, 4, 4, False),
+        (PAGE_BYTES, 1, 1, True),  # the store ended the page because of its size
+    ],
+)
+async def test_a_page_of_documents_is_bounded_and_knows_whether_more_follows(
+    size: int, count: int, kept: int, has_more: bool
+) -> None:
+    found, told = api.within(documents_of(size, count), rows_max=4, bytes_max=130)
+    assert (len(found), told) == (kept, has_more)
 
 
 async def test_changes_go_on_after_a_position_and_leave_nothing_out(caller: ClientSession) -> None:
@@ -166,6 +181,8 @@ async def test_what_did_not_change_costs_only_its_etag(caller: ClientSession) ->
         (f"/sources/{NEWS}/users/nobody", 404),
         (f"/sources/{CHATS}/document?key=absent", 404),
         (f"/sources/{CHATS}/documents?limit=501", 400),
+        (f"/sources/{CHATS}/documents?limit=0", 400),
+        ("/changes?limit=0", 400),
         (f"/sources/{NEWS}/items/{LONG_STORY}/thread?limit=-1", 400),
         ("/changes?since=soon", 400),
         ("/search?q=", 400),

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from remora.contracts import Clock
 from remora.contracts.browsing import BrowsingReader
-from remora.contracts.reader import MirroredDocument, MirroredItem, Revision
+from remora.contracts.reader import MirroredDocument, MirroredItem, Revision, is_cut_by_size
 from remora.contracts.search import SearchOrder
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.operate.console import api_answers as answers
@@ -156,7 +156,7 @@ class ReadApi(Pages):
         """An item and all replies below it."""
         items_max = _number(request, "limit", 2_000, THREAD_ITEMS_MAX)
         async with self._browsing.reader() as reader:
-            thread = await read_thread(reader, await self._item(reader, request), items_max=max(items_max, 1))
+            thread = await read_thread(reader, await self._item(reader, request), items_max=items_max)
         return await asyncio.to_thread(answers.thread_answer, thread)
 
     async def item_history(self, request: web.Request) -> answers.HistoryAnswer:
@@ -184,10 +184,9 @@ class ReadApi(Pages):
             source = await self.listed(reader, request)
             after = _text(request, "after")
             found = await reader.document_page(source.name, after=after, fetched_since_ns=0, limit=limit + 1)
-        kept = within(found[:limit], bytes_max=PAGE_BYTES_MAX)
-        is_last = len(kept) == len(found)
+        kept, has_more = within(found, rows_max=limit, bytes_max=PAGE_BYTES_MAX)
         return answers.DocumentsAnswer(
-            documents=tuple(map(answers.document_answer, kept)), next=None if is_last or not kept else kept[-1].key
+            documents=tuple(map(answers.document_answer, kept)), next=kept[-1].key if has_more else None
         )
 
     async def document(self, request: web.Request) -> answers.DocumentAnswer:
@@ -256,16 +255,18 @@ def _refused(told: answers.ErrorAnswer, status: int, headers: dict[str, str]) ->
     return web.Response(body=msgspec.json.encode(told), status=status, content_type="application/json", headers=headers)
 
 
-def within(documents: Sequence[MirroredDocument], *, bytes_max: int) -> list[MirroredDocument]:
-    """The first documents that are not too large together; at least one."""
+def within(
+    documents: Sequence[MirroredDocument], *, rows_max: int, bytes_max: int
+) -> tuple[list[MirroredDocument], bool]:
+    """The first documents that are not too large together, at least one; and whether there may be more."""
     kept: list[MirroredDocument] = []
     size = 0
-    for document in documents:
+    for document in documents[:rows_max]:
         size += len(document.body or b"")
         if kept and size > bytes_max:
             break
         kept.append(document)
-    return kept
+    return kept, len(kept) < len(documents) or is_cut_by_size(documents)
 
 
 def _text(request: web.Request, name: str) -> str:
@@ -279,6 +280,7 @@ def _number(request: web.Request, name: str, default: int, most: int) -> int:
     text = request.query.get(name, "")
     if not text:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) < 8 and int(text) <= most):
-        raise ConfigurationError(f'{name} is "{text}"', hint=f"write a whole number up to {most:,}")
+    least = 0 if name == "skip" else 1
+    if not (text.isascii() and text.isdigit() and len(text) < 8 and least <= int(text) <= most):
+        raise ConfigurationError(f'{name} is "{text}"', hint=f"write a whole number from {least} to {most:,}")
     return int(text)

@@ -2,21 +2,22 @@
 
 import sqlite3
 import time
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from remora.contracts.browsing import too_slow
 from remora.stores.browsing import CommonBrowsing
-from remora.stores.common import Values
-from remora.stores.rows import Row
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.reading import SqliteReader
 from remora.stores.statements import named
 
 # How often a read checks the time, in steps of SQLite's virtual machine.
 _STEPS: Final = 10_000
+
+T = TypeVar("T")
 
 
 @cache
@@ -32,15 +33,15 @@ class SqliteBrowsing(SqliteReader, CommonBrowsing):
         self._sql = {**self._sql, **_statements()}
         self._seconds_max = seconds_max
 
-    async def _rows(self, name: str, values: Values) -> list[Row]:
-        return await self._read(lambda connection: _bounded(connection, self._sql[name], values, self._seconds_max))
+    async def _read(self, work: Callable[[Connection], T]) -> T:
+        return await super()._read(lambda connection: _bounded(connection, work, self._seconds_max))
 
 
-def _bounded(connection: Connection, statement: str, values: Values, seconds_max: float) -> list[Row]:
+def _bounded(connection: Connection, work: Callable[[Connection], T], seconds_max: float) -> T:
     ends_s = time.monotonic() + seconds_max
     connection.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS)
     try:
-        return connection.execute(statement, values).fetchall()
+        return work(connection)
     except sqlite3.OperationalError as error:
         if str(error) == "interrupted":
             raise too_slow(seconds_max) from None
