@@ -40,8 +40,11 @@ class Importing(Protocol):
     async def end_import(self, source: str, state: ImportState, *, now_ns: int) -> None:
         """The whole file is stored. Everything that is held in its range of ids is covered."""
 
-    async def forget_plans(self, source: str) -> int:
-        """Delete pending segments of a backfill: the next start plans what is not covered. Returns how many."""
+    async def plan_anew(self, source: str, *, now_ns: int) -> int:
+        """Leave what is covered by now out of the pending segments of a backfill. Returns how many segments there are.
+
+        One transaction: a running service must never miss an id that it had planned.
+        """
 
     async def defer_indexes(self) -> None:
         """Stop keeping the indexes that readers use, until `restore_indexes` or the next time the store is opened."""

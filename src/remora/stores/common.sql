@@ -240,9 +240,10 @@ SELECT first_id, last_id FROM imports WHERE import_id = :import_id;
 -- The whole file is stored.
 UPDATE imports SET ended_at = :now, moved_at = :now WHERE import_id = :import_id;
 
--- name: forget_plans
--- Pending segments of a backfill: what they have not covered is planned again.
-DELETE FROM segments WHERE source = :source AND kind = 'backfill' AND state = 'pending';
+-- name: take_plans
+-- Pending segments of a backfill, to be planned again in the same transaction without what is covered by now.
+DELETE FROM segments WHERE source = :source AND kind = 'backfill' AND state = 'pending'
+RETURNING cursor + 1, last_id;
 
 -- name: named_readers
 -- Every named reader of the change feed.

@@ -1,13 +1,13 @@
 """What is the same wherever a dump is imported? The rows of second-hand items, runs of ids, and which store it is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from remora.contracts.importing import Importing, ImportState
 from remora.core.errors import ConfigurationError
 from remora.core.item import Item
-from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.coverage import Coverage, IdRange
 from remora.stores.decisions import clean_integer, clean_text, digest
 
 # The source itself was never asked for a second-hand item.
@@ -66,6 +66,12 @@ def runs(ids: Sequence[int]) -> list[IdRange]:
         else:
             found.append(IdRange(item_id, item_id))
     return found
+
+
+def still_uncovered(plans: Iterable[tuple[int, int]], covered: Iterable[tuple[int, int]]) -> list[IdRange]:
+    """The parts of some planned ranges that are not covered. A plan with nothing left to walk is empty."""
+    known = Coverage.of(IdRange(first, last) for first, last in covered)
+    return [hole for first, last in plans if first <= last for hole in known.uncovered(IdRange(first, last))]
 
 
 def state_from_row(row: tuple[Any, ...]) -> ImportState:

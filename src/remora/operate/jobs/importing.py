@@ -52,7 +52,7 @@ async def import_files(settings: Settings, name: str, paths: Sequence[Path], *, 
         done = [await _import_file(store, name, path, known[path], reading, tell) for path in paths]
         if is_large:
             await store.restore_indexes()
-        await store.forget_plans(name)
+        await store.plan_anew(name, now_ns=time.time_ns())
         return done
     finally:
         await store.close()

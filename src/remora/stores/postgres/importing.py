@@ -7,9 +7,10 @@ from typing import Any, Final
 from remora.contracts.importing import ImportState
 from remora.core.item import Item
 from remora.core.ledger.coverage import IdRange
-from remora.stores.importing import item_row, runs, state_from_row
+from remora.stores.importing import item_row, runs, state_from_row, still_uncovered
 from remora.stores.postgres import PostgresStore
 from remora.stores.postgres.connections import Connection
+from remora.stores.postgres.session import lock
 from remora.stores.postgres.statements import SQL as COMMON_SQL
 from remora.stores.postgres.statements import parse
 from remora.stores.rows import milliseconds
@@ -78,11 +79,20 @@ class ImportingPostgresStore(PostgresStore):
 
         await self._connections().run(work)
 
-    async def forget_plans(self, source: str) -> int:
-        """Delete pending segments of a backfill."""
+    async def plan_anew(self, source: str, *, now_ns: int) -> int:
+        """Leave what is covered by now out of the pending segments. Claimed ones are walked by their owners."""
+        named = {"source": source}
 
         async def work(connection: Connection) -> int:
-            return (await connection.execute(_SQL["forget_plans"], {"source": source})).rowcount
+            async with connection.transaction():
+                await lock(connection, f"plan:{source}:backfill")
+                plans = await (await connection.execute(_SQL["take_plans"], named)).fetchall()
+                covered = await (await connection.execute(_SQL["coverage"], named)).fetchall()
+                left = still_uncovered([(row[0], row[1]) for row in plans], [(row[0], row[1]) for row in covered])
+                ends = {"first_ids": [ids.start for ids in left], "last_ids": [ids.end for ids in left]}
+                created = {"kind": "backfill", "created": milliseconds(now_ns)}
+                await connection.execute(COMMON_SQL["add_segments"], {**named, **ends, **created})
+                return len(left)
 
         return await self._connections().run(work)
 

@@ -9,7 +9,7 @@ from remora.contracts.importing import ImportState
 from remora.core.item import Item
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.units import MILLISECOND_NS
-from remora.stores.importing import item_row, runs, state_from_row
+from remora.stores.importing import item_row, runs, state_from_row, still_uncovered
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection, build_indexes
@@ -90,10 +90,18 @@ class ImportingSqliteStore(SqliteStore):
                     await self._write(self._covering(source, found[start : start + _COVER_RUNS]))
         await self._write(lambda connection: connection.execute(_statements()["end_import"], named).rowcount)
 
-    async def forget_plans(self, source: str) -> int:
-        """Delete pending segments of a backfill."""
-        named = {"source": source}
-        return await self._write(lambda connection: connection.execute(_statements()["forget_plans"], named).rowcount)
+    async def plan_anew(self, source: str, *, now_ns: int) -> int:
+        """Leave what is covered by now out of the pending segments."""
+        named, now = {"source": source}, now_ns // MILLISECOND_NS
+
+        def work(connection: Connection) -> int:
+            plans = connection.execute(_statements()["take_plans"], named).fetchall()
+            left = still_uncovered(plans, connection.execute(self._sql["coverage"], named).fetchall())
+            rows = [(source, "backfill", ids.start, ids.end, ids.start - 1, now, now) for ids in left]
+            write_rows(connection, "add_segments", rows)
+            return len(rows)
+
+        return await self._write(work)
 
     async def defer_indexes(self) -> None:
         """Drop what `restore_indexes` builds."""
