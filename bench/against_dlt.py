@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.fake_server import FakeServer
-from bench.shelf import HELD, environ, write_configuration
+from bench.shelf import LISTED, environ, write_configuration
 from remora.testing import Fake, World
 from tests.shelf.fakes import FAKES
 
@@ -81,7 +81,7 @@ def _remora(name: str, folder: Path, server: FakeServer) -> tuple[Start, Callabl
 
     def held() -> set[str]:
         with sqlite3.connect(folder / "mirror.db") as mirror:
-            return {str(key) for _, key, _ in mirror.execute(HELD)}
+            return {str(key) for _, key, body in mirror.execute(LISTED) if body is not None}
 
     return lambda: _start(command, folder), held
 

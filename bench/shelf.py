@@ -15,7 +15,7 @@ import tempfile
 import time
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from bench.fake_server import FakeServer
@@ -25,12 +25,13 @@ from tests.shelf.fakes import FAKES
 
 KILLED_AFTER = (4, 5, 6)  # requests of a process
 RUNS_MAX = 30
-HELD = "SELECT source, key, body FROM documents WHERE body IS NOT NULL AND vanished_at IS NULL"
+UNTIL_DUE_S = 20  # what failed is owed, and is due a little later
+LISTED = "SELECT source, key, body FROM documents WHERE vanished_at IS NULL"
 
 
 def main() -> None:
     print(
-        f"{'declaration':<24}{'lines':>6}{'kills':>6}{'runs':>6}{'requests':>9}{'things':>7}{'lost':>6}{'old':>5}{'s':>7}"
+        f"{'declaration':<24}{'lines':>6}{'kills':>6}{'runs':>6}{'requests':>9}{'things':>7}{'lost':>6}{'owed':>5}{'old':>5}{'s':>7}"
     )
     worst = 0
     for name in sys.argv[1:] or shelf_names():
@@ -52,11 +53,10 @@ def _one(name: str) -> int:
         server.wait_until(lambda: fake.now_s > fake.world.quiet_from_s, within_s=60)
         runs = sum(run_to_completion(Path(folder), source) for source in sources)
         seconds = time.monotonic() - began
-        lost, old, things = compare(Path(folder), fake, several=len(sources) > 1)
-    lines = shelf_entry(name).lines
-    told = f"{name:<24}{lines:>6}{kills:>6}{runs:>6}{len(fake.requests):>9}{things:>7}{lost:>6}{old:>5}{seconds:>7.1f}"
-    print(told, flush=True)
-    return lost
+        found = compare(Path(folder), fake, several=len(sources) > 1)
+    told = f"{name:<24}{shelf_entry(name).lines:>6}{kills:>6}{runs:>6}{len(fake.requests):>9}{found.things:>7}"
+    print(f"{told}{found.lost:>6}{found.owed:>5}{found.old:>5}{seconds:>7.1f}", flush=True)
+    return found.lost
 
 
 def write_configuration(
@@ -106,10 +106,9 @@ def environ() -> dict[str, str]:
     return {**os.environ, "ZENDESK_LOGIN": f"a:{TOKEN}", **dict.fromkeys(names.split(), TOKEN)}
 
 
-def _remora(folder: Path, source: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, "-m", "remora", "run", source, "--force"]
-    null = subprocess.DEVNULL
-    return subprocess.Popen(command, cwd=folder, env=environ(), stdout=null, stderr=null)  # noqa: S603
+def _remora(folder: Path, source: str, told: int = subprocess.DEVNULL) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "remora", "run", source, "--force", "--json"]
+    return subprocess.Popen(command, cwd=folder, env=environ(), stdout=told, stderr=subprocess.DEVNULL)  # noqa: S603
 
 
 def kill_one(folder: Path, source: str, server: FakeServer, after: int) -> int:
@@ -125,24 +124,38 @@ def kill_one(folder: Path, source: str, server: FakeServer, after: int) -> int:
 
 
 def run_to_completion(folder: Path, source: str) -> int:
-    """Runs until one says that everything that is listed was asked for, and one more."""
-    complete = 0
+    """Runs until two in a row say that everything that is listed was asked for, and owe the same."""
+    before: int | None = None
     for runs in range(1, RUNS_MAX + 1):
-        process = _remora(folder, source)
-        complete += process.wait() == 0
-        if complete == 2:
+        process = _remora(folder, source, subprocess.PIPE)
+        told, _ = process.communicate()
+        owed = json.loads(told.splitlines()[-1])["owed"] if process.returncode == 0 else None
+        if owed is not None and owed == before:
             return runs
+        before = owed
+        if owed:
+            time.sleep(UNTIL_DUE_S)
     raise SystemExit(f"{source} is not complete after {RUNS_MAX} runs")
 
 
-def compare(folder: Path, fake: Fake, *, several: bool) -> tuple[int, int, int]:
-    """Things that are missing, things of an earlier content, and all there are."""
+def compare(folder: Path, fake: Fake, *, several: bool) -> "Compared":
+    """What the mirror lacks of the fake."""
     with sqlite3.connect(folder / "mirror.db") as mirror:
-        held = {f"{source}/{key}" if several else key: json.loads(body) for source, key, body in mirror.execute(HELD)}
-    truth = fake.truth()
-    lost = [key for key in truth if key not in held]
-    old = [key for key in truth if key in held and held[key] != truth[key]]
-    return len(lost), len(old), len(truth)
+        rows = [(f"{source}/{key}" if several else key, body) for source, key, body in mirror.execute(LISTED)]
+    known, truth = dict(rows), fake.truth()
+    there = {key: known[key] for key in truth if key in known}
+    owed = sum(body is None for body in there.values())
+    old = sum(body is not None and json.loads(body) != truth[key] for key, body in there.items())
+    return Compared(len(truth) - len(there), owed, old, len(truth))
+
+
+class Compared(NamedTuple):
+    """Things that nobody knows of, that are known and owed, that have an earlier content, and all there are."""
+
+    lost: int
+    owed: int
+    old: int
+    things: int
 
 
 if __name__ == "__main__":
