@@ -1,12 +1,12 @@
 """How do CUBIC and a client that only reads quota headers behave in the same worlds?"""
 
-from bench.controllers.others import BACKOFF_FIRST_NS, BACKOFF_MOST_NS
+from bench.controllers.others import BACKOFF_FIRST_NS, BACKOFF_MOST_NS, RateController
 from bench.controllers.providers import Reply
 from remora.core.rate.law import Answer
 from remora.core.units import SECOND_NS
 
 
-class CubicRate:
+class CubicRate(RateController):
     """The window function of RFC 9438 on a rate: 30 % down after a refusal, once per round trip, then a cubic climb.
 
     Before the first refusal 16 good answers double the rate, as in our own discovery.
@@ -16,34 +16,16 @@ class CubicRate:
     C = 0.4
 
     def __init__(self, ceiling_interval_ns: int) -> None:
-        self.ceiling_per_s = SECOND_NS / ceiling_interval_ns
-        self.rate_per_s = min(1.0, self.ceiling_per_s)
+        super().__init__(ceiling_interval_ns)
         self.most_per_s = 0.0
-        self.last_ns: int | None = None
-        self.not_before_ns = 0
-        self.cut_at_ns = -1
 
-    def earliest_ns(self, now_ns: int) -> int:
-        if self.last_ns is None:
-            return self.not_before_ns
-        return max(self.not_before_ns, self.last_ns - int(-SECOND_NS // self.rate_per_s))
-
-    def departed(self, at_ns: int, ready_since_ns: int) -> bool:
-        self.last_ns = at_ns
-        return True
-
-    def answered(self, reply: Reply, departed_at_ns: int, now_ns: int, *, pace_bound: bool) -> None:
-        if reply.retry_after_ns is not None:
-            self.not_before_ns = max(self.not_before_ns, now_ns + reply.retry_after_ns)
-        if departed_at_ns <= self.cut_at_ns:
-            return
-        if reply.answer is Answer.REFUSED:
+    def move(self, answer: Answer, now_ns: int) -> None:
+        if answer is Answer.REFUSED:
             self.most_per_s = self.rate_per_s
-            self.rate_per_s = max(self.rate_per_s * self.BETA, self.ceiling_per_s / 10_000)
-            self.cut_at_ns = now_ns
-        elif reply.answer is Answer.GOOD and not self.most_per_s:
+            self.cut(self.BETA, now_ns)
+        elif answer is Answer.GOOD and not self.most_per_s:
             self.rate_per_s = min(self.ceiling_per_s, self.rate_per_s * 2 ** (1 / 16))
-        elif reply.answer is Answer.GOOD:
+        elif answer is Answer.GOOD:
             since_s = (now_ns - self.cut_at_ns) / SECOND_NS
             back_s = (self.most_per_s * (1 - self.BETA) / self.C) ** (1 / 3)
             climbed = self.C * (since_s - back_s) ** 3 + self.most_per_s

@@ -70,8 +70,8 @@ class AutoThrottle:
             self.delay_ns = delay_ns
 
 
-class AimdRate:
-    """Plain AIMD on the rate: a thousandth of the ceiling more per success, half after a refusal, once per round trip."""
+class RateController:
+    """A rate between the ceiling and nearly nothing, and Retry-After as a not-before; subclasses move the rate."""
 
     def __init__(self, ceiling_interval_ns: int) -> None:
         self.ceiling_per_s = SECOND_NS / ceiling_interval_ns
@@ -92,13 +92,26 @@ class AimdRate:
     def answered(self, reply: Reply, departed_at_ns: int, now_ns: int, *, pace_bound: bool) -> None:
         if reply.retry_after_ns is not None:
             self.not_before_ns = max(self.not_before_ns, now_ns + reply.retry_after_ns)
-        if departed_at_ns <= self.cut_at_ns:
-            return
-        if reply.answer is Answer.GOOD:
+        # Once per round trip: what left before the last cut says nothing about the rate of now.
+        if departed_at_ns > self.cut_at_ns:
+            self.move(reply.answer, now_ns)
+
+    def move(self, answer: Answer, now_ns: int) -> None:
+        raise NotImplementedError
+
+    def cut(self, factor: float, now_ns: int) -> None:
+        self.rate_per_s = max(self.rate_per_s * factor, self.ceiling_per_s / 10_000)
+        self.cut_at_ns = now_ns
+
+
+class AimdRate(RateController):
+    """Plain AIMD on the rate: a thousandth of the ceiling more per success, half after a refusal, once per round trip."""
+
+    def move(self, answer: Answer, now_ns: int) -> None:
+        if answer is Answer.GOOD:
             self.rate_per_s = min(self.ceiling_per_s, self.rate_per_s + self.ceiling_per_s / 1000)
-        elif reply.answer is Answer.REFUSED:
-            self.rate_per_s = max(self.rate_per_s / 2, self.ceiling_per_s / 10_000)
-            self.cut_at_ns = now_ns
+        elif answer is Answer.REFUSED:
+            self.cut(1 / 2, now_ns)
 
 
 class _VirtualClock(Clock):  # type: ignore[misc]
