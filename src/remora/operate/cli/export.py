@@ -24,7 +24,7 @@ FORMATS: Final = ("ndjson", "csv", "parquet", "singer")
 TOLD_EVERY_S: Final = 5.0
 
 
-@click.command()
+@click.command(short_help="Write the mirror as NDJSON, CSV, Parquet or Singer messages.")
 @store_options
 @click.option("--format", "file_format", type=click.Choice(FORMATS), default="ndjson", show_default=True)
 @click.option(

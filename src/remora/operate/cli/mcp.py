@@ -10,7 +10,7 @@ from remora.operate.cli.common import load_settings, store_options
 from remora.operate.cli.common import run as run_to_end
 
 
-@click.command()
+@click.command(short_help="Serve the mirror to an assistant; it can only read.")
 @store_options
 def mcp(**common: str | None) -> None:
     """Serve search, items, threads, history and status to an assistant over stdio (Model Context Protocol)."""

@@ -156,7 +156,7 @@ def _item_json(item: "MirroredItem", history: "tuple[Revision, ...] | Any", thre
     )
 
 
-@click.command()
+@click.command(short_help="Run one SQL query that only reads.")
 @click.argument("statement", metavar="SQL")
 @store_options
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header line.")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from remora.sim.world import WorldSettings
 
 
-@click.command()
+@click.command(short_help="Write a commented configuration and say what it costs.")
 @click.argument("source", required=False)
 @click.option("--config", metavar="FILE", default="remora.toml", show_default=True, help="The file to write.")
 @click.option("--ceiling", metavar="RATE", help="The most requests to send, as 250/s or 60/min.")
@@ -88,7 +88,7 @@ def check(*, offline: bool, as_json: bool, **common: str | None) -> None:
     _show(run(examine(settings, only=common.get("source"), offline=offline)), as_json=as_json)
 
 
-@click.command(name="notify")
+@click.command(name="notify", short_help="Send a test notice by every channel of [notify].")
 @click.option("--config", metavar="FILE", help="The configuration file. Default: ./remora.toml if present.")
 def notify(*, config: str | None) -> None:
     """Send a test notice by every channel of [notify], and say which of them worked."""

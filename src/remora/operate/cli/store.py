@@ -63,7 +63,7 @@ async def _open_once(settings: "Settings") -> None:
             pass
 
 
-@store.command()
+@store.command(short_help="Show what each table takes, and how it grows.")
 @store_options
 @as_json_option
 def stats(*, as_json: bool, **common: str | None) -> None:
@@ -95,7 +95,7 @@ def _in_words(value: object) -> str:
             return str(value or "unknown")
 
 
-@store.command()
+@store.command(short_help="Delete old changes and revisions, and give room back.")
 @store_options
 @click.option(
     "--changes-older", metavar="DURATION", help="Delete changes older than this, as 90d, that all readers have."

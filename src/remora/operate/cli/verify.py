@@ -17,7 +17,7 @@ from remora.operate.cli.common import (
 )
 
 
-@click.command()
+@click.command(short_help="Read a random sample again and bound what can be wrong.")
 @source_options
 @click.option("--sample", type=click.IntRange(1), default=10_000, show_default=True, help="How many to read again.")
 @as_json_option
