@@ -71,7 +71,10 @@ async def work(settings: Settings, *, only: str | None, view: ProgressView) -> N
         def facts() -> Mapping[str, SourceFacts]:
             return {name: told() for name, (_, told) in helpers.items()}
 
+        steering = ground.gates.steering()
+        await steering.open()
         async with beating(ground, Role.WORKER, facts), asyncio.TaskGroup() as group:
+            group.create_task(steering.run(), name="steering")
             for worker, _ in helpers.values():
                 group.create_task(worker.run())
 

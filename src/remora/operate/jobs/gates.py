@@ -17,7 +17,7 @@ from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
 from remora.operate.config.credentials import open_credential
 from remora.operate.config.settings import SourceSettings
-from remora.operate.jobs.steering import SteeredHome
+from remora.operate.jobs.steering import SteeredHome, Steering
 from remora.sources.auth import Credential
 
 
@@ -55,6 +55,11 @@ class Gates:
             opened = open_credential(account, self._sources[source], os.environ, clock=self._clock)
             self._credentials[account] = opened
         return self._credentials[account]
+
+    def steering(self) -> Steering:
+        """What operators order for these gates."""
+        accounts = {name: account_of(name, source) for name, source in self._sources.items()}
+        return Steering(self.homes, accounts, store=self._store, clock=self._clock)
 
     @asynccontextmanager
     async def pass_through(self, source: str) -> AsyncIterator[Governor]:

@@ -29,14 +29,13 @@ from remora.operate.console.connections import bounds_for
 from remora.operate.console.reader.routes import reader_routes
 from remora.operate.console.server import ConsoleServer
 from remora.operate.console.token import Found, console_token
-from remora.operate.jobs.gates import account_of
 from remora.operate.jobs.operator import ServiceOperator
 from remora.operate.jobs.progress import Progress, ProgressView, with_rate
 from remora.operate.jobs.resources import Resources
 from remora.operate.jobs.run import run_name
 from remora.operate.jobs.runtime import OPENERS, ListedRuntime, Numbered, rate_facts
 from remora.operate.jobs.search_index import keep_fresh
-from remora.operate.jobs.steering import Steering, steered
+from remora.operate.jobs.steering import steered
 from remora.operate.observe.disk import DiskGauge
 from remora.operate.observe.newest_items import NewestItems
 from remora.operate.observe.notify import Notifier
@@ -84,8 +83,7 @@ class Service:
         self._disk = DiskGauge(ground.settings.store.url)
         self._feed = StatusCache(self._read_status, ground.metrics, clock=ground.clock)
         self._notifier = Notifier(ground.settings.notify, ground.store, clock=ground.clock)
-        accounts = {name: account_of(name, source) for name, source in ground.settings.sources.items()}
-        self._steering = Steering(ground.gates.homes, accounts, store=ground.store, clock=ground.clock)
+        self._steering = ground.gates.steering()
         self._operator = ServiceOperator(
             ground.settings,
             ground.store,
