@@ -70,6 +70,9 @@ def is_fresh(
             late = every_ns is not None and age_ns > RUNS_MISSED_NOT_FRESH * every_ns
             return Answer(YesNo.NO if late else YesNo.YES, f"the whole list was last walked {ago(age_ns)}")
         case Fresh(newest_id_at_ns=newest_id_at_ns, stale_after_ns=stale_after_ns):
+            if facts is not None and (why := down(facts.rate, now_ns=now_ns)) is not None and role is Role.SERVICE:
+                # Without this, a clock that was set back would keep the last answer young for as long as it was set back.
+                return Answer(YesNo.NO, why)
             answer = _is_fresh_now(now_ns - newest_id_at_ns, stale_after_ns, broken, stream, facts, role)
             if answer.answer is YesNo.NO and _was_just_lost(stream, now_ns=now_ns):
                 return Answer(answer.answer, answer.reason, Attention.WAIT)
@@ -88,6 +91,8 @@ def _is_fresh_now(
         return Answer(YesNo.UNKNOWN, "only a backfill runs; no process watches for changes")
     if age_ns > stale_after_ns:
         return Answer(YesNo.NO, f"the source last told its newest id {ago(age_ns)}")
+    if age_ns < -NEWEST_ID_NOT_FRESH_NS:  # clocks of two machines differ by less
+        return Answer(YesNo.NO, "the clock was set back since the source last told its newest id")
     if broken is not None:
         return Answer(YesNo.NO, broken)
     if facts is not None and facts.inbox is not None and facts.inbox.depth > INBOX_DEEP:
