@@ -15,6 +15,24 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "1794788316023",
+        "the gate",
+        "a canary that ended because its process was ending was sent again at once, for ever: a loop that never waits",
+        "`tests/fuzz/worlds/canary-spins-after-the-end.json`",
+    ),
+    Found(
+        "1794788316032",
+        "the fuzzer",
+        "the lease of a document's gap was not seen to end, so that the next one looked like a second live lease",
+        "the seed itself",
+    ),
+    Found(
+        "1794788316162",
+        "the fuzzer",
+        "the status was compared in the moment a suspended machine woke up, before anything had run",
+        "`tests/fuzz/worlds/status-right-after-a-suspended-machine.json`",
+    ),
+    Found(
         "21",
         "the simulated archive",
         "a cursor between two entries of one second skipped one of them",

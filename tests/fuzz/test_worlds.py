@@ -21,6 +21,7 @@ from remora.sim.fuzz.stage import Ceiling
 from remora.sim.fuzz.world import Spins, Verdict, at_most, judge_world
 
 SMALL_SEEDS = (1, 3)
+FOUND = Path(__file__).with_name("worlds")
 SECONDS = float(os.environ.get("REMORA_FUZZ_SECONDS", "60"))
 
 
@@ -38,6 +39,11 @@ def test_fresh_worlds_keep_every_promise() -> None:
         assert not verdict.violations, f"replay: python -m remora.sim.fuzz --seed {seed}: {verdict.violations}"
         seed += 1
     print(f"seeds {first_seed()} to {seed - 1}")
+
+
+@pytest.mark.parametrize("path", sorted(FOUND.glob("*.json")), ids=lambda path: path.stem)
+def test_a_world_that_failed_once_keeps_every_promise_now(path: Path) -> None:
+    assert judge_world(msgspec.json.decode(path.read_bytes(), type=Scenario)).violations == []
 
 
 @pytest.mark.parametrize("seed", [3, 12])

@@ -23,6 +23,7 @@ class Canaries:
         self._task: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._has_left = False
+        self._is_called_off = False  # by the gate, because it is not needed
         self._closed = False
         self._circuit: SourceBreaker | None = None
         self._error: BaseException | None = None
@@ -57,7 +58,7 @@ class Canaries:
         request = None if self._make is None or self._closed else self._make()
         if request is None:
             return False
-        self._has_left = False
+        self._has_left = self._is_called_off = False
         self._task = asyncio.get_running_loop().create_task(request, name=f"canary:{self._source}")
         self._task.add_done_callback(self._is_over)
         return True
@@ -67,6 +68,7 @@ class Canaries:
         if self._breaker.wants_canary:
             self.send()
         elif self._task is not None and not self._has_left:
+            self._is_called_off = True
             self._task.cancel()
 
     def departed(self, permit: GovernedPermit) -> None:
@@ -89,7 +91,9 @@ class Canaries:
             self._patience.cancel()
         self._breaker.canary_is_lost()  # no effect if it was answered
         self._error = None if task.cancelled() else task.exception()
-        if not self._closed and self._error is None:
+        # If somebody else cancelled it, the process is ending: the next one would be cancelled at once, and so on for ever.
+        is_ending = task.cancelled() and not self._is_called_off
+        if not self._closed and not is_ending and self._error is None:
             self.tend()
 
     def check(self) -> None:

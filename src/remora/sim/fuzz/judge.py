@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from remora.contracts import Observation, Outcome, Store
 from remora.core.item import Item
-from remora.core.ledger.discovery import Kind
+from remora.core.ledger.discovery import Discovery, Kind, fingerprint
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.segment import Segment
 from remora.core.verdict import Found
@@ -108,7 +108,7 @@ class Judge:
     def _saw_record(self, args: tuple[Any, ...], _kwargs: Mapping[str, Any], outcome: Outcome) -> None:
         seen: Observation = args[1]
         key = (seen.discovery.kind, seen.discovery.key)
-        self._gap_leases.pop(key, None)
+        self._gap_leases.pop(_gap_key(seen.discovery), None)
         self._recorded[key] = max(seen.started_at_ns, self._recorded.get(key, 0))
         if outcome is Outcome.ABSENT and seen.discovery.kind is Kind.ITEM and self.stage is not None:
             said = self.stage.absences[seen.discovery.item_id]
@@ -196,6 +196,13 @@ class Judge:
                 continue  # a young id is asked for again for an hour before it counts as absent
             if gap.state is GapState.DEAD or (gap.state not in AT_REST and gap.reason.family != "young"):
                 self.fail(f"still {gap.state} after the faults have stopped: {gap.kind} because {gap.reason}")
+
+
+def _gap_key(discovery: Discovery) -> tuple[Kind, str]:
+    """The key of a gap. A document's own key may be personal: its gap has a fingerprint instead."""
+    if discovery.kind is Kind.DOCUMENT:
+        return discovery.kind, fingerprint(NAME, discovery.key)
+    return discovery.kind, discovery.key
 
 
 def _holds_in_order(have: list[bytes], kept: list[bytes]) -> bool:

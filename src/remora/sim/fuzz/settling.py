@@ -6,7 +6,7 @@ from typing import Final
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.notes import FULL_WALK_NOTE
 from remora.core.ledger.run import StoppedBy
-from remora.core.units import HOUR_NS, MINUTE_NS
+from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.loops.listed.run import ListedRun, RunOptions
 from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.loops.recover import Recover, Recovery
@@ -41,11 +41,12 @@ async def settle(home: Home) -> None:
 async def _settle_numbered(home: Home, running: Running) -> None:
     clock, store = home.clock, running.given.store
     working = asyncio.ensure_future(running.work())
-    await clock.sleep_until(clock.monotonic_ns() + CALM_NS)
+    polls_ns = round(home.scenario.poll_every_s * SECOND_NS)
+    await clock.sleep_until(clock.monotonic_ns() + max(CALM_NS, 2 * polls_ns))
     while (await store.open_segments(NAME)) and not working.done():
         await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
     since_ns = clock.true_ns()
-    await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+    await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS + polls_ns)
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
     if home.scenario.backstop:

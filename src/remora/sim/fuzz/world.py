@@ -36,6 +36,7 @@ from remora.sources.numbered import DeclaredReading
 
 # Small worlds are looked at often: some mistakes can be seen for seconds only. Lists change less: eight times as long.
 LOOK_EVERY_NS: Final = {Size.SMALL: 31 * SECOND_NS, Size.LARGE: 7 * MINUTE_NS, Size.LONG: 56 * MINUTE_NS}
+AWAKE_AFTER_NS: Final = 20 * SECOND_NS
 LONGEST_NS: Final = 90 * DAY_NS
 # A world that uses so much of the processor hangs. Small ones need one to five seconds, the largest about a minute.
 PROCESSOR_S_MAX: Final = {Size.SMALL: 15.0, Size.LARGE: 300.0, Size.LONG: 300.0}
@@ -169,6 +170,8 @@ async def _until(end_ns: int, home: Home, processes: list[Process], tasks: list[
         while moments and moments[0][0] <= home.clock.monotonic_ns():
             _, number, incident = moments.pop(0)
             _happen(home, processes, incident, begins=number % 2 == 0)
+            if incident.kind is IncidentKind.STALL:  # who has just woken up still believes what was true before
+                await home.clock.sleep_until(home.clock.monotonic_ns() + AWAKE_AFTER_NS)
         await _look(home, processes, readout)
         for task in tasks:
             if task.done():
