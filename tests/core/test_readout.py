@@ -9,7 +9,7 @@ from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
 from remora.core.rate.circuit_breaker import CircuitState
-from remora.core.rate.gate_types import BackOff, LimitedBy, ProviderDown, RateFacts, Recent
+from remora.core.rate.gate_types import BackOff, LimitedBy, RateFacts, Recent
 from remora.core.reasons import GapReason
 from remora.core.status.answers import span
 from remora.core.status.covering import Tallies, cover
@@ -395,19 +395,3 @@ def test_the_ceiling_is_known_even_when_nobody_runs() -> None:
 )
 def test_a_span_is_told_in_its_largest_fitting_unit(seconds: float, told: str) -> None:
     assert span(int(seconds * SECOND_NS)) == told
-
-
-def test_a_clock_that_was_set_back_makes_no_old_answer_fresh() -> None:
-    fresh = seen(beat(of=facts(newest_id_at_ns=NOW_NS + DAY_NS))).answers.fresh
-    assert (fresh.answer, fresh.reason) == (
-        YesNo.NO,
-        "the clock was set back since the source last told its newest id",
-    )
-    assert seen(beat(of=facts(newest_id_at_ns=NOW_NS + SECOND_NS))).answers.fresh.answer is YesNo.YES
-
-
-def test_nothing_is_fresh_while_the_provider_is_down_however_young_the_last_answer_seems() -> None:
-    rate = a_rate(circuit=CircuitState.OPEN, provider_down=ProviderDown(NOW_NS, "it answers HTTP 503"))
-    fresh = seen(beat(of=facts(rate=rate, newest_id_at_ns=NOW_NS))).answers.fresh
-    assert fresh.answer is YesNo.NO
-    assert "it answers HTTP 503" in fresh.reason

@@ -54,7 +54,7 @@ def main(folder: Path, channel: int, seed: int) -> None:
     """Wait for the word to begin, then live until a signal."""
     structlog.configure(
         processors=[structlog.processors.add_log_level, structlog.processors.JSONRenderer()],
-        wrapper_class=structlog.make_filtering_bound_logger("info"),
+        wrapper_class=structlog.make_filtering_bound_logger("debug"),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     random.seed(seed)
