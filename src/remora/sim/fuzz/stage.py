@@ -152,6 +152,9 @@ class Stage:
             stale_ns = provider.now() - round(provider.faults.stale_by_s * SECOND_NS)
             if answer.body in {provider.body(item_id), provider.world.body(item_id, stale_ns)}:
                 self.honest.setdefault(item_id, set()).add(answer.body)
+            else:
+                self.last_bad_ns = provider.ticks()
+                self.faults_met["nonsense"] += 1
 
     def open_stream(self, target: str) -> EventStream | Answer | None:
         at_ns = self.provider.ticks()
@@ -222,7 +225,7 @@ class Stage:
     def _log(self, at_ns: int, response: Response) -> None:
         word = "bad"
         match response:
-            case Answer(status=200, cut_at=None):
+            case Answer(status=200 | 404 | 410, cut_at=None):  # that there is no such item is an answer, too
                 self.last_good_ns, word = at_ns, "good"
             case Answer(status=status):
                 self.last_bad_ns = at_ns
