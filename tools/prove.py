@@ -139,7 +139,7 @@ def _planted(caught: Sequence[tuple[Mutant, Caught | None]]) -> list[str]:
     return [
         "## Planted bugs",
         "",
-        f"{number} of {len(caught)} have been caught within {LIMIT_S} s of one core. Those without a seed are not caught yet.",
+        f"{number} of {len(caught)} have been caught within {LIMIT_S} s of one core. Those without a seed were not caught yet, or not tried for so long.",
         "",
         "| part | what is broken | seed | s | first violation |",
         "|---|---|---:|---:|---|",

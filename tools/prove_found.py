@@ -48,6 +48,6 @@ FOUND: tuple[Found, ...] = (
         "10",
         "the fuzzer",
         "without a rescan, a change that was announced while no stream could be open (a pace of one request in 197 s) counted as lost",
-        "`tests/fuzz/test_worlds.py`",
+        "no test of its own",
     ),
 )
