@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from remora.contracts import Clock, ConnectGate, Permit
-from remora.core.verdict import NoReply, Reply
+from remora.contracts import Clock, ConnectGate, Permit, StreamBroken
+from remora.core.verdict import Fault, NoReply, Reply
+from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.lean import LeanTransport
 from remora.sources.transport.settings import Client, HttpSettings
 
@@ -67,7 +68,13 @@ class HttpTransport:
         self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
     ) -> AsyncGenerator[bytes, None]:
         """The bytes of an event stream until it ends; `StreamBroken` says why it did not open, or why it broke."""
-        return self._library().stream(url, connect, headers=headers)
+        try:
+            library = self._library()
+        except OSError as error:
+            if not is_our_exhaustion(error):
+                raise
+            raise StreamBroken(Fault.EXHAUSTED) from None  # not even a module can be read now
+        return library.stream(url, connect, headers=headers)
 
     def _library(self) -> "AiohttpTransport":
         """Imported when first used: a source without a stream starts without it."""

@@ -5,6 +5,7 @@ provider does is returned as a value.
 """
 
 import asyncio
+import encodings.idna  # noqa: F401 - loaded now: with no free descriptor it could not be loaded for the first request
 import re
 import socket
 import ssl
