@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from remora.contracts import Observation, Outcome
 from remora.core.item import Document, Entry, Item, Thing, User
@@ -255,6 +255,29 @@ def is_still_owed(*, listed_mark: str | None, listed_ns: int | None, document: D
     if listed_ns is None or listed_ns <= started_at_ns:
         return False
     return document.updated_at is None or marks.is_newer(listed_mark, document.updated_at)
+
+
+def item_row(number: int, item: Item, held: Held, *, now: int, fetched: int) -> tuple[Any, ...]:
+    """The columns of `stored_items` in their order; times are milliseconds."""
+    return (
+        number,
+        item.item_id,
+        clean_text(item.type),
+        clean_text(item.by),
+        clean_integer(item.time),
+        clean_integer(item.parent),
+        clean_integer(item.score),
+        clean_integer(item.descendants),
+        item.dead,
+        item.deleted,
+        now,
+        fetched,
+        now,
+        held.revision,
+        held.hash,
+        held.content_hash,
+        item.body,
+    )
 
 
 def clean_text(text: str | None) -> str | None:

@@ -1,6 +1,6 @@
-"""What is the same wherever a dump is imported? The rows of second-hand items, runs of ids, and which store it is."""
+"""What is the same wherever a dump is imported? The rows of second-hand items, and which store it is."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ from remora.contracts.importing import Importing, ImportState
 from remora.core.errors import ConfigurationError
 from remora.core.item import Item
 from remora.core.ledger.coverage import Coverage, IdRange
-from remora.stores.decisions import clean_integer, clean_text, digest
+from remora.stores.decisions import Held, digest, item_row
 
 # The source itself was never asked for a second-hand item.
 NEVER_FETCHED: Final = 0
@@ -34,38 +34,10 @@ def open_importing(url: str) -> Importing:
             )
 
 
-def item_row(number: int, item: Item, now: int) -> tuple[Any, ...]:
-    """The columns of `stored_items`, as `write_items` takes them, for an item that came from a file."""
-    return (
-        number,
-        item.item_id,
-        clean_text(item.type),
-        clean_text(item.by),
-        clean_integer(item.time),
-        clean_integer(item.parent),
-        clean_integer(item.score),
-        clean_integer(item.descendants),
-        item.dead,
-        item.deleted,
-        now,
-        NEVER_FETCHED,
-        now,
-        _FIRST_REVISION,
-        digest(item.body),
-        digest(item.content),
-        item.body,
-    )
-
-
-def runs(ids: Sequence[int]) -> list[IdRange]:
-    """The unbroken runs of sorted ids."""
-    found: list[IdRange] = []
-    for item_id in ids:
-        if found and item_id == found[-1].end + 1:
-            found[-1] = IdRange(found[-1].start, item_id)
-        else:
-            found.append(IdRange(item_id, item_id))
-    return found
+def second_hand_row(number: int, item: Item, now: int) -> tuple[Any, ...]:
+    """The columns of `stored_items` for an item that came from a file."""
+    held = Held(digest(item.body), digest(item.content), _FIRST_REVISION, NEVER_FETCHED)
+    return item_row(number, item, held, now=now, fetched=NEVER_FETCHED)
 
 
 def still_uncovered(plans: Iterable[tuple[int, int]], covered: Iterable[tuple[int, int]]) -> list[IdRange]:

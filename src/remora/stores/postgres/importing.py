@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from remora.contracts.importing import ImportState
 from remora.core.item import Item
-from remora.core.ledger.coverage import IdRange
-from remora.stores.importing import item_row, runs, state_from_row, still_uncovered
+from remora.core.ledger.coverage import Coverage, IdRange
+from remora.stores.importing import second_hand_row, state_from_row, still_uncovered
 from remora.stores.postgres import PostgresStore
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import lock
@@ -46,7 +46,7 @@ class ImportingPostgresStore(PostgresStore):
                 await connection.execute(_SQL["add_source"], {"source": source})
                 row = await (await connection.execute(_SQL["source_number"], {"source": source})).fetchone()
                 assert row is not None, "the source was just added"
-                new = await _add(connection, [item_row(row[0], wanted[item_id], now) for item_id in ids])
+                new = await _add(connection, [second_hand_row(row[0], wanted[item_id], now) for item_id in ids])
                 if new:
                     told = {"source": source, "kind": "item", "change": "new", "changed_at": now}
                     keys = "\n".join(map(str, sorted(new)))
@@ -54,7 +54,7 @@ class ImportingPostgresStore(PostgresStore):
                 moved = {"import_id": state.import_id, "rows_read": rows_read, "items": len(new), "now": now}
                 ends = {"first": ids[0] if ids else None, "last": ids[-1] if ids else None}
                 await connection.execute(_SQL["move_import"], {**moved, **ends})
-                ranges = runs(ids)
+                ranges = Coverage.of(IdRange(item_id, item_id) for item_id in ids).ranges
                 if len(ranges) <= max(1, len(ids) // 10):  # a file in random order is covered at its end
                     await _cover(connection, source, ranges)
                 return len(new)

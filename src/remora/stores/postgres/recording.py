@@ -22,11 +22,10 @@ from remora.stores.decisions import (
     Decision,
     Held,
     RecentFetches,
-    clean_integer,
-    clean_text,
     decide,
     gap_key,
     is_newly_gone,
+    item_row,
 )
 from remora.stores.postgres import documents
 from remora.stores.postgres.batch import Batch, fetched_again, name_in_batch
@@ -250,25 +249,7 @@ def _store_item(batch: Batch, item: Item, observation: Observation, decision: De
     held = decision.held
     assert held is not None
     now = observation.now_ns // MILLISECOND_NS
-    row = (
-        batch.number,
-        item.item_id,
-        clean_text(item.type),
-        clean_text(item.by),
-        clean_integer(item.time),
-        clean_integer(item.parent),
-        clean_integer(item.score),
-        clean_integer(item.descendants),
-        item.dead,
-        item.deleted,
-        now,
-        observation.started_at_ns // MILLISECOND_NS,
-        now,
-        held.revision,
-        held.hash,
-        held.content_hash,
-        item.body,
-    )
+    row = item_row(batch.number, item, held, now=now, fetched=observation.started_at_ns // MILLISECOND_NS)
     if decision.outcome is Outcome.NEW:
         batch.new_items.append(row)
         return

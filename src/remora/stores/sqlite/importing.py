@@ -9,7 +9,7 @@ from remora.contracts.importing import ImportState
 from remora.core.item import Item
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.units import MILLISECOND_NS
-from remora.stores.importing import item_row, runs, state_from_row, still_uncovered
+from remora.stores.importing import second_hand_row, state_from_row, still_uncovered
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection, build_indexes
@@ -56,7 +56,7 @@ class ImportingSqliteStore(SqliteStore):
                 ).fetchall()
             }
             new = [item_id for item_id in ids if item_id not in held]
-            write_rows(connection, "write_items", [item_row(number, wanted[item_id], now) for item_id in new])
+            write_rows(connection, "write_items", [second_hand_row(number, wanted[item_id], now) for item_id in new])
             told = {
                 "source": source,
                 "kind": "item",
@@ -65,7 +65,7 @@ class ImportingSqliteStore(SqliteStore):
                 "keys": json.dumps(list(map(str, new))),
             }
             connection.execute(self._sql["write_changes"], told)
-            ranges = runs(ids)
+            ranges = Coverage.of(IdRange(item_id, item_id) for item_id in ids).ranges
             if len(ranges) <= max(1, len(ids) // 10):  # a file in random order is covered at its end
                 for piece in ranges:
                     self._cover(connection, source, piece)

@@ -20,12 +20,11 @@ from remora.stores.decisions import (
     Decision,
     Held,
     RecentFetches,
-    clean_integer,
-    clean_text,
     decide,
     gap_key,
     is_newly_gone,
     is_still_owed,
+    item_row,
     listing_of,
 )
 from remora.stores.rows import gap_from_row, gap_to_row, nanoseconds
@@ -262,25 +261,8 @@ class _Batch:
                 self._write_items()  # what becomes a revision must be in the table first
             self._kept.append(item.item_id)
         now = observation.now_ns // MILLISECOND_NS
-        self._items[item.item_id] = (
-            self.number,
-            item.item_id,
-            clean_text(item.type),
-            clean_text(item.by),
-            clean_integer(item.time),
-            clean_integer(item.parent),
-            clean_integer(item.score),
-            clean_integer(item.descendants),
-            1 if item.dead else 0,
-            1 if item.deleted else 0,
-            now,
-            observation.started_at_ns // MILLISECOND_NS,
-            now,
-            held.revision,
-            held.hash,
-            held.content_hash,
-            item.body,
-        )
+        fetched = observation.started_at_ns // MILLISECOND_NS
+        self._items[item.item_id] = item_row(self.number, item, held, now=now, fetched=fetched)
 
     def _store_user(self, user: User, observation: Observation, held: Held, *, unchanged: bool) -> None:
         values: dict[str, object] = {
