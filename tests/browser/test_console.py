@@ -114,7 +114,8 @@ async def test_a_provider_that_is_down_is_told_as_such_and_not_as_our_manners(vi
         await expect(page.locator(visitor.answer("working"))).to_have_text("Not yet")
         await expect(page.locator(".headline")).to_contain_text("Waiting for the provider")
         told = re.compile(r"The provider has been down since .+it answers HTTP 503 \(server error\); next probe in 8\d")
-        await expect(page.locator(".answers .reason", has_text=told)).to_have_count(1)
+        for question in ("fresh", "working"):
+            await expect(page.locator(f'.answers li[data-key="{question}"] .reason', has_text=told)).to_have_count(1)
         await expect(page.locator(".limit")).to_contain_text("The next request is sent at")
 
 

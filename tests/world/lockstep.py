@@ -192,6 +192,14 @@ class LockstepLoop(asyncio.SelectorEventLoop):
     def _came_back(self, _future: "asyncio.Future[T]") -> None:
         self._member.elsewhere -= 1
 
+    async def shutdown_default_executor(self, *timeout_s: float) -> None:
+        """The last threads end in a thread as well: whoever waits for them is not at rest."""
+        self._member.elsewhere += 1
+        try:
+            await super().shutdown_default_executor(*timeout_s)
+        finally:
+            self._member.elsewhere -= 1
+
 
 class LockstepClock:
     """Implements `contracts.Clock` in the common time."""

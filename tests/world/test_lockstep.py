@@ -97,6 +97,18 @@ def test_time_stands_still_while_a_thread_works() -> None:
     assert following_s == [7]
 
 
+def test_time_stands_still_while_the_last_threads_end() -> None:
+    async def with_a_last_thread(clock: LockstepClock) -> list[int]:
+        last = ThreadPoolExecutor(1)
+        last.submit(time.sleep, 0.2)
+        asyncio.get_running_loop().set_default_executor(last)
+        return [clock.monotonic_ns() // SECOND_NS]
+
+    leading_s, following_s = together(ticking(1, 3), with_a_last_thread)
+    assert leading_s[-1] == 3
+    assert following_s == [0]
+
+
 def test_an_answer_over_a_real_socket_takes_the_time_its_sender_takes_and_no_more() -> None:
     ports: Future[int] = Future()
 
