@@ -110,6 +110,9 @@ class Deferred:
 
 Verdict = Found | NotYet | Missing | Pressure | Trouble | Refused | Malformed | Deferred
 
+_NONSENSE: Final = Malformed(GapReason.MALFORMED)
+_NONSENSE_ALONE: Final = Trouble(GapReason.SERVER_ERROR)
+
 
 def classify(
     reply: Reply | NoReply,
@@ -130,7 +133,7 @@ def classify(
     A complete answer that is nonsense is a fault of the item: it is owed, and other items are fetched. `is_one_of_many`
     is False for a list page and for the newest id: nothing can be fetched instead, so nonsense is trouble and retried.
     """
-    nonsense = Malformed(GapReason.MALFORMED) if is_one_of_many else Trouble(GapReason.SERVER_ERROR)
+    nonsense = _NONSENSE if is_one_of_many else _NONSENSE_ALONE
     match reply:
         case NoReply(fault=fault):
             return _without_reply(fault, nonsense)
@@ -166,7 +169,7 @@ def classify_connect(reply: Reply | NoReply, *, now_wall_ns: int) -> Verdict:
     """The verdict on the answer to a stream connect."""
     match reply:
         case NoReply(fault=fault):
-            return _without_reply(fault, Trouble(GapReason.SERVER_ERROR))
+            return _without_reply(fault, _NONSENSE_ALONE)
         case Reply() if is_stream_here(reply.status) or is_stream_elsewhere(reply.status):
             return Found(StreamOpened())
         case Reply():

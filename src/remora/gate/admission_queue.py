@@ -62,14 +62,17 @@ class AdmissionQueue:
         """The lanes in which a request waits, in order of priority."""
         lanes = []
         for lane, line in self._lines:
-            while line and line[0].turn.done():  # just cancelled, but still in the queue
-                line.popleft()
             if line:
-                lanes.append(lane)
+                while line and line[0].turn.done():  # just cancelled, but still in the queue
+                    line.popleft()
+                if line:
+                    lanes.append(lane)
         return lanes
 
     def ready_at_ns(self, lanes: list[Lane]) -> int:
         """When the first request at the head of one of these lanes is ready."""
+        if len(lanes) == 1:
+            return self._waiting[lanes[0]][0].ready_at_ns
         return min(self._waiting[lane][0].ready_at_ns for lane in lanes)
 
     def take_next(self, lanes: list[Lane], *, now_ns: int, is_probe: bool = False) -> tuple[Lane, Waiter]:

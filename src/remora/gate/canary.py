@@ -8,7 +8,6 @@ from collections.abc import Callable, Coroutine
 
 from remora.core.rate.attribution import CANARY_PATIENCE_S
 from remora.gate.circuit_breaker import SourceBreaker
-from remora.gate.permit import GovernedPermit
 
 # Makes a request for something known to be good, through the gate; None: nothing is known to be good.
 CanaryMaker = Callable[[], Coroutine[None, None, None] | None]
@@ -71,10 +70,8 @@ class Canaries:
             self._is_called_off = True
             self._task.cancel()
 
-    def departed(self, permit: GovernedPermit) -> None:
-        """A request was sent. If it is the canary, wait for its answer from now on."""
-        if not permit.is_canary:
-            return
+    def departed(self) -> None:
+        """The canary was sent: wait for its answer from now on."""
         self._has_left = True
         self._patience = asyncio.get_running_loop().call_later(CANARY_PATIENCE_S, self._breaker.canary_is_late)
 

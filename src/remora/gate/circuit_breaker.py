@@ -76,6 +76,10 @@ class SourceBreaker:
         """The state according to this process's own answers."""
         return self._own.state
 
+    def passes(self, *, now_ns: int) -> bool:
+        """Whether requests may be sent as if there were no circuit breaker."""
+        return self._own.state is CircuitState.CLOSED and self._shut_until_ns <= now_ns
+
     def is_shut(self, *, now_ns: int) -> bool:
         """Whether another process found the provider in trouble."""
         return self._shut_until_ns > now_ns

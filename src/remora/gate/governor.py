@@ -124,8 +124,9 @@ class Governor:
         if self._departure_hold is not None:
             self._departure_hold = None
             self._note_unless_held()
-        self._learner.departed(now_ns=now_ns)
-        self.canaries.departed(permit)
+        self._learner.departed(now_ns=now_ns, interval_ns=self._departed.interval_ns)
+        if permit.is_canary:
+            self.canaries.departed()
         permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
         self._meter.departed(permit.source, permit.lane)
         return now_ns
@@ -343,16 +344,18 @@ class Governor:
         hold = self._learner.hold(now_ns=now_ns, is_probe=is_probe)
         if hold is not None and (hold.until_ns is None or hold.until_ns >= paced_until_ns):
             return hold
-        return Hold(pacing_limit(self._learner.pace), paced_until_ns) if paced_until_ns > now_ns else None
+        return Hold(self._paced_by(), paced_until_ns) if paced_until_ns > now_ns else None
 
     def _hold_without_time(self, *, now_ns: int, is_probe: bool) -> Hold:
         """No stretch is held: wait until the gate home grants more time."""
         if self._home.is_silent:
             return Hold(LimitedBy.STORE, None)
-        circuit = self._learner.circuit
-        if circuit.state is not CircuitState.CLOSED or circuit.is_shut(now_ns=now_ns):
+        if not self._learner.circuit.passes(now_ns=now_ns):
             return Hold(LimitedBy.CIRCUIT, None)
-        return self._learner.hold(now_ns=now_ns, is_probe=is_probe) or Hold(pacing_limit(self._learner.pace), None)
+        return self._learner.hold(now_ns=now_ns, is_probe=is_probe) or Hold(self._paced_by(), None)
+
+    def _paced_by(self) -> LimitedBy:
+        return pacing_limit(self._learner.pace, interval_ns=self._granted.interval_ns)
 
     def _note_hold(self) -> None:
         """Record what holds requests back from this moment on."""

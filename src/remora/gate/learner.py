@@ -15,7 +15,6 @@ from remora.contracts import Clock, GateHome, Json, Meter, SharedPace
 from remora.core.errors import StoreError
 from remora.core.rate import keeping, signal
 from remora.core.rate.attribution import Lesson
-from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import BackOff, Hold, LimitedBy, Sent
 from remora.core.rate.law import Answer, Answered, ChangeKind, Pace, PaceChange, after, cold_start, describe
 from remora.core.rate.pace_record import (
@@ -97,8 +96,7 @@ class Learner:
     def hold(self, *, now_ns: int, is_probe: bool) -> Hold | None:
         """Why nothing may be sent right now, apart from the pace: the reason with the longest wait."""
         if (
-            self.circuit.state is CircuitState.CLOSED
-            and not self.circuit.is_shut(now_ns=now_ns)
+            self.circuit.passes(now_ns=now_ns)
             and self._cuts == self._cuts_saved
             and self.not_before_ns <= now_ns >= self.pace.quiet_until_ns
         ):
@@ -131,15 +129,18 @@ class Learner:
         down a second time. Nor does an item that hangs while the source answers others.
         """
         answer, departed_at_ns = signal.answer_of(verdict), sent.departed_at_ns
-        if departed_at_ns is not None and answer is Answer.GOOD:
+        is_good = answer is Answer.GOOD
+        if departed_at_ns is None:
+            pass
+        elif is_good:
             self._well_answered.add(departed_at_ns)
-        elif departed_at_ns is not None and signal.is_unanswered(verdict):
+        elif signal.is_unanswered(verdict):
             already_counted = already_counted or self._well_answered.have_overtaken(departed_at_ns)
         asked_ns = (verdict.retry_after_ns if isinstance(verdict, Pressure) else said.wait_ns) or 0
         if asked_ns:
             self._wait_until(reply.answered_at_ns + asked_ns)
         nonsense = signal.is_nonsense(verdict)
-        told = "" if answer is Answer.GOOD and not nonsense else signal.in_words(reply, verdict)
+        told = "" if is_good and not nonsense else signal.in_words(reply, verdict)
         lesson = self.circuit.hear(sent, answer, already_counted=already_counted, told=told, is_nonsense=nonsense)
         quota = self.quota.hear(reply, said.quota)
         if departed_at_ns is None:
@@ -147,12 +148,12 @@ class Learner:
         event = Answered(
             answer or Answer.GOOD,
             departed_at_ns,
-            reply.answered_at_ns if answer is not Answer.GOOD else signal.came_at_ns(reply),
+            signal.came_at_ns(reply) if is_good else reply.answered_at_ns,
             sent.pace_bound,
-            asked_to_wait_ns=asked_ns if answer is Answer.REFUSED else 0,
-            quota=quota,
+            asked_ns if answer is Answer.REFUSED else 0,
+            quota,
         )
-        is_news = answer is not None and (answer is Answer.GOOD or not already_counted)
+        is_news = is_good or (answer is not None and not already_counted)
         if is_news and (answer is not Answer.TROUBLED or lesson is Lesson.TEACH):
             self._teach(event, verdict, asks_canary=not sent.is_canary)
             return
@@ -193,10 +194,10 @@ class Learner:
         self.pace = replace(self.pace, trouble_evidence=0.0)
         self._unshared.excuse()
 
-    def departed(self, *, now_ns: int) -> None:
+    def departed(self, *, now_ns: int, interval_ns: int) -> None:
         """A request was sent. If departures are rare, each is stored: the next process waits from the last one."""
         self._departed_at_ns = now_ns
-        if self.pace.interval_ns >= keeping.RARE_FROM_NS and not self._home.sees_departures:
+        if interval_ns >= keeping.RARE_FROM_NS and not self._home.sees_departures:
             self._unsaved.set()
 
     def _wait_until(self, not_before_ns: int) -> None:

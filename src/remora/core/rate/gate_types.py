@@ -4,8 +4,8 @@
 browser read the same fields. Moments are wall clock; waits count from `at_ns`.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -44,16 +44,14 @@ PACING = frozenset({LimitedBy.CEILING, LimitedBy.PACE, LimitedBy.QUOTA})
 STOPS = frozenset({LimitedBy.RETRY_AFTER, LimitedBy.CIRCUIT})
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(NamedTuple):
     """Why nothing may be sent, and until when; None means until something changes."""
 
     limited_by: LimitedBy
     until_ns: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(NamedTuple):
     """What the learner must know about the request that was answered."""
 
     departed_at_ns: int | None

@@ -88,8 +88,8 @@ def limiting(shares: Mapping[LimitedBy, float]) -> LimitedBy:
     return max(shares, key=lambda cause: shares[cause], default=LimitedBy.NO_WORK)
 
 
-def pacing_limit(pace: Pace) -> LimitedBy:
-    """What a request waits for while the pacer spaces it: the ceiling, a quota, or the learned pace."""
-    if pace.interval_ns <= pace.ceiling_interval_ns:
+def pacing_limit(pace: Pace, *, interval_ns: int) -> LimitedBy:
+    """What a request waits for while the pacer spaces it at this interval: the ceiling, a quota, or the pace."""
+    if interval_ns <= pace.ceiling_interval_ns:
         return LimitedBy.CEILING
     return LimitedBy.QUOTA if is_spread(pace) else LimitedBy.PACE

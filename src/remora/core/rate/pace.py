@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from remora.core.quota import Quota
 from remora.core.rate.constants import (
@@ -42,8 +42,7 @@ class Answer(StrEnum):
     TROUBLED = "troubled"
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(NamedTuple):
     """One request was answered; times are monotonic."""
 
     answer: Answer

@@ -89,6 +89,12 @@ class Pacer(NamedTuple):
 
     def no_earlier_than(self, other: "Pacer") -> "Pacer":
         """The later moments of two pacers of the same source."""
+        if (
+            other.ceiling_next_ns <= self.ceiling_next_ns
+            and other.pace_next_ns <= self.pace_next_ns
+            and other.last_departure_ns <= self.last_departure_ns
+        ):
+            return self
         return Pacer(
             self.ceiling_interval_ns,
             self.interval_ns,

@@ -42,8 +42,8 @@ def after_steady(pace: Pace, events: Sequence[Answered], first: int = 0) -> tupl
         departed_ns, now_ns = event.departed_at_ns, event.answered_at_ns
         if event.answer is not Answer.GOOD or event.quota is not None or departed_ns < pace.last_cut_at_ns:
             break
-        latency = float(max(1, now_ns - departed_ns))
-        if max(latency, latency_ns) > LATENCY_HIGH * baseline_ns:
+        latency = float(now_ns - departed_ns) if now_ns > departed_ns else 1.0
+        if (max(latency_ns, latency)) > LATENCY_HIGH * baseline_ns:
             break  # perhaps a queue
         since_ns = interval_ns
         if event.pace_bound:
