@@ -356,3 +356,34 @@ async def test_what_was_recorded_is_there_after_the_store_was_closed_and_opened(
     assert keys(await store.gaps(SOURCE)) == ["2"]
     assert [entry.key for entry in await store.waiting(SOURCE, limit=9)] == ["3"]
     assert await store.lease_gaps(SOURCE, owner="x", limit=9, lease_ns=SECOND_NS, now_ns=at(100))
+
+
+async def test_many_observations_get_their_outcomes_in_order_as_if_each_was_recorded_alone(store: Store) -> None:
+    await record(store, 150, story(150), at_s=1)
+    await record(store, 250, TIMEOUT, at_s=1)
+    found = [observed(each, Found(story(each)), started_s=2) for each in range(101, 301)]
+    many = [*found[:99], observed(200, MISSING, started_s=2), *found[100:], observed(301, PRESSURE, started_s=2)]
+    outcomes = await store.record_many(SOURCE, many)
+    assert {seen.discovery.key: outcome for seen, outcome in zip(many, outcomes, strict=True)} == {
+        **{str(each): Outcome.NEW for each in range(101, 301)},
+        "150": Outcome.UNCHANGED,
+        "200": Outcome.OWED,
+        "301": Outcome.OWED,
+    }
+    assert sorted(keys(await store.gaps(SOURCE, state=GapState.OWED))) == ["200", "301"]
+    assert [await store.item(SOURCE, each) is not None for each in (101, 200, 250, 300)] == [True, False, True, True]
+
+
+async def test_no_observations_are_recorded_at_once(store: Store) -> None:
+    assert list(await store.record_many(SOURCE, [])) == []
+
+
+async def test_many_observations_answer_their_inbox_entries_together(store: Store) -> None:
+    await store.announce(SOURCE, [(Kind.ITEM, "7"), (Kind.ITEM, "8")], now_ns=at(1))
+    entries = await store.waiting(SOURCE, limit=10)
+    many = [
+        observed(int(entry.key), Found(story(int(entry.key))), started_s=2, origin=FromInbox(entry.ticket))
+        for entry in entries
+    ]
+    assert list(await store.record_many(SOURCE, many)) == [Outcome.NEW, Outcome.NEW]
+    assert await store.inbox_depth(SOURCE) == 0

@@ -129,6 +129,18 @@ async def test_a_full_disk_fails_every_caller_of_the_batch_and_nothing_is_half_w
     await store.close()
 
 
+async def test_one_of_many_that_cannot_be_stored_is_told_and_its_neighbours_are_stored(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    poison = Discovery(Kind.USER, "half \ud800", Lane.UPDATE)
+    bad = Observation(poison, Found(User("half \ud800", b"{}")), at(1), at(1))
+    many = [observed(1, Found(story(1)), started_s=1), bad, observed(3, Found(story(3)), started_s=1)]
+    with pytest.raises(StoreError, match="cannot be stored"):
+        await store.record_many(SOURCE, many)
+    assert [item_id async for item_id, _ in store.bodies(SOURCE)] == [1, 3]
+    await store.close()
+
+
 def move(source: Path, target: Path) -> None:
     source.rename(target)
 

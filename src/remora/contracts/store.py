@@ -106,6 +106,13 @@ class Mirror(Protocol):
         unless it was announced again meanwhile. Many calls may share one transaction.
         """
 
+    async def record_many(self, source: str, observations: Sequence[Observation]) -> Sequence[Outcome]:
+        """The same for observations of different things: the outcomes in their order, once all are durable.
+
+        They share one transaction, or one per writer in a store that has several. If one of them cannot be stored,
+        the others are stored, and its error is raised.
+        """
+
     async def item(self, source: str, item_id: int) -> StoredItem | None:
         """One item of the mirror."""
 

@@ -18,8 +18,11 @@ QUEUE_MAX: Final = 100_000
 
 
 class _Waiting(NamedTuple):
-    job: Any
+    """Jobs that are written in the same batch, and who waits for their results."""
+
+    jobs: Sequence[Any]
     done: "asyncio.Future[Any]"
+    is_one: bool  # the caller gets one result, not a list of them
 
 
 class Batches(Generic[J]):
@@ -46,10 +49,22 @@ class Batches(Generic[J]):
 
     def put(self, job: J) -> "asyncio.Future[Any]":
         """Return the job's result once it is durable."""
+        return self._join((job,), is_one=True)
+
+    def put_many(self, jobs: Sequence[J]) -> "asyncio.Future[list[Any]]":
+        """Return the results of all these jobs, in order, once they are durable: they share a batch.
+
+        If some of them fail, the others are written, and the caller gets the first error. No two of them may have the
+        same `once_each` value.
+        """
+        assert self._once_each is None or len(set(map(self._once_each, jobs))) == len(jobs), "one job twice"
+        return self._join(jobs, is_one=False)
+
+    def _join(self, jobs: Sequence[J], *, is_one: bool) -> "asyncio.Future[Any]":
         assert len(self._queue) < QUEUE_MAX, "more writes wait than callers can exist"
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
-        self._queue.append(_Waiting(job, done))
+        self._queue.append(_Waiting(jobs, done, is_one))
         if self._draining is None:
             self._draining = loop.create_task(self._drain(), name="store-writer")
         return done
@@ -72,7 +87,7 @@ class Batches(Generic[J]):
                     continue
                 began_s = now_s()
                 try:
-                    results = await self._write([waiting.job for waiting in batch])
+                    results = await self._write([job for waiting in batch for job in waiting.jobs])
                 except BaseException as error:
                     _fail(batch, error)
                     raise
@@ -83,26 +98,30 @@ class Batches(Generic[J]):
             self._draining = None
 
     def _take(self) -> list[_Waiting]:
-        """The oldest jobs, without those that nobody waits for any more."""
-        if self._once_each is not None:
-            return self._take_once_each(self._once_each)
-        count = min(len(self._queue), self._batch_max)
-        taken = [self._queue.popleft() for _ in range(count)]
-        return [waiting for waiting in taken if not waiting.done.cancelled()]
-
-    def _take_once_each(self, once_each: Callable[[J], Hashable]) -> list[_Waiting]:
-        batch: dict[Hashable, _Waiting] = {}
+        """The oldest jobs, without those that nobody waits for any more. Jobs that came together stay together."""
+        batch: list[_Waiting] = []
         later: list[_Waiting] = []
-        while self._queue and len(batch) < self._batch_max:
+        names: set[Hashable] = set()
+        count = 0
+        while self._queue and count < self._batch_max:
             waiting = self._queue.popleft()
-            if not waiting.done.cancelled() and batch.setdefault(once_each(waiting.job), waiting) is not waiting:
-                later.append(waiting)
+            if waiting.done.cancelled():
+                continue
+            if self._once_each is not None:
+                mine = set(map(self._once_each, waiting.jobs))
+                is_later = not names.isdisjoint(mine)
+                names |= mine  # also of what is written later: a third job of that name comes after it
+                if is_later:
+                    later.append(waiting)
+                    continue
+            batch.append(waiting)
+            count += len(waiting.jobs)
         self._queue.extendleft(reversed(later))
-        return list(batch.values())
+        return batch
 
 
 def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
-    for _, done in batch:
+    for _, done, _ in batch:
         if not done.done():
             done.set_exception(
                 StoreUnavailable(f"the writer stopped: {type(error).__name__}", hint="open the store again")
@@ -110,10 +129,15 @@ def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
 
 
 def _resolve(batch: Sequence[_Waiting], results: Sequence[object]) -> None:
-    for (_, done), result in zip(batch, results, strict=True):
+    assert len(results) == sum(len(waiting.jobs) for waiting in batch), "one result for each job"
+    first = 0
+    for jobs, done, is_one in batch:
+        mine = results[first : first + len(jobs)]
+        first += len(jobs)
         if done.done():
             continue
-        if isinstance(result, Exception):
-            done.set_exception(result)
+        error = next((result for result in mine if isinstance(result, Exception)), None)
+        if error is not None:
+            done.set_exception(error)
         else:
-            done.set_result(result)
+            done.set_result(mine[0] if is_one else mine)

@@ -71,6 +71,10 @@ class CommonMirror(Part):
     async def record(self, source: str, observation: Observation) -> Outcome:
         """Item, ledger and origin in one transaction; returns when it is durable."""
 
+    @abstractmethod
+    async def record_many(self, source: str, observations: Sequence[Observation]) -> Sequence[Outcome]:
+        """The same for many."""
+
     async def item(self, source: str, item_id: int) -> StoredItem | None:
         """One item of the mirror."""
         row = await self._row("item", {"source": source, "id": item_id})

@@ -38,6 +38,10 @@ class MemoryMirror(MemoryPart):
         self._remove_from_inbox(source, discovery)
         return decision.outcome
 
+    async def record_many(self, source: str, observations: Sequence[Observation]) -> Sequence[Outcome]:
+        """The same for many."""
+        return [await self.record(source, observation) for observation in observations]
+
     def _listing(self, source: str, observation: Observation) -> Listing:
         row = self._tables.documents.get((source, observation.discovery.key))
         if row is None or observation.discovery.kind is not Kind.DOCUMENT:

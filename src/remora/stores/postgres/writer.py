@@ -29,9 +29,31 @@ class Writer:
 
     def record(self, source: str, observation: Observation) -> "asyncio.Future[Outcome]":
         """The outcome, once it is durable."""
+        self._check_open()
+        return self._lanes[_lane_of(observation.discovery.key)].batches.put((source, observation))
+
+    async def record_many(self, source: str, observations: Sequence[Observation]) -> list[Outcome]:
+        """The same for many. Both lanes write at the same time; the first error is raised when both are done."""
+        self._check_open()
+        parts: list[list[int]] = [[] for _ in range(LANES)]
+        for place, observation in enumerate(observations):
+            parts[_lane_of(observation.discovery.key)].append(place)
+        writing = [
+            lane.batches.put_many([(source, observations[place]) for place in part])
+            for lane, part in zip(self._lanes, parts, strict=True)
+            if part
+        ]
+        outcomes: dict[int, Outcome] = {}
+        written = await asyncio.gather(*writing, return_exceptions=True)
+        for part, found in zip([part for part in parts if part], written, strict=True):
+            if isinstance(found, BaseException):
+                raise found
+            outcomes.update(zip(part, found, strict=True))
+        return [outcomes[place] for place in range(len(observations))]
+
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailable("the store is closed", hint="open it first")
-        return self._lanes[_lane_of(observation.discovery.key)].batches.put((source, observation))
 
     async def close(self) -> None:
         """Write what was accepted, then close."""

@@ -77,14 +77,22 @@ class Writer:
         """Return the outcome once it is durable."""
         return self._put((source, observation))
 
+    def record_many(self, source: str, observations: Sequence[Observation]) -> "asyncio.Future[list[Outcome]]":
+        """The same for many: one transaction, one future."""
+        self._check_open()
+        return self._batches.put_many([(source, observation) for observation in observations])
+
     def run(self, work: Callable[[Connection], T]) -> "asyncio.Future[T]":
         """Run some work inside a transaction. Returns its result once it is durable."""
         return self._put(work)
 
     def _put(self, job: _Job) -> "asyncio.Future[Any]":
+        self._check_open()
+        return self._batches.put(job)
+
+    def _check_open(self) -> None:
         if self._connection is None:
             raise StoreUnavailable("the store is not open for writing", hint="open it first, and not read-only")
-        return self._batches.put(job)
 
     async def _offload(self, batch: list[_Job]) -> list[object]:
         return await self._offloader.run(lambda: self._write(batch))
