@@ -114,8 +114,8 @@ def judged(workers: int) -> tuple[list[tuple[int, str]], Totals]:
     return sorted(told), totals
 
 
-def test_two_processes_judge_the_same_worlds_as_one() -> None:
-    (one, alone), (two, together) = judged(1), judged(2)
+def test_two_workers_judge_the_same_worlds_as_this_process() -> None:
+    (one, alone), (two, together) = judged(0), judged(2)
     assert one == two
     assert (alone.worlds, alone.requests, alone.days) == (together.worlds, together.requests, together.days)
 

@@ -60,7 +60,19 @@ def catch(mutant: Mutant, *, seed: int | None = None, limit_s: int = LIMIT_S) ->
     with tempfile.TemporaryDirectory(prefix="remora-mutant-") as folder:
         where = ["--where", "size=small", *mutant.where]
         done = subprocess.run(
-            [sys.executable, "-m", "remora.sim.fuzz", "--first", "--seed", str(seed), "--worlds", "100000", *where],
+            [
+                sys.executable,
+                "-m",
+                "remora.sim.fuzz",
+                "--first",
+                "--seed",
+                str(seed),
+                "--worlds",
+                "100000",
+                "--workers",
+                "0",
+                *where,
+            ],
             env={**os.environ, "PYTHONPATH": str(plant(mutant, Path(folder))), "PYTHONDONTWRITEBYTECODE": "1"},
             cwd=folder,
             capture_output=True,

@@ -31,7 +31,7 @@ def main() -> int:
 
 def _one(scenario: Scenario, options: argparse.Namespace) -> int:
     verdict = judge_world(scenario)
-    _tell(verdict)
+    tell(verdict)
     if verdict.violations and options.shrink:
         first = _shape(verdict.violations[0])
         short = shrink(scenario, lambda one: any(_shape(told) == first for told in judge_world(one).violations))
@@ -45,11 +45,13 @@ def _one(scenario: Scenario, options: argparse.Namespace) -> int:
 
 
 def _many(options: argparse.Namespace) -> int:
-    def tell(verdict: Verdict) -> None:
+    def tell_if_wanted(verdict: Verdict) -> None:
         if options.verbose or verdict.violations:
-            _tell(verdict)
+            tell(verdict)
 
-    totals = try_many(_seeds(options), workers=options.workers, seconds=options.seconds, first=options.first, tell=tell)
+    totals = try_many(
+        _seeds(options), workers=options.workers, seconds=options.seconds, first=options.first, tell=tell_if_wanted
+    )
     _say(str(totals))
     if options.record is not None:
         keep(totals, Path(options.record), commit=options.commit)
@@ -68,7 +70,8 @@ def _fits(scenario: Scenario, wanted: Mapping[str, str]) -> bool:
     return all(str(getattr(scenario, name)) in values.split(",") for name, values in wanted.items())
 
 
-def _tell(verdict: Verdict) -> None:
+def tell(verdict: Verdict) -> None:
+    """Print how a world ended, and how a violated one is replayed."""
     scenario = verdict.scenario
     _say(
         f"seed {scenario.seed}: {scenario.shape}, {scenario.store}, {scenario.processes} process(es), "
@@ -97,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--worlds", type=int, help="how many worlds")
     parser.add_argument("--seconds", type=float, help="try one seed after another for so long")
     parser.add_argument(
-        "--workers", type=int, default=1, help="how many worlds at a time, each in a process (default 1)"
+        "--workers", type=int, default=1, help="worlds at a time, each in a process (default 1); 0: in this process"
     )
     parser.add_argument("--record", help="a JSON file to which the totals of this run are added")
     parser.add_argument("--commit", default="unknown", help="the commit that is recorded")

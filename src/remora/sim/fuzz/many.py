@@ -3,15 +3,12 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import Final
 
 from remora.core.units import DAY_NS
 from remora.sim.fuzz.scenario import IncidentKind, draw
+from remora.sim.fuzz.workers import Workers
 from remora.sim.fuzz.world import Verdict, judge_world
-
-_AHEAD: Final = 1  # worlds that wait for each worker, so that none is idle
 
 
 @dataclass(slots=True)
@@ -65,7 +62,10 @@ class Totals:
 def try_many(
     seeds: Iterable[int], *, workers: int, seconds: float | None, first: bool, tell: Callable[[Verdict], None]
 ) -> Totals:
-    """Judge the worlds of these seeds, for so long or until none is left; with `first`, until one is violated."""
+    """Judge the worlds of these seeds, for so long or until none is left; with `first`, until one is violated.
+
+    Each worker is a process that is killed when its world hangs. With no workers, the worlds run in this process.
+    """
     totals, started = Totals(workers=workers), time.monotonic()
 
     def in_time() -> Iterator[int]:
@@ -84,26 +84,11 @@ def try_many(
 
 
 def _verdicts(seeds: Iterator[int], workers: int) -> Iterator[Verdict]:
-    if workers == 1:
-        yield from map(_judge, seeds)
+    if workers == 0:
+        yield from (judge_world(draw(seed)) for seed in seeds)
         return
-    pool = ProcessPoolExecutor(workers)
+    pool = Workers(workers)
     try:
-        yield from _from_pool(pool, seeds, workers + _AHEAD)
+        yield from pool.verdicts(seeds)
     finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _from_pool(pool: Executor, seeds: Iterator[int], at_once: int) -> Iterator[Verdict]:
-    """In the order in which the worlds end."""
-    running: set[Future[Verdict]] = set()
-    for seed in seeds:
-        running.add(pool.submit(_judge, seed))
-        if len(running) >= at_once:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (future.result() for future in done)
-    yield from (future.result() for future in running)
-
-
-def _judge(seed: int) -> Verdict:
-    return judge_world(draw(seed))
+        pool.close()

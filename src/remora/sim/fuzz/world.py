@@ -110,7 +110,8 @@ def at_most(processor_s: float) -> Iterator[None]:
         raise Spins(f"the world did not end within {processor_s:g} s of processor time{place}")
 
     before = signal.signal(signal.SIGPROF, interrupt)
-    signal.setitimer(signal.ITIMER_PROF, processor_s)
+    # Again and again: after the first interrupt, asyncio cancels all tasks, and one that spins may swallow that.
+    signal.setitimer(signal.ITIMER_PROF, processor_s, max(processor_s / 10, 0.01))
     try:
         yield
     finally:
