@@ -19,6 +19,7 @@ from remora.core.errors import ConfigurationError
 from remora.core.item import Document, Entry
 from remora.core.ledger.list_walk import WalkState
 from remora.read import parquet
+from remora.read.arrow import by_month, load_pyarrow
 from remora.read.export import Wanted, complete_file, export_csv, export_ndjson
 from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS
 from remora.read.mirror import MirrorReader
@@ -190,7 +191,39 @@ async def test_a_few_giants_do_not_share_a_page(mirror: MirrorReader, store: Sto
         await keep(store, item(item_id, text="x" * (9 << 20)))
     sizes = [len(page) async for page in mirror.item_pages(first_id=300)]
     assert sizes == [2, 2]
+    columns = [list(page["id"]) async for page in mirror.item_column_pages(SOURCE, first_id=300)]
+    assert columns == [[300, 301], [302, 303]]
     assert [item_id async for item_id, _ in store.bodies(SOURCE, first_id=300)] == [300, 301, 302, 303]
+
+
+async def test_a_page_by_columns_is_the_page_of_items(mirror: MirrorReader, store: Store, url: str) -> None:
+    odd = 'a "quoted" \\ name\twith \u2028 \U0001f41f and \x01'
+    await keep(store, item(300, by=odd, text=odd, time=-5, score=2**62), item(301, by=None, type=None, time=None))
+    await keep(store, item(300, by=odd, text=odd, time=-5, score=2**62), at_s=90)  # read again, unchanged
+    reader = open_reader(url)
+    await reader.open()
+    page = await reader.item_page(SOURCE, first_id=2, last_id=400, changed_since_ns=0, limit=10)
+    columns = await reader.item_columns(SOURCE, first_id=2, last_id=400, changed_since_ns=0, limit=10)
+    ended = await reader.item_columns(SOURCE, first_id=401, last_id=500, changed_since_ns=0, limit=10)
+    await reader.close()
+    for name in ("id", "type", "by", "time", "parent", "score", "dead", "revision", "body"):
+        assert list(columns[name]) == [getattr(found, name) for found in page], name
+    for name in ("first_seen", "last_fetched", "changed"):
+        assert [at_ms * 1_000_000 for at_ms in columns[f"{name}_at"]] == [getattr(i, f"{name}_ns") for i in page], name
+    assert page[-2].last_fetched_ns > page[-2].changed_ns
+    assert not ended["id"]
+
+
+@pytest.mark.parametrize("turns", [3, 100])
+def test_rows_are_cut_by_month_however_often_it_changes(turns: int) -> None:
+    times = [None if number % 5 == 4 else 1_767_225_600 + 40 * 86_400 * (number % 2) for number in range(turns)]
+    moments = pyarrow.array(times, pyarrow.timestamp("s", tz="UTC"))
+    table = pyarrow.table({"id": list(range(turns)), "time": moments})
+    cut = {month: rows.column("id").to_pylist() for month, rows in by_month(load_pyarrow(), table, "time")}
+    wanted: dict[str | None, list[int]] = {}
+    for number, time in enumerate(times):
+        wanted.setdefault(None if time is None else f"2026-0{number % 2 + 1}", []).append(number)
+    assert cut == wanted
 
 
 async def test_an_interrupted_parquet_export_goes_on_where_it_was(

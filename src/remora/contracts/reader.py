@@ -192,12 +192,13 @@ def is_cut_by_size(documents: "Sequence[MirroredDocument]") -> bool:
     return sum(len(document.body or b"") for document in documents) >= PAGE_BYTES
 
 
-# The columns of a plain row of an item. Moments are milliseconds; `time` is in seconds.
+# The columns of a page of items. Moments are milliseconds; `time` is in seconds.
 ITEM_ROW: Final = (
     "id", "type", "by", "time", "parent", "score", "descendants", "dead", "deleted", "first_seen_at", "last_fetched_at",
     "changed_at", "revision", "body",
 )  # fmt: skip
-ItemRow = Sequence[Any]
+# A page of items, column by column: whoever reads millions has no time for an object per item.
+ItemColumns = Mapping[str, Sequence[Any]]
 
 
 class Reader(Protocol):
@@ -220,10 +221,10 @@ class Reader(Protocol):
     ) -> Sequence[MirroredItem]:
         """The next items by id, fewer if they are large. Those that did not change since that time are left out."""
 
-    async def item_rows(
+    async def item_columns(
         self, source: str, *, first_id: int, last_id: int, changed_since_ns: int, limit: int
-    ) -> Sequence[ItemRow]:
-        """The same as plain rows, for whoever reads millions; see `ITEM_ROW`."""
+    ) -> ItemColumns:
+        """The same page by columns; see `ITEM_ROW`. No ids in it: there are no more."""
 
     async def replies(self, source: str, parents: Sequence[int], *, limit: int) -> Sequence[MirroredItem]:
         """The items that name one of these as their parent, by parent and id."""

@@ -5,14 +5,12 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
-from remora.contracts.reader import ITEM_ROW, ItemRow
+from remora.contracts.reader import ItemColumns
 from remora.core.errors import ConfigurationError
 from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS, YEAR_2101_S, texts_of
 
-_BODY: Final = ITEM_ROW.index("body")
-_TIME: Final = ITEM_ROW.index("time")
-# Columns that are the same in a row of the store and in a file.
-_COPIED: Final = tuple(name for name in ITEM_ROW if name not in {"body", "time", "dead", "deleted", "last_fetched_at"})
+# A table in more pieces than this is cut by month in another way.
+_RUNS_MAX: Final = 64
 
 
 def load_pyarrow() -> ModuleType:
@@ -50,23 +48,23 @@ def schema(pyarrow: ModuleType, *, is_listed: bool) -> Any:
     return pyarrow.schema([(name, types.get(name, pyarrow.string())) for name in names])
 
 
-def item_table(pyarrow: ModuleType, source: str, rows: Sequence[ItemRow]) -> Any:
+def item_table(pyarrow: ModuleType, source: str, columns: ItemColumns) -> Any:
     """A table of items with the columns of `ITEM_COLUMNS`."""
     wanted = schema(pyarrow, is_listed=False)
-    columns: dict[str, Sequence[Any]] = dict(zip(ITEM_ROW, zip(*rows, strict=True), strict=True))
     texts = [texts_of(body) for body in columns["body"]]
-    columns["time"] = [time if time is not None and 0 <= time < YEAR_2101_S else None for time in columns["time"]]
-    columns["last_fetched_at"] = [fetched or None for fetched in columns["last_fetched_at"]]
-    columns["dead"], columns["deleted"] = list(map(bool, columns["dead"])), list(map(bool, columns["deleted"]))
     made: Mapping[str, Sequence[Any]] = {
         **columns,
+        "time": [time if time is not None and 0 <= time < YEAR_2101_S else None for time in columns["time"]],
+        "last_fetched_at": [fetched or None for fetched in columns["last_fetched_at"]],
+        "dead": list(map(bool, columns["dead"])),
+        "deleted": list(map(bool, columns["deleted"])),
         "title": [text.title for text in texts],
         "url": [text.url for text in texts],
         "text": [text.text for text in texts],
         "kids": [text.kids for text in texts],
     }
     arrays = [
-        pyarrow.repeat(source, len(rows))
+        pyarrow.repeat(source, len(texts))
         if field.name == "source"
         else _bodies(pyarrow, columns["body"])
         if field.name == "body"
@@ -99,11 +97,25 @@ def by_month(pyarrow: ModuleType, table: Any, column: str) -> list[tuple[str | N
     ends = compute.min_max(moments).as_py()
     if moments.null_count == 0 and f"{ends['min']:%Y-%m}" == f"{ends['max']:%Y-%m}":
         return [(f"{ends['min']:%Y-%m}", table)]  # ids follow time: nearly every page is of one month
-    months = compute.add(compute.multiply(compute.year(moments), 12), compute.month(moments))
-    return [
-        (_month(month), table.filter(compute.is_null(months) if month is None else compute.equal(months, month)))
-        for month in compute.unique(months).to_pylist()
-    ]
+    naive = moments.cast(pyarrow.timestamp(moments.type.unit)).combine_chunks()  # quicker than with a time zone
+    months = compute.add(compute.multiply(compute.year(naive), 12), compute.month(naive))
+    runs = compute.run_end_encode(months)
+    if len(runs.values) > _RUNS_MAX:
+        return [
+            (_month(month), table.filter(compute.is_null(months) if month is None else compute.equal(months, month)))
+            for month in compute.unique(months).to_pylist()
+        ]
+    pieces: dict[str | None, list[Any]] = {}
+    began = 0
+    for month, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        pieces.setdefault(_month(month), []).append(table.slice(began, end - began))  # copies nothing
+        began = end
+    return [(month, _own(pyarrow, pyarrow.concat_tables(tables), table)) for month, tables in pieces.items()]
+
+
+def _own(pyarrow: ModuleType, some: Any, whole: Any) -> Any:
+    """A small part as a copy: a slice would keep the whole table in memory until it is written."""
+    return some.take(pyarrow.array(range(some.num_rows))) if some.num_rows * 2 < whole.num_rows else some
 
 
 def _month(number: int | None) -> str | None:

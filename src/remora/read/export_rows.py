@@ -37,7 +37,7 @@ MOMENT_COLUMNS: Final = SECOND_COLUMNS | {"first_seen_at", "last_fetched_at", "c
 YEAR_2101_S: Final = 4_133_980_800
 
 
-class Texts(msgspec.Struct):
+class Texts(msgspec.Struct, gc=False):
     """What has no column of its own in the store."""
 
     title: str | None = None

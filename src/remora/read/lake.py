@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from remora.contracts.reader import MirroredItem
+from remora.contracts.reader import ITEM_ROW, ItemColumns, MirroredItem
 from remora.core.errors import ConfigurationError
 from remora.core.units import MILLISECOND_NS
 from remora.read.arrow import by_month, item_table, load_pyarrow
@@ -80,7 +80,7 @@ class Lake:
 
     async def _add(self, items: Sequence[MirroredItem]) -> None:
         if items:
-            table = await asyncio.to_thread(item_table, self._pyarrow, self._source, [_row(item) for item in items])
+            table = await asyncio.to_thread(item_table, self._pyarrow, self._source, _columns(items))
             for month, rows in by_month(self._pyarrow, table, "time"):
                 folder = self._folder / f"month={month or NO_MONTH}"
                 await asyncio.to_thread(self._write, folder, rows)
@@ -141,21 +141,11 @@ def newest_of_each_revision(pyarrow: Any, table: Any) -> Any:
     return ordered.take(last.column("place_max").combine_chunks().sort())
 
 
-def _row(item: MirroredItem) -> tuple[Any, ...]:
-    """The columns of `ITEM_ROW`."""
-    return (
-        item.id,
-        item.type,
-        item.by,
-        item.time,
-        item.parent,
-        item.score,
-        item.descendants,
-        item.dead,
-        item.deleted,
-        item.first_seen_ns // MILLISECOND_NS,
-        item.last_fetched_ns // MILLISECOND_NS,
-        item.changed_ns // MILLISECOND_NS,
-        item.revision,
-        item.body,
-    )
+def _columns(items: Sequence[MirroredItem]) -> ItemColumns:
+    moments = {"first_seen_at": "first_seen_ns", "last_fetched_at": "last_fetched_ns", "changed_at": "changed_ns"}
+    return {
+        name: [getattr(item, moments[name]) // MILLISECOND_NS for item in items]
+        if name in moments
+        else [getattr(item, name) for item in items]
+        for name in ITEM_ROW
+    }

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 from remora.contracts.reader import (
     Change,
-    ItemRow,
+    ItemColumns,
     MirroredDocument,
     MirroredItem,
     MirroredSource,
@@ -88,23 +88,23 @@ class MirrorReader:
             for item in await self._reader.items(name, ids[start : start + PAGE_ROWS]):
                 yield item
 
-    async def item_row_pages(
+    async def item_column_pages(
         self, source: str, *, first_id: int = 0, last_id: int | None = None, changed_since_ns: int = 0
-    ) -> AsyncIterator[Sequence[ItemRow]]:
-        """All items by id as plain rows (`ITEM_ROW`), in pages of at most 5,000. The next page is read meanwhile."""
+    ) -> AsyncIterator[ItemColumns]:
+        """All items by id as columns (`ITEM_ROW`), in pages of at most 5,000. The next page is read meanwhile."""
         end = INTEGER_MAX if last_id is None else last_id
 
-        def read(first: int) -> "asyncio.Future[Sequence[ItemRow]]":
+        def read(first: int) -> "asyncio.Future[ItemColumns]":
             return asyncio.ensure_future(
-                self._reader.item_rows(
+                self._reader.item_columns(
                     source, first_id=first, last_id=end, changed_since_ns=changed_since_ns, limit=BULK_ROWS
                 )
             )
 
         reading = read(first_id)
         try:
-            while page := await reading:
-                reading = read(page[-1][0] + 1)
+            while (page := await reading)["id"]:
+                reading = read(page["id"][-1] + 1)
                 yield page
         finally:
             reading.cancel()
@@ -121,7 +121,7 @@ class MirrorReader:
         from remora.read.arrow import item_table, load_pyarrow, schema  # noqa: PLC0415
 
         pyarrow, name = load_pyarrow(), await self._numbered(source)
-        pages = self.item_row_pages(name, first_id=first_id, last_id=last_id, changed_since_ns=changed_since_ns)
+        pages = self.item_column_pages(name, first_id=first_id, last_id=last_id, changed_since_ns=changed_since_ns)
         tables = [await asyncio.to_thread(item_table, pyarrow, name, page) async for page in pages]
         return pyarrow.concat_tables([schema(pyarrow, is_listed=False).empty_table(), *tables])
 

@@ -8,16 +8,16 @@ import asyncio
 import json
 import os
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
-from remora.contracts.reader import ItemRow
 from remora.core.errors import ConfigurationError
 from remora.read.arrow import by_month, document_table, item_table, load_pyarrow, schema
 from remora.read.export import Wanted, row_pages
@@ -27,9 +27,14 @@ ROW_GROUP_ROWS: Final = 50_000
 # Rows of all months together that wait for their file, and files that are open at once.
 WAITING_ROWS_MAX: Final = 200_000
 OPEN_FILES_MAX: Final = 200
+# Pages that wait while a row group is compressed.
+PAGES_BEHIND_MAX: Final = 8
 MANIFEST: Final = "_remora.json"
 PROGRESS: Final = "_progress.json"
 NO_MONTH: Final = "unknown"
+# Columns with few different values get a dictionary; for texts, neither one nor their least and greatest value helps.
+REPEATING: Final = frozenset({"source", "type", "by", "dead", "deleted", "revision"})
+LONG_TEXTS: Final = frozenset({"title", "url", "text", "body"})
 _PRIVATE_FOLDER: Final = 0o700
 _PRIVATE_FILE: Final = 0o600
 
@@ -66,20 +71,52 @@ async def export_parquet(mirror: MirrorReader, wanted: Wanted, folder: Path, *, 
 async def _export_items(
     mirror: MirrorReader, wanted: Wanted, months: "_Months", done: "_Progress", part: Path, tell: Tell
 ) -> None:
-    remembered = 0
-    pages = mirror.item_row_pages(
+    rows = remembered = done.rows
+    pages = mirror.item_column_pages(
         wanted.source,
         first_id=max(wanted.first_id, done.next_id),
         last_id=wanted.last_id,
         changed_since_ns=wanted.since_ns,
     )
-    async for page in pages:
-        await asyncio.to_thread(months.add_items, wanted.source, page)
-        tell(done.rows + months.rows)
-        if months.rows - remembered >= REMEMBER_EVERY_ROWS:
-            remembered = months.rows
-            months.close()
-            _remember(part, wanted, _Progress(page[-1][0] + 1, done.rows + months.rows, dict(months.parts)))
+    async with _Behind() as writing:  # a page is written while the next one becomes columns and a third one is read
+        async for page in pages:
+            table = await asyncio.to_thread(item_table, months.pyarrow, wanted.source, page)
+            await writing.add(months.add, table)
+            rows += table.num_rows
+            tell(rows)
+            if rows - remembered >= REMEMBER_EVERY_ROWS:
+                await writing.done()
+                remembered = rows
+                await asyncio.to_thread(months.close)
+                _remember(part, wanted, _Progress(page["id"][-1] + 1, rows, dict(months.parts)))
+
+
+class _Behind:
+    """Work that one thread does in order while its caller prepares more, a bounded number of pieces behind."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "parquet")
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await self.done()
+        finally:
+            await asyncio.to_thread(self._thread.shutdown, cancel_futures=True)
+
+    async def add(self, work: Callable[[Any], None], value: object) -> None:
+        """Add a piece of work. It waits while there are too many."""
+        if len(self._waiting) >= PAGES_BEHIND_MAX:
+            await self._waiting.popleft()
+        self._waiting.append(asyncio.get_running_loop().run_in_executor(self._thread, work, value))
+
+    async def done(self) -> None:
+        """Wait for all of it."""
+        while self._waiting:
+            await self._waiting.popleft()
 
 
 class _Progress(msgspec.Struct, frozen=True):
@@ -146,7 +183,7 @@ class _Months:
     def __init__(self, pyarrow: ModuleType, folder: Path, *, is_listed: bool, parts: Mapping[str, int]) -> None:
         self.rows = 0
         self.parts = dict(parts)
-        self._pyarrow = pyarrow
+        self.pyarrow = pyarrow
         self._folder = folder
         self._schema = schema(pyarrow, is_listed=is_listed)
         self._time = "fetched_at" if is_listed else "time"
@@ -154,12 +191,9 @@ class _Months:
         self._waiting_rows: Counter[str] = Counter()
         self._open: dict[str, Any] = {}  # the least recently used first
 
-    def add_items(self, source: str, rows: Sequence[ItemRow]) -> None:
-        self.add(item_table(self._pyarrow, source, rows))
-
     def add(self, table: Any) -> None:
         self.rows += table.num_rows
-        for found, rows in by_month(self._pyarrow, table, self._time):
+        for found, rows in by_month(self.pyarrow, table, self._time):
             month = found or NO_MONTH
             self._waiting.setdefault(month, []).append(rows)
             self._waiting_rows[month] += rows.num_rows
@@ -178,7 +212,7 @@ class _Months:
     def _write(self, month: str) -> None:
         tables = self._waiting.pop(month)
         del self._waiting_rows[month]
-        self._writer(month).write_table(self._pyarrow.concat_tables(tables))
+        self._writer(month).write_table(self.pyarrow.concat_tables(tables))
 
     def _writer(self, month: str) -> Any:
         writer = self._open.pop(month, None)
@@ -195,4 +229,11 @@ class _Months:
         folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
         path = folder / f"part-{number:04}.parquet"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT, _PRIVATE_FILE))
-        return self._pyarrow.parquet.ParquetWriter(path, self._schema, compression="zstd", compression_level=1)
+        return self.pyarrow.parquet.ParquetWriter(
+            path,
+            self._schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=[name for name in self._schema.names if name in REPEATING],
+            write_statistics=[name for name in self._schema.names if name not in LONG_TEXTS],
+        )

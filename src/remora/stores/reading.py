@@ -7,7 +7,7 @@ from typing import Final
 from remora.contracts.reader import (
     ITEM_ROW,
     Change,
-    ItemRow,
+    ItemColumns,
     MirroredDocument,
     MirroredItem,
     MirroredSource,
@@ -16,10 +16,11 @@ from remora.contracts.reader import (
 )
 from remora.core.errors import ConfigurationError
 from remora.core.units import MILLISECOND_NS
-from remora.stores.common import Part
+from remora.stores.common import Part, Values
 from remora.stores.rows import Row, milliseconds, nanoseconds
 
 FIRST_POSITION: Final = "0"
+NO_ITEMS: Final[ItemColumns] = dict.fromkeys(ITEM_ROW, ())
 
 
 class CommonReader(Part):
@@ -38,19 +39,21 @@ class CommonReader(Part):
         self, source: str, *, first_id: int, last_id: int, changed_since_ns: int, limit: int
     ) -> Sequence[MirroredItem]:
         """The next items by id."""
-        rows = await self.item_rows(
-            source, first_id=first_id, last_id=last_id, changed_since_ns=changed_since_ns, limit=limit
-        )
+        rows = await self._item_rows(_page_of(source, first_id, last_id, changed_since_ns, limit))
         return tuple(item_from(source, row) for row in rows)
 
-    async def item_rows(
+    async def item_columns(
         self, source: str, *, first_id: int, last_id: int, changed_since_ns: int, limit: int
-    ) -> Sequence[ItemRow]:
-        """The same as plain rows."""
-        wanted = {"source": source, "first": first_id, "last": last_id, "limit": limit}
-        return await self._page(
-            "read_item_page", {**wanted, "since": milliseconds(changed_since_ns)}, body_at=len(ITEM_ROW) - 1
-        )
+    ) -> ItemColumns:
+        """The same page by columns."""
+        return await self._item_columns(_page_of(source, first_id, last_id, changed_since_ns, limit))
+
+    async def _item_columns(self, page: Values) -> ItemColumns:
+        rows = await self._item_rows(page)
+        return dict(zip(ITEM_ROW, zip(*rows, strict=True), strict=True)) if rows else NO_ITEMS
+
+    async def _item_rows(self, page: Values) -> Sequence[Row]:
+        return await self._page("read_item_page", page, body_at=len(ITEM_ROW) - 1)
 
     async def replies(self, source: str, parents: Sequence[int], *, limit: int) -> Sequence[MirroredItem]:
         """The direct replies to these items."""
@@ -107,6 +110,11 @@ class CommonReader(Part):
         key, updated_at, body, fetched_at = row
         mark = None if updated_at is None else self._load_key(updated_at)
         return MirroredDocument(source, self._load_key(key), body, mark, nanoseconds(fetched_at))
+
+
+def _page_of(source: str, first_id: int, last_id: int, changed_since_ns: int, limit: int) -> Values:
+    since = milliseconds(changed_since_ns)
+    return {"source": source, "first": first_id, "last": last_id, "limit": limit, "since": since}
 
 
 def no_position(text: str) -> ConfigurationError:

@@ -2,14 +2,19 @@
 
 import sqlite3
 import time
+from bisect import bisect_left
 from functools import cache
 from importlib.resources import files
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from remora.contracts.reader import QueryResult
+import msgspec
+
+from remora.contracts.reader import ITEM_ROW, ItemColumns, QueryResult
 from remora.core.errors import ConfigurationError
-from remora.stores.reading import CommonReader, failed_query, no_position, refused_query, slow_query
+from remora.stores.common import Values
+from remora.stores.reading import NO_ITEMS, CommonReader, failed_query, no_position, refused_query, slow_query
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart
 from remora.stores.statements import with_common
@@ -32,6 +37,7 @@ _READING_PRAGMAS: Final = frozenset(
         "data_version",
     }
 )
+_decoder: Final = msgspec.json.Decoder(list[Any])
 # After `EXPLAIN` any statement is harmless, but SQLite still asks about each of its parts.
 
 
@@ -50,6 +56,26 @@ class SqliteReader(SqlitePart, CommonReader):
     async def query(self, statement: str, *, limit: int, seconds_max: float) -> QueryResult:
         """The rows of one query."""
         return await self._read(lambda connection: _query(connection, statement, limit, seconds_max))
+
+    async def _item_columns(self, page: Values) -> ItemColumns:
+        return await self._read(lambda connection: self._columns_of(connection, page))
+
+    def _columns_of(self, connection: Connection, page: Values) -> ItemColumns:
+        connection.execute("BEGIN")  # both statements see the same moment
+        try:
+            ids, sizes = map(_decoder.decode, connection.execute(self._sql["read_item_sizes"], page).fetchone())
+            if not ids:
+                return NO_ITEMS
+            ends = list(accumulate(sizes))
+            rows = min(bisect_left(ends, self._page_bytes) + 1, len(ids))
+            last = {**page, "last": ids[rows - 1]}
+            *found, bodies = connection.execute(self._sql["read_item_columns"], last).fetchone()
+        finally:
+            connection.execute("ROLLBACK")
+        columns = [_decoder.decode(column) for column in found]
+        assert columns[0] == ids[:rows], "an aggregate takes the rows in the order of the index"
+        cut = [bodies[start:end] for start, end in pairwise([0, *ends[:rows]])]
+        return dict(zip(ITEM_ROW, [*columns, cut], strict=True))
 
     def _position(self, text: str) -> dict[str, object]:
         if not (text.isascii() and text.isdigit() and len(text) < 19):
