@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from remora.core.status.words import CIRCUIT, GAP_REASONS, QUESTIONS, STOPPED
+from remora.core.status.words import CIRCUIT, GAP_REASONS, PHASES, QUESTIONS, STOPPED
 
 FILE: Final = Path(__file__).parents[1] / "src" / "remora" / "operate" / "console" / "static" / "words.js"
 BEGIN: Final = "// -- written by tools/console_words.py from core/status/words.py --\n"
@@ -16,7 +16,13 @@ END: Final = "// -- end of what is written --\n"
 
 def written() -> str:
     """The part of the file that comes from Python."""
-    tables = {"QUESTIONS": list(QUESTIONS), "STOPPED": STOPPED, "GAP_REASONS": GAP_REASONS, "CIRCUIT": CIRCUIT}
+    tables = {
+        "QUESTIONS": list(QUESTIONS),
+        "STOPPED": STOPPED,
+        "PHASES": PHASES,
+        "GAP_REASONS": GAP_REASONS,
+        "CIRCUIT": CIRCUIT,
+    }
     lines = [f"export const {name} = {json.dumps(table, indent=2)};\n" for name, table in tables.items()]
     return f"{BEGIN}{''.join(lines)}{END}"
 

@@ -43,6 +43,16 @@ async def test_a_page_can_be_recorded_again_without_owing_more(store: Store) -> 
     assert await owed(store) == ["a", "b"]
 
 
+async def test_every_known_document_is_counted_once_fetched_or_not(store: Store) -> None:
+    assert await store.count_documents(ARCHIVE) == 0
+    await page(store, ("a", "3"), ("b", "2"), ("c", "1"))
+    await record_document(store, "a", document("a", mark="3"), at_s=1)
+    await record_document(store, "b", TIMEOUT, at_s=1)
+    await page(store, ("a", "4"), at_s=2)
+    assert await store.count_documents(ARCHIVE) == 3
+    assert await store.count_documents("other") == 0
+
+
 async def test_an_empty_page_moves_the_walk(store: Store) -> None:
     assert await page(store) == 0
     assert await store.walk_state(ARCHIVE) == WALKING

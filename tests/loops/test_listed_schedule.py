@@ -99,7 +99,12 @@ def test_the_state_says_what_it_does_when_the_next_run_is_and_why_not_now() -> N
             state = schedule.state()
             assert (state.doing, state.next_run_at_ns, state.last_run) == ("walk", None, None)
             await rig.wait(40 * SECOND_NS)
-            assert schedule.state().doing == "details"
+            state = schedule.state()
+            assert state.doing == "details"
+            assert state.run is not None
+            assert state.run.phase == "details"
+            assert state.run.counts["entries"] >= 100
+            assert 0 < state.run.counts["new"] < 100
             await rig.wait(30 * MINUTE_NS)
             state = schedule.state()
             assert state.doing == "waiting"

@@ -28,17 +28,22 @@ NOW_NS = 1_800_000_000 * SECOND_NS
 SOURCE = "hackernews"
 
 
-def reading(
-    now_ns: int, *, per_s: float = 100.0, left_per_s: float | None = 90.0, back_off: BackOff | None = None
-) -> Status:
-    rate = RateFacts(
+def a_rate(per_s: float = 100.0, *, recent: Recent | None = None, last_back_off: BackOff | None = None) -> RateFacts:
+    return RateFacts(
         interval_ns=int(SECOND_NS / per_s),
         ceiling_interval_ns=SECOND_NS // 250,
         limited_by=LimitedBy.PACE,
         circuit=CircuitState.CLOSED,
-        recent=None if left_per_s is None else Recent(round(left_per_s * 10), 0, 0, 0, 10 * SECOND_NS),
-        last_back_off=back_off,
+        recent=recent,
+        last_back_off=last_back_off,
     )
+
+
+def reading(
+    now_ns: int, *, per_s: float = 100.0, left_per_s: float | None = 90.0, back_off: BackOff | None = None
+) -> Status:
+    recent = None if left_per_s is None else Recent(round(left_per_s * 10), 0, 0, 0, 10 * SECOND_NS)
+    rate = a_rate(per_s, recent=recent, last_back_off=back_off)
     snapshot = Snapshot(role=Role.SERVICE, started_at_ns=now_ns, sources={SOURCE: SourceFacts(rate=rate)})
     return read_out([Beat(now_ns, snapshot)], {SOURCE: LedgerFacts(kind=SOURCE)}, now_ns=now_ns)
 
@@ -171,3 +176,11 @@ async def test_thirty_days_are_kept_in_half_hours_and_survive_a_restart() -> Non
     assert [point.allowed_per_s for point in points] == [100.0] * len(points)
     assert len(points) == 2
     assert sum(point.span_s for point in points) <= 3_600
+
+
+def test_the_chart_of_a_listed_source_shows_how_many_documents_it_held() -> None:
+    history = RateHistory()
+    beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS, sources={SOURCE: SourceFacts(rate=a_rate())}))
+    ledger = LedgerFacts(kind="listed", documents=5_800, owed_details=4_548)
+    history.take(read_out([beat], {SOURCE: ledger}, now_ns=NOW_NS))
+    assert [point.items for point in history.of(SOURCE).points] == [1_252]

@@ -86,7 +86,7 @@ def test_what_the_provider_still_allows_has_a_line_of_its_own() -> None:
 
 def test_a_source_that_shares_its_account_says_so() -> None:
     text = render(read_out([], {"one": LedgerFacts(kind="listed", owed_details=0, account="github")}, now_ns=NOW_NS))
-    assert "  account    github, which has one ceiling" in text
+    assert "  account    github: one ceiling, pace and quota for all its sources" in text
     assert "account" not in render(status(next_run_at_ns=None))
 
 
@@ -173,3 +173,43 @@ def test_a_run_that_came_to_its_own_end_is_not_called_done_whatever_stopped_it()
     told = render(read_out([Beat(NOW_NS, snapshot)], {"one": ledger}, now_ns=NOW_NS))
     assert f"between runs: the run ended at {iso(NOW_NS)}" in told
     assert "done" not in told
+
+
+def test_a_listed_source_shows_what_it_holds_its_run_in_progress_and_who_shares_its_account() -> None:
+    run = RunFacts(
+        run_id=7,
+        started_at_ns=NOW_NS - 3 * MINUTE_NS,
+        phase="details",
+        counts={"requests": 1_310, "pages": 58, "entries": 5_800, "new": 1_240, "unchanged": 12},
+    )
+    issues = LedgerFacts(
+        kind="listed",
+        documents=5_800,
+        owed_details=4_548,
+        account="forge",
+        runs=(
+            RunFacts(run_id=7, started_at_ns=run.started_at_ns),
+            RunFacts(run_id=6, started_at_ns=1, ended_at_ns=2, stopped_by="complete"),
+        ),
+    )
+    pulls = LedgerFacts(kind="listed", documents=12, owed_details=0, account="forge")
+    rate = RateFacts(
+        interval_ns=SECOND_NS,
+        ceiling_interval_ns=SECOND_NS,
+        limited_by=LimitedBy.QUOTA,
+        circuit=CircuitState.CLOSED,
+        quota=QuotaFacts(3_690, 5_000, NOW_NS + MINUTE_NS),
+    )
+    facts = {"issues": SourceFacts(rate=rate, doing="fetching details", run=run), "pulls": SourceFacts(rate=rate)}
+    beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS - MINUTE_NS, sources=facts))
+    text = render(read_out([beat], {"issues": issues, "pulls": pulls}, now_ns=NOW_NS))
+    lines = [" ".join(line.split()) for line in text.partition("\n\n")[0].splitlines()]
+    assert "issues Collecting: 1,252 of 5,800 documents" in lines
+    assert "progress 1,252 of 5,800 documents are here" in lines
+    assert (
+        "run in progress for 3 min: 58 pages walked, 5,800 entries seen, 1,310 requests, 1,252 details fetched, "
+        "4,548 still to fetch"
+    ) in lines
+    assert "account forge, shared with pulls: one ceiling, pace and quota for all its sources" in lines
+    assert any(line.startswith("quota 3,690 of 5,000 left until") for line in lines)
+    assert any(line.startswith("last run 6, started") for line in lines)

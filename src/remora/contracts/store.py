@@ -318,6 +318,9 @@ class ListLedger(Protocol):
     async def count_owed_details(self, source: str) -> int:
         """How many there are."""
 
+    async def count_documents(self, source: str) -> int:
+        """How many documents are known: fetched, owed, or given up."""
+
     async def document(self, source: str, key: str) -> StoredDocument | None:
         """One document of the mirror."""
 

@@ -150,6 +150,10 @@ class CommonLedger(Part):
         """Counts of the gaps that are not settled."""
         return tuple(gap_count_from_row(row) for row in await self._rows("gap_counts", {"source": source}))
 
+    async def count_documents(self, source: str) -> int:
+        """How many documents are known."""
+        return await self._count("count_documents", {"source": source})
+
     async def waiting(self, source: str, *, limit: int, after_ticket: int = 0) -> Sequence[InboxEntry]:
         """The oldest tickets after `after_ticket`."""
         rows = await self._rows("waiting", {"source": source, "after": after_ticket, "limit": limit})

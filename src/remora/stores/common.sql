@@ -34,6 +34,10 @@ SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_a
 WHERE source = :source AND state = 'settled' AND reason = coalesce(:reason, reason)
 ORDER BY first_seen_at, kind, key LIMIT :limit;
 
+-- name: count_documents
+-- How many documents are known; an index answers it, no body is read.
+SELECT count(*) FROM documents WHERE source = :source;
+
 -- name: gap_counts
 -- Counts of the gaps that are not settled.
 SELECT kind, state, reason, count(*), min(first_seen_at), min(not_before_at) FROM gaps

@@ -89,6 +89,7 @@ class RunCounts:
 
     requests: int = 0
     pages: int = 0
+    entries: int = 0  # entries that the pages showed
     listed: int = 0  # entries that became owed details
     vanished: int = 0  # entries that the list no longer shows
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -100,6 +101,7 @@ class RunCounts:
         return {
             "requests": self.requests,
             "pages": self.pages,
+            "entries": self.entries,
             "listed": self.listed,
             "vanished": self.vanished,
             "waits": self.waits,

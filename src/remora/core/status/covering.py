@@ -26,9 +26,7 @@ def coverage_of(ledger: LedgerFacts, facts: SourceFacts | None) -> Covered | Cov
         unconfirmed=sum(tally.count for tally in gaps if _is_unconfirmed(tally)),
     )
     if ledger.owed_details is not None:
-        return CoveredList(
-            pending=ledger.owed_details, owed=count.owed, absent=count.absent, gone=count.gone, dead=count.dead
-        )
+        return _cover_list(ledger.documents, ledger.owed_details, count)
     known_ids = [known for known in (ledger.newest_id, facts.newest_id if facts else None) if known is not None]
     if ledger.coverage is None or not known_ids:
         return Unknown("the source has not told us its newest id yet")
@@ -78,6 +76,20 @@ def cover(coverage: Coverage, *, first_id: int, newest_id: int, count: Tallies) 
         dead=count.dead,
         awaited=min(count.awaited, count.owed),
         unconfirmed=min(count.unconfirmed, count.owed - min(count.awaited, count.owed)),
+    )
+
+
+def _cover_list(documents: int | None, pending: int, count: Tallies) -> CoveredList:
+    """Every known document, counted in exactly one state. What was recorded between two counts is not settled yet."""
+    settled = None if documents is None else max(0, documents - pending - count.unsettled)
+    return CoveredList(
+        settled=settled,
+        pending=pending,
+        owed=count.owed,
+        absent=count.absent,
+        gone=count.gone,
+        dead=count.dead,
+        listed=None if settled is None else settled + pending + count.owed + count.dead,
     )
 
 

@@ -128,12 +128,19 @@ def _steady(answers: Answers, coverage: Covered | CoveredList | Unknown) -> Head
     if complete.answer is YesNo.YES and fresh.answer is YesNo.YES:
         return Headline(Standing.COMPLETE, "Complete and fresh")
     if complete.answer is YesNo.NO and not isinstance(coverage, Unknown) and coverage.pending:
-        return Headline(Standing.COLLECTING, f"Collecting: {coverage.pending:,} still to fetch")
+        return Headline(Standing.COLLECTING, f"Collecting: {_still_to_fetch(coverage)}")
     if complete.answer is YesNo.NO:
         return Headline(Standing.COLLECTING, f"Waiting for a retry: {complete.reason}")
     if complete.answer is YesNo.UNKNOWN:
         return Headline(Standing.COLLECTING, f"Collecting: {complete.reason}")
     return Headline(Standing.COLLECTING, f"Complete; freshness: {fresh.reason}")
+
+
+def _still_to_fetch(coverage: Covered | CoveredList) -> str:
+    """`1,252 of 5,800 documents`, where the documents were counted."""
+    if isinstance(coverage, CoveredList) and coverage.settled is not None:
+        return f"{coverage.settled:,} of {coverage.listed:,} documents"
+    return f"{coverage.pending:,} still to fetch"
 
 
 def collecting_in_words(progress: Progress) -> str:

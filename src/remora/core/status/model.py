@@ -121,15 +121,17 @@ class Covered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CoveredList(msgspec.Struct, frozen=True, kw_only=True):
-    """Coverage of a listed source: what was found in the list and is not here yet."""
+    """settled + pending + owed + absent + gone + dead is the number of documents that are known, always."""
 
     known: bool = True
+    settled: int | None  # here, as the list last showed them; None: not counted
     pending: int
     owed: int
     absent: int
     gone: int
     dead: int
     awaited: int = 0
+    listed: int | None = None  # settled, or still to be fetched: what the list has shown so far
 
 
 class Fresh(msgspec.Struct, frozen=True, kw_only=True):

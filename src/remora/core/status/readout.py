@@ -52,6 +52,7 @@ from remora.core.status.snapshot import (
     LedgerFacts,
     RescanFacts,
     Role,
+    RunFacts,
     SourceFacts,
     StreamFacts,
 )
@@ -145,7 +146,7 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         newest_refused=told.newest_refused,
         next_run_at_ns=told.next_run_at_ns,
         why_not_now=told.why_not_now,
-        runs=ledger.runs,
+        runs=_runs(told, ledger),
         only_provider_is_down=is_down,
         budget=RunBudget(ledger.max_wall_ns, ledger.max_fetches) if listed else None,
         ceiling_interval_ns=ledger.ceiling_interval_ns,
@@ -153,6 +154,12 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
         account=ledger.account,
         orders=told.orders,
     )
+
+
+def _runs(told: SourceFacts, ledger: LedgerFacts) -> tuple[RunFacts, ...]:
+    """The stored runs; the one in progress with the counts that its process tells."""
+    live = told.run
+    return tuple(live if live is not None and live.run_id == run.run_id else run for run in ledger.runs)
 
 
 def _stream(told: SourceFacts, silence: Unknown | None, ledger: LedgerFacts) -> StreamFacts | NoStream | Unknown:

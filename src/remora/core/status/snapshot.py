@@ -81,6 +81,17 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
     until_ns: int | None = None  # until when the ceiling is lowered
 
 
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One bounded run over a listed source."""
+
+    run_id: int
+    started_at_ns: int
+    ended_at_ns: int | None = None
+    stopped_by: str | None = None
+    phase: str | None = None  # what it does now; None: it ended, or no live process told
+    counts: dict[str, int] = {}
+
+
 class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What one process knows about one source."""
 
@@ -96,6 +107,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     workers_alive: int | None = None  # update workers; None if this process has none
     update_ages: tuple[int, ...] | None = None  # the counts of `core.ledger.freshness.UpdateAges`
     doing: str | None = None  # one short word: catching up, watching, walking the list
+    run: RunFacts | None = None  # listed sources: the run in progress, with its counts so far
     next_run_at_ns: int | None = None
     why_not_now: str | None = None
     orders: Orders = Orders()
@@ -133,16 +145,6 @@ class GapTally(msgspec.Struct, frozen=True):
     next_at_ns: int | None  # the next attempt; None: there will be none
 
 
-class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One bounded run over a listed source."""
-
-    run_id: int
-    started_at_ns: int
-    ended_at_ns: int | None = None
-    stopped_by: str | None = None
-    counts: dict[str, int] = {}
-
-
 class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the store knows about one source, even if no process runs."""
 
@@ -153,6 +155,7 @@ class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     gaps: tuple[GapTally, ...] = ()
     inbox_depth: int | None = None
     owed_details: int | None = None  # listed sources: found in the list, detail not yet asked for
+    documents: int | None = None  # listed sources: how many are known, fetched or not
     runs: tuple[RunFacts, ...] = ()
     hole: str | None = None  # listed sources: the page that the last run had to leave behind
     every_ns: int | None = None  # how often a run should start

@@ -5,10 +5,11 @@ The console's `reasons.js` is generated from this file (`python -m tools.console
 
 from typing import Final
 
-from remora.core.ledger.run import StoppedBy
+from remora.core.ledger.run import Phase, StoppedBy
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import LimitedBy
 from remora.core.reasons import GapReason
+from remora.core.status.snapshot import RunFacts
 
 QUESTIONS: Final = ("complete", "fresh", "polite", "working")
 
@@ -58,6 +59,13 @@ GAP_REASONS: Final[dict[GapReason, str]] = {reason: reason.replace("_", " ") for
     GapReason.NOT_YET: "not there yet",
 }
 
+# What a run in progress does.
+PHASES: Final[dict[Phase, str]] = {
+    Phase.RECOVERY: "retrying what is owed",
+    Phase.WALK: "walking the list",
+    Phase.DETAILS: "fetching details",
+}
+
 STOPPED: Final[dict[StoppedBy, str]] = {
     StoppedBy.COMPLETE: "complete: everything listed was asked for",
     StoppedBy.RECOVER_ONLY: "only what was owed was asked for, as requested",
@@ -72,3 +80,8 @@ STOPPED: Final[dict[StoppedBy, str]] = {
     StoppedBy.LIST_TROUBLE: "the list does not answer",
     StoppedBy.LIST_CONTRADICTS: "the list contradicts its declaration",
 }
+
+
+def phase_in_words(run: RunFacts | None) -> str | None:
+    """What a run in progress does; None if there is none."""
+    return None if run is None or run.phase is None else PHASES[Phase(run.phase)]

@@ -18,6 +18,7 @@ from remora.core.ledger.budget import Budget
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.run import BUT_PRESSURE, PRESSURE, Phase, RunCounts, RunSummary, Stop, StoppedBy, in_words
 from remora.core.reasons import GapReason
+from remora.core.status.snapshot import RunFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor
 from remora.loops.listed.allowance import RunAllowance
@@ -66,6 +67,7 @@ class ListedRun:
         self._options = options
         self.counts = RunCounts()
         self.phase = Phase.RECOVERY
+        self._record: RunRecord | None = None  # from the moment its begin is stored
         self._shows_gone = False
         budget = Budget(clock.monotonic_ns(), options.max_wall_ns, options.max_fetches)
         self._allowance = RunAllowance(governor, clock=clock, budget=budget, counts=self.counts, policy=LISTED)
@@ -78,6 +80,7 @@ class ListedRun:
         """The whole run. A killed run leaves a record without an end; nothing else is lost."""
         started_ns = self._clock.wall_ns()
         run_id = await self._store.start_run(self._source, now_ns=started_ns)
+        self._record = RunRecord(run_id, started_ns)
         stop = await self._phases()
         stopped_by = StoppedBy.COMPLETE if stop is None else stop.by
         because = in_words(stop, self._allowance.budget, self.counts, now_ns=self._clock.monotonic_ns())
@@ -98,6 +101,17 @@ class ListedRun:
             counts=counts,
         )
         return RunSummary(stopped_by, self.counts, left.owed, left.not_before_ns, because, left.dead)
+
+    def facts(self) -> RunFacts | None:
+        """The run and its counts so far; None before its begin is stored."""
+        if self._record is None:
+            return None
+        return RunFacts(
+            run_id=self._record.run_id,
+            started_at_ns=self._record.started_ns,
+            phase=str(self.phase),
+            counts=self.counts.as_mapping(),
+        )
 
     async def _phases(self) -> Stop | None:
         orphaned = await self._take_parents()

@@ -14,6 +14,7 @@ from remora.collect import Collector
 from remora.contracts import Clock, RunRecord, Store
 from remora.core.errors import RemoraError
 from remora.core.ledger.run import RunSummary, span
+from remora.core.status.snapshot import RunFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor
 from remora.loops.listed.run import ListedRun, RunOptions
@@ -34,6 +35,7 @@ class ScheduleState:
     last_started_ns: int | None = None
     next_run_at_ns: int | None = None  # None during a run
     why_not_now: str | None = None
+    run: RunFacts | None = None  # the run in progress, with its counts so far
     failures: int = 0  # in a row
     last_error: str | None = None  # the class of the last error, never its text
 
@@ -67,7 +69,9 @@ class ListedSchedule:
 
     def state(self) -> ScheduleState:
         """For the status: the last run, the next run, and why there is none now."""
-        return self._state if self._running is None else replace(self._state, doing=str(self._running.phase))
+        if self._running is None:
+            return self._state
+        return replace(self._state, doing=str(self._running.phase), run=self._running.facts())
 
     async def run(self) -> None:
         """Start a run whenever one is due, for ever."""

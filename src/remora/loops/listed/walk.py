@@ -292,6 +292,7 @@ class ListWalk:
         for key in await self._revived(page):
             await self._store.replay_gaps(self._source, key=key, now_ns=now_ns)
         listed = await self._store.record_page(self._source, page.entries, self._state, now_ns=now_ns)
+        self._counts.entries += len(page.entries)
         self._counts.listed += listed
         await self._keep_inline(page, now_ns)
         self._remember(page)

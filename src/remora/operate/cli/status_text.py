@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from remora.core.quantities import format_rate, format_size
 from remora.core.rate.gate_types import RateFacts
-from remora.core.status.answers import ago, iso
+from remora.core.status.answers import ago, iso, span
 from remora.core.status.health import answers_of
 from remora.core.status.limits import quota_in_words, wait_in_words
 from remora.core.status.model import (
@@ -21,11 +21,14 @@ from remora.core.status.model import (
 from remora.core.status.snapshot import GapTally, InboxFacts, RescanFacts, StreamFacts
 
 LABEL_WIDTH = 11
+RUN_COUNTS = {"pages": "pages walked", "entries": "entries seen", "requests": "requests"}
+# The outcomes of a detail that was fetched.
+FETCHED = ("new", "changed", "unchanged", "stale")
 
 
 def render(status: Status) -> str:
     """The whole status as text."""
-    blocks = ["\n".join(_source(name, source, status.as_of_ns)) for name, source in status.sources.items()]
+    blocks = ["\n".join(_source(name, source, status)) for name, source in status.sources.items()]
     if not blocks:
         return "no source is configured"
     return "\n\n".join([*blocks, *([] if status.disk is None else [f"disk  {disk_text(status.disk)}"])])
@@ -39,18 +42,22 @@ def disk_text(disk: Disk) -> str:
     return ", ".join(words.format(format_size(count)) for count, words in told if count is not None)
 
 
-def _source(name: str, source: SourceStatus, now_ns: int) -> Iterator[str]:
+def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:
+    now_ns = status.as_of_ns
     doing = f", {source.doing}" if source.doing else ""
     yield f"{name}  {source.headline.text}"
     yield _line("process", f"{source.state.replace('_', ' ')}{doing}")
     if source.progress is not None:
         done = f"{source.progress.done:,} of {source.progress.total:,} ids"
         yield _line("progress", f"{done}, {source.progress.held:,} items held")
+    elif isinstance(source.coverage, CoveredList) and source.coverage.settled is not None:
+        yield _line("progress", f"{source.coverage.settled:,} of {source.coverage.listed:,} documents are here")
+    yield from _run_in_progress(source, now_ns)
     for question, answer in answers_of(source).items():
         word = "not yet" if answer.attention is Attention.WAIT else answer.answer
         yield _line(f"{question}?", f"{word:<8}{answer.reason}")
     if source.account is not None:
-        yield _line("account", f"{source.account}, which has one ceiling, pace and quota for all its sources")
+        yield _line("account", _account(name, source.account, status))
     yield _line("rate", rate_text(source.rate))
     if isinstance(source.rate, RateFacts):
         yield _line("limit", source.rate.limit)
@@ -81,9 +88,26 @@ def _source(name: str, source: SourceStatus, now_ns: int) -> Iterator[str]:
     if source.next_run_at_ns is not None:
         why = f": {source.why_not_now}" if source.why_not_now else ""
         yield _line("next run", f"{iso(source.next_run_at_ns)}{why}")
-    for run in source.runs[:1]:
+    for run in [run for run in source.runs if run.phase is None][:1]:
         ended = f"ended {iso(run.ended_at_ns)} by {run.stopped_by}" if run.ended_at_ns else "still open"
         yield _line("last run", f"{run.run_id}, started {iso(run.started_at_ns)}, {ended}")
+
+
+def _run_in_progress(source: SourceStatus, now_ns: int) -> Iterator[str]:
+    """The run in progress with its counts so far."""
+    for run in source.runs[:1]:
+        if run.phase is not None:
+            counted = ", ".join(f"{run.counts.get(name, 0):,} {words}" for name, words in RUN_COUNTS.items())
+            fetched = f"{sum(run.counts.get(outcome, 0) for outcome in FETCHED):,} details fetched"
+            owed = "" if isinstance(source.coverage, Unknown) else f", {source.coverage.pending:,} still to fetch"
+            yield _line("run", f"in progress for {span(now_ns - run.started_at_ns)}: {counted}, {fetched}{owed}")
+
+
+def _account(name: str, account: str, status: Status) -> str:
+    """The account, and which other sources share its gate."""
+    others = [other for other, source in status.sources.items() if source.account == account and other != name]
+    shared = f", shared with {', '.join(others)}" if others else ""
+    return f"{account}{shared}: one ceiling, pace and quota for all its sources"
 
 
 def _next_attempt(gaps: GapTally, source: SourceStatus, now_ns: int) -> str:
@@ -126,8 +150,9 @@ def _coverage(coverage: Covered | CoveredList | Unknown) -> str:
                 f"{coverage.gone:,} gone, {coverage.dead:,} dead; frontier {coverage.frontier:,}"
             )
         case CoveredList():
+            here = "" if coverage.settled is None else f"{coverage.settled:,} settled, "
             return (
-                f"{coverage.pending:,} pending, {coverage.owed:,} owed, {coverage.absent:,} absent, {coverage.gone:,} gone, "
+                f"{here}{coverage.pending:,} pending, {coverage.owed:,} owed, {coverage.absent:,} absent, {coverage.gone:,} gone, "
                 f"{coverage.dead:,} dead"
             )
 

@@ -11,8 +11,9 @@ import structlog
 from remora.contracts import LeaderLease
 from remora.core.errors import ConfigurationError, Exit, StoreBusy
 from remora.core.status.snapshot import Role, SourceFacts
+from remora.core.status.words import phase_in_words
 from remora.core.units import SECOND_NS
-from remora.loops.listed.run import RunOptions
+from remora.loops.listed.run import ListedRun, RunOptions
 from remora.loops.numbered.worker import Worker
 from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import Settings, pick_numbered
@@ -151,15 +152,16 @@ async def run_listed_job(
             source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, gates=ground.gates
         ) as runtime,
     ):
+        begun: list[ListedRun] = []
 
         def facts() -> Mapping[str, SourceFacts]:
             rate = rate_facts(runtime.governor, ground.meter, source)
-            return {source: SourceFacts(rate=rate, doing="running")}
+            told = begun[-1].facts() if begun else None
+            return {source: SourceFacts(rate=rate, doing=phase_in_words(told) or "running", run=told)}
 
         async def run() -> RunReport:
-            return await run_listed(
-                runtime, ground.store, options, clock=ground.clock, meter=ground.meter, view=view, owner=ground.owner
-            )
+            begun.append(runtime.run(ground.store, options, clock=ground.clock, owner=ground.owner))
+            return await run_listed(begun[-1], runtime, clock=ground.clock, meter=ground.meter, view=view)
 
         async with beating(ground, Role.RUN, facts):
             return await (

@@ -4,11 +4,11 @@ from functools import partial
 
 import msgspec
 
-from remora.contracts import Clock, Store
+from remora.contracts import Clock
 from remora.core.errors import Exit
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import SECOND_NS
-from remora.loops.listed.run import ListedRun, RunOptions
+from remora.loops.listed.run import ListedRun
 from remora.operate.jobs.progress import Progress, ProgressView, shown, with_rate
 from remora.operate.jobs.runtime import ListedRuntime, rate_facts
 from remora.operate.observe.recent_meter import RecentMeter
@@ -38,18 +38,10 @@ def run_name(source: str) -> str:
 
 
 async def run_listed(
-    runtime: ListedRuntime,
-    store: Store,
-    options: RunOptions,
-    *,
-    clock: Clock,
-    meter: RecentMeter,
-    view: ProgressView,
-    owner: str,
+    run: ListedRun, runtime: ListedRuntime, *, clock: Clock, meter: RecentMeter, view: ProgressView
 ) -> RunReport:
-    """One run."""
+    """One run, shown while it goes on."""
     started_ns = clock.monotonic_ns()
-    run = ListedRun(runtime.name, runtime.collector, store, runtime.governor, clock=clock, owner=owner, options=options)
     async with shown(partial(_show, run, runtime, meter, view)):
         summary = await run.run_once()
     not_before_ns = summary.next_not_before_ns

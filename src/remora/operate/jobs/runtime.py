@@ -22,6 +22,7 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, classify, has_content
 from remora.gate.governor import Governor
 from remora.loops.listed.joining import JoiningCollector
+from remora.loops.listed.run import ListedRun, RunOptions
 from remora.loops.numbered.newest import keep_newest, retract_absurd, take_up
 from remora.operate.config.settings import SourceKind, SourceSettings
 from remora.operate.jobs.gates import Gates
@@ -82,6 +83,10 @@ class ListedRuntime:
     governor: Governor
     collector: Collector
     credential: Credential | None = None
+
+    def run(self, store: Store, options: RunOptions, *, clock: Clock, owner: str) -> ListedRun:
+        """One bounded run over it."""
+        return ListedRun(self.name, self.collector, store, self.governor, clock=clock, owner=owner, options=options)
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from remora.core.rate.gate_types import RateFacts
 from remora.core.reasons import GapReason
 from remora.core.status.model import Covered, Status, Unknown
 from remora.core.status.snapshot import SourceFacts
+from remora.core.status.words import phase_in_words
 from remora.core.units import SECOND_NS
 from remora.loops.listed.run import RunOptions
 from remora.loops.listed.schedule import ListedSchedule
@@ -215,7 +216,8 @@ class Service:
             return SourceFacts(
                 rate=steered(rate_facts(runtime.governor, self._meter, runtime.name), orders),
                 orders=orders,
-                doing=state.doing,
+                doing=phase_in_words(state.run) or state.doing,
+                run=state.run,
                 next_run_at_ns=state.next_run_at_ns,
                 why_not_now=state.why_not_now,
                 stands_by=alone is not None and not alone.holds(),

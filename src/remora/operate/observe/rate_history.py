@@ -17,7 +17,7 @@ from remora.contracts import Clock, Notes
 from remora.core.errors import StoreError
 from remora.core.ledger.notes import LONG_HISTORY_NOTE, RATE_HISTORY_NOTE
 from remora.core.rate.gate_types import BackOff, RateFacts
-from remora.core.status.model import Fresh, FreshList, SourceStatus, Status
+from remora.core.status.model import Fresh, FreshList, SourceStatus, Status, Unknown
 from remora.core.units import MINUTE_NS, SECOND_NS
 
 log = structlog.get_logger()
@@ -101,8 +101,8 @@ class _Track:
             self._making.leaving.append(rate.recent_per_s)
         if rate.recent is not None and rate.recent.answers:
             self._making.refused.append(rate.recent.refused / rate.recent.answers)
-        if source.progress is not None:
-            self._making.items = source.progress.held
+        if not isinstance(source.coverage, Unknown):
+            self._making.items = source.coverage.settled
         if (news_ns := _last_news_ns(source)) is not None:
             self._making.age_s.append(max(0.0, at_s - news_ns / SECOND_NS))
 

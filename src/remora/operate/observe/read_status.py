@@ -26,6 +26,8 @@ async def read_status(store: Store, settings: Settings, *, now_ns: int, only: st
 
 async def read_ledger(store: Store, name: str, source: SourceSettings) -> LedgerFacts:
     """What the store knows about one source."""
+    # Counted before what is owed: a document that is recorded in between is not called settled.
+    documents = None if source.capabilities.newest_id else await store.count_documents(name)
     gaps = tuple(
         GapTally(count.kind, count.state, count.reason, count.count, count.oldest_ns, count.next_ns)
         for count in await store.gap_counts(name)
@@ -34,6 +36,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
         return LedgerFacts(
             kind=source.kind,
             gaps=gaps,
+            documents=documents,
             owed_details=await store.count_owed_details(name),
             runs=await _runs(store, name),
             hole=_hole(await store.note(name, BACKLOG_NOTE)),

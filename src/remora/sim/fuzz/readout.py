@@ -213,6 +213,7 @@ class Readout:
         return SourceFacts(
             rate=self._rate(running),
             doing=state.doing,
+            run=state.run,
             next_run_at_ns=state.next_run_at_ns,
             why_not_now=state.why_not_now,
             stands_by=running.lease is not None and not running.lease.holds(),

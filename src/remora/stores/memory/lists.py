@@ -79,6 +79,10 @@ class MemoryLists(MemoryPart):
         """How many details are owed."""
         return len(self._owed(source))
 
+    async def count_documents(self, source: str) -> int:
+        """How many documents are known."""
+        return sum(1 for named, _ in self._tables.documents if named == source)
+
     def _owed(self, source: str) -> list[tuple[str, DocumentRow]]:
         return [
             (key, row)

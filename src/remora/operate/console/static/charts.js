@@ -48,7 +48,8 @@ export function windowOf(history, range, now) {
   return { from: now - wanted, to: now, range: wanted };
 }
 
-export function drawRate(svg, { points, backoffs, ceiling, edge, from, to }) {
+export function drawRate(svg, { points, backoffs, ceiling, edge: found, from, to }) {
+  const edge = found && ceiling && found > ceiling ? null : found; // a limit above the ceiling is never met
   const width = Math.max(280, Math.round(svg.clientWidth || 600));
   const height = width < 420 ? 190 : 230;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);

@@ -1,5 +1,5 @@
 // How does the page stay true? It shows what the last event said, and says so when there was none for three beats.
-import { drawOverview, sentPerSecond, verdict, worstFirst } from "./overview.js";
+import { drawOverview, sentPerSecond, sharing, verdict, worstFirst } from "./overview.js";
 import { drawCard, makeCard } from "./panels.js";
 import { QUESTIONS_BEFORE, showGaps } from "./timeline.js";
 import { clock, element, gapReason, number, perSecond, plain, say, secondsOf, span, sync, when } from "./words.js";
@@ -28,7 +28,7 @@ function aged(status, reason, sinceNs) {
       question, { answer: "unknown", reason: answer === "unknown" ? reason : `${reason}; before that the answer was ${answer}` },
     ]));
     const was = source.rate.known ? perSecond(source.rate.interval_ns) : source.rate.was_per_s;
-    return [name, { ...source, answers, headline: { standing: "unknown", text: `Unknown: ${reason}` }, state: "no heartbeat", doing: null, rate: unknown(was), stream: unknown(null), inbox: unknown(null), rescan: unknown(null), fresh: unknown(null), loops: {}, workers_alive: null }];
+    return [name, { ...source, answers, headline: { standing: "unknown", text: `Unknown: ${reason}` }, state: "no heartbeat", doing: null, rate: unknown(was), stream: unknown(null), inbox: unknown(null), rescan: unknown(null), fresh: unknown(null), loops: {}, workers_alive: null, runs: source.runs.map((run) => ({ ...run, phase: null })) }];
   });
   return { ...status, sources: Object.fromEntries(sources) };
 }
@@ -60,7 +60,7 @@ function draw() {
       cards.append(card);
     }
     card.hidden = chosen !== name;
-    if (!card.hidden) drawCard(card, source, { now: at, history: historyOf(name), items: page.items[name] ?? [], old: lost, disk: status.disk, events: page.timeline[name] ?? [] });
+    if (!card.hidden) drawCard(card, source, { now: at, history: historyOf(name), items: page.items[name] ?? [], old: lost, disk: status.disk, events: page.timeline[name] ?? [], peers: sharing(status.sources, name) });
   }
   const found = verdict(status.sources, at);
   say(part("verdict"), found.text);

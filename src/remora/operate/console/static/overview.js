@@ -1,6 +1,6 @@
 // How is it going, at a glance? The line of each source, its progress, and a table where there are several.
 import { drawProgress } from "./charts.js";
-import { agoOf, bytes, element, facts, human, number, rate, say, secondsOf, share, span, sync } from "./words.js";
+import { agoOf, bytes, element, facts, human, isCounted, number, rate, say, secondsOf, share, span, sync, when } from "./words.js";
 
 // The worst first: what needs a person, then what nobody knows, then what goes on by itself.
 const ORDER = ["attention", "unknown", "stopped", "waiting", "collecting", "watching", "complete"];
@@ -52,19 +52,28 @@ function drawAlarms(line, alarms) {
   }, () => {});
 }
 
-// How much of it is here, of a numbered or a listed source; null if nobody can tell.
+// How much of it was asked for, of a numbered source, or is here, of a listed one; null if nobody can tell.
 function progressOf({ progress, coverage }) {
   if (progress) return { done: progress.done, total: progress.total };
-  if (coverage.known && coverage.held !== undefined && coverage.held !== null) {
-    return { done: coverage.held, total: coverage.held + coverage.pending + coverage.owed + coverage.dead };
-  }
-  return null;
+  return isCounted(coverage) && coverage.listed !== undefined ? { done: coverage.settled, total: coverage.listed } : null;
 }
 
 function heldInWords(source) {
   if (source.progress) return number(source.progress.held);
   const held = progressOf(source);
-  return held ? `${number(held.done)} of ${number(held.total)}` : "unknown";
+  return held ? countedOf(held) : "unknown";
+}
+
+const countedOf = ({ done, total }) => (total === null ? number(done) : `${number(done)} of ${number(total)}`);
+
+// Which other sources share the account of this one, and with it one gate.
+export function sharing(sources, name) {
+  const { account } = sources[name];
+  return account ? Object.keys(sources).filter((other) => other !== name && sources[other].account === account) : [];
+}
+
+export function quotaInWords(quota, now) {
+  return `${countedOf({ done: quota.remaining, total: quota.limit })} left until ${when(quota.until_ns, now)}`;
 }
 
 function stats(source, disk) {
@@ -89,8 +98,10 @@ export function drawOverview(panel, sources, now) {
   sync(panel.querySelector("tbody"), rows, () => {
     const row = element("tr");
     for (const className of ["", "", "", "", "right", "right", ""]) row.append(element("td", "", className));
-    const link = element("a", "");
-    row.firstElementChild.append(link);
+    row.firstElementChild.append(element("a", ""), element("p", "", "account note"));
+    row.children[2].append(element("span", ""), document.createElementNS("http://www.w3.org/2000/svg", "svg"));
+    const bar = row.children[2].lastElementChild;
+    for (const [name, value] of [["class", "bar small-bar"], ["viewBox", "0 0 1000 10"], ["preserveAspectRatio", "none"], ["role", "img"]]) bar.setAttribute(name, value);
     row.children[1].append(element("span", "", "symbol"), element("span", "", "standing"));
     return row;
   }, (row, source) => {
@@ -104,9 +115,21 @@ export function drawOverview(panel, sources, now) {
     const held = progressOf(source);
     const sent = source.rate.known ? sentPerSecond(source.rate) : null;
     const owed = source.coverage.known ? source.coverage.owed + source.coverage.dead : null;
-    const texts = [held ? share(held.done, held.total) : "unknown", freshness(source, now), sent === null ? "unknown" : rate(sent), owed === null ? "unknown" : number(owed), nextRun(source, now)];
-    texts.forEach((text, index) => say(row.children[index + 2], text));
+    const account = row.querySelector(".account");
+    account.hidden = !source.account;
+    say(account, source.account ? accountInWords(source) : "");
+    const bar = row.children[2].lastElementChild;
+    bar.toggleAttribute("hidden", held === null);
+    if (held) drawProgress(bar, held);
+    say(row.children[2].firstElementChild, held ? `${countedOf(held)}, ${human(share(held.done, held.total), now)}` : "unknown");
+    const texts = [freshness(source, now), sent === null ? "unknown" : rate(sent), owed === null ? "unknown" : number(owed), nextRun(source, now)];
+    texts.forEach((text, index) => say(row.children[index + 3], text));
   });
+}
+
+function accountInWords({ account, rate: pace }) {
+  const { quota } = pace.known ? pace : {};
+  return `account ${account}${quota ? `, quota ${countedOf({ done: quota.remaining, total: quota.limit })} left` : ""}`;
 }
 
 function freshness({ fresh }, now) {

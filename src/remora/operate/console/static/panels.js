@@ -1,9 +1,9 @@
 // What does the operator see of one source? Each panel is brought up to date from a status; unknown is shown as unknown.
 import { PLACES, describeRate, drawAges, drawCoverage, drawRate, drawSmall, readAt, windowOf } from "./charts.js";
-import { drawHeadline, sentPerSecond } from "./overview.js";
+import { drawHeadline, quotaInWords, sentPerSecond } from "./overview.js";
 import { counted, itemLink, linked } from "./reader_links.js";
 import { drawActions, drawTimeline, makeActions } from "./timeline.js";
-import { PLACE_WORDS, QUESTIONS, ago, agoOf, circuitState, clock, element, facts, gapReason, gapState, human, moment, number, perSecond, plain, rate, say, secondsOf, share, span, stopped, sync, when } from "./words.js";
+import { PLACE_WORDS, QUESTIONS, ago, agoOf, circuitState, clock, element, facts, gapReason, gapState, human, isCounted, moment, number, perSecond, phase, plain, rate, say, secondsOf, share, span, stopped, sync, when } from "./words.js";
 
 const SYMBOLS = { yes: "✓", no: "✕", unknown: "?", wait: "…" };
 const STATES = ["dead", "owed", "leased", "absent", "gone"];
@@ -37,7 +37,7 @@ export function makeCard(name, { onReplay, onAct, onBehind }) {
   return card;
 }
 
-export function drawCard(card, source, { now, history, items, old, disk, events }) {
+export function drawCard(card, source, { now, history, items, old, disk, events, peers }) {
   const listed = source.kind === "listed";
   say(card.querySelector(".doing"), [plain(source.state), source.doing].filter(Boolean).join(", "));
   drawHeadline(card, source, disk, now);
@@ -45,7 +45,7 @@ export function drawCard(card, source, { now, history, items, old, disk, events 
   drawActions(card, source, old);
   card.view.redrawTimeline = () => drawTimeline(card.querySelector(".timeline"), events, card.view.spanS, now);
   card.view.redrawTimeline();
-  drawRatePanel(card, source, history, now);
+  drawRatePanel(card, source, { history, peers, now });
   drawCoveragePanel(card.querySelector(".coverage"), card.dataset.name, source, old);
   for (const [name, shown] of [[".live", !listed], [".rescan", !listed], [".runs", listed], [".items", !listed]]) card.querySelector(name).hidden = !shown;
   card.classList.toggle("listed", listed);
@@ -79,11 +79,11 @@ function drawAnswers(list, answers, now) {
 
 // -- collection rate --------------------------------------------------------------------------------------------------
 
-function drawRatePanel(card, source, history, now) {
+function drawRatePanel(card, source, { history, peers, now }) {
   const pace = source.rate;
   const panel = card.querySelector(".rate");
   panel.classList.toggle("unknown", !pace.known);
-  if (pace.known) drawKnownRate(panel, pace, source.account, now);
+  if (pace.known) drawKnownRate(panel, pace, { account: source.account, peers, now });
   else drawUnknownRate(panel, pace, source.ceiling_interval_ns, now);
   const ceiling = source.ceiling_interval_ns ? perSecond(source.ceiling_interval_ns) : null;
   card.view.redraw = () => {
@@ -107,7 +107,7 @@ function spliced({ long = [], points }) {
   return [...long.filter((point) => point.at + point.span <= since), ...points];
 }
 
-function drawKnownRate(panel, pace, account, now) {
+function drawKnownRate(panel, pace, { account, peers, now }) {
   const until = pace.next_in_ns >= 5e9 ? ` The next request is sent at ${when(pace.at_ns + pace.next_in_ns, now)}.` : "";
   say(panel.querySelector(".limit"), pace.limit + until);
   const recent = pace.recent;
@@ -118,9 +118,10 @@ function drawKnownRate(panel, pace, account, now) {
   const rows = [
     ["allowed pace", `${rate(perSecond(pace.interval_ns))}, one request each ${interval(secondsOf(pace.interval_ns))}`],
     ["held back by", heldBy(pace.held)],
-    ["ceiling", `${rate(perSecond(pace.ceiling_interval_ns))}${account ? `, of the account ${account}` : ""}`],
+    ...(account ? [["account", `${account}${peers.length ? `, shared with ${peers.join(", ")}` : ""}: one ceiling, pace and quota for all its sources`]] : []),
+    ["ceiling", rate(perSecond(pace.ceiling_interval_ns))],
     ["provider's limit", pace.edge_per_s === null ? "none found so far" : `about ${rate(pace.edge_per_s)}, learned from refusals`],
-    ...(pace.quota ? [["quota", `${number(pace.quota.remaining)}${pace.quota.limit === null ? "" : ` of ${number(pace.quota.limit)}`} left until ${when(pace.quota.until_ns, now)}`]] : []),
+    ...(pace.quota ? [["quota", quotaInWords(pace.quota, now)]] : []),
     ["refused", recent ? `${number(recent.refused)} of ${number(recent.answers)} answers ${lately}` : "unknown"],
     ["in flight", `${number(pace.in_flight)}${pace.in_flight_bound ? ` of at most ${number(pace.in_flight_bound)}` : ""}, ${number(pace.waiting)} waiting for their turn`],
     ["circuit breaker", circuitState(pace.circuit)],
@@ -167,14 +168,14 @@ function drawCoveragePanel(panel, name, source, old) {
   const coverage = source.coverage;
   const bar = panel.querySelector(".bar");
   const legend = panel.querySelector(".legend");
-  bar.toggleAttribute("hidden", !coverage.known || coverage.settled === undefined);
+  bar.toggleAttribute("hidden", !isCounted(coverage));
   if (!coverage.known) {
     say(panel.querySelector(".sum"), `Unknown: ${coverage.reason}.`);
     legend.replaceChildren();
     return;
   }
   const total = drawCoverage(bar, coverage);
-  const places = PLACES.filter((place) => coverage[place] !== undefined);
+  const places = PLACES.filter((place) => coverage[place] !== undefined && coverage[place] !== null);
   const words = places.map((place) => `${number(coverage[place])} ${PLACE_WORDS[place]}`).join(", ");
   bar.setAttribute("aria-label", words);
   say(panel.querySelector(".sum"), (old ? "As it was: " : "") + sumOf(coverage, total));
@@ -185,7 +186,7 @@ function drawCoveragePanel(panel, name, source, old) {
     row.append(term, element("dd"));
     return row;
   }, (row, place) => {
-    const part = coverage.settled === undefined ? "" : `, ${share(coverage[place], total)}`;
+    const part = !isCounted(coverage) ? "" : `, ${share(coverage[place], total)}`;
     const parts = place === "owed" ? [[coverage.awaited, "not there yet"], [coverage.unconfirmed, "absent, to be confirmed"]] : [];
     const told = parts.filter(([count]) => count).map(([count, word]) => `, ${number(count)} ${word}`).join("");
     say(row.lastElementChild, `${number(coverage[place])}${part}${told}`);
@@ -193,7 +194,8 @@ function drawCoveragePanel(panel, name, source, old) {
 }
 
 function sumOf(coverage, total) {
-  if (coverage.settled === undefined) return coverage.held === null || coverage.held === undefined ? "Found in the list:" : `${number(coverage.held)} documents are here.`;
+  if (!isCounted(coverage)) return "Found in the list:";
+  if (coverage.listed !== undefined) return `${number(coverage.settled)} of ${number(coverage.listed)} documents are here.`;
   const done = coverage.lag === 0 ? "All of them were asked for." : coverage.frontier < coverage.first_id ? "The oldest part is not fetched yet." : `Everything up to ${number(coverage.frontier)} was asked for.`;
   return `${number(total)} ids, from ${number(coverage.first_id)} to ${number(coverage.max_id)}. ${done}`;
 }
@@ -256,7 +258,27 @@ function drawRescan(panel, { rescan, update_ages: buckets }, now) {
 
 // -- runs of listed sources -------------------------------------------------------------------------------------------
 
+const FETCHED = ["new", "changed", "unchanged", "stale"];
+
+// The run in progress, with the counts that its process tells.
+function drawRunNow(box, { runs, coverage }, now) {
+  const run = runs.find((one) => one.phase);
+  box.hidden = !run;
+  if (box.hidden) return;
+  const { counts } = run;
+  say(box.querySelector(".doing-now"), `A run is in progress: ${phase(run.phase)}, for ${span(now - secondsOf(run.started_at_ns))}.`);
+  facts(box.querySelector("dl"), [
+    ["pages walked", number(counts.pages ?? 0)],
+    ["entries seen", number(counts.entries ?? 0)],
+    ["details fetched", number(FETCHED.reduce((sum, outcome) => sum + (counts[outcome] ?? 0), 0))],
+    ["still to fetch", coverage.known ? number(coverage.pending) : "unknown"],
+    ["requests sent", number(counts.requests ?? 0)],
+    ["waits for the provider", number(counts.waits ?? 0)],
+  ]);
+}
+
 function drawRuns(panel, source, now) {
+  drawRunNow(panel.querySelector(".now"), source, now);
   const { budget, fresh, runs } = source;
   const bounds = [budget?.max_wall_ns && span(secondsOf(budget.max_wall_ns)), budget?.max_fetches && `${number(budget.max_fetches)} requests`].filter(Boolean);
   const walked = fresh.known ? `The whole list was last walked ${agoOf(fresh.walked_at_ns, now)}.` : `The list was never walked completely: ${fresh.reason}.`;
@@ -267,7 +289,7 @@ function drawRuns(panel, source, now) {
     for (const className of ["", "", "right", "right", "right", ""]) row.append(element("td", "", className));
     return row;
   }, (row, run) => {
-    const took = run.ended_at_ns ? span(secondsOf(run.ended_at_ns - run.started_at_ns)) : "still open";
+    const took = run.ended_at_ns ? span(secondsOf(run.ended_at_ns - run.started_at_ns)) : run.phase ? "in progress" : "no end recorded";
     const counts = run.counts;
     const texts = [moment(secondsOf(run.started_at_ns), now), took, number(counts.requests ?? 0), number(counts.new ?? 0), number(counts.waits ?? 0), run.stopped_by ? stopped(run.stopped_by) : run.ended_at_ns ? "unknown" : ""];
     texts.forEach((text, index) => say(row.children[index], text));

@@ -63,7 +63,7 @@ export function when(atNs, nowSeconds) {
 // Reasons name moments in the way of machines; a reader gets the time of day.
 export function human(reason, nowSeconds) {
   const told = reason.replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, (iso) => moment(Date.parse(iso) / 1000, nowSeconds));
-  return told.replace(/(\d) (s|min|h|d)\b/g, "$1\u00a0$2"); // a number and its unit stay on one line
+  return told.replace(/(\d) (?:(s|min|h|d)\b|(%))/g, "$1\u00a0$2$3"); // a number and its unit stay on one line
 }
 
 // -- written by tools/console_words.py from core/status/words.py --
@@ -86,6 +86,11 @@ export const STOPPED = {
   "list_unreadable": "a part of the list cannot be read",
   "list_trouble": "the list does not answer",
   "list_contradicts": "the list contradicts its declaration"
+};
+export const PHASES = {
+  "recovery": "retrying what is owed",
+  "walk": "walking the list",
+  "details": "fetching details"
 };
 export const GAP_REASONS = {
   "rate_limited": "rate limited",
@@ -115,9 +120,12 @@ export const PLACE_WORDS = { settled: "here", absent: "absent", gone: "gone upst
 const GAP_STATES = { owed: "waiting for a retry", leased: "being fetched", dead: "dead letter" };
 // An old id that is answered with nothing is asked for again before it is believed to be absent.
 export const gapState = ({ state, reason, kind }) => (state !== "dead" && GAP_STATES[state] && reason === "not_found" && kind === "item" ? "absent, to be confirmed" : GAP_STATES[state] ?? state);
+// Whether everything that is known of a source was counted, so that it can be drawn as a share.
+export const isCounted = (coverage) => coverage.known && coverage.settled !== undefined && coverage.settled !== null;
 const worded = (table) => (word) => table[word] ?? plain(word);
 export const stopped = worded(STOPPED);
 export const gapReason = worded(GAP_REASONS);
+export const phase = worded(PHASES);
 export const circuitState = worded(CIRCUIT);
 
 // -- elements ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,45 @@
+"""What is known of a listed source? Its documents add up, and a run in progress has the counts of its live process."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remora.core.status.model import CoveredList
+from remora.core.status.snapshot import GapTally, LedgerFacts, RunFacts, SourceFacts
+from remora.core.units import DAY_NS, SECOND_NS
+from tests.core.test_readout import NOW_NS, a_rate, beat, seen, tallies
+
+
+@given(
+    documents=st.integers(min_value=0, max_value=9_000), pending=st.integers(min_value=0, max_value=900), gaps=tallies
+)
+def test_the_places_of_a_listed_source_add_up_to_its_documents(
+    documents: int, pending: int, gaps: list[GapTally]
+) -> None:
+    of = LedgerFacts(kind="listed", documents=documents, owed_details=pending, gaps=tuple(gaps))
+    status = seen(of=of).coverage
+    assert isinstance(status, CoveredList)
+    assert status.settled is not None
+    assert status.settled >= 0
+    rest = status.pending + status.owed + status.absent + status.gone + status.dead
+    assert status.settled + rest == max(documents, rest)
+    assert status.listed == status.settled + status.pending + status.owed + status.dead
+
+
+def test_what_nobody_counted_is_no_number() -> None:
+    status = seen(of=LedgerFacts(kind="listed", owed_details=3)).coverage
+    assert isinstance(status, CoveredList)
+    assert (status.settled, status.listed) == (None, None)
+
+
+def test_a_run_in_progress_has_the_counts_of_its_live_process_and_an_ended_one_those_of_the_ledger() -> None:
+    of = LedgerFacts(
+        kind="listed",
+        documents=5_800,
+        owed_details=4_548,
+        runs=(RunFacts(run_id=2, started_at_ns=NOW_NS - SECOND_NS), RunFacts(run_id=1, started_at_ns=1, ended_at_ns=2)),
+    )
+    live = RunFacts(run_id=2, started_at_ns=NOW_NS - SECOND_NS, phase="details", counts={"pages": 58})
+    status = seen(beat(of=SourceFacts(rate=a_rate(), run=live)), of=of)
+    assert status.runs == (live, of.runs[1])
+    assert status.headline.text == "Collecting: 1,252 of 5,800 documents"
+    assert seen(beat(of=SourceFacts(rate=a_rate(), run=live), age_ns=DAY_NS), of=of).runs == of.runs
