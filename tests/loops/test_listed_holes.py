@@ -2,7 +2,10 @@
 
 import pytest
 
+from remora.core.ledger.discovery import Kind
+from remora.core.ledger.gap import GapState
 from remora.core.ledger.run import StoppedBy
+from remora.core.reasons import GapReason
 from remora.core.status.model import YesNo
 from remora.core.status.readout import read_out
 from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
@@ -12,6 +15,7 @@ from remora.operate.observe.read_status import read_ledger
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Generation
 from remora.sim.replies import NOT_FOUND, Answer, Response
+from remora.sources.listed import DetailSettings
 from remora.sources.paging import ListSettings, Paging
 from tests.loops.listed_rig import NAME, PAGINGS, ListedRig, SmallArchive
 from tests.loops.test_listed_kills import killed
@@ -54,11 +58,145 @@ def test_the_walk_goes_on_behind_a_page_that_always_fails_and_names_it(way: str)
         held = await rig.mirror()
         assert 60 <= len(held) < 77
         assert held.keys() >= {f"c{number}" for number in range(35)}, "what is behind it"
-        state = await rig.store.walk_state(NAME)
-        assert (state.watermark, state.full_walk) == (None, None)
+        assert (await rig.store.walk_state(NAME)).full_walk is None, "what the page shows has not vanished"
+        (gap,) = await rig.store.gaps(NAME)
+        assert (gap.kind, gap.state, gap.reason, gap.attempts) == (
+            Kind.UNREAD_PAGE,
+            GapState.OWED,
+            GapReason.SERVER_ERROR,
+            1,
+        )
         assert words[way] in await what_is_missing(rig), "status names the hole"
-        await rig.run(RunOptions(max_fetches=1))
-        assert words[way] in await what_is_missing(rig), "a run that did not get there has not read it"
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_later_runs_ask_for_the_page_on_its_schedule_and_do_not_walk_the_list_again(way: str) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = rig_of(clock, way)
+        await rig.run()
+        for attempts in range(2, 6):
+            rig.archive.asked.clear()
+            await rig.wait(DAY_NS // 2)
+            rig.archive.add(f"new{attempts}")
+            summary = await rig.run()
+            assert (summary.stopped_by, summary.unread_pages) == (StoppedBy.COMPLETE, 1)
+            assert summary.because.endswith("1 page of it could not be read yet")
+            assert sum(rig.archive.requests("page").values()) <= 5, "the page itself, and the top of the list"
+            assert rig.archive.requests("page")[WAYS[way][1].removeprefix("page ")] == 1
+            (gap,) = await rig.store.gaps(NAME)
+            assert gap.attempts == attempts
+        rig.archive.asked.clear()
+        assert (await rig.run()).unread_pages == 1
+        assert rig.archive.requests("page")[WAYS[way][1].removeprefix("page ")] == 0, "it is not due"
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_on_the_page_is_found_wherever_it_is_when_the_list_answers(way: str) -> None:
+    """Entries come and go meanwhile, so what was on the page is on other pages when it can be read."""
+
+    async def main(clock: SimClock) -> None:
+        for moved, removed in ((0, 14), (45, 3)):
+            rig = rig_of(clock, way)
+            await rig.run()
+            rig.archive.add(*(f"new{number}" for number in range(moved)))
+            rig.archive.remove(*(f"c{number}" for number in range(76, 76 - removed, -1)))
+            await rig.wait(HOUR_NS)
+            rig.archive.hook = lambda _asked: None
+            summary = await rig.run()
+            assert (summary.stopped_by, summary.unread_pages) == (StoppedBy.COMPLETE, 0)
+            assert (await rig.mirror()).keys() >= rig.archive.truth().keys()
+            assert await rig.store.gaps(NAME) == ()
+
+    run(main)
+
+
+def test_another_page_at_the_same_position_does_not_replace_the_one_that_is_owed() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = rig_of(clock, "offset")
+        await rig.run()
+        rig.archive.add(*(f"new{number}" for number in range(40)))
+        await rig.wait(HOUR_NS)
+        assert (await rig.run()).unread_pages == 2
+        rig.archive.hook = lambda _asked: None
+        await rig.wait(HOUR_NS)
+        assert (await rig.run()).unread_pages == 0
+        assert await rig.is_complete()
+
+    run(main)
+
+
+def test_a_page_that_answers_but_shows_other_entries_settles_nothing() -> None:
+    """The fault moves with its entry: the position answers again, and the entries behind it do not."""
+
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(77), ceiling_ns=SECOND_NS // 50)
+
+        def hook(asked: str) -> Response | None:
+            if not asked.startswith("page "):
+                return None
+            start = int(asked.removeprefix("page ") or 0)
+            return SPOILED if any(key == "c48" for key, _ in rig.archive.listing()[start : start + 10]) else None
+
+        rig.archive.hook = hook
+        await rig.run()
+        before = await rig.mirror()
+        rig.archive.add(*(f"new{number}" for number in range(30)))
+        for _ in range(3):
+            await rig.wait(HOUR_NS)
+            summary = await rig.run()
+            assert (summary.stopped_by, summary.unread_pages) == (StoppedBy.COMPLETE, 1)
+        assert (await rig.mirror()).keys() - before.keys() >= {f"new{number}" for number in range(30)}
+        rig.archive.hook = lambda _asked: None
+        await rig.wait(HOUR_NS)
+        assert (await rig.run()).unread_pages == 0
+        assert await rig.is_complete()
+
+    run(main)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_walk_that_left_a_page_behind_and_was_interrupted_still_owes_it(way: str) -> None:
+    async def main(clock: SimClock) -> None:
+        rig, fetches = rig_of(clock, way), 7
+        while (
+            not (await rig.run(RunOptions(max_fetches=fetches))).unread_pages or rig.archive.asked[-1] == WAYS[way][1]
+        ):
+            rig, fetches = rig_of(clock, way), fetches + 1
+        assert (await rig.store.walk_state(NAME)).is_under_way, "it read one page behind it, and was interrupted"
+        rig.archive.asked.clear()
+        summary = await rig.run()
+        assert summary.unread_pages == 1
+        assert rig.archive.requests("page")[WAYS[way][1].removeprefix("page ")] == 0, "the walk went on behind it"
+        rig.archive.hook = lambda _asked: None
+        await rig.wait(DAY_NS)
+        assert (await rig.run()).unread_pages == 0
+        assert await rig.is_complete()
+
+    run(main)
+
+
+def test_a_full_walk_that_reads_everything_settles_every_page() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(
+            clock,
+            SmallArchive(77),
+            settings=ListSettings(page_size=10, updated=""),
+            detail=DetailSettings(key="id"),
+            ceiling_ns=SECOND_NS // 50,
+        )
+        rig.archive.hook = lambda asked: SPOILED if asked == "page 24" else None
+        assert (await rig.run()).unread_pages == 1
+        rig.archive.hook = lambda _asked: None
+        await rig.wait(HOUR_NS)
+        assert (await rig.run(RunOptions(recover_only=True))).unread_pages == 1, (
+            "without marks only a walk can prove it"
+        )
+        assert (await rig.run()).unread_pages == 0
+        assert await rig.is_complete()
 
     run(main)
 
@@ -72,7 +210,7 @@ def test_a_page_that_was_left_behind_is_read_once_it_answers(way: str) -> None:
         await rig.run(RunOptions(max_fetches=20))
         rig.archive.add("new", "c5")
         await rig.wait(HOUR_NS)
-        assert (await rig.run()).stopped_by is StoppedBy.LIST_TROUBLE
+        assert (await rig.run()).unread_pages == 1
         rig.archive.hook = lambda _asked: None
         await rig.wait(DAY_NS)
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE

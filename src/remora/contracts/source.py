@@ -124,6 +124,12 @@ class WalkedSource(Source, Protocol):
     def position_behind(self, position: str) -> str | None:
         """Where the list goes on behind a page that cannot be read; None if only that page could tell."""
 
+    def position_before(self, position: str) -> str | None:
+        """About one page before this position; None at the beginning of its part of the list, or if it is unknown."""
+
+    def first_of_part(self, position: str) -> str:
+        """The first position of the part of the list that this one is in; empty if the list has no parts."""
+
     def position_in_words(self, position: str) -> str:
         """Which page this is, for an operator, without a key or a content."""
 

@@ -40,16 +40,15 @@ from remora.sources.json_path import (
 )
 from remora.sources.json_shape import other_entries
 from remora.sources.list_scope import WHOLE, Part, first_part, next_part, part_in_words, position_of, split_position
+from remora.sources.page_steps import behind_page, page_before, page_in_words
 from remora.sources.paging import (
     FIRST,
     ListSettings,
     NoNextPage,
     Paging,
     Request,
-    behind_page,
     missing_is_end,
     next_position,
-    page_in_words,
     page_request,
     resume_position,
     shared_with_last,
@@ -151,6 +150,16 @@ class Listed:
         behind = None if part.each is not None and inside == FIRST else behind_page(self._list, inside)
         return self.ended_at(position).next_position if behind is None else position_of(part, behind)
 
+    def position_before(self, position: str) -> str | None:
+        """About one page before this position."""
+        part, inside = self._split(position)
+        before = page_before(self._list, inside)
+        return None if before is None else position_of(part, before)
+
+    def first_of_part(self, position: str) -> str:
+        """The first position of the same part of the list."""
+        return position_of(self._split(position)[0], FIRST)
+
     def position_in_words(self, position: str) -> str:
         """Which page this is, for an operator."""
         part, inside = self._split(position)
@@ -185,7 +194,7 @@ class Listed:
                     return self._batch(discovery, value, reply.body)
                 case Kind.DOCUMENT:
                     return self._document(discovery, value, reply)
-                case Kind.ITEM | Kind.USER | Kind.NEWEST:
+                case Kind.ITEM | Kind.USER | Kind.NEWEST | Kind.UNREAD_PAGE:
                     raise _unknown(discovery.kind)
         except RecursionError:
             return WrongShape("nested too deep")
@@ -207,7 +216,7 @@ class Listed:
                 values = {"key": own, **(self._parents.values(parent) if parent is not None else {})}
                 body = self._detail.body
                 return Request(f"{self._url}{path}", None if body is None else filled(body, values))
-            case Kind.ITEM | Kind.USER | Kind.NEWEST:
+            case Kind.ITEM | Kind.USER | Kind.NEWEST | Kind.UNREAD_PAGE:
                 raise _unknown(discovery.kind)
 
     def _piece_request(self, discovery: Discovery) -> Request:

@@ -101,7 +101,7 @@ class Numbered:
                 return changed_lately(self._declared.updates, reply.body)
             case Kind.NEWEST:
                 return self._reading.newest(reply.body)
-            case Kind.DOCUMENT | Kind.PAGE:
+            case Kind.DOCUMENT | Kind.PAGE | Kind.UNREAD_PAGE:
                 raise _unknown(discovery.kind)
 
     def changes(self, connect: ConnectGate) -> AsyncIterator[StreamPart]:
@@ -128,7 +128,7 @@ class Numbered:
                 return self._declared.updates.path
             case Kind.NEWEST:
                 return self._declared.newest.path
-            case Kind.DOCUMENT | Kind.PAGE:
+            case Kind.DOCUMENT | Kind.PAGE | Kind.UNREAD_PAGE:
                 raise _unknown(discovery.kind)
 
 

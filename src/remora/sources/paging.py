@@ -62,7 +62,7 @@ def page_request(
 
 def _values(settings: ListSettings, position: str) -> Values:
     """What the placeholders of a body become. None: the field is left out."""
-    offset, shared = _offset(position) if settings.paging is Paging.OFFSET else (0, 0)
+    offset, shared = offset_place(position) if settings.paging is Paging.OFFSET else (0, 0)
     place = page_place(settings, position if settings.paging is Paging.PAGE else FIRST)
     return {
         "offset": offset - shared,
@@ -82,7 +82,7 @@ def page_url(settings: ListSettings, base_url: str, position: str) -> str:
     size = (settings.size_param, str(settings.page_size))
     match settings.paging:
         case Paging.OFFSET:
-            offset, shared = _offset(position)
+            offset, shared = offset_place(position)
             return with_query(url, (settings.offset_param, str(offset - shared)), size)
         case Paging.PAGE:
             place = page_place(settings, position)
@@ -104,7 +104,7 @@ def shared_with_last(settings: ListSettings, position: str) -> int:
     """How many entries of the page at a position were on the page before it, unless the list moved."""
     match settings.paging:
         case Paging.OFFSET:
-            return _offset(position)[1]
+            return offset_place(position)[1]
         case Paging.PAGE:
             return page_place(settings, position).shared
         case _:
@@ -151,34 +151,6 @@ def next_position(
     if following is None and position == FIRST and settings.more is None and settings.end is None:
         _refuse_early_end(settings, page, len(lines), headers)
     return following
-
-
-def behind_page(settings: ListSettings, position: str) -> str | None:
-    """The position after a page that cannot be read, where pages are counted; it shows nothing again."""
-    match settings.paging:
-        case Paging.OFFSET:
-            offset, shared = _offset(position)
-            return str(offset - shared + settings.page_size)
-        case Paging.PAGE:
-            place = page_place(settings, position)
-            following = place.number + 1
-            return f"0:{following}:{place.size}" if OVERLAPPED_PAGE.fullmatch(position) else str(following)
-        case Paging.CURSOR | Paging.LINK | Paging.NEXT | Paging.LAST | Paging.NONE:
-            return None
-
-
-def page_in_words(settings: ListSettings, position: str) -> str:
-    """Which page this is: its entries or its number where pages are counted."""
-    match settings.paging:
-        case Paging.OFFSET:
-            offset, shared = _offset(position)
-            first = offset - shared
-            return f"the page with entries {first + 1:,} to {first + settings.page_size:,}"
-        case Paging.PAGE:
-            place = page_place(settings, position)
-            return f"page {place.number:,} of {place.size:,} entries each"
-        case Paging.CURSOR | Paging.LINK | Paging.NEXT | Paging.LAST | Paging.NONE:
-            return "the first page" if position == FIRST else "a later page"
 
 
 def missing_is_end(settings: ListSettings, following: str | None) -> bool:
@@ -324,7 +296,7 @@ def _overlapping_page(seen: int, size_max: int) -> tuple[int, int] | None:
 
 
 def _next_offset(settings: ListSettings, position: str, page: object, listed: int) -> str | None:
-    skipped, shared = _offset(position)
+    skipped, shared = offset_place(position)
     offset = skipped - shared + listed
     total = find(page, settings.total) if settings.total is not None else None
     if not listed or (isinstance(total, int) and not isinstance(total, bool) and offset >= total):
@@ -371,7 +343,7 @@ def _origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _offset(position: str) -> tuple[int, int]:
+def offset_place(position: str) -> tuple[int, int]:
     """Entries to skip, and how many of them to see again."""
     overlapped = _OVERLAPPED.fullmatch(position)
     if overlapped is None:

@@ -61,7 +61,7 @@ def gap_key(source: str, discovery: Discovery) -> str:
     kind = discovery.kind
     if kind is Kind.DOCUMENT:
         return fingerprint(source, discovery.key)
-    # A page is never stored, but the rest of a list after a run is owed as one gap.
+    # A page is never stored, but the rest of a list after a run is owed as one gap, and an unread page as one of its own.
     assert kind is not Kind.NEWEST, f"a {kind} is never recorded"
     return discovery.key
 
@@ -91,7 +91,7 @@ def decide(
         return Decision(OUTCOME_OF_GAP[moved.state], held, gap=moved)
     if gap is not None and gap.state is GapState.SETTLED and moved is not None and moved.state is GapState.SETTLED:
         moved = None  # a settled gap stays settled: no row changes
-    if kind is Kind.PAGE:
+    if kind is Kind.PAGE or kind is Kind.UNREAD_PAGE:
         return Decision(Outcome.UNCHANGED, gap=moved)
     return _found(_checked(verdict.thing, kind), observation.started_at_ns, held, moved)
 

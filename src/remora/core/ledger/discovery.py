@@ -15,6 +15,7 @@ class Kind(StrEnum):
     USER = "user"  # a profile, by name
     DOCUMENT = "document"  # an entry of a listed archive, by key
     PAGE = "page"  # one page of a list; the key is a position in the source's own form
+    UNREAD_PAGE = "unread_page"  # a page that a walk left behind; only ever owed, by a fingerprint of its position
     NEWEST = "newest"  # what the source says of itself: its highest id, or which items changed lately
 
 

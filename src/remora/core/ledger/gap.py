@@ -215,9 +215,9 @@ def _event(gap: Gap, verdict: Verdict, listing: Listing, *, now_ns: int) -> GapE
     match verdict:
         case Missing(reason) if _is_gone(gap, reason, listing):
             return GapEvent.DELETED
-        case Missing() if gap.kind is not Kind.DOCUMENT:
+        case Missing() if gap.kind is not Kind.DOCUMENT and gap.kind is not Kind.UNREAD_PAGE:
             return GapEvent.CONFIRMED if _is_confirmed(gap, now_ns=now_ns) else GapEvent.FAILED
-        case Missing(GapReason.NOT_FOUND) if now_ns - gap.first_seen_ns < DOUBTED_FOR_NS:
+        case Missing(GapReason.NOT_FOUND) if gap.kind is Kind.DOCUMENT and now_ns - gap.first_seen_ns < DOUBTED_FOR_NS:
             return GapEvent.FAILED
         case Missing() | Refused() | Malformed():
             may_die = gap.state not in {GapState.ABSENT, GapState.GONE}
@@ -233,8 +233,8 @@ def _is_gone(gap: Gap, reason: GapReason, listing: Listing) -> bool:
 
     Nothing can contradict a stray answer about a numbered item, so it needs as many answers as an absent one.
     """
-    if listing is Listing.SHOWN_SINCE:
-        return False
+    if listing is Listing.SHOWN_SINCE or gap.kind is Kind.UNREAD_PAGE:
+        return False  # the entries of a page that a list does not show any more are somewhere else in it
     if gap.state is GapState.GONE or listing is Listing.VANISHED:
         return True
     return reason is GapReason.GONE and (gap.kind is Kind.DOCUMENT or gap.null_count >= LOOKS_AT_AN_OLD_ID)

@@ -13,6 +13,9 @@ RESCAN_DONE_NOTE: Final = "rescan_done"  # the last finished pass
 RESCAN_UNDER_WAY_NOTE: Final = "rescan_under_way"
 RESCAN_WANTED_NOTE: Final = "rescan_wanted"
 BACKLOG_NOTE: Final = "backlog"  # what a run of a listed source left
+UNREAD_NOTE: Final = (
+    "unread_page"  # with a fingerprint: where a page is that could not be read, and which marks surround it
+)
 FULL_WALK_NOTE: Final = "full_walk"  # when a walk last reached the end of the list
 STEERING_NOTE: Final = "steering"  # what an operator ordered: a pause, a lower ceiling
 TIMELINE_NOTE: Final = "timeline"  # what happened, for the console

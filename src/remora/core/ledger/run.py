@@ -71,6 +71,7 @@ class Stop:
     wait_ns: int = 0  # how long nothing will be sent, as far as is known now
     held_ns: int = 0  # how long the provider itself asked us to wait
     why: str = ""  # a sentence about the list, where it says more than the reason
+    is_owed: bool = False  # a page was left behind and is a gap of its own: nothing else is left
 
     @property
     def is_ours(self) -> bool:
@@ -120,6 +121,7 @@ class RunSummary:
     next_not_before_ns: int | None = None  # wall clock; when the walk may go on after pressure
     because: str = ""  # one sentence that names the limit that ended the run
     dead: int = 0  # details we gave up on for now
+    unread_pages: int = 0  # pages of the list that are owed
 
 
 def stop_for_cap(reason: GapReason, *, wait_ns: int = 0, held_ns: int = 0) -> Stop:

@@ -40,6 +40,7 @@ class Left:
     owed: int
     dead: int
     not_before_ns: int | None  # when the walk may go on
+    unread_pages: int = 0
 
 
 class Backlog:
@@ -70,17 +71,18 @@ class Backlog:
         counts = await self._store.gap_counts(self._source)
         owed = await self._store.count_owed_details(self._source) + _documents(counts, GapState.OWED, GapState.LEASED)
         dead = _documents(counts, GapState.DEAD)
+        pages = sum(count.count for count in counts if count.kind is Kind.UNREAD_PAGE)
         if stop is None:
             await self._settle()
-            return Left(owed, dead, None)
+            return Left(owed, dead, None, pages)
         if stop.by in {StoppedBy.COOL_DOWN, StoppedBy.RECOVER_ONLY}:
-            return Left(owed, dead, None if cooling is None else cooling.until_ns)
+            return Left(owed, dead, None if cooling is None else cooling.until_ns, pages)
         # A stop by our own limits says nothing about an earlier cool-down that still runs.
         if stop.reason is not None and (cooling is None or not stop.is_ours):
             await self._record(Deferred(stop.reason))
         await self._note(stop, owed, cooling)
         cooling = await self.cooling()
-        return Left(owed, dead, None if cooling is None else cooling.until_ns)
+        return Left(owed, dead, None if cooling is None else cooling.until_ns, pages)
 
     async def _note(self, stop: Stop, owed: int, cooling: Cooling | None) -> None:
         walk = await self._store.walk_state(self._source)

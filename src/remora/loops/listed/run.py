@@ -13,26 +13,24 @@ import structlog
 
 from remora.collect import Collector
 from remora.contracts import Clock, RunRecord, Store
-from remora.core.ledger.asking import LISTED, ONCE
+from remora.core.ledger.asking import LISTED
 from remora.core.ledger.budget import Budget
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.run import BUT_PRESSURE, PRESSURE, Phase, RunCounts, RunSummary, Stop, StoppedBy, in_words
 from remora.core.reasons import GapReason
 from remora.core.status.snapshot import RunFacts
-from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor
 from remora.loops.listed.allowance import RunAllowance
 from remora.loops.listed.backlog import Backlog
 from remora.loops.listed.details import Details
+from remora.loops.listed.recovery import ListedRecovery
 from remora.loops.listed.walk import ListWalk
-from remora.loops.recover import Recover, Recovery
 
 log = structlog.get_logger()
 
 # The rest of an interrupted walk, one for entries that appeared since, and one more if a walk missed entries.
 WALKS_PER_RUN_MAX: Final = 3
-# One at a time: a gap that is leased but not requested would lose its place in the order.
-RECOVERY: Final = Recovery(width=1, at_once=1, lease_ns=30 * MINUTE_NS, asks=ONCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +69,8 @@ class ListedRun:
         self._shows_gone = False
         budget = Budget(clock.monotonic_ns(), options.max_wall_ns, options.max_fetches)
         self._allowance = RunAllowance(governor, clock=clock, budget=budget, counts=self.counts, policy=LISTED)
-        self._gaps = Recover(
-            source, collector, store, clock=clock, owner=owner, policy=RECOVERY, allowance=self._allowance
+        self._gaps = ListedRecovery(
+            source, collector, store, clock=clock, owner=owner, allowance=self._allowance, counts=self.counts
         )
         self._backlog = Backlog(source, collector, store, clock=clock)
 
@@ -84,7 +82,10 @@ class ListedRun:
         stop = await self._phases()
         stopped_by = StoppedBy.COMPLETE if stop is None else stop.by
         because = in_words(stop, self._allowance.budget, self.counts, now_ns=self._clock.monotonic_ns())
-        left = await self._backlog.keep(stop)
+        left = await self._backlog.keep(None if stop is not None and stop.is_owed else stop)
+        if stop is None and left.unread_pages:
+            pages = "1 page of it" if left.unread_pages == 1 else f"{left.unread_pages} pages of it"
+            because = f"{because}; {pages} could not be read yet"
         counts = self.counts.as_mapping()
         await self._store.end_run(
             self._source, RunRecord(run_id, started_ns, self._clock.wall_ns(), stopped_by, counts)
@@ -97,10 +98,11 @@ class ListedRun:
             because=because,
             owed=left.owed,
             dead=left.dead,
+            unread_pages=left.unread_pages,
             walk_waits_s=round(wait_ns / SECOND_NS, 3),
             counts=counts,
         )
-        return RunSummary(stopped_by, self.counts, left.owed, left.not_before_ns, because, left.dead)
+        return RunSummary(stopped_by, self.counts, left.owed, left.not_before_ns, because, left.dead, left.unread_pages)
 
     def facts(self) -> RunFacts | None:
         """The run and its counts so far; None before its begin is stored."""
@@ -172,6 +174,7 @@ class ListedRun:
         If a walk missed entries, another one follows: only entries that neither walk shows have vanished.
         """
         self._begin(Phase.WALK)
+        left_behind: Stop | None = None
         for _ in range(WALKS_PER_RUN_MAX):
             walk = ListWalk(
                 self._source,
@@ -184,11 +187,12 @@ class ListedRun:
             )
             stop = await walk.run()
             self._shows_gone = self._shows_gone or walk.shows_gone
-            if stop is not None:
+            if stop is not None and not stop.is_owed:
                 return stop
+            left_behind = left_behind or stop
             if not walk.was_resumed and not walk.misses_entries and not await self._owes_inline():
                 break
-        return None
+        return left_behind
 
     async def _owes_inline(self) -> bool:
         """Whether a process ended between recording a page and its documents: another walk shows them again."""

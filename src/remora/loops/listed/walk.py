@@ -2,13 +2,13 @@
 
 A list changes during a walk. Pages that overlap prove that nothing was skipped. Where they do not overlap, the walk
 goes back one page and, if that does not help, starts again. A walk that cannot be proven complete records the entries
-it saw as owed, but moves neither watermark nor position.
+it saw as owed, but moves neither watermark nor position. A page that cannot be read is owed by itself (`holes`), and the walk
+goes on behind it.
 
 Entries have vanished if a walk does not show them. But an entry that is updated during a walk moves to the front,
 unseen. So entries that a full walk did not show are judged only after the next walk from the top.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,8 +18,8 @@ from typing import Final
 import structlog
 
 from remora.collect import Asked, Collector
-from remora.contracts import Clock, Outcome, Store
-from remora.core.item import Document, Entry, Page
+from remora.contracts import Clock, Store
+from remora.core.item import Entry, Page
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind, fingerprint
 from remora.core.ledger.gap import LOOKS_AT_A_LISTED_GONE, Gap, GapState
@@ -42,6 +42,9 @@ from remora.core.reasons import GapReason
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 from remora.loops.listed.allowance import RunAllowance
 from remora.loops.listed.holes import Holes
+from remora.loops.listed.owed_pages import owed_pages
+from remora.loops.listed.pages import PageRecorder
+from remora.loops.listed.unread_pages import UnreadPages
 
 log = structlog.get_logger()
 
@@ -52,7 +55,6 @@ PAGES_WITHOUT_NEWS_MAX: Final = 20
 # A provider that filters its pages may show a few empty ones before the next entry.
 EMPTY_PAGES_MAX: Final = 10
 PAGES_REMEMBERED: Final = 8
-INLINE_AT_ONCE: Final = 100
 DEAD_WATCHED: Final = 10_000
 MISSING_WATCHED: Final = 1_000
 # If a list changes faster than it can be read, the walk continues anyway; the next run walks the list again.
@@ -97,7 +99,10 @@ class ListWalk:
         self._repeats = 0  # pages in a row with the same content as the page before
         self._before: tuple[Entry, ...] = ()  # the previous page, if the next page can be compared with it
         self._missing_is_end = False
-        self._holes = Holes(source)
+        self._recorder = PageRecorder(source, collector, store, counts=counts)
+        self._unread = UnreadPages(source, collector, store, clock=clock)
+        self._holes = Holes(source, self._unread)
+        self._asked: Asked | None = None  # the last answer
         self._next_part: str | None = None  # where to go on when the rest of a part is known
         self._dead: frozenset[str] = frozenset()
         self._gone: frozenset[str] = frozenset()  # gone according to the provider; its list may contradict that
@@ -111,8 +116,8 @@ class ListWalk:
             if isinstance(page, Stop):
                 if self._may_start_over(page):
                     continue
-                if not self._goes_on_behind(page):
-                    return self._holes.first or page
+                if not await self._goes_on_behind(page):
+                    return page
                 if not self._holes.is_at_end:
                     continue
                 page = ENDED
@@ -125,11 +130,8 @@ class ListWalk:
             if not self._joins(page) and self._turn_back():
                 continue
             if await self._record(page):
-                return (
-                    None
-                    if self._is_whole
-                    else self._holes.first or Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
-                )
+                unreadable = Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
+                return self._holes.first if self._is_whole else unreadable
             following = self._next_part or page.next_position
             assert following is not None, "a page that is not the last has a next one"
             self._position = following
@@ -158,6 +160,8 @@ class ListWalk:
         if (source := self._collector.walked) is not None:
             self._first = source.first_position(self._state.watermark, now_wall_ns=self._clock.wall_ns())
         self._position = self._state.position or self._first
+        if self.was_resumed:
+            self._holes.keys.update(owed.gap.key for owed in await owed_pages(self._store, self._source))
 
     async def _doubted_at_ns(self, dead: Sequence[Gap], gone: Sequence[Gap]) -> int | None:
         """The latest time when a detail became missing or gone although the list may still show its entry."""
@@ -172,10 +176,11 @@ class ListWalk:
             asked = await self._collector.ask(Discovery(Kind.PAGE, self._position, Lane.WALK), self._allowance)
             if self._allowance.stop is not None:
                 return self._allowance.stop
+            self._asked = asked
             match asked.verdict:
                 case Found(Page() as page):
                     self._counts.pages += 1
-                    self._holes.page_read()
+                    self._holes.answered()
                     return self._ended() if page == ENDED else self._ended_by_silence(page)
                 case Pressure() if self._waits:
                     pass  # the gate waits; there is no other page to request
@@ -198,12 +203,14 @@ class ListWalk:
         source = self._collector.walked
         return ENDED if source is None else source.ended_at(self._position)
 
-    def _goes_on_behind(self, stop: Stop) -> bool:
-        """Leave a page behind that cannot be read. The walk is not whole then, so every later one asks for it again."""
-        behind = self._holes.behind(self._position, stop, self._collector.walked)
+    async def _goes_on_behind(self, stop: Stop) -> bool:
+        """Leave a page behind that cannot be read. It is owed before the walk moves past it."""
+        if self._asked is None:
+            return False
+        behind = await self._holes.behind(self._position, stop, self._asked, self._collector.walked)
         if behind is None and not self._holes.is_at_end:
             return False
-        self._is_whole, self._missing_is_end, self._before, self._repeats = False, True, (), 0
+        self._is_resuming, self._missing_is_end, self._before, self._repeats = False, True, (), 0
         self._position = behind or self._position
         return True
 
@@ -272,6 +279,7 @@ class ListWalk:
         self._state, self._position, self._is_resuming = restarted(self._state), self._first, False
         self._recent.clear()
         self._before, self._repeats, self._missing_is_end = (), 0, False
+        self._holes.started_over()
         log.info("walk_restarted", source=self._source)
 
     async def _record(self, page: Page) -> bool:
@@ -283,7 +291,10 @@ class ListWalk:
         # Only a walk that began at the beginning of the list has seen the whole of it.
         is_full = is_end and not page.is_rest
         began = self._state
+        await self._holes.read(self._position, page, self._collector.walked)
         self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_full)
+        if is_full and self._holes.keys:
+            self._state = replace(self._state, full_walk=None)  # what the pages left behind show has not vanished
         now_ns = self._clock.wall_ns()
         if is_full and self._is_whole:
             # Before the page: if the process dies between the two, the walk is still in progress and runs to its end.
@@ -291,10 +302,7 @@ class ListWalk:
         # Also before the page: once it is recorded, these entries no longer look newer than what is stored.
         for key in await self._revived(page):
             await self._store.replay_gaps(self._source, key=key, now_ns=now_ns)
-        listed = await self._store.record_page(self._source, page.entries, self._state, now_ns=now_ns)
-        self._counts.entries += len(page.entries)
-        self._counts.listed += listed
-        await self._keep_inline(page, now_ns)
+        listed = await self._recorder.record(page, self._state, now_ns=now_ns)
         self._remember(page)
         # A page with new entries is not the last one, whatever its marks say: one absurd mark makes the rest look old.
         self._next_part = None
@@ -303,30 +311,15 @@ class ListWalk:
         if not is_end and (further := self._ended().next_position) is not None:
             self._next_part = further  # the rest of this part is known
             return False
-        if self._is_whole:
+        if self._is_whole and is_full:
+            await self._unread.settle_but(self._holes.keys)
+        if self._is_whole and not self._holes.keys:
             await self._judge_vanished(began, is_end=is_full)
             await self._settle_vanished_inline(now_ns)
         if not is_full:
             self._state = _ended(self._state, is_whole=self._is_whole)
             await self._store.record_page(self._source, (), self._state, now_ns=now_ns)
         return True
-
-    async def _keep_inline(self, page: Page, now_ns: int) -> None:
-        """Record the documents that the page itself contains. They are as new as their entries."""
-        whole: dict[str, Entry] = {}
-        for entry in page.entries:
-            known = whole.get(entry.key)
-            if entry.body is not None and (known is None or is_newer(entry.updated_at, known.updated_at)):
-                whole[entry.key] = entry
-        entries = list(whole.values())
-        for start in range(0, len(entries), INLINE_AT_ONCE):
-            batch = entries[start : start + INLINE_AT_ONCE]
-            self._counts.outcomes.update(await asyncio.gather(*(self._keep(entry, now_ns) for entry in batch)))
-
-    async def _keep(self, entry: Entry, now_ns: int) -> Outcome:
-        assert entry.body is not None, "an entry that is kept has its document"
-        found = Found(Document(entry.key, entry.body, entry.updated_at))
-        return await self._collector.record(Discovery(Kind.DOCUMENT, entry.key, Lane.DETAIL), Asked(found, now_ns, 0))
 
     async def _judge_vanished(self, began: WalkState, *, is_end: bool) -> None:
         """At the end of a walk: entries that neither an earlier full walk nor this one showed have vanished."""

@@ -112,34 +112,38 @@ def gaps(ctx: click.Context, /, *, state: str | None, reason: str | None, as_jso
     wanted_reason = GapReason(reason) if reason else None
     found = run(_read_gaps(settings, common.get("source"), wanted_state, wanted_reason))
     if as_json:
-        print_json([_gap_fields(name, gap) for name, gap in found])
+        print_json([_gap_fields(name, gap, page) for name, gap, page in found])
         return
-    for name, gap in found:
-        fields = _gap_fields(name, gap)
+    for name, gap, page in found:
+        fields = _gap_fields(name, gap, page)
+        named = f"{fields['kind']} {fields['key']}{'' if page is None else f' ({page})'}"
         click.echo(
-            f"{fields['source']}  {fields['kind']} {fields['key']}  {fields['state']}  {fields['reason']}  "
+            f"{fields['source']}  {named}  {fields['state']}  {fields['reason']}  "
             f"{gap.attempts} attempt{'' if gap.attempts == 1 else 's'}  next {fields['next_attempt_at'] or 'never'}"
         )
     click.echo(f"{len(found):,} gap{'' if len(found) == 1 else 's'}", err=True)
-    shown = Counter(name for name, _ in found)
+    shown = Counter(name for name, _, _ in found)
     for name in (name for name, count in shown.items() if count >= GAPS_SHOWN):
         click.echo(f"{name}: only the oldest {GAPS_SHOWN:,} gaps are shown; remora status counts all of them", err=True)
 
 
 async def _read_gaps(
     settings: "Settings", source: str | None, state: "GapState | None", reason: GapReason | None
-) -> "list[tuple[str, Gap]]":
+) -> "list[tuple[str, Gap, str | None]]":
+    """Every gap with the name of its source and, of a page of a list, which page it is."""
+    from remora.loops.listed.owed_pages import owed_pages
     from remora.operate.jobs.opened_store import opened_store
 
     async with opened_store(settings, read_only=True) as store:
-        found: list[tuple[str, Gap]] = []
+        found: list[tuple[str, Gap, str | None]] = []
         for name in _sources(settings, source):
             gaps_of_one = await store.gaps(name, state=state, reason=reason, limit=GAPS_SHOWN)
-            found.extend((name, gap) for gap in gaps_of_one)
+            pages = {owed.gap.key: owed.unread.words for owed in await owed_pages(store, name) if owed.unread}
+            found.extend((name, gap, pages.get(gap.key)) for gap in gaps_of_one)
         return found
 
 
-def _gap_fields(name: str, gap: "Gap") -> dict[str, object]:
+def _gap_fields(name: str, gap: "Gap", page: str | None) -> dict[str, object]:
     from remora.core.ledger.gap import GapState
     from remora.core.status.readout import iso
 
@@ -147,6 +151,7 @@ def _gap_fields(name: str, gap: "Gap") -> dict[str, object]:
         "source": name,
         "kind": str(gap.kind),
         "key": gap.key,
+        "page": page,
         "state": str(gap.state),
         "reason": str(gap.reason),
         "attempts": gap.attempts,

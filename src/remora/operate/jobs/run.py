@@ -23,6 +23,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
     owed: int
     dead: int
+    unread_pages: int  # pages of the list that could not be read yet
     next_in_s: float | None  # how long the walk waits after pressure; None: nothing holds the next run
     seconds: float
 
@@ -52,6 +53,7 @@ async def run_listed(
         counts=summary.counts.as_mapping(),
         owed=summary.owed,
         dead=summary.dead,
+        unread_pages=summary.unread_pages,
         next_in_s=None if not_before_ns is None else round(max(0, not_before_ns - clock.wall_ns()) / SECOND_NS, 1),
         seconds=round((clock.monotonic_ns() - started_ns) / SECOND_NS, 3),
     )

@@ -9,8 +9,9 @@ from remora.core.ledger.freshness import is_stream_too_dear, poll_interval_ns
 from remora.core.ledger.notes import BACKLOG_NOTE, NEWEST_NOTE
 from remora.core.status.alarms import with_alarms
 from remora.core.status.model import Status
-from remora.core.status.readout import read_out
+from remora.core.status.readout import iso, read_out
 from remora.core.status.snapshot import Beat, GapTally, LedgerFacts, RunFacts, Snapshot
+from remora.loops.listed.owed_pages import owed_pages
 from remora.operate.config.settings import Settings, SourceSettings
 
 RUNS_SHOWN = 10
@@ -39,7 +40,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
             documents=documents,
             owed_details=await store.count_owed_details(name),
             runs=await _runs(store, name),
-            hole=_hole(await store.note(name, BACKLOG_NOTE)),
+            hole=await _hole(store, name),
             every_ns=source.every_ns,
             max_wall_ns=source.max_wall_ns,
             max_fetches=source.max_fetches,
@@ -89,8 +90,13 @@ async def _runs(store: Store, name: str) -> tuple[RunFacts, ...]:
     )
 
 
-def _hole(note: Json) -> str | None:
-    match note:
+async def _hole(store: Store, name: str) -> str | None:
+    """What of the list could not be read."""
+    if pages := await owed_pages(store, name):
+        more = "" if len(pages) == 1 else f"; {len(pages) - 1:,} more of its pages cannot be read"
+        first = pages[0]
+        return f"{first.words}; it is asked for again after {iso(first.gap.not_before_ns)}{more}"
+    match await store.note(name, BACKLOG_NOTE):
         case {"hole": str(hole)}:
             return hole
         case _:

@@ -29,7 +29,7 @@ class MemoryMirror(MemoryPart):
         decision = decide(observation, gap_key=key, held=held, gap=gap, listing=self._listing(source, observation))
         if decision.gap is not None:
             self._write_gap(source, decision.gap)
-        is_kept = decision.outcome is not Outcome.STALE and discovery.kind is not Kind.PAGE
+        is_kept = decision.outcome is not Outcome.STALE and discovery.kind not in {Kind.PAGE, Kind.UNREAD_PAGE}
         if isinstance(observation.verdict, Found) and is_kept:
             self._write_thing(source, observation, decision)
         elif discovery.kind is Kind.DOCUMENT:
@@ -59,7 +59,7 @@ class MemoryMirror(MemoryPart):
             case Kind.DOCUMENT:
                 document = self._tables.documents.get((source, discovery.key))
                 return document.held if document else None
-            case Kind.PAGE:
+            case Kind.PAGE | Kind.UNREAD_PAGE:
                 return None
             case Kind.NEWEST:
                 raise AssertionError(f"a {discovery.kind} is never recorded")

@@ -131,7 +131,7 @@ class Recorder:
                     self._hold(batch, await _held_users(connection, batch, named), latest_ns)
                 case Kind.DOCUMENT:
                     self._hold(batch, await documents.held_documents(connection, batch, named), latest_ns)
-                case Kind.PAGE:
+                case Kind.PAGE | Kind.UNREAD_PAGE:
                     continue  # a page is never stored, but the rest of a list may be owed as a gap
                 case Kind.ITEM | Kind.NEWEST:
                     raise AssertionError(f"a {kind} is never recorded here")

@@ -209,7 +209,8 @@ class _Batch:
         decision = decide(observation, gap_key=owed_key, held=held, gap=gap, listing=listing)
         if decision.gap is not None:
             self._move_gap(gap_name, decision.gap)
-        is_kept = decision.outcome is not Outcome.STALE and kind is not Kind.PAGE
+        is_page = kind is Kind.PAGE or kind is Kind.UNREAD_PAGE
+        is_kept = decision.outcome is not Outcome.STALE and not is_page
         if isinstance(observation.verdict, Found) and is_kept:
             assert decision.held is not None, "what was found is held"
             self._store(observation, observation.verdict.thing, decision, decision.held)
