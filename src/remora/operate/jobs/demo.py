@@ -23,7 +23,8 @@ from remora.operate.jobs.progress import ProgressView
 FOLDER: Final = Path("demo")
 FILE: Final = FOLDER / "remora.db"
 STORE: Final = f"sqlite:///{FILE}"
-ITEMS: Final = 20_000
+# Complete in about two minutes on a quiet machine, and within five on one that is busy with other things.
+ITEMS: Final = 8_000
 # A day of new items passes in 24 minutes, so that something happens while one watches.
 SPEED: Final = 60
 # The provider refuses more than this; the ceiling is above it, so that one can watch the pace being learned.
