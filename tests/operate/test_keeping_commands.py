@@ -65,3 +65,25 @@ def test_stats_tell_bytes_per_table_growth_and_readers(mirror: CommandLine) -> N
 )
 def test_bad_input_is_one_clear_sentence(mirror: CommandLine, words: tuple[str, ...], told: str) -> None:
     assert told in mirror.refused(*words)
+
+
+def test_a_backup_is_a_store_of_its_own_and_overwrites_nothing(mirror: CommandLine) -> None:
+    done = mirror("store", "backup", "kept.db")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("kept.db: ")
+    assert done.stdout.endswith(", checked\n")
+    whole = mirror("query", "SELECT count(*) FROM items", "--store", "sqlite:///kept.db")
+    assert whole.stdout == mirror("query", "SELECT count(*) FROM items").stdout
+    assert "name a new file" in mirror.refused("store", "backup", "kept.db")
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (("kept.db", "--store", "postgresql://someone@localhost/mirror"), "pg_dump --format=custom --file=kept.db"),
+        (("kept.db", "--store", "sqlite:///nothing.db"), "there is no store at nothing.db"),
+        (("nowhere/kept.db",), "there is no folder nowhere"),
+    ],
+)
+def test_a_backup_that_cannot_be_made_says_what_to_do(mirror: CommandLine, words: tuple[str, ...], told: str) -> None:
+    assert told in mirror.refused("store", "backup", *words)

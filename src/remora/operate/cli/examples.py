@@ -35,6 +35,10 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
         "An assistant that starts it can read the mirror, and nothing else.",
     ),
     "store": ("remora store stats", "Next: remora store COMMAND --help."),
+    "store backup": (
+        "remora store backup backups/remora-monday.db",
+        "To restore it: stop the service, put the file in the store's place, start it.",
+    ),
     "store copy": (
         "remora store copy sqlite:///remora.db postgresql://user@host/database",
         "Next: write the new address.",

@@ -1,4 +1,4 @@
-"""Which commands manage the store? `migrate`, `stats`, `compact`, `repair` and `copy`."""
+"""Which commands manage the store? `migrate`, `stats`, `backup`, `compact`, `repair` and `copy`."""
 
 # ruff: noqa: PLC0415
 
@@ -19,6 +19,7 @@ from remora.operate.cli.common import (
 
 if TYPE_CHECKING:
     from remora.operate.config.settings import Settings
+    from remora.operate.jobs.backup import PagesCopied
     from remora.stores.copy import CopyReport, Progress
 
 # A copy reports its progress after this many rows.
@@ -93,6 +94,35 @@ def _in_words(value: object) -> str:
             return f"{value:,}"
         case _:
             return str(value or "unknown")
+
+
+@store.command(short_help="Write a consistent copy to a new file, while the service runs.")
+@click.argument("target", metavar="FILE")
+@store_options
+@as_json_option
+def backup(*, target: str, as_json: bool, **common: str | None) -> None:
+    """Write a consistent copy of the store to a new file, also while a service writes the store."""
+    from remora.operate.jobs.backup import back_up_store
+
+    done = back_up_store(load_settings(**common), target, progress=_pages_line())
+    if as_json:
+        import msgspec
+
+        print_json(msgspec.to_builtins(done))
+        return
+    checked = "checked" if done.is_checked else "checked in part: it is large"
+    click.echo(f"{done.file}: {done.size_bytes:,} bytes, everything recorded until {done.as_of}, {checked}")
+
+
+def _pages_line() -> "PagesCopied":
+    told = [0]
+
+    def tell(done: int, whole: int) -> None:
+        if (tenth := 10 * done // max(1, whole)) > told[0]:
+            told[0] = tenth
+            click.echo(f"{10 * tenth} % copied", err=True)
+
+    return tell
 
 
 @store.command(short_help="Delete old changes and revisions, and give room back.")

@@ -308,6 +308,10 @@ SELECT count(*) FROM documents AS d WHERE source = :source AND owed = 1 AND NOT 
   WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state <> 'settled'
 );
 
+-- name: begin_snapshot
+-- The first read of a transaction: from here on it sees the state of this moment.
+SELECT count(*) FROM sqlite_schema;
+
 -- name: document
 -- One document of the mirror.
 SELECT

@@ -1,0 +1,90 @@
+"""How is a SQLite store backed up while a process writes it? As one snapshot, read step by step into a new file.
+
+A read transaction keeps the state of one moment while the writer continues. Without it, SQLite would begin the copy again
+after every commit of another process, and never end beside a busy writer.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from remora.core.errors import ConfigurationError, StoreUnavailable
+from remora.stores.sqlite.database import connect_reader, explained, find_damage
+from remora.stores.sqlite.statements import queries
+from remora.stores.sqlite.writer_lock import PRIVATE_MODE
+
+# 16 MiB: a step is short, so that Ctrl-C ends the copy soon.
+PAGES_PER_STEP: Final = 4_096
+# The longest time that a new backup is checked for damage; a file of tens of gigabytes is checked in part.
+CHECK_SECONDS_MAX: Final = 120.0
+
+Progress = Callable[[int, int], None]  # pages that are copied, and all
+
+
+def back_up(path: Path, target: Path, *, progress: Progress, pages_per_step: int = PAGES_PER_STEP) -> bool:
+    """Write a consistent copy of the store to a new file. True if all of it was checked in time.
+
+    The file appears under its name only when it is whole. An interrupted backup leaves nothing behind.
+    """
+    _check_target(target)
+    part = target.with_name(f"{target.name}.part")
+    try:
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
+    except FileExistsError:
+        raise ConfigurationError(
+            f"there is an unfinished backup {part}", hint="delete it, unless another process is writing it"
+        ) from None
+    except OSError as error:
+        raise ConfigurationError(f"{part} cannot be written ({error.strerror})", hint="name another file") from None
+    try:
+        _copy(path, part, progress, pages_per_step)
+        damage, is_whole = find_damage(part, seconds_max=CHECK_SECONDS_MAX)
+        if damage is not None:
+            raise StoreUnavailable(
+                f"the backup is damaged: {damage}", hint="run `remora check`: is the store itself whole?"
+            )
+        _make_durable(part)
+        part.rename(target)
+        _make_durable(target.parent)
+    finally:
+        part.unlink(missing_ok=True)
+    return is_whole
+
+
+def _check_target(target: Path) -> None:
+    if target.exists():
+        raise ConfigurationError(
+            f"there is already a file {target}", hint="a backup overwrites nothing: name a new file"
+        )
+    if not target.parent.is_dir():
+        raise ConfigurationError(f"there is no folder {target.parent}", hint="create it, or name another file")
+
+
+def _copy(path: Path, part: Path, progress: Progress, pages_per_step: int) -> None:
+    source = connect_reader(path)
+    try:
+        copied = sqlite3.connect(part, isolation_level=None)
+        try:
+            source.execute("BEGIN")
+            source.execute(queries()["begin_snapshot"]).fetchone()
+            source.backup(
+                copied, pages=pages_per_step, progress=lambda _status, left, whole: progress(whole - left, whole)
+            )
+            # One file without a log beside it; whoever writes it next begins a log again.
+            copied.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            copied.close()
+    except sqlite3.Error as error:
+        raise explained(error, path) from error
+    finally:
+        source.close()
+
+
+def _make_durable(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
