@@ -10,18 +10,32 @@ import pytest
 
 from remora.contracts import Store
 from remora.core.errors import ConfigurationError
+from remora.core.item import Document, Entry
+from remora.core.ledger.list_walk import WalkState
 from remora.operate.jobs.keeping import housekeeping
 from remora.operate.jobs.lake_following import follow_into
 from remora.read import lake as lakes
+from remora.read.export import Wanted
 from remora.read.lake import Lake
 from remora.read.mirror import MirrorReader
-from tests.contract.answers import SOURCE
+from tests.contract.answers import ARCHIVE, SOURCE, at, record_document
 from tests.read.conftest import item, keep
 
 NEWEST = """
 SELECT id, title, score FROM read_parquet('{folder}/*/*.parquet', hive_partitioning = true)
 QUALIFY row_number() OVER (PARTITION BY id ORDER BY revision DESC, changed_at DESC) = 1 ORDER BY id
 """
+
+
+NEWEST_CHATS = """
+SELECT key, title, revision, vanished_at IS NOT NULL FROM read_parquet('{folder}/*/*.parquet', hive_partitioning = true)
+QUALIFY row_number() OVER (PARTITION BY key ORDER BY exported_at DESC) = 1 ORDER BY key
+"""
+
+
+def newest_chats(folder: Path) -> list[tuple[str, str, int, bool]]:
+    """What DuckDB sees: the newest row of each document."""
+    return duckdb.connect().execute(NEWEST_CHATS.format(folder=folder)).fetchall()
 
 
 def newest(folder: Path) -> dict[int, tuple[str | None, int | None]]:
@@ -40,7 +54,11 @@ def rows_of(folder: Path, item_id: int) -> list[Mapping[str, Any]]:
 
 
 async def follow(mirror: MirrorReader, url: str, folder: Path) -> int:
-    return await follow_into(mirror, url, SOURCE, folder, tell=lambda _: None, once=True)
+    return await follow_into(mirror, url, Wanted(SOURCE, is_listed=False), folder, tell=lambda _: None, once=True)
+
+
+async def follow_chats(mirror: MirrorReader, url: str, folder: Path) -> int:
+    return await follow_into(mirror, url, Wanted(ARCHIVE, is_listed=True), folder, tell=lambda _: None, once=True)
 
 
 async def test_a_lake_has_every_item_and_keeps_what_was_edited(
@@ -98,4 +116,45 @@ async def test_a_folder_of_another_source_is_refused(
 ) -> None:
     await follow(mirror, url, tmp_path / "lake")
     with pytest.raises(ConfigurationError, match="follows"):
-        await Lake(tmp_path / "lake", "other").open(mirror)
+        await Lake(tmp_path / "lake", "other", is_listed=False).open(mirror)
+
+
+async def test_a_lake_of_documents_keeps_edits_and_knows_what_vanished_and_came_back(
+    store: Store, mirror: MirrorReader, url: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "chats"
+    await follow_chats(mirror, url, folder)
+    assert newest_chats(folder) == [("chat-1", "About chat-1", 1, False), ("chat-2", "About chat-2", 1, False)]
+
+    await record_document(store, "chat-2", Document("chat-2", b'{"title":"Edited"}', "2026-01-04"), at_s=20)
+    await list_chats(store, "chat-2", walk=1)
+    assert await store.record_vanished(ARCHIVE, walk=1, now_ns=at(21)) == 2
+    assert await follow_chats(mirror, url, folder) == 2, "the edit, and the one that vanished with a content"
+    assert newest_chats(folder) == [("chat-1", "About chat-1", 1, True), ("chat-2", "Edited", 2, False)]
+
+    await list_chats(store, "chat-1", walk=2)
+    await follow_chats(mirror, url, folder)
+    assert newest_chats(folder)[0] == ("chat-1", "About chat-1", 1, False)
+    titles = [row["title"] for file in files(folder) for row in pyarrow.parquet.ParquetFile(file).read().to_pylist()]
+    assert {"About chat-2", "Edited"} <= set(titles), "the earlier content stays"
+
+
+async def list_chats(store: Store, *keys: str, walk: int) -> None:
+    entries = [Entry(key, "2026-01-01") for key in keys]
+    await store.record_page(ARCHIVE, entries, WalkState(walk=walk), now_ns=at(20 + walk))
+
+
+async def test_many_small_files_of_documents_become_one_and_no_edit_is_lost(
+    store: Store, mirror: MirrorReader, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakes, "SMALL_FILES_MAX", 2)
+    folder = tmp_path / "chats"
+    await follow_chats(mirror, url, folder)
+    for turn in range(5):
+        edited = Document("chat-1", f'{{"title":"Edit {turn}"}}'.encode(), f"2026-02-0{turn + 1}")
+        await record_document(store, "chat-1", edited, at_s=30 + turn)
+        await follow_chats(mirror, url, folder)
+    assert len(files(folder)) <= 4
+    titles = [row["title"] for file in files(folder) for row in pyarrow.parquet.ParquetFile(file).read().to_pylist()]
+    assert {f"Edit {turn}" for turn in range(5)} <= set(titles)
+    assert newest_chats(folder)[0][1:3] == ("Edit 4", 6)

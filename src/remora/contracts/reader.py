@@ -150,6 +150,10 @@ class MirroredDocument:
     body: bytes | None
     updated_at: str | None  # the provider's own update mark
     fetched_ns: int | None
+    revision: int = 1
+    changed_ns: int | None = None
+    vanished_ns: int | None = None  # since when the list does not show it any more
+    is_gone: bool = False  # deleted upstream; the last content is kept
 
     @property
     def fields(self) -> Mapping[str, Any]:
@@ -165,7 +169,7 @@ class Change:
     source: str
     kind: str  # item, user or document
     key: str
-    change: str  # new or changed
+    change: str  # new, changed, gone; documents also: vanished, listed (shown again)
     changed_ns: int
 
     @property

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from remora.contracts.reader import ItemColumns
 from remora.core.errors import ConfigurationError
+from remora.core.units import MILLISECOND_NS
 from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS, YEAR_2101_S, texts_of
 
 # A table in more pieces than this is cut by month in another way.
@@ -43,8 +44,12 @@ def schema(pyarrow: ModuleType, *, is_listed: bool) -> Any:
         "last_fetched_at": moment_ms,
         "changed_at": moment_ms,
         "fetched_at": moment_ms,
+        "vanished_at": moment_ms,
+        "gone": pyarrow.bool_(),
+        "exported_at": moment_ms,
     }
-    names = DOCUMENT_COLUMNS if is_listed else ITEM_COLUMNS
+    # The latest row of a document tells whether its list shows it: nothing else of it changes then.
+    names = (*DOCUMENT_COLUMNS, "exported_at") if is_listed else ITEM_COLUMNS
     return pyarrow.schema([(name, types.get(name, pyarrow.string())) for name in names])
 
 
@@ -74,10 +79,10 @@ def item_table(pyarrow: ModuleType, source: str, columns: ItemColumns) -> Any:
     return pyarrow.Table.from_arrays(arrays, schema=wanted)
 
 
-def document_table(pyarrow: ModuleType, rows: Sequence[tuple[Any, ...]]) -> Any:
-    """A table of documents with the columns of `DOCUMENT_COLUMNS`."""
+def document_table(pyarrow: ModuleType, rows: Sequence[tuple[Any, ...]], *, now_ns: int) -> Any:
+    """A table of documents with the columns of `DOCUMENT_COLUMNS`, and when it was made."""
     wanted = schema(pyarrow, is_listed=True)
-    columns = zip(*rows, strict=True)
+    columns = [*zip(*rows, strict=True), [now_ns // MILLISECOND_NS] * len(rows)]
     arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, wanted, strict=True)]
     return pyarrow.Table.from_arrays(arrays, schema=wanted)
 

@@ -29,10 +29,28 @@ ITEM_COLUMNS: Final = (
     "changed_at",
     "body",
 )
-DOCUMENT_COLUMNS: Final = ("source", "key", "title", "updated_at", "fetched_at", "body")
+DOCUMENT_COLUMNS: Final = (
+    "source",
+    "key",
+    "title",
+    "updated_at",
+    "fetched_at",
+    "body",
+    "revision",
+    "changed_at",
+    "vanished_at",
+    "gone",
+)
 # Moments are plain numbers in rows: a program converts a whole column at once.
 SECOND_COLUMNS: Final = frozenset({"time"})
-MOMENT_COLUMNS: Final = SECOND_COLUMNS | {"first_seen_at", "last_fetched_at", "changed_at", "fetched_at"}
+MOMENT_COLUMNS: Final = SECOND_COLUMNS | {
+    "first_seen_at",
+    "last_fetched_at",
+    "changed_at",
+    "fetched_at",
+    "vanished_at",
+    "exported_at",
+}
 # A time beyond this is absurd: no tool needs a partition for it.
 YEAR_2101_S: Final = 4_133_980_800
 
@@ -83,8 +101,12 @@ def document_row(document: MirroredDocument) -> tuple[Any, ...]:
         _whole(document.key),
         _whole(title) if isinstance(title, str) else None,
         _whole(document.updated_at),
-        None if document.fetched_ns is None else document.fetched_ns // MILLISECOND_NS,
+        _milliseconds(document.fetched_ns),
         (document.body or b"").decode("utf-8", "replace"),
+        document.revision,
+        _milliseconds(document.changed_ns),
+        _milliseconds(document.vanished_ns),
+        document.is_gone,
     )
 
 
@@ -100,6 +122,10 @@ def texts_of(body: bytes) -> Texts:
         kids = fields.get("kids")
         numbers = [kid for kid in kids if type(kid) is int] if isinstance(kids, list) else []
         return Texts(title, url, text, numbers or None)
+
+
+def _milliseconds(at_ns: int | None) -> int | None:
+    return None if at_ns is None else at_ns // MILLISECOND_NS
 
 
 def _whole(text: str | None) -> str | None:

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import shutil
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +34,7 @@ MANIFEST: Final = "_remora.json"
 PROGRESS: Final = "_progress.json"
 NO_MONTH: Final = "unknown"
 # Columns with few different values get a dictionary; for texts, neither one nor their least and greatest value helps.
-REPEATING: Final = frozenset({"source", "type", "by", "dead", "deleted", "revision"})
+REPEATING: Final = frozenset({"source", "type", "by", "dead", "deleted", "revision", "gone", "exported_at"})
 LONG_TEXTS: Final = frozenset({"title", "url", "text", "body"})
 _PRIVATE_FOLDER: Final = 0o700
 _PRIVATE_FILE: Final = 0o600
@@ -55,7 +56,7 @@ async def export_parquet(mirror: MirrorReader, wanted: Wanted, folder: Path, *, 
         try:
             if wanted.is_listed:
                 async for rows in row_pages(mirror, wanted):
-                    months.add(document_table(pyarrow, rows))
+                    months.add(document_table(pyarrow, rows, now_ns=time.time_ns()))
                     tell(months.rows)
             else:
                 await _export_items(mirror, wanted, months, done, part, tell)

@@ -12,7 +12,7 @@ from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS, MOMENT_COLUM
 from remora.read.mirror import MirrorReader
 
 _NUMBERS: Final = frozenset({"id", "parent", "score", "descendants", "revision"})
-_FLAGS: Final = frozenset({"dead", "deleted"})
+_FLAGS: Final = frozenset({"dead", "deleted", "gone"})
 _encode: Final = msgspec.json.Encoder().encode
 
 

@@ -140,6 +140,12 @@ WHERE source = :source AND kind = 'document' AND state IN ('owed', 'dead') AND k
   SELECT fingerprint FROM documents WHERE source = :source AND vanished_at = :now
 );
 
+-- name: tell_vanished
+-- The change feed says which contents the list no longer shows.
+INSERT INTO changes (source, kind, key, change, changed_at)
+SELECT source, 'document', key, 'vanished', :now FROM documents
+WHERE source = :source AND vanished_at = :now AND body IS NOT NULL ORDER BY key;
+
 -- name: keep_document_revision
 -- The stored content becomes a revision; run before the document is overwritten.
 INSERT INTO document_revisions (source, key, revision, updated_at, fetched_at, changed_at, body)

@@ -24,6 +24,8 @@ RECENT_FETCHES_MAX: Final = 20_000
 # minute may be alive and are all kept.
 HEARTBEATS_KEPT: Final = 20
 HEARTBEAT_ALIVE_NS: Final = MINUTE_NS
+# What the change feed says of a document that the list shows again.
+LISTED_AGAIN: Final = "listed"
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
 
@@ -237,6 +239,11 @@ def is_owed_anew(entry: Entry, known: Known | None) -> bool:
     if known is None or marks.is_newer(entry.updated_at, known.mark):
         return True
     return known.has_vanished and (known.is_gone or entry.updated_at is None)
+
+
+def has_returned(entry: Entry, known: Mapping[str, Known]) -> bool:
+    """Whether the list shows an entry again that it had stopped to show."""
+    return entry.key in known and known[entry.key].has_vanished
 
 
 def listing_of(*, listed_ns: int | None, vanished_ns: int | None, started_at_ns: int) -> Listing:

@@ -107,9 +107,19 @@ class CommonReader(Part):
         """A position as parameters; refuses invalid positions."""
 
     def _document(self, source: str, row: Row) -> MirroredDocument:
-        key, updated_at, body, fetched_at = row
+        key, updated_at, body, fetched_at, revision, changed_at, vanished_at, is_gone = row
         mark = None if updated_at is None else self._load_key(updated_at)
-        return MirroredDocument(source, self._load_key(key), body, mark, nanoseconds(fetched_at))
+        return MirroredDocument(
+            source,
+            self._load_key(key),
+            body,
+            mark,
+            nanoseconds(fetched_at),
+            revision=revision,
+            changed_ns=nanoseconds(changed_at),
+            vanished_ns=nanoseconds(vanished_at),
+            is_gone=bool(is_gone),
+        )
 
 
 def _page_of(source: str, first_id: int, last_id: int, changed_since_ns: int, limit: int) -> Values:

@@ -97,13 +97,8 @@ async def _follow(settings: "Settings", named: str | None, folder: Path) -> None
     from remora.operate.jobs.lake_following import follow_into
 
     async with opened_mirror(settings) as mirror:
-        source, is_listed = await source_of(mirror, settings, named)
-        if is_listed:
-            raise ConfigurationError(
-                f"{source} is a listed source, and --follow is for numbered ones",
-                hint="export it with --format parquet",
-            )
-        await follow_into(mirror, settings.store.url, source, folder, tell=_progress_line())
+        wanted = await _wanted(mirror, settings, named, (0, None), 0)
+        await follow_into(mirror, settings.store.url, wanted, folder, tell=_progress_line())
 
 
 async def _wanted(

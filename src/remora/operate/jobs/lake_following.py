@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from remora.operate.jobs.following import NamedFeed
+from remora.read.export import Wanted
 from remora.read.lake import Lake
 from remora.read.mirror import MirrorReader
 
@@ -14,10 +15,10 @@ LOOK_EVERY_S: Final = 10.0
 
 
 async def follow_into(
-    mirror: MirrorReader, url: str, source: str, folder: Path, *, tell: Callable[[int], None], once: bool = False
+    mirror: MirrorReader, url: str, wanted: Wanted, folder: Path, *, tell: Callable[[int], None], once: bool = False
 ) -> int:
     """Keep a folder fresh until cancelled, or until it has everything; returns how many changes it read."""
-    lake, count = Lake(folder, source), 0
+    lake, count = Lake(folder, wanted.source, is_listed=wanted.is_listed), 0
     async with NamedFeed(url, reader_name(folder)) as feed:
         if await feed.position() is None:
             # From here on no change is deleted before the folder has it.

@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Sequence
 from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
 from remora.core.item import Entry
 from remora.core.ledger import marks
+from remora.core.ledger.discovery import Kind
 from remora.core.ledger.discovery import fingerprint as fingerprint_of
-from remora.stores.decisions import Known, is_owed_anew, newest_of_each
+from remora.stores.decisions import LISTED_AGAIN, Known, has_returned, is_owed_anew, newest_of_each
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
@@ -34,6 +35,9 @@ class PostgresLists(PostgresPart):
                 await connection.execute(SQL["see_entries"], {**asked, "walk": state.walk})
                 back = [fingerprint_of(source, entry.key) for entry in owed if entry.key in known]
                 await connection.execute(SQL["relist_gone"], {"source": source, "now": now, "fingerprints": back})
+                if again := [dump_key(entry.key) for entry in page if has_returned(entry, known)]:
+                    told = {"source": source, "kind": Kind.DOCUMENT, "change": LISTED_AGAIN, "changed_at": now}
+                    await connection.execute(SQL["add_changes"], {**told, "keys": "\n".join(again)})
                 await connection.execute(SQL["move_walk"], _walk_values(source, state, now))
                 return len(owed)
 
@@ -59,6 +63,7 @@ class PostgresLists(PostgresPart):
                 vanished = (await connection.execute(SQL[name], values)).rowcount
                 if vanished:
                     await connection.execute(SQL["ask_vanished"], values)
+                    await connection.execute(SQL["tell_vanished"], values)
                 return vanished
 
         return await self._connections().run(work)

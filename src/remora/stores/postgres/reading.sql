@@ -60,18 +60,28 @@ SELECT body, last_fetched_at, changed_at FROM users WHERE source = %(source)s AN
 
 -- name: read_document
 -- One document.
-SELECT key, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, body, fetched_at
-FROM documents WHERE source = %(source)s AND key = %(key)s;
+SELECT
+  d.key, CASE WHEN d.body IS NULL THEN d.listed_mark ELSE d.updated_at END, d.body, d.fetched_at, d.revision,
+  d.changed_at, d.vanished_at, EXISTS (
+    SELECT 1 FROM gaps AS g
+    WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state = 'gone'
+  )
+FROM documents AS d WHERE d.source = %(source)s AND d.key = %(key)s;
 
 -- name: read_document_page
 -- The next documents with a body that were fetched since a given time: no more rows once there are this many bytes.
-SELECT key, updated_at, body, fetched_at FROM (
+SELECT
+  d.key, d.updated_at, d.body, d.fetched_at, d.revision, d.changed_at, d.vanished_at, EXISTS (
+    SELECT 1 FROM gaps AS g
+    WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state = 'gone'
+  )
+FROM (
   SELECT *, sum(octet_length(body)) OVER (ORDER BY key) - octet_length(body) AS before FROM (
     SELECT * FROM documents
     WHERE source = %(source)s AND key > %(after)s AND body IS NOT NULL AND coalesce(fetched_at, 0) >= %(since)s
     ORDER BY key LIMIT %(limit)s
   ) AS page
-) AS summed WHERE before < %(bytes)s ORDER BY key;
+) AS d WHERE before < %(bytes)s ORDER BY d.key;
 
 -- name: read_changes
 -- The next lines of the change feed, up to the oldest transaction that still runs.

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
 from remora.core.item import Entry
 from remora.core.ledger import marks
+from remora.core.ledger.discovery import Kind
 from remora.core.ledger.discovery import fingerprint as fingerprint_of
 from remora.core.units import MILLISECOND_NS
-from remora.stores.decisions import Known, is_owed_anew, newest_of_each
+from remora.stores.decisions import LISTED_AGAIN, Known, has_returned, is_owed_anew, newest_of_each
 from remora.stores.rows import document_from_row, dump_json, run_from_row, walk_from_row
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.session import SqlitePart
@@ -32,10 +33,18 @@ class SqliteLists(SqlitePart):
             back = [fingerprint_of(source, entry.key) for entry in owed if entry.key in known]
             relisted = {"source": source, "now": now, "fingerprints": json.dumps(back)}
             connection.execute(self._sql["relist_gone"], relisted)
+            self._tell_listed_again(
+                connection, source, [entry.key for entry in page if has_returned(entry, known)], now
+            )
             connection.execute(self._sql["move_walk"], _walk_values(source, state, now))
             return len(owed)
 
         return await self._write(work)
+
+    def _tell_listed_again(self, connection: Connection, source: str, keys: Sequence[str], now: int) -> None:
+        told = {"source": source, "kind": Kind.DOCUMENT, "change": LISTED_AGAIN, "now": now, "keys": json.dumps(keys)}
+        if keys:
+            connection.execute(self._sql["write_changes"], told)
 
     async def walk_state(self, source: str) -> WalkState:
         """How far the walk has come."""
@@ -55,6 +64,7 @@ class SqliteLists(SqlitePart):
             vanished = connection.execute(self._sql[name], values).rowcount
             if vanished:
                 connection.execute(self._sql["ask_vanished"], values)
+                connection.execute(self._sql["tell_vanished"], values)
             return vanished
 
         return await self._write(work)

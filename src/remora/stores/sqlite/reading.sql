@@ -81,14 +81,24 @@ SELECT CAST(body AS BLOB), last_fetched_at, changed_at FROM users WHERE source =
 
 -- name: read_document
 -- One document.
-SELECT key, CASE WHEN body IS NULL THEN listed_mark ELSE updated_at END, CAST(body AS BLOB), fetched_at
-FROM documents WHERE source = :source AND key = :key;
+SELECT
+  d.key, CASE WHEN d.body IS NULL THEN d.listed_mark ELSE d.updated_at END, CAST(d.body AS BLOB), d.fetched_at, d.revision,
+  d.changed_at, d.vanished_at, EXISTS (
+    SELECT 1 FROM gaps AS g
+    WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state = 'gone'
+  )
+FROM documents AS d WHERE d.source = :source AND d.key = :key;
 
 -- name: read_document_page
 -- The next documents with a body that were fetched since a given time.
-SELECT key, updated_at, CAST(body AS BLOB), fetched_at FROM documents
-WHERE source = :source AND key > :after AND body IS NOT NULL AND coalesce(fetched_at, 0) >= :since
-ORDER BY key LIMIT :limit;
+SELECT
+  d.key, d.updated_at, CAST(d.body AS BLOB), d.fetched_at, d.revision, d.changed_at, d.vanished_at, EXISTS (
+    SELECT 1 FROM gaps AS g
+    WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state = 'gone'
+  )
+FROM documents AS d
+WHERE d.source = :source AND d.key > :after AND d.body IS NOT NULL AND coalesce(d.fetched_at, 0) >= :since
+ORDER BY d.key LIMIT :limit;
 
 -- name: read_changes
 -- The next lines of the change feed.
