@@ -15,6 +15,12 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "1794793561039",
+        "recovery",
+        "two processes whose clocks differed by 25 hours each found due what the other had just put off: one request a second for each gap",
+        "`tests/loops/test_recover.py`",
+    ),
+    Found(
         "1794788316023",
         "the gate",
         "a canary that ended because its process was ending was sent again at once, for ever: a loop that never waits",

@@ -26,6 +26,7 @@ from remora.core.ledger.gap import (
     Listing,
     after,
     is_due,
+    is_too_soon,
     moved,
     owed_reason,
     retry_delay_ns,
@@ -325,3 +326,19 @@ def document_after(gap: Gap | None, answer: Verdict, listing: Listing) -> Gap | 
 
 def _state(gap: Gap | None) -> GapState | None:
     return None if gap is None else gap.state
+
+
+@pytest.mark.parametrize("verdict", [NotYet(), Pressure(GapReason.RATE_LIMITED), Trouble(GapReason.TIMEOUT), NULL])
+def test_a_process_waits_half_of_the_delay_by_its_own_clock_unless_somebody_replayed_the_gap(verdict: Verdict) -> None:
+    gap = after(None, verdict, kind=Kind.ITEM, key="7", now_ns=T0)
+    assert gap is not None
+    half_ns = (gap.not_before_ns - T0) // 2
+    assert is_too_soon(gap, asked_ago_ns=half_ns - 1)
+    assert not is_too_soon(gap, asked_ago_ns=half_ns)
+    assert not is_too_soon(replace(gap, not_before_ns=T0 + SECOND_NS), asked_ago_ns=0)
+
+
+def test_what_has_no_delay_is_never_asked_for_too_soon() -> None:
+    gap = after(None, Deferred(GapReason.MAX_FETCHES), kind=Kind.ITEM, key="7", now_ns=T0)
+    assert gap is not None
+    assert not is_too_soon(gap, asked_ago_ns=0)

@@ -270,6 +270,46 @@ def test_a_provider_that_is_down_for_a_day_makes_nothing_dead() -> None:
     simulated(main)
 
 
+def test_two_processes_whose_clocks_disagree_do_not_ask_again_without_a_pause() -> None:
+    async def main(clock: SimClock) -> None:
+        young = range(999_998, 1_000_001)
+        source, store = Numbers(clock, bodies=dict.fromkeys(young, NULL)), MemoryStore()
+        clock.wall_ns()
+        clock.step_wall(-25 * HOUR_NS)  # a running process keeps its time; one that starts now begins a day earlier
+        async with process(clock, source, store) as one, process(clock.restarted(), source, store) as two:
+            assert one.clock.wall_ns() - two.clock.wall_ns() > DAY_NS
+            for item_id in young:
+                await one.collector.collect(Discovery.item(item_id, via=Lane.LIVE))
+            serving = [
+                asyncio.ensure_future(recover(one).run()),
+                asyncio.ensure_future(recover(two, owner="two").run()),
+            ]
+            await clock.sleep_until(clock.monotonic_ns() + HOUR_NS)
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
+        # The schedule of one process has twelve attempts in the first hour; without a pause there were thousands.
+        assert max(source.times(item_id) for item_id in young) <= 30
+        assert set((await states(store)).values()) == {GapState.OWED}
+
+    simulated(main)
+
+
+def test_what_an_operator_replays_is_asked_for_at_once_although_it_was_just_asked_for() -> None:
+    async def main(clock: SimClock) -> None:
+        source, store = Numbers(clock, says=lambda _id, _attempt: REFUSED), MemoryStore()
+        await owe(clock, source, store, range(1, 2))
+        async with process(clock, source, store) as one:
+            serving = recover(one)
+            await store.replay_gaps(NAME, now_ns=clock.wall_ns())
+            assert await serving.run_once() == {Outcome.OWED: 1}
+            assert await serving.run_once() == {}
+            await store.replay_gaps(NAME, now_ns=clock.wall_ns())
+            assert await serving.run_once() == {Outcome.OWED: 1}
+
+    simulated(main)
+
+
 class Leaving(MemoryStore):
     """A store that goes away before anything can be given back."""
 

@@ -17,7 +17,7 @@ from remora.core.errors import StoreError
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import AskPolicy
 from remora.core.ledger.discovery import Discovery, FromGap, Kind
-from remora.core.ledger.gap import Gap
+from remora.core.ledger.gap import Gap, is_too_soon
 from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Deferred
@@ -29,6 +29,7 @@ GAP_LEASE_NS: Final = 5 * MINUTE_NS
 # The last request under a lease starts this long before the lease ends: it may have to wait in the gate.
 LEASE_LEFT_NS: Final = MINUTE_NS
 IDLE_NS: Final = SECOND_NS
+ASKED_MAX: Final = 10_000  # gaps whose last request is remembered; the longest ago is forgotten first
 # An item that is owed because it hung usually hangs again. Next to walks, recovery uses this part of the places.
 PART_BESIDE_WALKS: Final = 4
 WIDTH_LEAST: Final = 2
@@ -74,6 +75,7 @@ class Recover:
         self._allowance = allowance
         self._places = asyncio.Semaphore(policy.width)
         self._under_way: set[Served] = set()
+        self._asked: dict[Served, int] = {}  # when each gap was last requested here (monotonic), oldest first
         self._served: set[Served] = set()  # by `run_through`
         self._outcomes: Counter[Outcome] = Counter()
 
@@ -137,7 +139,7 @@ class Recover:
         begun: set[Served] = set()
         begin_until_ns = self._clock.monotonic_ns() + self._policy.lease_ns - LEASE_LEFT_NS
         for gap in gaps:
-            if (gap.kind, gap.key) in not_now:
+            if (gap.kind, gap.key) in not_now or self._is_too_soon(gap):
                 continue
             await self._places.acquire()
             if self._clock.monotonic_ns() >= begin_until_ns:
@@ -145,8 +147,19 @@ class Recover:
                 break  # a slow source: the others are released and come first next time
             begun.add((gap.kind, gap.key))
             self._under_way.add((gap.kind, gap.key))
+            self._note(gap)
             group.create_task(self._serve(gap)).add_done_callback(partial(self._end, gap))
         return begun
+
+    def _is_too_soon(self, gap: Gap) -> bool:
+        asked_ns = self._asked.get((gap.kind, gap.key))
+        return asked_ns is not None and is_too_soon(gap, asked_ago_ns=self._clock.monotonic_ns() - asked_ns)
+
+    def _note(self, gap: Gap) -> None:
+        self._asked.pop((gap.kind, gap.key), None)
+        self._asked[gap.kind, gap.key] = self._clock.monotonic_ns()
+        if len(self._asked) > ASKED_MAX:
+            del self._asked[next(iter(self._asked))]
 
     def _end(self, gap: Gap, _task: "asyncio.Task[None]") -> None:
         self._under_way.discard((gap.kind, gap.key))

@@ -7,7 +7,7 @@ from typing import Final
 from remora.core.item import Item
 from remora.core.ledger.discovery import Kind
 from remora.core.reasons import GapFamily, GapReason
-from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 
 
@@ -131,6 +131,17 @@ def is_due(gap: Gap, *, now_ns: int) -> bool:
     """Whether it may be requested again, even after the clock stepped back."""
     stepped_back = gap.last_seen_ns > now_ns + CLOCK_SLACK_NS or gap.not_before_ns > now_ns + NOT_BEFORE_MAX_NS
     return stepped_back or gap.not_before_ns <= now_ns
+
+
+def is_too_soon(gap: Gap, *, asked_ago_ns: int) -> bool:
+    """Whether the process that asked for it so long ago (monotonic) must wait, although the wall clock says it is due.
+
+    The clocks of two processes may differ by hours after a step. Then each finds due what the other has just put off.
+    Half of the delay is enough, so that a clock that is being adjusted changes nothing. A replay by an operator counts.
+    """
+    delay_ns = retry_delay_ns(gap.reason, gap.attempts)
+    was_replayed = gap.not_before_ns - gap.last_seen_ns < delay_ns - MILLISECOND_NS
+    return asked_ago_ns < delay_ns // 2 and not was_replayed
 
 
 def retry_delay_ns(reason: GapReason, attempts: int) -> int:

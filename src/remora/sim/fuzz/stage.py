@@ -9,7 +9,7 @@ from random import Random
 from typing import Final
 
 from remora.core.rate.pacing import burst_allowance
-from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.sim import replies
 from remora.sim.faults import FaultKind
 from remora.sim.fuzz.scenario import Incident, IncidentKind
@@ -41,6 +41,9 @@ LEARNING_NS: Final = 10 * MINUTE_NS
 # The provider lists a change for five minutes. Who hears nothing for longer misses changes, and only a rescan finds them.
 LISTED_FOR_NS: Final = 4 * MINUTE_NS
 UPDATES: Final = "/v0/updates.json"
+# The quickest schedule asks for one thing twelve times in its first hour, in each of up to three processes; canaries and
+# announced changes come on top.
+SAME_PER_HOUR_MAX: Final = 150
 _ITEM: Final = re.compile(r"/v0/item/([0-9]+)\.json")
 
 
@@ -90,6 +93,8 @@ class Stage:
         self.limited: deque[int] = deque()  # when the hidden limit refused, during the last minute
         self.unheard: list[tuple[int, int]] = []  # when nobody could hear of changes, from and until (true time)
         self._updates_heard_ns = provider.now()
+        self._same: Counter[str] = Counter()  # how often each thing was asked for in this hour
+        self._hour = 0
         self.limited_most = 0  # most refusals in any minute, after the first ten minutes
 
     def forgive(self, *, younger_than_ns: int = HEARD_WITHIN_NS) -> None:
@@ -193,11 +198,22 @@ class Stage:
         excess_ns = self._ceiling.excess_ns(at_ns)
         if excess_ns > 0:
             self.fail(f"a window holds {excess_ns / self.ceiling_interval_ns:.3f} requests above the ceiling")
-
+        self._count_same(at_ns, target)
         for given_ns, until_ns in self.hints:
             if given_ns + HEARD_WITHIN_NS < at_ns < until_ns:
                 self.fail(f"a request arrived {(until_ns - at_ns) // SECOND_NS} s before the provider wanted one")
         self.hints = [hint for hint in self.hints if hint[1] > at_ns]
+
+    def _count_same(self, at_ns: int, target: str) -> None:
+        """Who asks for the same thing again and again has a loop without a pause."""
+        if _ITEM.fullmatch(target) is None and "/detail/" not in target:
+            return
+        if at_ns // HOUR_NS != self._hour:
+            self._hour = at_ns // HOUR_NS
+            self._same.clear()
+        self._same[target] += 1
+        if self._same[target] == SAME_PER_HOUR_MAX:
+            self.fail(f"{target} was asked for {SAME_PER_HOUR_MAX} times in an hour")
 
     def _respond(self, target: str, headers: Mapping[str, str] | None) -> Response:
         for ban in self.active(IncidentKind.BAN):
