@@ -342,3 +342,12 @@ def test_what_has_no_delay_is_never_asked_for_too_soon() -> None:
     gap = after(None, Deferred(GapReason.MAX_FETCHES), kind=Kind.ITEM, key="7", now_ns=T0)
     assert gap is not None
     assert not is_too_soon(gap, asked_ago_ns=0)
+
+
+def test_an_item_that_is_gone_stays_gone_whatever_a_list_says() -> None:
+    gap: Gap | None = None
+    for _ in range(LOOKS_AT_AN_OLD_ID):
+        gap = after(gap, GONE, kind=Kind.ITEM, key="7", now_ns=T0)
+    gap = after(gap, NULL, kind=Kind.ITEM, key="7", now_ns=T0, listing=Listing.SHOWN_SINCE)
+    assert gap is not None
+    assert gap.state is GapState.GONE

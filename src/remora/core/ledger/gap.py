@@ -244,8 +244,10 @@ def _is_gone(gap: Gap, reason: GapReason, listing: Listing) -> bool:
 
     Nothing can contradict a stray answer about a numbered item, so it needs as many answers as an absent one.
     """
-    if listing is Listing.SHOWN_SINCE or gap.kind is Kind.UNREAD_PAGE:
+    if gap.kind is Kind.UNREAD_PAGE:
         return False  # the entries of a page that a list does not show any more are somewhere else in it
+    if listing is Listing.SHOWN_SINCE and gap.kind is Kind.DOCUMENT:  # nothing else is listed
+        return False
     if gap.state is GapState.GONE or listing is Listing.VANISHED:
         return True
     return reason is GapReason.GONE and (gap.kind is Kind.DOCUMENT or gap.null_count >= LOOKS_AT_AN_OLD_ID)
