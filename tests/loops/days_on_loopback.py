@@ -1,4 +1,4 @@
-"""What does a week over loopback need? A provider on a socket, daemons that are stopped and killed, and a look at both."""
+"""What does days over loopback need? A provider on a socket, daemons that are stopped and killed, and a look at both."""
 
 import asyncio
 import json
@@ -95,7 +95,7 @@ class Stage:
     def _load(self) -> Life:
         """A process that has everything in memory and waits for the word to begin."""
         ours, theirs = socket.socketpair()
-        words = [sys.executable, "-m", "tests.loops.week_daemon", str(self._folder), str(theirs.fileno())]
+        words = [sys.executable, "-m", "tests.loops.loopback_daemon", str(self._folder), str(theirs.fileno())]
         with theirs, self._log.open("ab") as log:
             process = subprocess.Popen(
                 [*words, str(self._lives)], pass_fds=(theirs.fileno(),), cwd=REPOSITORY, stdout=log, stderr=log

@@ -1,7 +1,7 @@
-"""Does the mirror equal the world after a bad week of real sockets, real files, real signals and real kills?
+"""Does the mirror equal the world after bad days of real sockets, real files, real signals and real kills?
 
-Only time is simulated: it passes while everybody rests, so the week takes as long as the work in it. The world is small
-(50 new items a day), its week is whole.
+Only time is simulated: it passes while everybody rests, so three days take as long as the work in them. The
+world is small: 100 items and 50 new ones a day. `test_week.py` has the whole week.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from remora.sim.checks import Difference, compare, worst_window
 from remora.sim.faults import Faults, Flood, Outage, StreamFaults, every_kind
 from remora.sim.server import listen
 from remora.sim.world import WorldSettings
-from tests.loops.week_daemon import NAME
-from tests.loops.week_on_loopback import Stage
+from tests.loops.days_on_loopback import Stage
+from tests.loops.loopback_daemon import NAME
 from tests.world.lockstep import LockstepLoop
 
-WEEK_NS = 7 * DAY_NS
-RESTARTS = 50
+DAYS_NS = 3 * DAY_NS
+RESTARTS = 12
 CEILING_NS = SECOND_NS // 10
-OUTAGE_S = 3 * 86_400
-FLOOD_S = 5 * 86_400
-# Between these nobody is restarted: a process that lives for days shows whether it grows.
-LONG_LIFE_NS = (2 * DAY_NS, 4 * DAY_NS + 12 * HOUR_NS)
+OUTAGE_S = 86_400
+FLOOD_S = 2 * 86_400 + 43_200
+# Between these nobody is restarted: a process that lives for longer than a day shows whether it grows.
+LONG_LIFE_NS = (18 * HOUR_NS, 2 * DAY_NS)
 GROWTH_MAX_BYTES = 4 << 20
 WORLD = WorldSettings(items=100, new_per_day=50)
 FAULTS = Faults(
@@ -41,9 +41,9 @@ FAULTS = Faults(
     outages=(Outage(OUTAGE_S, OUTAGE_S + 7_200),),
     stream=StreamFaults(
         drops_per_hour=1.0,
-        zombies_per_hour=0.03,
+        zombies_per_hour=0.1,
         cancels_per_hour=0.1,
-        floods=(Flood(FLOOD_S, FLOOD_S + 600, ids_per_second=200),),  # told every 5 s: 1,000 ids per event
+        floods=(Flood(FLOOD_S, FLOOD_S + 120, ids_per_second=200),),  # told every 5 s: 1,000 ids per event
     ),
 )
 CONFIGURATION = """
@@ -58,23 +58,23 @@ rescan = {{ window = "14d" }}
 
 
 def ends_of_lives(chance: Random) -> list[tuple[int, bool]]:
-    """When daemons end in the course of the week, and whether by a kill; one is killed in the middle of the flood."""
+    """When daemons end in the course of the days, and whether by a kill; one is killed in the middle of the flood."""
     begins_ns, ends_ns = LONG_LIFE_NS
 
     def moment_ns() -> int:
-        moment = chance.randrange(HOUR_NS, WEEK_NS - (ends_ns - begins_ns))
+        moment = chance.randrange(HOUR_NS, DAYS_NS - (ends_ns - begins_ns))
         return moment if moment < begins_ns else moment + ends_ns - begins_ns
 
-    kills = [FLOOD_S * SECOND_NS + 5 * MINUTE_NS, *(moment_ns() for _ in range(RESTARTS // 2 - 1))]
+    kills = [FLOOD_S * SECOND_NS + MINUTE_NS, *(moment_ns() for _ in range(RESTARTS // 2 - 1))]
     stops = [begins_ns, *(moment_ns() for _ in range(RESTARTS // 2 - 1))]
     return sorted([(at_ns, True) for at_ns in kills] + [(at_ns, False) for at_ns in stops])
 
 
 async def live_through(stage: Stage) -> None:
-    """The week: many lives, one after another; after some the daemon stays down for a while."""
+    """The days: many lives, one after another; after some the daemon stays down for a while."""
     chance = Random(1)
     watching = asyncio.get_running_loop().create_task(stage.watch(NAME))
-    for number, (end_ns, kill) in enumerate([*ends_of_lives(chance), (WEEK_NS, False)]):
+    for number, (end_ns, kill) in enumerate([*ends_of_lives(chance), (DAYS_NS, False)]):
         life = stage.begin()
         await stage.clock.sleep_until(max(end_ns, stage.clock.monotonic_ns() + 5 * SECOND_NS))
         assert not watching.done(), watching
@@ -125,7 +125,7 @@ def assert_flat(stage: Stage) -> None:
         f"one process for {lived_ns / DAY_NS:.1f} days: {warm.bytes / 2**20:.1f} MiB after 6 hours, "
         f"{most / 2**20:.1f} MiB at most, {sizes[-1].bytes / 2**20:.1f} MiB at the end"
     )
-    assert lived_ns >= 2 * DAY_NS
+    assert lived_ns >= DAY_NS
     assert most - warm.bytes <= GROWTH_MAX_BYTES
 
 
@@ -142,7 +142,7 @@ async def assert_all_is_well(stage: Stage, since_ns: int) -> None:
     print(f"{len(arrivals)} requests; {dropped} streams dropped; as the daemons saw it {dict(ends)}; {worst}")
     assert all(before <= after for before, after in pairwise(stage.frontiers)), "the frontier went back"
     assert worst.excess <= 0, worst
-    assert dropped >= 200
+    assert dropped >= 80
     assert ends["silent"] >= 2, ends
     assert (stage.kills, len(stage.stops_ns)) == (RESTARTS // 2, RESTARTS // 2 + 2)
     assert max(stage.stops_ns) <= 10 * SECOND_NS
@@ -150,7 +150,7 @@ async def assert_all_is_well(stage: Stage, since_ns: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_after_a_bad_week_over_loopback_and_one_rescan_the_mirror_equals_the_world(tmp_path: Path) -> None:
+def test_after_bad_days_over_loopback_and_one_rescan_the_mirror_equals_the_world(tmp_path: Path) -> None:
     stage = Stage(tmp_path, WORLD, FAULTS)
 
     async def main() -> None:

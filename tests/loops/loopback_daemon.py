@@ -1,7 +1,7 @@
-"""What is stopped and killed in the week over loopback? The service of one source, composed as `remora up` does it.
+"""What is stopped and killed in the days over loopback? The service of one source, composed as `remora up` does it.
 
 A process of its own with real sockets, threads and signals; only its time comes from the process that started it. The
-console and the heartbeat are left out: they look at the clock twice a second, and a week has many seconds.
+console and the heartbeat are left out: they look at the clock twice a second, and three days have many seconds.
 """
 
 import os
