@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from remora.core.errors import ConfigurationError
 from remora.core.lanes import ORDER, Lane
+from remora.core.rate.limits import JITTER_NS
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from remora.gate.governor import JITTER_NS, Limits
+from remora.gate.governor import Limits
 from remora.sim.clock import SimClock
 from tests.gate.rig import (
     BROKEN,

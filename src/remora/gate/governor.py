@@ -15,7 +15,6 @@ from remora.core.lanes import Lane
 from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
 from remora.core.rate.gate_types import PACING, STOPS, Hold, LimitedBy, RateFacts, Sent
 from remora.core.rate.held_time import HeldTime, cause_without_hold, limiting, pacing_limit
-from remora.core.rate.limits import JITTER_NS as JITTER_NS
 from remora.core.rate.limits import Limits as Limits
 from remora.core.rate.pacing import SEND_NS, Pacer, burst_allowance, new_pacer
 from remora.core.rate.stretches import Stretch
