@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from remora.core.ledger.discovery import Kind
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import DAY_NS, HOUR_NS
 from remora.loops.listed.run import RunOptions
@@ -231,9 +232,11 @@ def test_a_page_that_cannot_be_read_is_not_the_end_of_the_list(body: bytes) -> N
             StoppedBy.LIST_TROUBLE,
             StoppedBy.LIST_REFUSED,
         }
-        assert (await rig.store.walk_state(NAME)).watermark is None
+        assert [gap.kind for gap in await rig.store.gaps(NAME)] == [Kind.UNREAD_PAGE]
+        assert not await rig.is_complete()
         assert len(await rig.mirror()) == 27, "what is listed before and behind it is collected all the same"
         rig.archive.hook = lambda _asked: None
+        await rig.wait(DAY_NS)
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
         assert await rig.is_complete()
 
