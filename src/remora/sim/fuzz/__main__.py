@@ -61,13 +61,23 @@ def _many(options: argparse.Namespace) -> int:
 def _seeds(options: argparse.Namespace) -> Iterator[int]:
     """The seeds of the wanted worlds; others are drawn and skipped, which is cheap."""
     wanted = dict(pair.split("=", 1) for pair in options.where)
-    fitting = (seed for seed in count(options.seed) if _fits(draw(seed), wanted))
+    fitting = (seed for seed in count(options.seed) if fits(draw(seed), wanted))
     return islice(fitting, options.worlds)
 
 
-def _fits(scenario: Scenario, wanted: Mapping[str, str]) -> bool:
-    """Whether every named field has one of its wanted values."""
-    return all(str(getattr(scenario, name)) in values.split(",") for name, values in wanted.items())
+def fits(scenario: Scenario, wanted: Mapping[str, str]) -> bool:
+    """Whether every named field has one of its wanted values. Of the incidents, one is enough."""
+    return all(not _values(scenario, name).isdisjoint(values.split(",")) for name, values in wanted.items())
+
+
+def _values(scenario: Scenario, name: str) -> set[str]:
+    match name:
+        case "incident":
+            return {incident.kind.value for incident in scenario.incidents}
+        case "limit":
+            return {scenario.limit.kind}
+        case _:
+            return {str(getattr(scenario, name))}
 
 
 def tell(verdict: Verdict) -> None:
@@ -104,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--record", help="a JSON file to which the totals of this run are added")
     parser.add_argument("--commit", default="unknown", help="the commit that is recorded")
-    parser.add_argument("--where", nargs="*", default=[], help="only such worlds, as shape=offset,page store=sqlite")
+    parser.add_argument("--where", nargs="*", default=[], help="only such worlds, as shape=offset,page incident=ban")
     parser.add_argument("--first", action="store_true", help="stop at the first violation")
     parser.add_argument("--verbose", action="store_true", help="tell of every world")
     parser.add_argument("--shrink", action="store_true", help="find the shortest world that still fails")

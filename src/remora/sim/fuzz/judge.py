@@ -1,13 +1,14 @@
 """What must hold after every step? Nothing is lost, no lease is held twice, no frontier goes back, no secret leaks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from remora.contracts import Observation, Outcome, Store
 from remora.core.item import Item
+from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.discovery import Discovery, Kind, fingerprint
 from remora.core.ledger.gap import GapState
-from remora.core.ledger.segment import Segment
+from remora.core.ledger.segment import Segment, SegmentKind
 from remora.core.verdict import Found
 from remora.sim.fuzz.stage import Stage
 
@@ -30,6 +31,7 @@ class Judge:
         self._content_of = content_of  # what counts as a new revision, as in the source's decoder
         self.violations: list[str] = []
         self.clock_stepped = False  # leases use the wall clock: after a step two may overlap
+        self.is_lied_to = False  # about the newest id
         self.looks = 0
         self.is_reading = True  # whether checks of the whole ledger may run now
         self._frontier = 0
@@ -65,7 +67,7 @@ class Judge:
     def _saw_claim(self, _args: tuple[Any, ...], kwargs: Mapping[str, Any], segment: Segment | None) -> None:
         if segment is None:
             return
-        now_ns, owner = int(kwargs["now_ns"]), str(kwargs["owner"])
+        now_ns, owner = self._now_ns(kwargs), str(kwargs["owner"])
         held = self._segment_leases.get(segment.segment_id)
         if held is not None and segment.fence <= held[0]:
             self.fail(f"segment {segment.segment_id} was claimed with fence {segment.fence} after {held[0]}")
@@ -76,12 +78,13 @@ class Judge:
     def _saw_advance(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], was_taken: Any) -> None:
         segment: Segment = args[1]
         held = self._segment_leases.get(segment.segment_id)
+        if was_taken and segment.kind is not SegmentKind.RESCAN:
+            self._covered(segment.cursor + 1, int(args[2]))
         if not was_taken or held is None:
             return
         if segment.fence < held[0]:
             self.fail(f"segment {segment.segment_id} was advanced by an outdated fence")
-        until_ns = int(kwargs["now_ns"]) + int(kwargs["lease_ns"])
-        self._segment_leases[segment.segment_id] = (held[0], held[1], until_ns)
+        self._segment_leases[segment.segment_id] = (held[0], held[1], self._now_ns(kwargs) + int(kwargs["lease_ns"]))
 
     def _saw_release(self, args: tuple[Any, ...], _kwargs: Mapping[str, Any], was_taken: Any) -> None:
         segment: Segment = args[1]
@@ -90,7 +93,7 @@ class Judge:
             self._segment_leases[segment.segment_id] = (fence, owner, 0)
 
     def _saw_lease_gaps(self, _args: tuple[Any, ...], kwargs: Mapping[str, Any], gaps: Any) -> None:
-        now_ns, owner = int(kwargs["now_ns"]), str(kwargs["owner"])
+        now_ns, owner = self._now_ns(kwargs), str(kwargs["owner"])
         for gap in gaps:
             held = self._gap_leases.get((gap.kind, gap.key))
             if held is not None and held[1] > now_ns and not self.clock_stepped:
@@ -105,6 +108,24 @@ class Judge:
     def _saw_replay_gaps(self, _args: tuple[Any, ...], _kwargs: Mapping[str, Any], _count: int) -> None:
         self._gap_leases.clear()
 
+    def _now_ns(self, kwargs: Mapping[str, Any]) -> int:
+        """The true time: a caller that passes a wrong one must not deceive its judge."""
+        return int(kwargs["now_ns"]) if self.stage is None else self.stage.provider.ticks()
+
+    def _saw_cover(self, args: tuple[Any, ...], _kwargs: Mapping[str, Any], _result: None) -> None:
+        ids: IdRange = args[1]
+        self._covered(ids.start, ids.end)
+
+    def _covered(self, first_id: int, last_id: int) -> None:
+        """Ids are covered only after their outcome was recorded."""
+        for item_id in range(first_id, last_id + 1):
+            if self.is_exact and (Kind.ITEM, str(item_id)) not in self._recorded:
+                self.fail(f"item {item_id} is covered, and no outcome of it was recorded")
+
+    def _saw_record_many(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], outcomes: Sequence[Outcome]) -> None:
+        for seen, outcome in zip(args[1], outcomes, strict=True):
+            self._saw_record((args[0], seen), kwargs, outcome)
+
     def _saw_record(self, args: tuple[Any, ...], _kwargs: Mapping[str, Any], outcome: Outcome) -> None:
         seen: Observation = args[1]
         key = (seen.discovery.kind, seen.discovery.key)
@@ -114,6 +135,8 @@ class Judge:
             said = self.stage.absences[seen.discovery.item_id]
             if said < ABSENT_AFTER_LOOKS:
                 self.fail(f"an item is called absent after the provider said so {said} times")
+            if not self.clock_stepped and not self.is_lied_to and self.stage.is_young(seen.discovery.item_id):
+                self.fail(f"the young item {seen.discovery.item_id} is called absent")
         match seen.verdict:
             case Found(Item() as item) if outcome in _KEPT:
                 if self.stage is not None and item.body not in self.stage.honest.get(item.item_id, ()):

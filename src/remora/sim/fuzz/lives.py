@@ -19,6 +19,7 @@ from remora.loops.numbered.rescan import RescanSettings
 from remora.loops.numbered.service import NumberedService, ServiceSettings
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
+from remora.sim.fuzz.counted import CountedWire
 from remora.sim.fuzz.governors import Gates
 from remora.sim.fuzz.judge import CANARY, NAME, Judge
 from remora.sim.fuzz.scenario import Scenario, SourceShape
@@ -54,6 +55,7 @@ class Given:
     governor: Governor
     clock: Clock
     owner: str
+    wire: CountedWire
 
 
 @dataclass(slots=True)
@@ -112,15 +114,17 @@ class Home:
         store = life.guard(watched(real, self.trouble, self.judge))
         limits = Limits(ceiling_interval_ns=self.ceiling_ns, in_flight=self.scenario.in_flight)
         governor = self.gates.governor(NAME, limits, life=life, clock=clock, store=store, meter=self.meter)
-        wire = life.guard(SimTransport(self.stage, clock, silence_ns=55 * SECOND_NS))
+        counted = CountedWire(self.stage, clock, in_flight=self.scenario.in_flight, fail=self.judge.fail)
+        wire = life.guard(counted)
         try:
             await governor.open()
         except BaseException:
             _abandon(real)
             raise
+        given = Given(life, real, store, governor, clock, owner, counted)
         if self.scenario.shape.paging is None:
-            return self._numbered(Given(life, real, store, governor, clock, owner), self._source(wire))
-        return self._listed(Given(life, real, store, governor, clock, owner), wire)
+            return self._numbered(given, self._source(wire))
+        return self._listed(given, wire)
 
     def _source(self, wire: SimTransport) -> NumberedSource:
         token = Secret(CANARY)

@@ -51,6 +51,7 @@ class Readout:
         ledger = await self._ledger(store)
         for number, process in enumerate(self._processes):
             if process.running is not None:
+                process.running.given.wire.look(process.running.given.governor.state().in_flight)
                 self._beats[number] = Beat(now_ns, self._snapshot(process.running, ledger))
         status = read_out(list(self._beats.values()), {NAME: ledger}, now_ns=now_ns)
         self._judge.told(msgspec.json.encode(status).decode(), where="the status")

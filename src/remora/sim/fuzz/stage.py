@@ -8,8 +8,10 @@ from hashlib import blake2b
 from random import Random
 from typing import Final
 
+from remora.core.ledger.gap import YOUNG_FOR_NS
 from remora.core.rate.pacing import burst_allowance
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.core.verdict import NEAR_NEWEST_IDS
 from remora.sim import replies
 from remora.sim.faults import FaultKind
 from remora.sim.fuzz.scenario import Incident, IncidentKind
@@ -105,6 +107,11 @@ class Stage:
     def has(self, item_id: int) -> bool:
         """Whether the provider has this item now."""
         return self.provider.body(item_id) != b"null"
+
+    def is_young(self, item_id: int) -> bool:
+        """Whether this id was among the newest all the time, and given less than an hour ago."""
+        world, now_ns = self.provider.world, self.provider.now()
+        return item_id > max(world.max_id(now_ns - YOUNG_FOR_NS), world.max_id(now_ns) - NEAR_NEWEST_IDS)
 
     def archive_lines(self) -> Sequence[Listed]:
         """What the list shows now."""

@@ -208,6 +208,7 @@ def _happen(home: Home, processes: list[Process], incident: Incident, *, begins:
             | IncidentKind.WEATHER
             | IncidentKind.BAD_ITEMS
         ):
+            home.judge.is_lied_to |= incident.kind is IncidentKind.LIE
             (home.stage.begin if begins else home.stage.end)(incident)
             home.stage.provider.set_faults(_faults(home))
         case _:
