@@ -7,7 +7,7 @@ from typing import Any, Final
 from remora.contracts.importing import ImportState
 from remora.core.item import Item
 from remora.core.ledger.coverage import Coverage, IdRange
-from remora.stores.importing import second_hand_row, state_from_row, still_uncovered
+from remora.stores.imported_rows import second_hand_row, state_from_row, still_uncovered
 from remora.stores.postgres import PostgresStore
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import lock

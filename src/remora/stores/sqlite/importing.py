@@ -9,7 +9,7 @@ from remora.contracts.importing import ImportState
 from remora.core.item import Item
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.units import MILLISECOND_NS
-from remora.stores.importing import second_hand_row, state_from_row, still_uncovered
+from remora.stores.imported_rows import second_hand_row, state_from_row, still_uncovered
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection, build_indexes
