@@ -97,9 +97,12 @@ async def know(store: Store, channels: Mapping[str, bytes], *, walk: int = 1, no
         await store.record("channels", seen)
 
 
-async def rig_of(clock: SimClock, way: str, channels: int = 4, messages: int = 13) -> tuple[ListedRig, Workspace]:
+async def rig_of(
+    clock: SimClock, way: str, channels: int = 4, messages: int = 13, *, store: Store | None = None
+) -> tuple[ListedRig, Workspace]:
     workspace = Workspace(channels, messages)
     rig = ListedRig(clock, workspace, settings=WAYS[way], detail=DETAIL, ceiling_ns=SECOND_NS // 50, each="channels")
+    rig.store = store or rig.store
     bodies = {channel: json.dumps({"id": channel}).encode() for channel in workspace.messages}
     await know(rig.store, bodies, now_ns=clock.wall_ns())
     return rig, workspace
@@ -229,8 +232,17 @@ def test_the_key_of_a_document_names_its_entry_and_itself(parent: str) -> None:
         ({"list": {"path": "/h/{entry.id}"}}, "a path holds {entry.id}, but there is no each", 'each = "channels"'),
         (
             {"each": "channels", "list": {"path": "/h/{entry}", "since": {}}},
-            "beside since, window or batch",
-            "leave them out",
+            "would skip the past of an entry that is new",
+            "leave since and window out",
+        ),
+        (
+            {
+                "each": "channels",
+                "list": {"path": "/h/{entry}"},
+                "detail": {"path": "/many/{keys}", "key": "id", "batch": 20},
+            },
+            "one request cannot ask for documents of several entries",
+            "leave batch out",
         ),
     ],
 )
