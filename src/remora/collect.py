@@ -4,27 +4,38 @@ discovery ─▶ governor.admit ─▶ source.fetch ─▶ source.decode ─▶ 
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
+from weakref import WeakSet
 
 import structlog
 
-from remora.contracts import Capabilities, Clock, Credential, Dialect, Meter, Mirror, Observation, Outcome, Source
+from remora.collect_events import CollectEvents
+from remora.contracts import (
+    Capabilities,
+    Clock,
+    Credential,
+    Dialect,
+    Meter,
+    Mirror,
+    Observation,
+    Outcome,
+    PromptSource,
+    Source,
+)
 from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.contracts.source import WalkedSource
-from remora.core.item import Decoded, Newest, WrongShape
+from remora.core.item import Decoded, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
-from remora.core.ledger.discovery import Discovery, FromGap, Kind
-from remora.core.ledger.gap import owed_reason
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.known_good import KnownGood
-from remora.core.ledger.newest_id import Doubt, doubted, needs_proof, probes
 from remora.core.ledger.run import Stop
 from remora.core.rate.signal import is_unanswered
 from remora.core.reasons import GapReason
 from remora.core.translation import NOTHING_SAID, Translation
-from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.units import SECOND_NS
 from remora.core.verdict import (
     Deferred,
     Fault,
@@ -33,7 +44,6 @@ from remora.core.verdict import (
     Missing,
     NoReply,
     NotYet,
-    Pressure,
     Refused,
     Reply,
     Trouble,
@@ -42,13 +52,17 @@ from remora.core.verdict import (
     has_content,
 )
 from remora.gate.governor import GovernedPermit, Governor
+from remora.gate.request_batch import RequestBatch
 from remora.gate.stream_connect import StreamGate
+from remora.newest import BelievedNewest
 
 log = structlog.get_logger()
 
-# When this machine runs out of descriptors or memory: the wait before the same request, and how often it is logged.
+OnDurable = Callable[[list[tuple[Discovery, Outcome]]], Awaitable[None]]
+
+# When this machine runs out of descriptors or memory: the wait before the same request.
 EXHAUSTED_WAIT_NS: Final = SECOND_NS
-EXHAUSTED_TOLD_EVERY_NS: Final = MINUTE_NS
+_NOTHING_MET: Final = frozenset[type[Verdict]]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +91,7 @@ class _Asking:
     was_given_up: bool = False
 
 
-class Collector:
+class Collector(BelievedNewest):
     """Brings items of one source into the store, one at a time, any number of times at once."""
 
     def __init__(
@@ -92,6 +106,7 @@ class Collector:
         dialect: Dialect | None = None,
         credential: Credential | None = None,
     ) -> None:
+        super().__init__()
         self._source = source
         self._absent_statuses = source.capabilities.absent_statuses
         self._store = store
@@ -105,11 +120,8 @@ class Collector:
         self._known_good = KnownGood()
         governor.canaries.made_by(self._canary)
         self._asking: dict[Discovery, _Asking] = {}
-        self._exhausted_told_ns: int | None = None
-        self.newest_id: int | None = None  # the highest id that we believe
-        self.proven_id = 0  # the highest id, not above `newest_id`, whose item was read
-        self.doubt: Doubt | None = None  # the source reports a newest id that no item proves
-        self.newest_is_malformed = False  # the last answer was complete but held no newest id
+        self._batches: WeakSet[RequestBatch[tuple[Discovery, Asked]]] = WeakSet()
+        self._events = CollectEvents(source.name)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -131,36 +143,54 @@ class Collector:
         asked = await self.ask(discovery)
         return await self.record(discovery, asked)
 
+    async def collect_many(self, discoveries: Sequence[Discovery], on_durable: OnDurable) -> None:
+        """The same for many of one lane. What is answered at the same time becomes durable together."""
+        async with self._batch(discoveries) as batch:
+            while answered := await batch.answered():
+                await on_durable(await self.record_many(answered))
+
     async def record(self, discovery: Discovery, asked: Asked) -> Outcome:
         """Make the result durable."""
-        seen = Observation(discovery, asked.verdict, asked.started_at_ns, self._clock.wall_ns())
-        self._governor.storing(+1)
-        try:
-            outcome = await self._store.record(self._source.name, seen)
-        finally:
-            self._governor.storing(-1)
-        if isinstance(asked.verdict, Found) and discovery.kind is Kind.ITEM:
-            self._exists(discovery.item_id)
-        self._meter.recorded(self._source.name, discovery.via, outcome, age_s=seen.item_age_s)
-        self._tell(discovery, asked.verdict, outcome)
+        ((_, outcome),) = await self.record_many([(discovery, asked)])
         return outcome
+
+    async def record_many(self, answered: Sequence[tuple[Discovery, Asked]]) -> list[tuple[Discovery, Outcome]]:
+        """Make these results durable together."""
+        now_ns = self._clock.wall_ns()
+        seen = [Observation(discovery, asked.verdict, asked.started_at_ns, now_ns) for discovery, asked in answered]
+        self._governor.storing(len(seen))
+        try:
+            outcomes = await self._store.record_many(self._source.name, seen)
+        finally:
+            self._governor.storing(-len(seen))
+        for one, outcome in zip(seen, outcomes, strict=True):
+            if isinstance(one.verdict, Found) and one.discovery.kind is Kind.ITEM:
+                self._exists(one.discovery.item_id)
+            self._meter.recorded(self._source.name, one.discovery.via, outcome, age_s=one.item_age_s)
+            self._events.recorded(one.discovery, one.verdict, outcome)
+        return [(one.discovery, outcome) for one, outcome in zip(seen, outcomes, strict=True)]
 
     async def ask(
         self, discovery: Discovery, allowance: Allowance = UNBOUNDED, policy: AskPolicy | None = None
     ) -> Asked:
         """Ask until there is an answer, the policy allows no more retries, or the allowance is used up."""
-        policy = policy or self._policy
+        return await self._ask(discovery, allowance, policy or self._policy)
+
+    async def _ask(
+        self, discovery: Discovery, allowance: Allowance, policy: AskPolicy, answer: _Answer | None = None
+    ) -> Asked:
+        """`answer`: what the first request brought, if it was sent already."""
         asked = None
-        requests, taken_ns, met = 0, 0, frozenset[type[Verdict]]()
-        was_renewed = False
-        while (answer := await self._ask_within(allowance, discovery, met)) is not None:
+        requests, taken_ns, met, was_renewed = 0, 0, _NOTHING_MET, False
+        while (answer := answer or await self._ask_within(allowance, discovery, met)) is not None:
             if isinstance(answer.verdict, Deferred):  # our own fault: it costs the item no attempt
                 await self._wait_for_resources()
+                answer = None
                 continue
             requests, taken_ns = requests + 1, taken_ns + answer.took_ns
             asked = Asked(answer.verdict, answer.started_at_ns, requests)
             if not was_renewed and await self._has_new_credential(answer.verdict):
-                was_renewed = True
+                was_renewed, answer = True, None
                 continue
             delay_ns = policy.delay_ns(answer.verdict, requests=requests, taken_ns=taken_ns)
             # A fault of the item itself does not go away in a moment: the item is owed, and recovery asks later.
@@ -170,6 +200,7 @@ class Collector:
             if not policy.repeats_are_news:
                 met |= {type(answer.verdict)}
             await self._clock.sleep_until(self._clock.monotonic_ns() + delay_ns)
+            answer = None
         return asked or self._deferred(allowance.stop)
 
     async def _has_new_credential(self, verdict: Verdict) -> bool:
@@ -179,10 +210,7 @@ class Collector:
 
     async def _wait_for_resources(self) -> None:
         now_ns = self._clock.monotonic_ns()
-        if self._exhausted_told_ns is None or now_ns - self._exhausted_told_ns >= EXHAUSTED_TOLD_EVERY_NS:
-            self._exhausted_told_ns = now_ns
-            why = "this machine has no free file descriptors or memory; raise the limit of open files (ulimit -n)"
-            log.warning("machine_exhausted", source=self._source.name, why=why)
+        self._events.exhausted(now_ns=now_ns)
         await self._clock.sleep_until(now_ns + EXHAUSTED_WAIT_NS)
 
     def stream_gate(self, lane: Lane) -> StreamGate:
@@ -191,58 +219,23 @@ class Collector:
 
     def give_up_if_it_hangs(self, discovery: Discovery) -> None:
         """End its request if it has taken as long as an item may take. There was no answer, so the item is owed."""
+        now_ns = self._clock.monotonic_ns()
+        for batch in self._batches:
+            batch.give_up(discovery, departed_before_ns=now_ns - REQUEST_TIME_MAX_NS, now_ns=now_ns)
         asking = self._asking.get(discovery)
         if asking is None or asking.permit.departed_at_ns is None or asking.was_given_up:
             return
-        if self._clock.monotonic_ns() - asking.permit.departed_at_ns >= REQUEST_TIME_MAX_NS:
+        if now_ns - asking.permit.departed_at_ns >= REQUEST_TIME_MAX_NS:
             assert asking.task is not None, "a request is awaited by a task"
             asking.was_given_up = True
             asking.task.cancel()
 
-    async def newest(self) -> int | None:
-        """Ask for the highest id and remember it; None when there was no answer, or no believable one."""
-        told = await self._ask_newest()
-        if told is None or (needs_proof(told, proven_id=self.proven_id) and not await self._is_proven(told)):
-            return None
-        return self.believe(told)
+    async def _verdict(self, discovery: Discovery) -> Verdict:
+        return (await self.ask(discovery)).verdict
 
-    def believe(self, newest_id: int) -> int:
-        """Believe that the source has ids up to this one, or up to a higher one that was believed before."""
-        assert not needs_proof(newest_id, proven_id=self.proven_id), "no item proves this newest id"
-        self.doubt = None
-        self.newest_id = max(newest_id, self.newest_id or 0, self.proven_id)
-        return self.newest_id
-
-    async def _is_proven(self, told: int) -> bool:
-        """Whether an item near this id can be read. Sends few requests, and less often while the answer is no."""
-        now_ns = self._clock.monotonic_ns()
-        if self.doubt is not None and self.doubt.covers(told, now_ns=now_ns):
-            return False
-        for item_id in probes(told, attempt=self.doubt.attempts if self.doubt is not None else 0):
-            match (await self.ask(Discovery.item(item_id, via=Lane.LIVE))).verdict:
-                case Found():
-                    self.proven_id = item_id
-                    return True
-                case NotYet() | Missing() | Malformed() | Refused():
-                    continue
-                case Trouble() | Pressure() | Deferred():
-                    return False  # in trouble or under pressure: the claim is neither proven nor refused
-        self.doubt = doubted(self.doubt, told, now_ns=now_ns, now_wall_ns=self._clock.wall_ns())
-        log.warning("newest_id_refused", source=self._source.name, told=told, believed=self.newest_id)
-        return False
-
-    def _exists(self, item_id: int) -> None:
-        if self.proven_id < item_id <= (self.newest_id or 0):
-            self.proven_id = item_id
-
-    async def _ask_newest(self) -> int | None:
-        verdict = (await self.ask(Discovery.newest())).verdict
-        self.newest_is_malformed = isinstance(verdict, Malformed)
-        match verdict:
-            case Found(Newest(item_id)):
-                return item_id
-            case _:
-                return None
+    @property
+    def _source_name(self) -> str:
+        return self._source.name
 
     async def _ask_within(
         self, allowance: Allowance, discovery: Discovery, met: frozenset[type[Verdict]]
@@ -295,18 +288,54 @@ class Collector:
         if self._credential is not None:
             await self._credential.ready()
         async with self._governor.admit(discovery.via, self._source.name) as permit:
-            admitted_ns = self._clock.monotonic_ns()
-            reply = await self._fetch(discovery, permit)
-            now_wall_ns = self._clock.wall_ns()
-            said = self._translate(reply, now_wall_ns)
-            verdict = self._classify(discovery, reply, said, now_wall_ns)
-            if not isinstance(verdict, Deferred):  # a request that this machine could not send teaches nothing
-                already_counted = self._is_already_counted(discovery, verdict, met)
-                self._known_good.hear(discovery, verdict)
-                self._governor.learn(permit, reply, verdict, already_counted=already_counted, said=said)
+            return self._hear(discovery, permit, await self._fetch(discovery, permit), met)
+
+    def _batch(self, discoveries: Sequence[Discovery]) -> RequestBatch[tuple[Discovery, Asked]]:
+        """The first request for each of these; what needs more than one goes on by itself."""
+        # A credential may have to be renewed before each request, which takes time.
+        is_prompt = isinstance(self._source, PromptSource) and self._credential is None
+        batch = RequestBatch(
+            self._governor,
+            self._source.name,
+            discoveries,
+            fetch_now=cast("PromptSource", self._source).fetch_now if is_prompt else None,
+            fetch=self._fetch_later,
+            hear=self._hear_first,
+        )
+        self._batches.add(batch)
+        return batch
+
+    async def _fetch_later(self, discovery: Discovery, permit: GovernedPermit) -> Reply | NoReply:
+        if self._credential is not None:
+            await self._credential.ready()
+        return await self._fetch(discovery, permit)
+
+    def _hear_first(
+        self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply
+    ) -> tuple[Discovery, Asked] | Coroutine[None, None, tuple[Discovery, Asked]]:
+        answer = self._hear(discovery, permit, reply, _NOTHING_MET)
+        if isinstance(answer.verdict, Found | NotYet | Missing | Malformed):
+            return discovery, Asked(answer.verdict, answer.started_at_ns, 1)
+        return self._go_on(discovery, answer)
+
+    async def _go_on(self, discovery: Discovery, answer: _Answer) -> tuple[Discovery, Asked]:
+        return discovery, await self._ask(discovery, UNBOUNDED, self._policy, answer)
+
+    def _hear(
+        self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply, met: frozenset[type[Verdict]]
+    ) -> _Answer:
+        """One answer: the verbs from `source.decode` to `governor.learn`."""
+        now_wall_ns = self._clock.wall_ns()
+        said = self._translate(reply, now_wall_ns)
+        verdict = self._classify(discovery, reply, said, now_wall_ns)
+        if not isinstance(verdict, Deferred):  # a request that this machine could not send teaches nothing
+            already_counted = self._is_already_counted(discovery, verdict, met)
+            self._known_good.hear(discovery, verdict)
+            self._governor.learn(permit, reply, verdict, already_counted=already_counted, said=said)
         self._meter.judged(self._source.name, discovery.via, verdict)
         # A request that was never sent was delayed by its connection only.
-        took_ns = reply.answered_at_ns - (admitted_ns if reply.departed_at_ns is None else reply.departed_at_ns)
+        began_ns = permit.admitted_at_ns if reply.departed_at_ns is None else reply.departed_at_ns
+        took_ns = reply.answered_at_ns - began_ns
         # Read at the departure itself: computed backwards from now, a clock step could swap the order of two fetches.
         return _Answer(verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns, took_ns)
 
@@ -349,25 +378,6 @@ class Collector:
         assert stop is not None, "an allowance that covers nothing more says why"
         assert stop.reason is not None, "and as which reason the item is owed"
         return Asked(Deferred(stop.reason), self._clock.wall_ns(), 0)
-
-    def _tell(self, discovery: Discovery, verdict: Verdict, outcome: Outcome) -> None:
-        """Log when a gap opens and when it ends: how many, why and how it was found, never which item."""
-        if discovery.origin is None and isinstance(verdict, Found):
-            return  # fast path: nothing was owed, and nothing is
-        was_owed, reason = isinstance(discovery.origin, FromGap), owed_reason(verdict)
-        match outcome:
-            case Outcome.OWED if not was_owed:
-                log.debug("gap_opened", source=self._source.name, via=str(discovery.via), reason=reason)
-            case Outcome.DEAD:
-                log.warning("gap_dead", source=self._source.name, via=str(discovery.via), reason=reason)
-            case Outcome.ABSENT:
-                log.debug("gap_absent", source=self._source.name, via=str(discovery.via), reason=reason)
-            case Outcome.GONE:
-                log.debug("gap_gone", source=self._source.name, via=str(discovery.via), reason=reason)
-            case Outcome.NEW | Outcome.CHANGED | Outcome.UNCHANGED if was_owed and reason is None:
-                log.debug("gap_settled", source=self._source.name, via=str(discovery.via))
-            case _:  # stored as usual, still owed, or overtaken by a newer answer: nothing new for an operator
-                pass
 
     def _translate(self, reply: Reply | NoReply, now_wall_ns: int) -> Translation:
         if self._dialect is None or not isinstance(reply, Reply):

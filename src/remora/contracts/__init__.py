@@ -28,7 +28,12 @@ from remora.contracts.source import ConnectGate as ConnectGate
 from remora.contracts.source import Credential as Credential
 from remora.contracts.source import Dialect as Dialect
 from remora.contracts.source import NumberedSource as NumberedSource
+from remora.contracts.source import OnReply as OnReply
 from remora.contracts.source import Permit as Permit
+from remora.contracts.source import PromptPermit as PromptPermit
+from remora.contracts.source import PromptSource as PromptSource
+from remora.contracts.source import PromptTransport as PromptTransport
+from remora.contracts.source import Sent as Sent
 from remora.contracts.source import Source as Source
 from remora.contracts.source import StreamBroken as StreamBroken
 from remora.contracts.source import StreamConnect as StreamConnect

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from remora.contracts.announcements import StreamPart
 from remora.core.item import Decoded, Page
@@ -24,6 +24,23 @@ class Permit(Protocol):
 
     def sent(self) -> None:
         """The request is on the wire. A request that never got there gives its permit back instead."""
+
+
+class PromptPermit(Permit, Protocol):
+    """A permit that can also depart without waiting."""
+
+    def depart_now(self) -> int | None:
+        """Depart at once, if nothing holds the request back; None: nothing happened, wait for `depart` instead."""
+
+
+OnReply = Callable[[Reply | NoReply], None]
+
+
+class Sent(Protocol):
+    """A request that was sent. Its answer comes by a callback."""
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more, and the callback is not called. Nothing happens if it was."""
 
 
 class StreamConnect(Protocol):
@@ -59,6 +76,16 @@ class Transport(Protocol):
 
         Every connect passes the gate, and each hop of a redirect is a connect.
         """
+
+
+@runtime_checkable
+class PromptTransport(Transport, Protocol):
+    """A transport that can also send without waiting: a batch of requests needs no task for each."""
+
+    def get_now(
+        self, url: str, permit: PromptPermit, on_reply: OnReply, *, headers: Mapping[str, str] | None = None
+    ) -> Sent | None:
+        """Send exactly one request at once and call back once. None: that is impossible now, and nothing happened."""
 
 
 class StreamBroken(Exception):
@@ -110,6 +137,14 @@ class Source(Protocol):
 
         Called only for a reply whose body is what was asked for; `core.verdict` reads the status.
         """
+
+
+@runtime_checkable
+class PromptSource(Source, Protocol):
+    """A source that can also send without waiting, if its transport can."""
+
+    def fetch_now(self, discovery: Discovery, permit: PromptPermit, on_reply: OnReply) -> Sent | None:
+        """One request for one thing, sent at once. None: that is impossible now, and nothing happened."""
 
 
 class WalkedSource(Source, Protocol):

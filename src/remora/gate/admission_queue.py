@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from remora.core.lanes import ORDER, Lane, Turns, choose
@@ -11,11 +11,22 @@ from remora.gate.permit import GovernedPermit
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """One request that waits."""
+    """One request that waits, or many that wait together."""
 
     ready_at_ns: int  # when its jitter is over
-    turn: asyncio.Future[GovernedPermit]
+    turn: asyncio.Future[GovernedPermit]  # gets the permit; of many, the last one
     is_canary: bool = False
+    left: int = 1  # turns that it still waits for
+    on_turn: Callable[[GovernedPermit], None] | None = None  # gets each permit of many
+
+    def give(self, permit: GovernedPermit) -> None:
+        """It is its turn."""
+        if self.on_turn is None:
+            self.turn.set_result(permit)
+            return
+        self.on_turn(permit)
+        if not self.left and not self.turn.done():
+            self.turn.set_result(permit)
 
     @property
     def permit(self) -> GovernedPermit | None:
@@ -35,7 +46,7 @@ class AdmissionQueue:
         self._canary: tuple[Lane, Waiter] | None = None
 
     def __len__(self) -> int:
-        return sum(len(line) for line in self._waiting.values())
+        return sum(waiter.left for line in self._waiting.values() for waiter in line)
 
     @property
     def has_canary(self) -> bool:
@@ -50,6 +61,15 @@ class AdmissionQueue:
             self._canary = lane, waiter
         else:
             self._waiting[lane].append(waiter)
+        return waiter
+
+    def join_many(
+        self, lane: Lane, count: int, on_turn: Callable[[GovernedPermit], None], *, ready_at_ns: int
+    ) -> Waiter:
+        """The same for many requests of one lane, without a future for each: `on_turn` gets their permits."""
+        assert count > 0, "nothing to wait for"
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[lane].append(waiter := Waiter(ready_at_ns, future, left=count, on_turn=on_turn))
         return waiter
 
     def leave(self, lane: Lane, waiter: Waiter) -> None:
@@ -90,7 +110,11 @@ class AdmissionQueue:
         if is_probe:
             ready = [lane for lane in ready if lane is not Lane.RECOVER] or ready
         lane, self._turns = choose(self._turns, ready)
-        return lane, self._waiting[lane].popleft()
+        waiter = self._waiting[lane][0]
+        waiter.left -= 1
+        if not waiter.left:
+            self._waiting[lane].popleft()
+        return lane, waiter
 
     def _forget(self, waiter: Waiter) -> None:
         if self._canary is not None and self._canary[1] is waiter:

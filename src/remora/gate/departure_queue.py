@@ -30,6 +30,9 @@ class DepartureQueue:
         self._standing: list[ReadyRequest] = []
         self._came = 0
 
+    def __len__(self) -> int:
+        return len(self._standing)
+
     def join(self, permit: GovernedPermit) -> ReadyRequest:
         """Add a request that is ready."""
         self._came += 1

@@ -13,17 +13,18 @@ from collections.abc import Callable
 from remora.contracts import Clock, GateHome, Meter, SharedPace
 from remora.core.lanes import Lane
 from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
-from remora.core.rate.gate_types import PACING, STOPS, Hold, LimitedBy, RateFacts, Sent
-from remora.core.rate.held_time import HeldTime, cause_without_hold, limiting, pacing_limit
+from remora.core.rate.gate_types import PACING, Hold, LimitedBy, RateFacts, Sent
+from remora.core.rate.held_time import limiting, pacing_limit
 from remora.core.rate.limits import Limits as Limits
 from remora.core.rate.pacing import SEND_NS, Pacer, burst_allowance, new_pacer
 from remora.core.rate.stretches import Stretch
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
-from remora.gate.admission_queue import AdmissionQueue
+from remora.gate.admission_queue import AdmissionQueue, Waiter
 from remora.gate.canary import Canaries
 from remora.gate.departure_queue import DepartureQueue
+from remora.gate.hold_record import HoldRecord
 from remora.gate.hold_timer import HoldTimer
 from remora.gate.learner import Learner
 from remora.gate.pace_events import WaitEvents
@@ -74,11 +75,8 @@ class Governor:
         self._leaving = 0  # admitted, not departed yet
         self._unhindered_since_ns = clock.monotonic_ns()
         self._departures = 0
-        self._storing = 0  # answers that wait for the store
-        self._turn_hold: Hold | None = None  # what the dispatcher waits for
-        self._departure_hold: Hold | None = None  # what the next departure waits for
         self._wait_events = WaitEvents(source, clock=clock)
-        self._held = HeldTime(now_ns=clock.monotonic_ns())
+        self._holds = HoldRecord(clock, in_flight_max=limits.in_flight)
         self._dispatcher: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -105,7 +103,16 @@ class Governor:
 
     async def depart(self, permit: GovernedPermit) -> int:
         """Wait for the departure and return its time. Between the last check and the return nothing else can run."""
-        now_ns = await self._until_free(permit)
+        return self._depart(permit, now_ns=await self._until_free(permit))
+
+    def depart_now(self, permit: GovernedPermit) -> int | None:
+        """Depart without waiting; None: something holds the request back, or another one is first."""
+        now_ns = self._clock.monotonic_ns()
+        if self._departing or self._hold_departure(permit, now_ns=now_ns) is not None:
+            return None
+        return self._depart(permit, now_ns=now_ns)
+
+    def _depart(self, permit: GovernedPermit, *, now_ns: int) -> int:
         assert permit.departed_at_ns is None, "a permit is for one request"
         assert not permit.was_given_back, "a permit that was given back"
         stretch = self._departing_in
@@ -120,9 +127,9 @@ class Governor:
         self._granted = self._granted.no_earlier_than(self._departed)
         self._departures += 1
         self._leaving -= 1
-        if self._departure_hold is not None:
-            self._departure_hold = None
-            self._note_unless_held()
+        if self._holds.departure is not None:
+            self._holds.departure = None
+            self._holds.note_unless_turn(self._in_flight)
         self._learner.departed(now_ns=now_ns, interval_ns=self._departed.interval_ns)
         if permit.is_canary:
             self.canaries.departed()
@@ -147,8 +154,8 @@ class Governor:
                 hold = self._hold_departure(permit, now_ns=now_ns)
                 if hold is None:
                     return now_ns
-                self._departure_hold = hold
-                self._note_unless_held()
+                self._holds.departure = hold
+                self._holds.note_unless_turn(self._in_flight)
                 await self._timer.until_over(hold)
         finally:
             self._departing.leave(place)
@@ -175,14 +182,14 @@ class Governor:
         """The facts about the rate. Reading them changes nothing."""
         now_ns = self._clock.monotonic_ns()
         pace, circuit = self._learner.pace, self._learner.circuit
-        held = self._held.shares(now_ns=now_ns)
+        held = self._holds.shares(now_ns=now_ns)
         hold = self._hold(self._granted.earliest_ns(), now_ns=now_ns, is_probe=False)
         return RateFacts(
             at_ns=self._clock.wall_ns(),
             interval_ns=pace.interval_ns,
             ceiling_interval_ns=self._limits.ceiling_interval_ns,
             edge_per_s=pace.edges_per_s[0] if pace.edges_per_s else None,
-            limited_by=self._stopped_by() or limiting(held),
+            limited_by=self._holds.stopped_by() or limiting(held),
             held=dict(held),
             circuit=CircuitState.OPEN if circuit.is_shut(now_ns=now_ns) else circuit.state,
             circuit_wait_ns=circuit.wait_ns(now_ns=now_ns),
@@ -227,17 +234,10 @@ class Governor:
         """Time was granted or withdrawn: waiting requests check again."""
         self._timer.changed()
 
-    # ── turns ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
     async def turn(self, lane: Lane, *, is_canary: bool = False) -> GovernedPermit:
         """Wait for a turn; use `admit`, which also gives the permit back."""
-        self._learner.check()
-        self.canaries.check()
-        ready_at_ns = self._clock.monotonic_ns() + (0 if is_canary else self._limits.jitter_ns(self._chance()))
-        waiter = self._admissions.join(lane, ready_at_ns=ready_at_ns, is_canary=is_canary)
-        self._timer.changed()
-        if self._dispatcher is None or self._dispatcher.done():
-            self._dispatcher = asyncio.get_running_loop().create_task(self._dispatch(), name=f"gate:{self._source}")
+        waiter = self._admissions.join(lane, ready_at_ns=self._ready_at_ns(is_canary=is_canary), is_canary=is_canary)
+        self._wake_dispatcher()
         try:
             return await waiter.turn
         except asyncio.CancelledError:
@@ -245,6 +245,26 @@ class Governor:
             if (permit := waiter.permit) is not None:
                 self.give_back(permit)
             raise
+
+    def many_turns(self, lane: Lane, count: int, on_turn: Callable[[GovernedPermit], None]) -> Waiter:
+        """Wait for many turns without a task: `on_turn` gets each permit, and must give it back (`give_back`)."""
+        waiter = self._admissions.join_many(lane, count, on_turn, ready_at_ns=self._ready_at_ns())
+        self._wake_dispatcher()
+        return waiter
+
+    def leave(self, lane: Lane, waiter: Waiter) -> None:
+        """Wait for no more turns."""
+        self._admissions.leave(lane, waiter)
+
+    def _ready_at_ns(self, *, is_canary: bool = False) -> int:
+        self._learner.check()
+        self.canaries.check()
+        return self._clock.monotonic_ns() + (0 if is_canary else self._limits.jitter_ns(self._chance()))
+
+    def _wake_dispatcher(self) -> None:
+        self._timer.changed()
+        if self._dispatcher is None or self._dispatcher.done():
+            self._dispatcher = asyncio.get_running_loop().create_task(self._dispatch(), name=f"gate:{self._source}")
 
     def give_back(self, permit: GovernedPermit) -> None:
         """The request is over; its place is free."""
@@ -258,19 +278,19 @@ class Governor:
             self._unhindered_since_ns = self._clock.monotonic_ns()
         self._in_flight -= 1
         if not self._leaving:
-            self._departure_hold = None
-        self._note_unless_held()
+            self._holds.departure = None
+        self._holds.note_unless_turn(self._in_flight)
         self._timer.changed()
 
     async def _dispatch(self) -> None:
         """Give turns while requests wait. The clock is read again before every turn: timers are not exact."""
         try:
             while lanes := self._admissions.lanes():
-                hold = self._turn_hold = self._hold_turn(lanes)
+                hold = self._holds.turn = self._hold_turn(lanes)
                 if hold is None:
                     self._give_turn(lanes)
                     continue
-                self._note_hold()
+                self._holds.note(self._in_flight)
                 self._wait_events.tell(hold)
                 if hold.limited_by in PACING:
                     in_bursts = burst_allowance(self._granted.interval_ns) > 1
@@ -282,8 +302,8 @@ class Governor:
             self._admissions.fail(error)
             raise
         finally:
-            self._turn_hold = None
-            self._note_hold()
+            self._holds.turn = None
+            self._holds.note(self._in_flight)
 
     def _give_turn(self, lanes: list[Lane]) -> None:
         now_ns = self._clock.monotonic_ns()
@@ -293,20 +313,18 @@ class Governor:
         # a faster pace than it has shared, all keep the slower one, which proves nothing about the faster one.
         paced_ns = max(self._granted.turn_ns(), self._granted.earliest_ns())
         bound = paced_ns > max(waiter.ready_at_ns, self._unhindered_since_ns) and not self._learner.is_ahead_of_all()
-        permit = GovernedPermit(self, lane, pace_bound=bound, is_canary=waiter.is_canary)
+        permit = GovernedPermit(self, lane, admitted_at_ns=now_ns, pace_bound=bound, is_canary=waiter.is_canary)
         if is_probe:
             self._make_probe(permit)
         self._granted = self._granted.took_turn(now_ns=now_ns)
         self._in_flight += 1
         self._leaving += 1
         assert self._in_flight <= self._limits.in_flight, "more requests in flight than the owner allows"
-        waiter.turn.set_result(permit)
+        waiter.give(permit)
 
     def _make_probe(self, permit: GovernedPermit) -> None:
         permit.is_probe = True
         self._learner.circuit.move(CircuitEvent.PROBE)
-
-    # ── what holds a request back ───────────────────────────────────────────────────────────────────────────────────
 
     def _hold_turn(self, lanes: list[Lane]) -> Hold | None:
         if self._in_flight >= self._limits.in_flight:
@@ -356,29 +374,10 @@ class Governor:
     def _paced_by(self) -> LimitedBy:
         return pacing_limit(self._learner.pace, interval_ns=self._granted.interval_ns)
 
-    def _note_hold(self) -> None:
-        """Record what holds requests back from this moment on."""
-        hold = self._turn_hold or self._departure_hold
-        if hold is not None:
-            self._held.switch(hold.limited_by, until_ns=hold.until_ns, now_ns=self._clock.monotonic_ns())
-            return
-        cause = cause_without_hold(self._in_flight, bound=self._limits.in_flight, storing=self._storing)
-        if not self._held.is_open_ended(cause):
-            self._held.switch(cause, now_ns=self._clock.monotonic_ns())
-
-    def _note_unless_held(self) -> None:
-        """The same, skipped while the dispatcher waits: its hold counts first."""
-        if self._turn_hold is None:
-            self._note_hold()
-
-    def _stopped_by(self) -> LimitedBy | None:
-        hold = self._turn_hold or self._departure_hold
-        return hold.limited_by if hold is not None and hold.limited_by in STOPS else None
-
     def storing(self, change: int) -> None:
-        """One more answer waits for the store (+1), or one less (-1)."""
-        self._storing += change
-        self._note_unless_held()
+        """So many more answers wait for the store, or so many less."""
+        self._holds.storing += change
+        self._holds.note_unless_turn(self._in_flight)
 
     def _on_change(self) -> None:
         interval_ns = self._interval_ns()

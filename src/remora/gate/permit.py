@@ -15,6 +15,9 @@ class Gate(Protocol):
     async def depart(self, permit: "GovernedPermit") -> int:
         """Wait for the departure and return its time."""
 
+    def depart_now(self, permit: "GovernedPermit") -> int | None:
+        """Depart without waiting; None: something holds the request back."""
+
     def sent(self, permit: "GovernedPermit") -> None:
         """The request is on the wire."""
 
@@ -27,6 +30,7 @@ class GovernedPermit:
 
     __slots__ = (
         "_gate",
+        "admitted_at_ns",
         "departed_at_ns",
         "departed_wall_ns",
         "is_canary",
@@ -38,9 +42,12 @@ class GovernedPermit:
         "was_heard",
     )
 
-    def __init__(self, gate: Gate, lane: Lane, *, pace_bound: bool, is_canary: bool = False) -> None:
+    def __init__(
+        self, gate: Gate, lane: Lane, *, admitted_at_ns: int, pace_bound: bool, is_canary: bool = False
+    ) -> None:
         self._gate = gate
         self.lane = lane
+        self.admitted_at_ns = admitted_at_ns
         self.pace_bound = pace_bound
         self.source = ""  # whose request it is; several sources may pass one gate
         self.is_canary = is_canary  # asks for something known to be good
@@ -53,6 +60,10 @@ class GovernedPermit:
     async def depart(self) -> int:
         """Depart now; waits again only if something changed since the permit was given."""
         return await self._gate.depart(self)
+
+    def depart_now(self) -> int | None:
+        """Depart without waiting; None: something holds the request back, or another one is first."""
+        return self._gate.depart_now(self)
 
     def sent(self) -> None:
         """The request is on the wire."""

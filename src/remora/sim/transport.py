@@ -5,12 +5,12 @@ returns a reply, or the reason why there is none.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Final, Protocol, Self
 from urllib.parse import urlsplit
 
-from remora.contracts import Clock, ConnectGate, Permit, StreamBroken
+from remora.contracts import Clock, ConnectGate, OnReply, Permit, PromptPermit, Sent, StreamBroken
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.sim.clock import SimClock
@@ -65,14 +65,29 @@ class SimTransport:
     ) -> Reply | NoReply:
         return await self._send(url, permit, headers, body)
 
+    def get_now(
+        self, url: str, permit: PromptPermit, on_reply: OnReply, *, headers: Mapping[str, str] | None = None
+    ) -> Sent | None:
+        departed_ns = permit.depart_now()
+        if departed_ns is None:
+            return None
+        response = self._respond(url, permit, headers)
+        return _Answering(self._answer(response, departed_ns), on_reply)
+
     async def _send(
         self, url: str, permit: Permit, headers: Mapping[str, str] | None, body: bytes | None = None
     ) -> Reply | NoReply:
         departed_ns = await permit.depart()
+        return await self._answer(self._respond(url, permit, headers, body), departed_ns)
+
+    def _respond(
+        self, url: str, permit: Permit, headers: Mapping[str, str] | None, body: bytes | None = None
+    ) -> Response:
+        """A request that was sent arrives even if the client then goes away: only the answer is delayed."""
         self._sent(permit)
-        # A request that was sent arrives even if the client then goes away: the provider handles it at once, and only
-        # the answer is delayed.
-        response = self._provider.respond(_target(url), headers, body)
+        return self._provider.respond(_target(url), headers, body)
+
+    async def _answer(self, response: Response, departed_ns: int) -> Reply | NoReply:
         match response:
             case Hang():
                 return await self._nothing(Fault.TIMEOUT, departed_ns, self._timeout_ns)
@@ -146,6 +161,22 @@ class SimTransport:
 
     def _round_trip_ns(self) -> int:
         return int(self._latency_ns * (0.5 + 0.5 * self._chance.expovariate(1.0)))
+
+
+class _Answering:
+    """`contracts.Sent`: a request whose answer comes by a callback."""
+
+    def __init__(self, answer: Coroutine[None, None, Reply | NoReply], on_reply: OnReply) -> None:
+        self._on_reply = on_reply
+        self._task = asyncio.get_running_loop().create_task(answer, name="answering")
+        self._task.add_done_callback(self._answered)
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    def _answered(self, task: "asyncio.Task[Reply | NoReply]") -> None:
+        if not task.cancelled() and task.exception() is None:
+            self._on_reply(task.result())
 
 
 class FreePermit:

@@ -15,7 +15,11 @@ from remora.contracts import (
     ConnectGate,
     Ignored,
     NewestAnnounced,
+    OnReply,
     Permit,
+    PromptPermit,
+    PromptTransport,
+    Sent,
     StreamPart,
     Transport,
     Unread,
@@ -66,6 +70,7 @@ class Numbered:
         reading: Reading | None = None,
     ) -> None:
         self._transport = transport
+        self._prompt = transport if isinstance(transport, PromptTransport) else None
         self._url = url.rstrip("/")
         self._declared = declaration
         self._capabilities = declaration.capabilities
@@ -88,6 +93,12 @@ class Numbered:
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
         """One request for one thing."""
         return await self._transport.get(f"{self._url}{self._path(discovery)}", permit, headers=self._headers)
+
+    def fetch_now(self, discovery: Discovery, permit: PromptPermit, on_reply: OnReply) -> Sent | None:
+        """The same, sent at once where the transport can."""
+        if self._prompt is None:
+            return None
+        return self._prompt.get_now(f"{self._url}{self._path(discovery)}", permit, on_reply, headers=self._headers)
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
         """What the reply holds."""

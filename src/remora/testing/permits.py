@@ -29,16 +29,23 @@ class CountingGate:
     def wire_sent(self) -> None:
         self.wire_sends += 1
 
+    @property
+    def is_held(self) -> bool:
+        return self._held_s > 0
+
     async def pass_one(self) -> int:
         if self._held_s:
             await asyncio.sleep(self._held_s)
+        return self.pass_now()
+
+    def pass_now(self) -> int:
         self.departures += 1
         self._on_departure()
         return time.monotonic_ns()
 
 
 class CountedPermit:
-    """`contracts.Permit`, for exactly one request."""
+    """`contracts.PromptPermit`, for exactly one request."""
 
     def __init__(self, gate: CountingGate) -> None:
         self._gate = gate
@@ -48,6 +55,13 @@ class CountedPermit:
         assert not self.used, "one permit, two departures"
         self.used = True
         return await self._gate.pass_one()
+
+    def depart_now(self) -> int | None:
+        assert not self.used, "one permit, two departures"
+        if self._gate.is_held:
+            return None
+        self.used = True
+        return self._gate.pass_now()
 
     def sent(self) -> None:
         assert self.used, "on the wire without a departure"

@@ -4,7 +4,7 @@ The same worker walks every kind of segment: history, blind windows, rescans and
 """
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Final
 
@@ -132,7 +132,10 @@ class SegmentWorker:
                 await walk.store_cursor()
             async with asyncio.TaskGroup() as group:
                 beside = [group.create_task(self._renew(walk)), group.create_task(self._hurry(segment, walk))]
-                fetching = [group.create_task(self._fetch(segment, walk, outcomes)) for _ in range(self._width)]
+                fetching: list[asyncio.Task[None]] = []
+                while ids := await walk.take(self._width):
+                    fetching = [task for task in fetching if not task.done()]
+                    fetching.append(group.create_task(self._fetch(ids, segment, walk, outcomes)))
                 await asyncio.gather(*fetching)
                 for task in beside:
                     task.cancel()
@@ -140,13 +143,18 @@ class SegmentWorker:
         except* LeaseLost:
             log.warning("lease_lost", source=self._source, kind=str(segment.kind))
 
-    async def _fetch(self, segment: Segment, walk: "_DurableWalk", outcomes: Counter[Outcome]) -> None:
-        while (item_id := await walk.take()) is not None:
-            outcome = await self._collector.collect(Discovery.item(item_id, via=segment.kind.lane))
-            outcomes[outcome] += 1
-            if self._on_outcome is not None:
-                self._on_outcome(segment.kind, outcome)
-            await walk.complete(item_id)
+    async def _fetch(
+        self, ids: Sequence[int], segment: Segment, walk: "_DurableWalk", outcomes: Counter[Outcome]
+    ) -> None:
+        async def durable(collected: Sequence[tuple[Discovery, Outcome]]) -> None:
+            for _, outcome in collected:
+                outcomes[outcome] += 1
+                if self._on_outcome is not None:
+                    self._on_outcome(segment.kind, outcome)
+            await walk.complete([discovery.item_id for discovery, _ in collected])
+
+        lane = segment.kind.lane
+        await self._collector.collect_many([Discovery.item(item_id, via=lane) for item_id in ids], durable)
 
     async def _hurry(self, segment: Segment, walk: "_DurableWalk") -> None:
         """Give up a request that hangs while later ones are answered: the walk continues, and the item is owed."""
@@ -225,7 +233,8 @@ class _DurableWalk:
         self._walk = Walk(segment.left, recorded)
         self._storing = asyncio.Lock()
         self.was_renewed = True  # since the last look: each stored cursor extends the lease
-        self._waiting: deque[asyncio.Future[None]] = deque()  # those that could not take an id
+        self._in_progress = 0
+        self._may_take: asyncio.Future[None] | None = None  # waits for ids to take
 
     @property
     def has_moved(self) -> bool:
@@ -237,19 +246,24 @@ class _DurableWalk:
         """Whether the end of the segment is stored."""
         return self._walk.stored_cursor == self._segment.ids.end
 
-    async def take(self) -> int | None:
-        """The next id; waits while a whole batch is in progress; None at the end of the segment."""
-        while (item_id := self._walk.take()) is None and not self._walk.all_taken:
-            place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(place)
-            await place
-        if self._walk.all_taken:
-            self._wake(len(self._waiting))
-        return item_id
+    async def take(self, width: int) -> Sequence[int]:
+        """The next ids, so that at most `width` are in progress; waits for at least one; none at the end."""
+        while True:
+            ids: list[int] = []
+            while self._in_progress < width and (item_id := self._walk.take()) is not None:
+                ids.append(item_id)
+                self._in_progress += 1
+            if ids or self._walk.all_taken:
+                return ids
+            self._may_take = asyncio.get_running_loop().create_future()
+            await self._may_take
 
-    async def complete(self, item_id: int) -> None:
-        """This id's outcome is durable; now and then this also stores the cursor."""
-        self._walk.complete(item_id)
+    async def complete(self, ids: Sequence[int]) -> None:
+        """The outcomes of these ids are durable; now and then this also stores the cursor."""
+        for item_id in ids:
+            self._walk.complete(item_id)
+        self._in_progress -= len(ids)
+        self._wake()
         if self._half_a_batch_unstored() and not self._storing.locked():
             await self.store_cursor()
 
@@ -266,17 +280,14 @@ class _DurableWalk:
                 await self._advance(self._segment, cursor)
                 self._walk.stored(cursor)
                 self.was_renewed = True
-                self._wake(self._walk.can_take)
+                self._wake()
                 # Ids completed during this write could not store the cursor themselves, so check again.
                 if not self._half_a_batch_unstored():
                     return
 
-    def _wake(self, count: int) -> None:
-        """Wake as many of those that wait as there are ids for: to wake all would cost more than to fetch."""
-        for _ in range(min(count, len(self._waiting))):
-            place = self._waiting.popleft()
-            if not place.done():
-                place.set_result(None)
+    def _wake(self) -> None:
+        if self._may_take is not None and not self._may_take.done():
+            self._may_take.set_result(None)
 
     def _half_a_batch_unstored(self) -> bool:
         return self._walk.cursor - self._walk.stored_cursor >= ADVANCE_EVERY_IDS

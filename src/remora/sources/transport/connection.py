@@ -112,7 +112,6 @@ class Connection:
         "_buffer",
         "_clock",
         "_ends_with_connection",
-        "_future",
         "_has_head",
         "_head_bytes",
         "_headers",
@@ -120,6 +119,7 @@ class Connection:
         "_late_ns",
         "_loop",
         "_names_kept",
+        "_on_answer",
         "_parser",
         "_poller",
         "_size",
@@ -129,7 +129,6 @@ class Connection:
         "is_closed",
         "last_byte_at_ns",
         "late_ns",
-        "on_closed",
     )
 
     def __init__(
@@ -157,10 +156,9 @@ class Connection:
         self._late_ns = late_ns
         self.late_ns = 0  # when the last bytes were read
         self._loop = asyncio.get_running_loop()
-        self._future: asyncio.Future[Answer] | None = None
+        self._on_answer: Callable[[Answer], None] | None = None
         self._unsent = b""
         self.is_closed = False
-        self.on_closed: Callable[[Connection], None] | None = None
         self.departed_at_ns = 0
         self.last_byte_at_ns = clock.monotonic_ns()
         self._parser = httptools.HttpResponseParser(self)
@@ -171,37 +169,38 @@ class Connection:
     @property
     def is_busy(self) -> bool:
         """Whether an answer is awaited."""
-        return self._future is not None
+        return self._on_answer is not None
 
-    def send(self, request: bytes, *, departed_at_ns: int) -> "asyncio.Future[Answer]":
-        """Write the request now; the future gets the answer, or why none came."""
-        assert self._future is None, "a connection carries one request at a time"
-        future: asyncio.Future[Answer] = self._loop.create_future()
-        self._future = future
+    def send(self, request: bytes, on_answer: Callable[[Answer], None], *, departed_at_ns: int) -> None:
+        """Write the request now; `on_answer` gets the answer, or why none came, perhaps before this returns."""
+        assert self._on_answer is None, "a connection carries one request at a time"
+        self._on_answer = on_answer
         self.departed_at_ns = self.last_byte_at_ns = departed_at_ns
         if self.is_closed:  # it died while the permit waited in the gate; the permit is spent anyway
-            self._finish(NoReply(Fault.CONNECTION, departed_at_ns, self._clock.monotonic_ns()))
-            return future
+            self.fail(Fault.CONNECTION)
+            return
         try:
             sent = self._socket.send(request)
         except _WOULD_BLOCK:
             sent = 0
         except OSError:
             self.fail(Fault.CONNECTION)
-            return future
+            return
         if sent < len(request):
             self._unsent = request[sent:]
             self._loop.add_writer(self._socket.fileno(), self._on_writable)
-        return future
 
     def fail(self, fault: Fault) -> None:
         """No answer will come: tell the waiting caller why, and do not use the connection again."""
-        if self._future is not None:
-            self._finish(NoReply(fault, self.departed_at_ns, self._clock.monotonic_ns()))
+        on_answer = self._on_answer
         self.close()
+        if on_answer is not None:
+            self._on_answer = None
+            on_answer(NoReply(fault, self.departed_at_ns, self._clock.monotonic_ns()))
 
     def close(self) -> None:
         """Close the socket. A caller that waited for an answer was told, or no longer wants it."""
+        self._on_answer = None
         if self.is_closed:
             return
         self.is_closed = True
@@ -209,9 +208,6 @@ class Connection:
         self._poller.remove(descriptor)
         self._stop_writing(descriptor)
         self._socket.close()
-        self._future = None
-        if self.on_closed is not None:
-            self.on_closed(self)
 
     # ── writing what did not fit ────────────────────────────────────────────────────────────────────────────────────
 
@@ -258,7 +254,7 @@ class Connection:
         return self._socket.pending() > 0
 
     def _feed(self, data: memoryview, now_ns: int) -> None:
-        if self._future is None:
+        if self._on_answer is None:
             self.close()  # nobody asked for this
             return
         self.last_byte_at_ns = now_ns
@@ -282,7 +278,7 @@ class Connection:
 
     def _on_end(self, now_ns: int) -> None:
         """The provider will send nothing more. That ends a body which had no other end."""
-        if self._future is not None and self._has_head and self._ends_with_connection:
+        if self._on_answer is not None and self._has_head and self._ends_with_connection:
             self.last_byte_at_ns = now_ns
             self._answer(keep=False)
         else:
@@ -292,7 +288,7 @@ class Connection:
 
     def on_message_begin(self) -> None:
         """Another answer begins. There must be a request for it."""
-        self._began_unasked = self._future is None
+        self._began_unasked = self._on_answer is None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header of the answer."""
@@ -327,7 +323,7 @@ class Connection:
         """The answer is complete, unless it was only an announcement of one (100 Continue, 103 Early Hints)."""
         if self._parser.get_status_code() < 200:
             self._reset()
-        elif self._future is not None and self._size <= self._body_max_bytes:
+        elif self._on_answer is not None and self._size <= self._body_max_bytes:
             self._answer(keep=self._parser.should_keep_alive())
 
     def _answer(self, *, keep: bool) -> None:
@@ -348,16 +344,13 @@ class Connection:
             answer = NoReply(Fault.TOO_LARGE, self.departed_at_ns, self.last_byte_at_ns)
         except BadEncoding:
             answer = NoReply(Fault.BAD_ENCODING, self.departed_at_ns, self.last_byte_at_ns)
-        self._finish(answer)
+        on_answer, self._on_answer = self._on_answer, None
+        assert on_answer is not None, "an answer that nobody waits for"
         if keep and not self._unsent:
             self._reset()
         else:
             self.close()
-
-    def _finish(self, answer: Answer) -> None:
-        future, self._future = self._future, None
-        if future is not None and not future.done():
-            future.set_result(answer)
+        on_answer(answer)
 
     def _reset(self) -> None:
         self._headers: dict[str, str] = {}

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from remora.contracts import Clock, ConnectGate, Permit, StreamBroken
+from remora.contracts import Clock, ConnectGate, OnReply, Permit, PromptPermit, Sent, StreamBroken
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.lean import LeanTransport
@@ -50,6 +50,14 @@ class HttpTransport:
     async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
         """Send exactly one request and return what came back, or why nothing did. Never raises for the provider."""
         return await self._requests.get(url, permit, headers=headers)
+
+    def get_now(
+        self, url: str, permit: PromptPermit, on_reply: OnReply, *, headers: Mapping[str, str] | None = None
+    ) -> Sent | None:
+        """The same at once, over the lean client; None where that is impossible."""
+        if not isinstance(self._requests, LeanTransport):
+            return None
+        return self._requests.get_now(url, permit, on_reply, headers=headers)
 
     async def post(
         self, url: str, permit: Permit, body: bytes, *, headers: Mapping[str, str] | None = None

@@ -5,23 +5,24 @@ provider does is returned as a value.
 """
 
 import asyncio
-import encodings.idna  # noqa: F401 - loaded now: with no free descriptor it could not be loaded for the first request
 import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self
-from urllib.parse import quote, urlsplit
+from typing import Final, Self
+from urllib.parse import quote
 
 import aiohappyeyeballs
 
-from remora.contracts import Clock, Permit
+from remora.contracts import Clock, OnReply, Permit, PromptPermit
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.sources.transport.connection import READ_BYTES, Connection, Poller, names_kept, poller_for
 from remora.sources.transport.exhaustion import is_our_exhaustion
+from remora.sources.transport.origin import Origin, authority_end, origin_of, written_as_numbers
+from remora.sources.transport.places import Places
 from remora.sources.transport.settings import KEEP_ALIVE_S, HttpSettings
 from remora.sources.transport.way_out import open_tunnel, trusting
 
@@ -30,20 +31,9 @@ from remora.sources.transport.way_out import open_tunnel, trusting
 SWEEP_EVERY_S: Final = 0.02
 # If one address of a host does not answer within this time, the next one is tried in parallel.
 NEXT_ADDRESS_AFTER_S: Final = 0.25
-_PORTS: Final = {"http": 80, "https": 443}
 
 _PLAIN: Final = re.compile(r"[!-~]*")
 _KEPT_IN_TARGET: Final = "/?:@!$&'()*+,;=%-._~[]|"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a connection leads to."""
-
-    host: str
-    port: int
-    is_tls: bool
-    host_header: str
 
 
 @dataclass(slots=True)
@@ -73,7 +63,7 @@ class LeanTransport:
         self._tls = tls
         self._new_poller = poller
         self._poller: Poller | None = None
-        self._in_flight = asyncio.Semaphore(settings.in_flight_max)
+        self._places = Places(settings.in_flight_max)
         self._pools: dict[Origin, _Pool] = {}
         self._origins: dict[str, Origin] = {}  # by the address up to its path
         self._busy: set[Connection] = set()
@@ -118,6 +108,26 @@ class LeanTransport:
         """The same with a form as its body."""
         return await self._send(url, permit, {"Content-Type": "application/x-www-form-urlencoded"}, form)
 
+    def get_now(
+        self, url: str, permit: PromptPermit, on_reply: OnReply, *, headers: Mapping[str, str] | None = None
+    ) -> "_Exchange | None":
+        """Send exactly one request at once; None if there is no idle connection, or the gate holds it back."""
+        found = self._split(url)
+        if found is None or not self._places.is_free:
+            return None
+        origin, target = found
+        connection = self._take_idle(origin)
+        if connection is None:
+            return None
+        departed_at_ns = permit.depart_now()
+        if departed_at_ns is None:
+            self._put_back(origin, connection)
+            return None
+        self._places.take_free()
+        exchange = _Exchange(self, origin, connection, on_reply, gives_place=True)
+        self._write(exchange, self._request(origin, target, headers), permit, departed_at_ns)
+        return exchange
+
     async def _send(
         self, url: str, permit: Permit, headers: Mapping[str, str] | None, body: bytes | None = None
     ) -> Reply | NoReply:
@@ -127,7 +137,7 @@ class LeanTransport:
         origin, target = found
         request = self._request(origin, target, headers, body)
         # Waiting for a free connection is our own limit, so no timeout runs meanwhile.
-        async with self._in_flight:
+        async with self._places:
             connection = self._take_idle(origin)
             if connection is None:
                 opened = await self._open(origin)
@@ -144,21 +154,35 @@ class LeanTransport:
         except BaseException:
             self._put_back(origin, connection)
             raise
-        # From here to the write nothing yields to the event loop. Counted before it: the connection may have died
-        # while the permit waited in the gate, and the permit is spent anyway.
-        self._wire_sent()
-        answer = connection.send(request, departed_at_ns=departed_at_ns)
-        permit.sent()
-        self._busy.add(connection)
-        self._sweep_later()
+        # From here to the write nothing yields to the event loop.
+        answer: asyncio.Future[Reply | NoReply] = asyncio.get_running_loop().create_future()
+
+        def answered(reply: Reply | NoReply) -> None:
+            if not answer.done():  # cancelled in this tick
+                answer.set_result(reply)
+
+        exchange = _Exchange(self, origin, connection, answered)
+        self._write(exchange, request, permit, departed_at_ns)
         try:
             return await answer
-        except asyncio.CancelledError:
-            connection.close()
-            raise
         finally:
-            self._busy.discard(connection)
-            self._put_back(origin, connection)
+            exchange.cancel()
+
+    def _write(self, exchange: "_Exchange", request: bytes, permit: Permit, departed_at_ns: int) -> None:
+        # Counted before it: the connection may have died while the permit waited in the gate, and the permit is spent
+        # anyway.
+        self._wire_sent()
+        self._busy.add(exchange.connection)
+        exchange.connection.send(request, exchange.answered, departed_at_ns=departed_at_ns)
+        permit.sent()
+        self._sweep_later()
+
+    def finished(self, exchange: "_Exchange") -> None:
+        """The request is over; its connection may be used again."""
+        self._busy.discard(exchange.connection)
+        self._put_back(exchange.origin, exchange.connection)
+        if exchange.gives_place:
+            self._places.give_back()
 
     # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -206,7 +230,7 @@ class LeanTransport:
         """A connected socket; if there are several addresses, the first that answers."""
         loop, proxy = asyncio.get_running_loop(), self._settings.proxy
         host, port = (origin.host, origin.port) if proxy is None else proxy
-        addresses = _written_as_numbers(host, port) or await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = written_as_numbers(host, port) or await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         link = await aiohappyeyeballs.start_connection(
             addresses, happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S, interleave=1, loop=loop
         )
@@ -273,9 +297,9 @@ class LeanTransport:
         end = url.find("/", url.find("://") + 3)
         origin = self._origins.get(url[:end]) if end > 0 else None  # fast path
         if origin is None:
-            end = _authority_end(url)
+            end = authority_end(url)
             scheme, _, authority = url[:end].partition("://")
-            origin = _origin(scheme.lower(), authority)
+            origin = origin_of(scheme.lower(), authority)
             if origin is None:
                 return None
             self._origins[url[:end]] = origin
@@ -296,39 +320,39 @@ class LeanTransport:
         return head.encode("latin-1") + self._common_head + b"\r\n" + (body or b"")
 
 
-def _authority_end(url: str) -> int:
-    """Where the path, the query or the fragment of an address begins."""
-    start = url.find("://") + 3
-    end = url.find("/", start)
-    end = len(url) if end < 0 else end
-    return min(end, *(at for mark in "?#" if (at := url.find(mark, start, end)) >= 0), end)
+class _Exchange:
+    """One request on its connection."""
 
+    __slots__ = ("_is_over", "_on_reply", "_transport", "connection", "gives_place", "origin")
 
-def _origin(scheme: str, authority: str) -> Origin | None:
-    try:
-        parts = urlsplit(f"{scheme}://{authority}")
-        host, port = (parts.hostname or "").encode("idna").decode("ascii"), parts.port
-    except ValueError:
-        return None
-    if scheme not in _PORTS or not host or parts.username is not None:
-        return None
-    shown = f"[{host}]" if ":" in host else host
-    return Origin(
-        host=host,
-        port=port or _PORTS[scheme],
-        is_tls=scheme == "https",
-        host_header=shown if port is None else f"{shown}:{port}",
-    )
+    def __init__(
+        self,
+        transport: LeanTransport,
+        origin: Origin,
+        connection: Connection,
+        on_reply: OnReply,
+        *,
+        gives_place: bool = False,
+    ) -> None:
+        self._transport = transport
+        self._on_reply = on_reply
+        self._is_over = False
+        self.origin = origin
+        self.connection = connection
+        self.gives_place = gives_place
 
+    def answered(self, reply: Reply | NoReply) -> None:
+        """The answer, or why none came."""
+        self._is_over = True
+        self._transport.finished(self)
+        self._on_reply(reply)
 
-def _written_as_numbers(host: str, port: int) -> list[Any]:
-    """The address of a host that is written as one; empty where a name must be looked up, which takes a thread."""
-    try:
-        return socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-        )
-    except socket.gaierror:
-        return []
+    def cancel(self) -> None:
+        """Nobody wants the answer any more: it must not be mistaken for the next one."""
+        if not self._is_over:
+            self._is_over = True
+            self.connection.close()
+            self._transport.finished(self)
 
 
 async def _until_ready(descriptor: int, *, writing: bool) -> None:

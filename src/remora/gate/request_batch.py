@@ -1,0 +1,171 @@
+"""How are many requests sent without a task for each? They queue for their turns together, and are heard together.
+
+Each request still has its own turn, permit and departure. A request that cannot be sent at once, because a connection
+must be opened or the gate holds it back, gets a task. What was answered in one tick of the event loop is heard in one go,
+at once, even while the store is slow.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from remora.contracts import OnReply, Sent
+from remora.core.ledger.discovery import Discovery
+from remora.core.verdict import Fault, NoReply, Reply
+from remora.gate.admission_queue import Waiter
+from remora.gate.governor import GovernedPermit, Governor
+
+T = TypeVar("T")
+
+# Sends at once, or returns None and does nothing.
+FetchNow = Callable[[Discovery, GovernedPermit, OnReply], Sent | None]
+Fetch = Callable[[Discovery, GovernedPermit], Awaitable[Reply | NoReply]]
+# What an answer means: a result, or a coroutine that gives it later, after another request.
+Hear = Callable[[Discovery, GovernedPermit, Reply | NoReply], T | Coroutine[None, None, T]]
+
+
+class RequestBatch(Generic[T]):
+    """Requests of one lane: `async with batch`, then `answered()` until it is empty."""
+
+    def __init__(
+        self,
+        governor: Governor,
+        source: str,
+        discoveries: Sequence[Discovery],
+        *,
+        fetch_now: FetchNow | None,
+        fetch: Fetch,
+        hear: Hear[T],
+    ) -> None:
+        self._governor = governor
+        self._source = source
+        self._lane = discoveries[0].via
+        self._waiting = deque(discoveries)
+        self._left = len(discoveries)
+        self._fetch_now = fetch_now
+        self._fetch = fetch
+        self._hear = hear
+        self._loop = asyncio.get_running_loop()
+        self._queued: Waiter | None = None
+        self._in_flight: dict[GovernedPermit, tuple[Discovery, Sent | None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._replies: list[tuple[GovernedPermit, Reply | NoReply]] = []
+        self._results: list[T] = []
+        self._error: BaseException | None = None
+        self._news: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._queued = self._governor.many_turns(self._lane, self._left, self._on_turn)
+        self._queued.turn.add_done_callback(self._after_last_turn)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give up what is not answered."""
+        assert self._queued is not None, "left without having entered"
+        self._queued.turn.remove_done_callback(self._after_last_turn)
+        self._governor.leave(self._lane, self._queued)
+        self._queued.turn.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self._replies.clear()
+        for permit, (_, sent) in self._in_flight.items():
+            if sent is not None:
+                sent.cancel()
+            self._governor.give_back(permit)
+        self._in_flight.clear()
+
+    async def answered(self) -> list[T]:
+        """The results since the last call, at least one; empty when there are no more."""
+        while not self._results and self._left and self._error is None:
+            self._news = self._loop.create_future()
+            await self._news
+        if self._error is not None:
+            raise self._error
+        results, self._results = self._results, []
+        return results
+
+    def give_up(self, discovery: Discovery, *, departed_before_ns: int, now_ns: int) -> None:
+        """End its request, if it was sent at once and before this moment: there was no answer."""
+        for permit, (asked_for, sent) in self._in_flight.items():
+            departed_at_ns = permit.departed_at_ns
+            if sent is not None and asked_for == discovery and departed_at_ns is not None:
+                if departed_at_ns <= departed_before_ns:
+                    sent.cancel()
+                    self._on_reply(permit, NoReply(Fault.TIMEOUT, departed_at_ns, now_ns))
+                return
+
+    def _on_turn(self, permit: GovernedPermit) -> None:
+        discovery = self._waiting.popleft()
+        permit.source = self._source
+        sent = None
+        if self._fetch_now is not None:
+            sent = self._fetch_now(discovery, permit, partial(self._on_reply, permit))
+        self._in_flight[permit] = discovery, sent
+        if sent is None:
+            self._start(self._fetch_later(discovery, permit))
+
+    async def _fetch_later(self, discovery: Discovery, permit: GovernedPermit) -> None:
+        self._on_reply(permit, await self._fetch(discovery, permit))
+
+    def _on_reply(self, permit: GovernedPermit, reply: Reply | NoReply) -> None:
+        if not self._replies:
+            self._loop.call_soon(self._hear_all)
+        self._replies.append((permit, reply))
+
+    def _hear_all(self) -> None:
+        """Hear what was answered in this tick."""
+        replies, self._replies = self._replies, []
+        try:
+            for permit, reply in replies:
+                discovery, _ = self._in_flight.pop(permit)
+                try:
+                    result = self._hear(discovery, permit, reply)
+                finally:
+                    self._governor.give_back(permit)
+                if asyncio.iscoroutine(result):
+                    self._start(self._finish_later(result))
+                else:
+                    self._finish(result)
+        except Exception as error:  # noqa: BLE001 - our own bug must reach the caller, who would wait for ever
+            self._fail(error)
+
+    async def _finish_later(self, result: Coroutine[None, None, T]) -> None:
+        self._finish(await result)
+
+    def _finish(self, result: T) -> None:
+        self._results.append(result)
+        self._left -= 1
+        self._tell()
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work, name="asking")
+        self._tasks.add(task)
+        task.add_done_callback(self._after_task)
+
+    def _after_task(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _after_last_turn(self, turn: "asyncio.Future[GovernedPermit]") -> None:
+        """All turns were given, or the gate was closed or has failed."""
+        if turn.cancelled():
+            self._fail(asyncio.CancelledError())
+        elif (error := turn.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = self._error or error
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)

@@ -1,0 +1,214 @@
+"""Are many items collected together exactly as each would be alone? One turn, permit and departure for each."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from remora.contracts import Observation, OnReply, Outcome, PromptPermit, Sent
+from remora.core.errors import StoreUnavailable
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery
+from remora.core.units import SECOND_NS
+from remora.core.verdict import NoReply, Reply
+from remora.gate.governor import Limits
+from remora.sim.clock import SimClock, run
+from remora.stores.memory import MemoryStore
+from tests.gate.numbers import NAME, POISON, Numbers, Process, process
+from tests.gate.rig import BROKEN, Answer
+
+SLOW = Limits(SECOND_NS // 10, in_flight=64)
+
+
+@dataclass
+class PromptNumbers(Numbers):
+    """The same source on a transport that sends at once."""
+
+    sent_at_once: int = 0
+
+    def fetch_now(self, discovery: Discovery, permit: PromptPermit, on_reply: OnReply) -> Sent | None:
+        departed_ns = permit.depart_now()
+        if departed_ns is None:
+            return None
+        self.sent_at_once += 1
+        return _Answering(self.fetch(discovery, _Departed(departed_ns)), on_reply)
+
+
+class _Departed:
+    def __init__(self, departed_ns: int) -> None:
+        self._departed_ns = departed_ns
+
+    async def depart(self) -> int:
+        return self._departed_ns
+
+    def sent(self) -> None:
+        """Nothing to do."""
+
+
+class _Answering:
+    def __init__(self, answer: Coroutine[None, None, Reply | NoReply], on_reply: OnReply) -> None:
+        self._on_reply = on_reply
+        self._task = asyncio.ensure_future(answer)
+        self._task.add_done_callback(self._answered)
+
+    def cancel(self) -> None:
+        self._task.cancel()
+
+    def _answered(self, task: "asyncio.Task[Reply | NoReply]") -> None:
+        if not task.cancelled():
+            self._on_reply(task.result())
+
+
+class SlowStore(MemoryStore):
+    """Waits before it records."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_record = asyncio.Event()
+        self.batches: list[int] = []
+
+    async def record_many(self, source: str, observations: Sequence[Observation]) -> Sequence[Outcome]:
+        await self.may_record.wait()
+        self.batches.append(len(observations))
+        return await super().record_many(source, observations)
+
+
+class DeadStore(MemoryStore):
+    """Records nothing."""
+
+    async def record_many(self, source: str, observations: Sequence[Observation]) -> Sequence[Outcome]:
+        raise StoreUnavailable("the store does not answer", hint="wait")
+
+
+def items(ids: range, via: Lane = Lane.BACKFILL) -> list[Discovery]:
+    return [Discovery.item(item_id, via=via) for item_id in ids]
+
+
+async def collect(one: Process, ids: range) -> dict[int, Outcome]:
+    """Collect them together; the outcomes in the order in which they became durable."""
+    outcomes: dict[int, Outcome] = {}
+
+    async def durable(collected: Sequence[tuple[Discovery, Outcome]]) -> None:
+        outcomes.update((discovery.item_id, outcome) for discovery, outcome in collected)
+
+    await one.collector.collect_many(items(ids), durable)
+    return outcomes
+
+
+@pytest.fixture(params=[Numbers, PromptNumbers])
+def kind(request: pytest.FixtureRequest) -> type[Numbers]:
+    """A source that needs a task for each request, and one that sends at once."""
+    chosen: type[Numbers] = request.param
+    return chosen
+
+
+def test_each_item_is_asked_for_once_and_durable(kind: type[Numbers]) -> None:
+    async def scenario(clock: SimClock) -> None:
+        source, store = kind(clock), MemoryStore()
+        async with process(clock, source, store) as one:
+            outcomes = await collect(one, range(1, 301))
+            assert outcomes == dict.fromkeys(range(1, 301), Outcome.NEW)
+            assert sorted(source.ids) == list(range(1, 301))
+            assert one.governor.state().departures == 300
+            assert [item_id async for item_id, _ in store.bodies(NAME)] == list(range(1, 301))
+
+    run(scenario)
+
+
+def test_what_was_answered_together_is_recorded_together() -> None:
+    async def scenario(clock: SimClock) -> None:
+        source, store = PromptNumbers(clock), SlowStore()
+        async with process(clock, source, store) as one:
+            collecting = asyncio.ensure_future(collect(one, range(1, 41)))
+            await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+            assert (
+                one.governor.state().in_flight == 0
+            )  # all answers were heard, although the store has not answered yet
+            store.may_record.set()
+            assert len(await collecting) == sum(store.batches) == 40
+            assert len(store.batches) <= 3
+            assert source.sent_at_once == 40
+
+    run(scenario)
+
+
+def test_an_item_that_needs_another_request_holds_up_no_other(kind: type[Numbers]) -> None:
+    async def scenario(clock: SimClock) -> None:
+        source = kind(clock, says=lambda item_id, attempt: BROKEN if item_id == 5 and attempt == 1 else Answer())
+        source.bodies = {7: POISON}
+        async with process(clock, source) as one:
+            outcomes = await collect(one, range(1, 21))
+            assert outcomes == {**dict.fromkeys(range(1, 21), Outcome.NEW), 7: Outcome.OWED}
+            assert list(outcomes)[-1] == 5
+            assert source.repeated == {5}
+
+    run(scenario)
+
+
+def test_a_batch_that_is_cancelled_gives_everything_back(kind: type[Numbers]) -> None:
+    async def scenario(clock: SimClock) -> None:
+        source = kind(clock, says=lambda _item_id, _attempt: Answer(latency_ns=60 * SECOND_NS))
+        async with process(clock, source, limits=Limits(SECOND_NS // 1_000, in_flight=4)) as one:
+            collecting = asyncio.ensure_future(collect(one, range(1, 101)))
+            await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+            assert (one.governor.state().in_flight, one.governor.state().waiting) == (4, 96)
+            collecting.cancel()
+            assert isinstance((await asyncio.gather(collecting, return_exceptions=True))[0], asyncio.CancelledError)
+            assert (one.governor.state().in_flight, one.governor.state().waiting) == (0, 0)
+            assert len(source.asked) == 4
+
+    run(scenario)
+
+
+def test_a_request_that_hangs_is_given_up_and_its_item_is_owed(kind: type[Numbers]) -> None:
+    async def scenario(clock: SimClock) -> None:
+        hangs = Answer(latency_ns=600 * SECOND_NS)
+        source = kind(clock, says=lambda item_id, _attempt: hangs if item_id == 3 else Answer())
+        async with process(clock, source) as one:
+            collecting = asyncio.ensure_future(collect(one, range(1, 6)))
+            began_ns = clock.monotonic_ns()
+            for _ in range(30):
+                await clock.sleep_until(clock.monotonic_ns() + SECOND_NS // 4)
+                one.collector.give_up_if_it_hangs(Discovery.item(3, via=Lane.BACKFILL))
+            assert (await collecting)[3] is Outcome.OWED
+            assert clock.monotonic_ns() - began_ns < 10 * SECOND_NS
+
+    run(scenario)
+
+
+def test_a_live_item_does_not_wait_behind_a_batch(kind: type[Numbers]) -> None:
+    async def scenario(clock: SimClock) -> None:
+        source = kind(clock)
+        async with process(clock, source, limits=SLOW) as one:
+            collecting = asyncio.ensure_future(collect(one, range(1, 101)))
+            await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+            asked = len(source.asked)
+            await one.collector.collect(Discovery.item(1_000, via=Lane.LIVE))
+            assert source.ids.index(1_000) <= asked + 2
+            collecting.cancel()
+            await asyncio.gather(collecting, return_exceptions=True)
+
+    run(scenario)
+
+
+def test_a_store_that_fails_ends_the_batch_and_frees_its_places(kind: type[Numbers]) -> None:
+    async def scenario(clock: SimClock) -> None:
+        async with process(clock, kind(clock), DeadStore()) as one:
+            with pytest.raises(StoreUnavailable):
+                await collect(one, range(1, 101))
+            assert (one.governor.state().in_flight, one.governor.state().waiting) == (0, 0)
+
+    run(scenario)
+
+
+def test_a_gate_that_closes_cancels_a_batch_that_waits() -> None:
+    async def scenario(clock: SimClock) -> None:
+        async with process(clock, Numbers(clock), limits=SLOW) as one:
+            collecting = asyncio.ensure_future(collect(one, range(1, 101)))
+            await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+            await one.governor.close()
+            with pytest.raises(asyncio.CancelledError):
+                await collecting
+
+    run(scenario)
