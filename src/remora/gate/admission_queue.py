@@ -46,7 +46,7 @@ class AdmissionQueue:
         self._canary: tuple[Lane, Waiter] | None = None
 
     def __len__(self) -> int:
-        return sum(waiter.left for line in self._waiting.values() for waiter in line)
+        return sum(waiter.left for line in self._waiting.values() for waiter in line if not waiter.turn.done())
 
     @property
     def has_canary(self) -> bool:
@@ -66,7 +66,10 @@ class AdmissionQueue:
     def join_many(
         self, lane: Lane, count: int, on_turn: Callable[[GovernedPermit], None], *, ready_at_ns: int
     ) -> Waiter:
-        """The same for many requests of one lane, without a future for each: `on_turn` gets their permits."""
+        """The same for many requests of one lane, without a future for each: `on_turn` gets their permits.
+
+        They leave when the future is cancelled.
+        """
         assert count > 0, "nothing to wait for"
         future = asyncio.get_running_loop().create_future()
         self._waiting[lane].append(waiter := Waiter(ready_at_ns, future, left=count, on_turn=on_turn))

@@ -252,10 +252,6 @@ class Governor:
         self._wake_dispatcher()
         return waiter
 
-    def leave(self, lane: Lane, waiter: Waiter) -> None:
-        """Wait for no more turns."""
-        self._admissions.leave(lane, waiter)
-
     def _ready_at_ns(self, *, is_canary: bool = False) -> int:
         self._learner.check()
         self.canaries.check()
@@ -329,6 +325,7 @@ class Governor:
     def _hold_turn(self, lanes: list[Lane]) -> Hold | None:
         if self._in_flight >= self._limits.in_flight:
             return Hold(LimitedBy.IN_FLIGHT, None)
+        self._learner.settle()
         now_ns = self._clock.monotonic_ns()
         stretch = self._home.stretch(self._granted, now_ns=now_ns)
         if stretch is not self._granting_in:
@@ -343,6 +340,7 @@ class Governor:
         return self._hold(paced_until_ns, now_ns=now_ns, is_probe=False)
 
     def _hold_departure(self, permit: GovernedPermit, *, now_ns: int) -> Hold | None:
+        self._learner.settle()
         has_place = not self._admissions.has_canary or self._in_flight < self._limits.in_flight
         if not permit.is_canary and self.canaries.will_probe and has_place:
             return Hold(LimitedBy.CIRCUIT, None)  # it was still connecting when the circuit opened

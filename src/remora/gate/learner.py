@@ -33,12 +33,13 @@ from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.verdict import NoReply, Pressure, Reply, Verdict
 from remora.gate.circuit_breaker import SourceBreaker
 from remora.gate.pace_events import PaceEvents
+from remora.gate.pace_in_runs import PaceInRuns
 from remora.gate.told_quota import ToldQuota, is_empty_until_ns
 
 log = structlog.get_logger()
 
 
-class Learner:
+class Learner(PaceInRuns):
     """What was learned about one source. `on_change` is called after a change that concerns waiting requests."""
 
     def __init__(
@@ -65,7 +66,7 @@ class Learner:
         self._shared_interval_ns = 0
         self._common_cuts = 0
         now_ns = clock.monotonic_ns()
-        self.pace: Pace = cold_start(ceiling_interval_ns=ceiling_interval_ns, now_ns=now_ns)
+        super().__init__(cold_start(ceiling_interval_ns=ceiling_interval_ns, now_ns=now_ns))
         self.restored = Restore.COLD_NONE
         self.circuit = SourceBreaker(
             source,
@@ -164,6 +165,10 @@ class Learner:
 
     def _teach(self, event: Answered, verdict: Verdict, *, asks_canary: bool) -> None:
         """Apply the law to an answer. Trouble cuts the pace only after a failed canary, if one can be sent."""
+        if event.answer is Answer.GOOD and event.quota is None:
+            self._hear_good(event, verdict)
+            self._unshared.append(event)
+            return
         learned = after(self.pace, event)
         is_cut = event.answer is Answer.TROUBLED and describe(self.pace, learned) is not None
         if is_cut and asks_canary and self.circuit.suspect():
@@ -209,6 +214,7 @@ class Learner:
 
     def _follow(self, change: PaceChange, because: str | None) -> None:
         interval_ns = self.pace.interval_ns
+        rested_ns = self._clock.monotonic_ns() - self._shared_at_ns
         slower = change.kind is not ChangeKind.SPED_UP
         reason = because if slower else None
         if slower:
@@ -220,7 +226,7 @@ class Learner:
                 # A success may still lower the pace a little after a refusal that was already reported.
                 why = reason or keeping.REMEMBERED
                 self.last_back_off = BackOff(self._clock.wall_ns(), why, change.from_per_s, change.to_per_s)
-        elif self.is_ahead_of_all(keeping.SHARE_RISE) and self._rested_ns() >= keeping.SHARE_RISE_EVERY_NS:
+        elif rested_ns >= keeping.SHARE_RISE_EVERY_NS and self.is_ahead_of_all(keeping.SHARE_RISE):
             self._urgent.set()
         self._unsaved.set()
         self._meter.pace_changed(self._source, interval_ns=interval_ns, backed_off_because=reason)
@@ -230,9 +236,6 @@ class Learner:
     def is_ahead_of_all(self, by: float = keeping.AHEAD_OF_ALL) -> bool:
         """Whether this process has learned a faster pace than it has shared; all processes keep the slower one."""
         return self.pace.interval_ns * by < self._shared_interval_ns
-
-    def _rested_ns(self) -> int:
-        return self._clock.monotonic_ns() - self._shared_at_ns
 
     def _tell_soon(self) -> None:
         self._unsaved.set()

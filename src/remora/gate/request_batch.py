@@ -68,8 +68,7 @@ class RequestBatch(Generic[T]):
         """Give up what is not answered."""
         assert self._queued is not None, "left without having entered"
         self._queued.turn.remove_done_callback(self._after_last_turn)
-        self._governor.leave(self._lane, self._queued)
-        self._queued.turn.cancel()
+        self._queued.turn.cancel()  # no more turns
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -1,0 +1,46 @@
+"""How does the law hear good answers? Those of one tick of the event loop together: a run costs little more than one.
+
+Nobody sees a pace that has not heard them: whoever reads it makes the law hear them first.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+
+from remora.core.rate.law import Answered, Pace, after_many
+from remora.core.verdict import Verdict
+
+
+class PaceInRuns(ABC):
+    """A pace, and the good answers that it has not heard yet."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._run: list[tuple[Answered, Verdict]] = []
+
+    @property
+    def pace(self) -> Pace:
+        """The pace after all answers so far."""
+        if self._run:
+            self.settle()
+        return self._pace
+
+    @pace.setter
+    def pace(self, pace: Pace) -> None:
+        assert not self._run, "answers that the law never heard"
+        self._pace = pace
+
+    def settle(self) -> None:
+        """Let the law hear the good answers so far. Does nothing if there are none."""
+        run, self._run = self._run, []
+        if run:
+            event, verdict = run[-1]
+            self._learn(event, after_many(self._pace, [event for event, _ in run]), verdict)
+
+    def _hear_good(self, event: Answered, verdict: Verdict) -> None:
+        if not self._run:
+            asyncio.get_running_loop().call_soon(self.settle)
+        self._run.append((event, verdict))
+
+    @abstractmethod
+    def _learn(self, event: Answered, learned: Pace, verdict: Verdict) -> None:
+        """The pace becomes `learned`; the last answer was `event`."""

@@ -1,0 +1,64 @@
+"""Does the law hear the good answers of one tick together, with the same result as one by one?"""
+
+import asyncio
+from dataclasses import replace
+
+from remora.core.item import Newest
+from remora.core.rate.law import Answer, Answered, Pace, after, cold_start
+from remora.core.units import MILLISECOND_NS, SECOND_NS
+from remora.core.verdict import Found, Verdict
+from remora.gate.pace_in_runs import PaceInRuns
+
+GOOD = Found(Newest(1))
+
+
+class Heard(PaceInRuns):
+    """Counts how often the law was asked."""
+
+    def __init__(self) -> None:
+        start = cold_start(ceiling_interval_ns=SECOND_NS // 100, now_ns=0)
+        super().__init__(replace(start, rate_per_s=100.0, octave_per_s=100.0))
+        self.calls = 0
+
+    def hear(self, event: Answered) -> None:
+        self._hear_good(event, GOOD)
+
+    def _learn(self, event: Answered, learned: Pace, verdict: Verdict) -> None:
+        self.calls += 1
+        self.pace = learned
+
+
+def answers(count: int) -> list[Answered]:
+    """Good answers, each a little slower than the one before."""
+    return [
+        Answered(Answer.GOOD, each * 10 * MILLISECOND_NS, (each * 10 + 30 + each // 4) * MILLISECOND_NS, each % 3 > 0)
+        for each in range(count)
+    ]
+
+
+def one_by_one(pace: Pace, events: list[Answered]) -> Pace:
+    for event in events:
+        pace = after(pace, event)
+    return pace
+
+
+async def test_the_answers_of_one_tick_are_heard_in_one_call_with_the_same_result() -> None:
+    heard = Heard()
+    expected = one_by_one(heard.pace, answers(60))
+    for event in answers(60):
+        heard.hear(event)
+    assert heard.calls == 0
+    await asyncio.sleep(0)
+    assert heard.calls == 1
+    assert heard.pace == expected
+
+
+async def test_whoever_reads_the_pace_sees_every_answer_so_far() -> None:
+    heard = Heard()
+    expected = one_by_one(heard.pace, answers(5))
+    for event in answers(5):
+        heard.hear(event)
+    assert heard.pace == expected
+    assert heard.calls == 1
+    await asyncio.sleep(0)
+    assert heard.calls == 1
