@@ -1,7 +1,7 @@
 """Are many items collected together exactly as each would be alone? One turn, permit and departure for each."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -33,6 +33,29 @@ class PromptNumbers(Numbers):
             return None
         self.sent_at_once += 1
         return _Answering(self.fetch(discovery, _Departed(departed_ns)), on_reply)
+
+
+@dataclass
+class LatePermits(Numbers):
+    """Sends at once, and answers when it is told to."""
+
+    answer: Callable[[], None] = lambda: None
+
+    def fetch_now(self, discovery: Discovery, permit: PromptPermit, on_reply: OnReply) -> Sent | None:
+        departed_ns = permit.depart_now()
+        if departed_ns is None:
+            return None
+
+        def answer() -> None:
+            on_reply(Reply(200, self.body(discovery), departed_ns, self.clock.monotonic_ns()))
+
+        self.answer = answer
+        return _Nothing()
+
+
+class _Nothing:
+    def cancel(self) -> None:
+        """Nothing to do."""
 
 
 class _Departed:
@@ -210,5 +233,19 @@ def test_a_gate_that_closes_cancels_a_batch_that_waits() -> None:
             await one.governor.close()
             with pytest.raises(asyncio.CancelledError):
                 await collecting
+
+    run(scenario)
+
+
+def test_a_request_that_is_answered_and_given_up_in_one_tick_is_heard_once() -> None:
+    async def scenario(clock: SimClock) -> None:
+        source = LatePermits(clock)
+        async with process(clock, source) as one:
+            collecting = asyncio.ensure_future(collect(one, range(1, 2)))
+            await clock.sleep_until(clock.monotonic_ns() + 60 * SECOND_NS)
+            source.answer()
+            one.collector.give_up_if_it_hangs(items(range(1, 2))[0])
+            assert await collecting == {1: Outcome.NEW}
+            assert one.governor.state().in_flight == 0
 
     run(scenario)

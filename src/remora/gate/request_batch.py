@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from remora.contracts import OnReply, Sent
 from remora.core.ledger.discovery import Discovery
@@ -19,6 +19,7 @@ from remora.gate.admission_queue import Waiter
 from remora.gate.governor import GovernedPermit, Governor
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 # Sends at once, or returns None and does nothing.
 FetchNow = Callable[[Discovery, GovernedPermit, OnReply], Sent | None]
@@ -51,7 +52,7 @@ class RequestBatch(Generic[T]):
         self._loop = asyncio.get_running_loop()
         self._queued: Waiter | None = None
         self._in_flight: dict[GovernedPermit, tuple[Discovery, Sent | None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._replies: list[tuple[GovernedPermit, Reply | NoReply]] = []
         self._results: list[T] = []
         self._error: BaseException | None = None
@@ -109,7 +110,7 @@ class RequestBatch(Generic[T]):
             sent = self._fetch_now(discovery, permit, partial(self._on_reply, permit))
         self._in_flight[permit] = discovery, sent
         if sent is None:
-            self._start(self._fetch_later(discovery, permit))
+            self._start(self._fetch_later(discovery, permit), self._after_task)
 
     async def _fetch_later(self, discovery: Discovery, permit: GovernedPermit) -> None:
         self._on_reply(permit, await self._fetch(discovery, permit))
@@ -124,35 +125,42 @@ class RequestBatch(Generic[T]):
         replies, self._replies = self._replies, []
         try:
             for permit, reply in replies:
+                if permit not in self._in_flight:
+                    continue  # it was answered and given up in one tick: the first counts
                 discovery, _ = self._in_flight.pop(permit)
                 try:
                     result = self._hear(discovery, permit, reply)
                 finally:
                     self._governor.give_back(permit)
                 if asyncio.iscoroutine(result):
-                    self._start(self._finish_later(result))
+                    self._start(result, self._after_result)
                 else:
                     self._finish(result)
         except Exception as error:  # noqa: BLE001 - our own bug must reach the caller, who would wait for ever
             self._fail(error)
-
-    async def _finish_later(self, result: Coroutine[None, None, T]) -> None:
-        self._finish(await result)
 
     def _finish(self, result: T) -> None:
         self._results.append(result)
         self._left -= 1
         self._tell()
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
+    def _start(self, work: Coroutine[None, None, R], then: "Callable[[asyncio.Task[R]], object]") -> None:
         task = self._loop.create_task(work, name="asking")
         self._tasks.add(task)
-        task.add_done_callback(self._after_task)
+        task.add_done_callback(then)
 
-    def _after_task(self, task: "asyncio.Task[None]") -> None:
+    def _after_result(self, task: "asyncio.Task[T]") -> None:
+        if self._after_task(task):
+            self._finish(task.result())
+
+    def _after_task(self, task: "asyncio.Task[Any]") -> bool:
+        """Whether it has ended well."""
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            return False
+        if (error := task.exception()) is not None:
             self._fail(error)
+        return error is None
 
     def _after_last_turn(self, turn: "asyncio.Future[GovernedPermit]") -> None:
         """All turns were given, or the gate was closed or has failed."""
