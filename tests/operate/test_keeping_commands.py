@@ -2,11 +2,16 @@
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
+from remora.operate.jobs.startup_checks import tell_upgrade
 from remora.stores import open_store
+from tests.fixtures import frozen
 from tests.operate.command_line import CommandLine, command_line_in
 from tests.read.conftest import fill
 
@@ -87,3 +92,22 @@ def test_a_backup_is_a_store_of_its_own_and_overwrites_nothing(mirror: CommandLi
 )
 def test_a_backup_that_cannot_be_made_says_what_to_do(mirror: CommandLine, words: tuple[str, ...], told: str) -> None:
     assert told in mirror.refused("store", "backup", *words)
+
+
+def test_an_older_store_says_that_its_tables_are_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "remora.db")) as connection:
+        connection.executescript(frozen.SQLITE.read_text("utf-8"))
+    remora = command_line_in(tmp_path, monkeypatch)
+    url = f"sqlite:///{tmp_path}/remora.db"
+    with capture_logs() as told:
+        tell_upgrade(url)
+    assert [(event["event"], event["steps"]) for event in told] == [("schema_upgraded", 1)]
+    assert "bringing the tables up to date (1 step)" in remora("store", "migrate").stderr
+    assert remora("store", "migrate").stderr == ""
+    with capture_logs() as told:
+        tell_upgrade(url)
+        tell_upgrade(f"sqlite:///{tmp_path}/new.db")
+        tell_upgrade("memory://")
+    assert told == []

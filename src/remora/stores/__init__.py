@@ -10,7 +10,15 @@ from remora.contracts.search import SearchIndex
 from remora.core.errors import ConfigurationError
 from remora.stores.decisions import OnBatch
 
-__all__ = ["is_shared", "open_browsing", "open_reader", "open_search_index", "open_sharing", "open_store"]
+__all__ = [
+    "is_shared",
+    "open_browsing",
+    "open_reader",
+    "open_search_index",
+    "open_sharing",
+    "open_store",
+    "steps_behind",
+]
 
 FIND_SECONDS_MAX: Final = 30.0
 _SQLITE: Final = "sqlite:///"
@@ -35,6 +43,15 @@ def open_store(url: str, *, read_only: bool = False, on_batch: OnBatch | None = 
             return _postgres(url, read_only=read_only, on_batch=on_batch)
         case _:
             raise ConfigurationError(f"there is no store for addresses like {scheme}://{rest and '…'}", hint=_HINT)
+
+
+def steps_behind(url: str) -> int:
+    """How many steps of the schema a SQLite file lacks. 0 for a new file and for every other store."""
+    if not url.startswith(_SQLITE):
+        return 0
+    from remora.stores.sqlite.database import steps_behind as behind  # noqa: PLC0415
+
+    return behind(Path(url.removeprefix(_SQLITE)))
 
 
 def open_reader(url: str) -> Reader:

@@ -37,13 +37,15 @@ def store() -> None:
 def migrate(*, grant_to: str | None, **common: str | None) -> None:
     """Create the store or update its tables. The service does this by itself if it has the rights."""
     settings = load_settings(**common)
-    from remora.stores import is_shared
+    from remora.stores import is_shared, steps_behind
 
     if is_shared(settings.store.url):
         run(_migrate(settings.store.url, grant_to))
     elif grant_to is not None:
         raise ConfigurationError("--grant-to is for PostgreSQL", hint="leave it out: a file belongs to whoever owns it")
     else:
+        if steps := steps_behind(settings.store.url):
+            click.echo(f"bringing the tables up to date ({steps:,} {'step' if steps == 1 else 'steps'}) …", err=True)
         run(_open_once(settings))
     click.echo("the store is up to date")
 

@@ -15,7 +15,7 @@ from remora.core.status.snapshot import ENDED_DONE, ENDED_ON_REQUEST, Role, Snap
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.gates import Gates
-from remora.operate.jobs.startup_checks import naming_store
+from remora.operate.jobs.startup_checks import naming_store, tell_upgrade
 from remora.operate.observe.heartbeat import Heart
 from remora.operate.observe.metrics import Metrics
 from remora.operate.observe.recent_meter import RecentMeter
@@ -48,6 +48,7 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
         metrics.watch(name, ceiling_interval_ns=source.ceiling_interval_ns)
     owner = f"{socket.gethostname()}:{os.getpid()}"
     store = open_store(settings.store.url, on_batch=metrics.batch_stored)
+    tell_upgrade(settings.store.url)
     with naming_store(settings.store.url):
         await store.open()
     sharing = open_sharing(settings.store.url, owner=owner, clock=clock)

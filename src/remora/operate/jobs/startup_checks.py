@@ -6,11 +6,15 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+import structlog
+
 from remora.core.errors import ConfigurationError, StoreForeign, StoreRefused, StoreUnavailable
 from remora.operate.config.secrets import read_token, without_credentials
 from remora.operate.config.settings import Settings
 from remora.operate.console.token import console_token
-from remora.stores import is_shared
+from remora.stores import is_shared, steps_behind
+
+log = structlog.get_logger()
 
 
 def check_tokens(settings: Settings, environ: Mapping[str, str]) -> None:
@@ -35,6 +39,12 @@ def check_address(address: tuple[str, int]) -> None:
             f"the console cannot listen on {host}:{port} ({os.strerror(errno.EADDRINUSE)})",
             hint="choose another address with --listen, as --listen 127.0.0.1:8612",
         ) from None
+
+
+def tell_upgrade(url: str) -> None:
+    """Say that the store's tables are brought up to date: on a large file this takes minutes in which nothing else happens."""
+    if steps := steps_behind(url):
+        log.warning("schema_upgraded", store=without_credentials(url), steps=steps)
 
 
 @contextmanager

@@ -93,6 +93,7 @@ async def _migrate(connection: Connection) -> int:
     version = await current_version(connection)
     if version > NEWEST_VERSION:
         check_version(version)
+    await connection.execute(SQL["build_serially"])
     for step in MIGRATIONS[version:]:
         await connection.execute(step.script)
         await connection.execute(SQL["record_migration"], {"number": step.number, "name": step.name})

@@ -34,6 +34,10 @@ SELECT current_schema() IS NOT NULL AND has_schema_privilege(current_schema(), '
 -- One process migrates at a time; the others wait and then find nothing to do.
 SELECT pg_advisory_xact_lock(%(lock)s);
 
+-- name: build_serially
+-- Build indexes in one process: the second step marks a function as safe in parallel that is not.
+SET LOCAL max_parallel_maintenance_workers = 0;
+
 -- name: record_migration
 -- This step is done.
 INSERT INTO migrations (number, name) VALUES (%(number)s, %(name)s);

@@ -23,6 +23,7 @@ CHECK_STEPS: Final = 100_000
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
 _APPLICATION_ID_AT: Final = slice(68, 72)
+_USER_VERSION_AT: Final = slice(60, 64)
 
 Connection = sqlite3.Connection
 
@@ -55,6 +56,17 @@ def _check_header(path: Path) -> None:
         raise _foreign(path, "is not a database")
     if int.from_bytes(header[_APPLICATION_ID_AT], "big") != APPLICATION_ID:
         raise _foreign(path, "is a database of another program")
+
+
+def steps_behind(path: Path) -> int:
+    """How many migrations this file lacks; 0 if it is new, or not a store at all."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+    except OSError:
+        return 0
+    version = int.from_bytes(header[_USER_VERSION_AT], "big")
+    return max(len(migrations()) - version, 0) if version and header.startswith(_MAGIC) else 0
 
 
 def connect_writer(path: Path) -> Connection:
