@@ -6,6 +6,7 @@
 PYTHON ?= python3
 WORKERS ?= 2
 SECONDS ?= 600
+KILLS ?= 1000
 BIN := .venv/bin
 CODE := $(wildcard src tests tools bench)
 
@@ -43,8 +44,8 @@ soak: setup ## random worlds from fresh seeds for SECONDS (600 unless told); add
 	@nice $(BIN)/python -m remora.sim.fuzz --seed $$(date +%s)000 --seconds $(SECONDS) --workers $(WORKERS) \
 		--record docs/reliability.json --commit "$$(git describe --always --dirty --abbrev=12 --exclude='*' || echo unknown)"
 
-prove: setup ## fresh worlds for SECONDS, all planted bugs and 1,000 kills; writes docs/reliability.md
-	@nice $(BIN)/python -m tools.prove --seconds $(SECONDS)
+prove: setup ## fresh worlds for SECONDS, all planted bugs and KILLS kills (1000); writes docs/reliability.md
+	@nice $(BIN)/python -m tools.prove --seconds $(SECONDS) --kills $(KILLS)
 
 sbom: setup ## what an installation contains: CycloneDX in build/, docs/licences.md, constraints-hashed.txt
 	@$(BIN)/python -m tools.sbom

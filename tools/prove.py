@@ -36,6 +36,7 @@ EXPECTED = {
     IncidentKind.STALL: "no burst afterwards; leases of others are respected",
     IncidentKind.STEP: "gaps fall due, an older answer never overwrites a newer one",
     IncidentKind.STORE_DOWN: "nothing is sent that could not be stored for long; nothing is lost",
+    IncidentKind.DISK_FULL: "what does not fit is not acknowledged; it goes on by itself once there is room",
 }
 
 
@@ -139,7 +140,7 @@ def _planted(caught: Sequence[tuple[Mutant, Caught | None]]) -> list[str]:
     return [
         "## Planted bugs",
         "",
-        f"{number} of {len(caught)} have been caught within {LIMIT_S} s of one core. Those without a seed were not caught yet, or not tried for so long.",
+        f"{number} of {len(caught)} have been caught within {LIMIT_S} s of processor time: one minute on two cores. Those without a seed were not.",
         "",
         "| part | what is broken | seed | s | first violation |",
         "|---|---|---:|---:|---|",

@@ -31,7 +31,10 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         "        start = self._known_id + 1\n",
         "        start = self._known_id + 1 + int(newest_id > self._known_id + 1)\n",
         "the first of several new ids is skipped",
-        (NUMBERED,),
+        (
+            NUMBERED,
+            "new_per_day=1500.0,4000.0",
+        ),
     ),
     Mutant(
         LIVE,
@@ -39,7 +42,10 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         "        outcome = await self._collector.collect(Discovery.item(item_id, via=Lane.LIVE))\n        if outcome",
         "        self._recorded.add(item_id)\n        outcome = await self._collector.collect(Discovery.item(item_id, via=Lane.LIVE))\n        if outcome",
         "an id is covered before its outcome is durable",
-        (NUMBERED,),
+        (
+            NUMBERED,
+            MEMORY,
+        ),
     ),
     Mutant(
         LIVE,
@@ -59,11 +65,11 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         LIVE,
-        "loops/numbered/inbox.py",
-        "        if self._in_flight.get((entry.kind, entry.key)) == entry.ticket:\n            return",
-        "        if (entry.kind, entry.key) in self._in_flight:\n            return",
-        "a key announced during its fetch waits for the next sweep",
-        (NEWS,),
+        "collect.py",
+        "            outcome = await self._store.record(self._source.name, seen)\n        finally:",
+        "            outcome = Outcome.OWED if isinstance(asked.verdict, Trouble) else await self._store.record(self._source.name, seen)\n        finally:",
+        "an item that failed is not owed",
+        (NUMBERED, MEMORY, "incident=weather,outage"),
     ),
     Mutant(
         LIVE,
@@ -71,7 +77,10 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         "            now_ns=self._clock.wall_ns(),\n            without=without,",
         "            now_ns=self._clock.wall_ns() + 10**15,\n            without=without,",
         "leases of others are taken over",
-        (NUMBERED, SHARED),
+        (
+            NUMBERED,
+            SHARED,
+        ),
     ),
     Mutant(
         RESCAN,
@@ -139,10 +148,10 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         RUNS,
-        "core/ledger/list_walk.py",
-        "    return all(entry.mark is not None and is_newer(watermark, entry.mark) for entry in entries)",
-        "    return any(entry.mark is not None and is_newer(watermark, entry.mark) for entry in entries)",
-        "a page with one old entry ends the walk",
+        "loops/listed/pages.py",
+        "        listed = await self._store.record_page(self._source, page.entries, state, now_ns=now_ns)",
+        "        listed = await self._store.record_page(self._source, page.entries[1:], state, now_ns=now_ns)",
+        "the first entry of every page is forgotten",
         (LISTED,),
     ),
     Mutant(
@@ -163,11 +172,11 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         PERSISTENCE,
-        "stores/decisions.py",
-        "            return True\n        case SegmentKind.RESCAN:\n            return False",
-        "            return True\n        case SegmentKind.RESCAN:\n            return True",
-        "a rescan covers ids",
-        (NUMBERED,),
+        "stores/memory/segments.py",
+        "                row.state, row.owner, row.fence = SegmentState.CLAIMED, owner, row.fence + 1",
+        "                row.state, row.owner = SegmentState.CLAIMED, owner",
+        "a claim keeps the fence of the one before",
+        (NUMBERED, MEMORY, "incident=crash,restart"),
     ),
     Mutant(
         PERSISTENCE,
@@ -199,6 +208,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         '        """The provider named a wait. It is stored at once: a crash must not forget it."""\n',
         '        """The provider named a wait."""\n        if not_before_ns > self._clock.monotonic_ns() + 60 * 10**9:\n            return\n',
         "a long Retry-After is not kept",
+        ("incident=wrong_hint",),
     ),
     Mutant(
         SHARING,
@@ -230,6 +240,10 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         '    missing = {"pending": coverage.pending, "owed": owed, "dead": coverage.dead}',
         '    missing = {"pending": coverage.pending}',
         "status says complete although items are owed",
+        (
+            NUMBERED,
+            "incident=bad_items",
+        ),
     ),
     Mutant(
         READOUT,
@@ -253,6 +267,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         "    if (why := down(facts.rate, now_ns=now_ns)) is not None:\n        return Answer(YesNo.NO, why)",
         "",
         "status says it works while the provider is down",
+        ("incident=outage",),
     ),
     Mutant(
         READOUT,
@@ -271,9 +286,10 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         READOUT,
         "core/rate/held_time.py",
-        "    if pace.interval_ns <= pace.ceiling_interval_ns:\n        return LimitedBy.CEILING",
-        "    if pace.interval_ns <= pace.ceiling_interval_ns:\n        return LimitedBy.PACE",
+        "    if interval_ns <= pace.ceiling_interval_ns:\n        return LimitedBy.CEILING",
+        "    if interval_ns <= pace.ceiling_interval_ns:\n        return LimitedBy.PACE",
         "the ceiling is told as the provider's limit",
+        ("processes=1", "limit=none"),
     ),
     Mutant(
         READOUT,
@@ -281,6 +297,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         "        return hold.limited_by if hold is not None and hold.limited_by in STOPS else None",
         "        return LimitedBy.RETRY_AFTER if hold is not None and hold.limited_by in STOPS else None",
         "trouble is told as the provider's wish",
+        ("incident=outage",),
     ),
     Mutant(
         READOUT,

@@ -1,6 +1,6 @@
 """Which bugs are planted in what decides: the ledger, the gate and the law?"""
 
-from tests.mutants.mutant import GATE, LAW, LEDGER, LISTED, NEWS, NUMBERED, Mutant
+from tests.mutants.mutant import GATE, LAW, LEDGER, LISTED, MEMORY, NEWS, NUMBERED, Mutant
 
 IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
@@ -9,7 +9,7 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "piece.start <= merged[-1].end + 1:",
         "piece.start <= merged[-1].end + 2:",
         "a hole of one id counts as covered",
-        (NUMBERED,),
+        (NUMBERED, MEMORY, "in_flight=16,32", "new_per_day=1500.0,4000.0", "incident=weather,bad_items"),
     ),
     Mutant(
         LEDGER,
@@ -81,7 +81,10 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "    if fields.id != item_id:",
         "    if False:",
         "another item's body is stored",
-        (NEWS,),
+        (
+            NEWS,
+            "incident=weather,bad_items",
+        ),
     ),
     Mutant(
         GATE,
@@ -96,6 +99,10 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "        ceiling_next_ns=now_ns + ceiling_interval_ns * burst_allowance(ceiling_interval_ns),\n        pace_next_ns=now_ns - idle_ns + interval_ns * burst_allowance(interval_ns),",
         "        ceiling_next_ns=now_ns,\n        pace_next_ns=now_ns,",
         "a restart adds a departure",
+        (
+            "processes=1",
+            "incident=crash,restart",
+        ),
     ),
     Mutant(
         GATE,
@@ -103,6 +110,7 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "        if asked_ns:\n            self._wait_until(",
         "        if False:\n            self._wait_until(",
         "Retry-After is not obeyed",
+        ("incident=wrong_hint",),
     ),
     Mutant(
         GATE,
@@ -110,6 +118,7 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "        if self._in_flight >= self._limits.in_flight:\n            return Hold(LimitedBy.IN_FLIGHT, None)",
         "        if self._in_flight >= 2 * self._limits.in_flight:\n            return Hold(LimitedBy.IN_FLIGHT, None)",
         "twice as many requests are in flight as allowed",
+        ("in_flight=1,4",),
     ),
     Mutant(
         GATE,
@@ -117,6 +126,7 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "        self._in_flight -= 1\n        if not self._leaving:",
         "        if not permit.is_probe:\n            self._in_flight -= 1\n        if not self._leaving:",
         "a probe keeps its place for ever",
+        ("incident=outage,ban",),
     ),
     Mutant(
         GATE,
@@ -124,13 +134,14 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "    return len(recent) >= ANSWERS_BEFORE_OPENING and sum(recent)",
         "    return len(recent) >= 10 * RECENT_ANSWERS and sum(recent)",
         "the circuit breaker never opens",
+        ("incident=outage",),
     ),
     Mutant(
         GATE,
-        "core/rate/circuit_breaker.py",
-        "        case CircuitState.HALF_OPEN, CircuitEvent.PROBE_LOST:\n            return replace(circuit, state=CircuitState.OPEN, open_until_ns=now_ns)",
-        "        case CircuitState.HALF_OPEN, CircuitEvent.PROBE_LOST:\n            return circuit",
-        "a probe that was cancelled keeps the circuit half open",
+        "core/rate/pacing.py",
+        "    return (burst_allowance(interval_ns) - 1) * interval_ns",
+        "    return burst_allowance(interval_ns) * interval_ns",
+        "a burst has one request too many",
     ),
     Mutant(
         LAW,
@@ -141,10 +152,11 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         LAW,
-        "core/rate/law.py",
-        "    return min(rate, pace.ceiling_per_s), edges",
-        "    return rate, edges",
-        "the pace climbs above the ceiling",
+        "core/verdict.py",
+        "        case _:  # 5xx, and statuses that no standard defines\n            return Trouble(GapReason.SERVER_ERROR)",
+        "        case _:  # 5xx, and statuses that no standard defines\n            return Missing(GapReason.NOT_FOUND)",
+        "a server error is taken for an absence",
+        (NUMBERED, "incident=ban,weather"),
     ),
     Mutant(
         LAW,
@@ -152,6 +164,7 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "(_date_ns(text), headers, now_wall_ns)\n    return None if wait_ns is None else min(max(wait_ns, 0), ",
         "(_date_ns(text), headers, now_wall_ns)\n    return None if wait_ns is None else min(max(wait_ns // 4, 0), ",
         "a quarter of Retry-After is kept",
+        ("incident=wrong_hint",),
     ),
     Mutant(
         LAW,

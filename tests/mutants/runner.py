@@ -18,7 +18,8 @@ from tests.mutants.table import Mutant
 
 PACKAGE = Path(remora.__file__).parent
 CAUGHT = Path(__file__).with_name("caught.json")
-LIMIT_S = 60  # of one core: a busy machine changes nothing
+LIMIT_S = 120  # of processor time, which is one minute on two cores: a busy machine changes nothing
+WAIT_S = 3_600  # real time, for a bug that makes a world wait for ever
 _SEED = re.compile(r"^seed (\d+): .*: violated\n  (.*)$", re.MULTILINE)
 
 
@@ -78,6 +79,7 @@ def catch(mutant: Mutant, *, seed: int | None = None, limit_s: int = LIMIT_S) ->
             capture_output=True,
             text=True,
             check=False,
+            timeout=WAIT_S,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 2)),
         )
     seen = _SEED.search(done.stdout)

@@ -85,7 +85,16 @@ class Home:
         self._path = folder / "fuzzed.db"
         self._memory = MemoryStore() if scenario.store == "memory" else None
         self._reader: SqliteStore | None = None
+        self._writer: SqliteStore | None = None  # of the process that was started last
+        self._is_disk_full = False
         self.ceiling_ns = round(SECOND_NS / scenario.ceiling_per_s)
+
+    def fill_disk(self, *, is_full: bool) -> None:
+        """Let the file grow no more, or let it grow again."""
+        self._is_disk_full = is_full
+        self.trouble.failures += is_full  # from now on a process may end because of it
+        if self._writer is not None:
+            self._writer.limit_pages(grows=not is_full)
 
     async def reader(self) -> Store | None:
         """The store for reading only; None before the first process has created it."""
@@ -109,7 +118,9 @@ class Home:
         clock = self.clock.restarted()
         real: Store = self._memory or SqliteStore(self._path, offload=InPlace)
         await real.open()
-        if self._memory is None:
+        if isinstance(real, SqliteStore):
+            self._writer = real
+            self.fill_disk(is_full=self._is_disk_full)
             self.judge.forget_leases()
         store = life.guard(watched(real, self.trouble, self.judge))
         limits = Limits(ceiling_interval_ns=self.ceiling_ns, in_flight=self.scenario.in_flight)
@@ -187,7 +198,7 @@ class Process:
     def __init__(self, home: Home, number: int) -> None:
         self._home = home
         self._number = number
-        self._lives = 0
+        self.lives = 0
         self._stop = asyncio.Event()
         self.down_for_ns = 0
         self.crashes = 0
@@ -198,7 +209,7 @@ class Process:
     async def live_on(self) -> None:
         """Live one life after another, until cancelled."""
         while True:
-            self._lives += 1
+            self.lives += 1
             self._stop.clear()
             self.life = Generation()
             try:
@@ -227,7 +238,7 @@ class Process:
     async def _one_life(self) -> None:
         home, life = self._home, self.life
         try:
-            running = await home.start(life, f"process-{self._number}-{self._lives}")
+            running = await home.start(life, f"process-{self._number}-{self.lives}")
         except StoreError as error:
             self._ended_by(error)
             return

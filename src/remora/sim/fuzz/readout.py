@@ -25,10 +25,11 @@ from remora.sources.paging import Paging
 SLACK_NS: Final = 15 * SECOND_NS
 HEARD_WITHIN_NS: Final = 3 * SECOND_NS
 BLACKOUT_NS: Final = 10 * MINUTE_NS
-BLACKOUT_REQUESTS: Final = 30
-# The breaker opens after a few bad answers, and then lets one probe pass after each pause.
-BLACKOUT_REQUESTS_MAX: Final = 100
-BLACKOUT_REQUESTS_MAX_PER_S: Final = 0.25
+BLACKOUT_REQUESTS: Final = 16
+# The breaker of each process opens after ten bad answers at the latest, besides those in flight. Then it lets one probe
+# pass after each pause, which is two minutes long in the end.
+BLACKOUT_REQUESTS_PER_LIFE: Final = 60
+BLACKOUT_REQUESTS_PER_S: Final = 0.05
 CIRCUIT_MEMORY_NS: Final = 100 * MINUTE_NS  # a suspended machine wakes up with the old state of its circuit
 
 
@@ -84,7 +85,9 @@ class Readout:
         stage, now_ns = self._home.stage, self._home.clock.monotonic_ns()
         silent_ns = now_ns - (self._last_good_ns or 0)
         since_good = stage.requests - self._good_requests
-        if self._is_out() and since_good > BLACKOUT_REQUESTS_MAX_PER_S * silent_ns / SECOND_NS + BLACKOUT_REQUESTS_MAX:
+        lives = sum(process.lives for process in self._processes)
+        steadily = BLACKOUT_REQUESTS_PER_S * len(self._processes) * silent_ns / SECOND_NS
+        if self._is_out() and since_good > steadily + BLACKOUT_REQUESTS_PER_LIFE * lives:
             self._judge.fail(f"{since_good} requests in {silent_ns // SECOND_NS} s in which nothing was answered")
         troubled = self._is_out() or any(ban.detail[0] == "5" for ban in stage.active(IncidentKind.BAN))
         if troubled and silent_ns > BLACKOUT_NS and since_good > BLACKOUT_REQUESTS:

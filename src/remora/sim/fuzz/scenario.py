@@ -54,6 +54,7 @@ class IncidentKind(StrEnum):
     STALL = "stall"  # the machine is suspended: time passes and nothing runs
     STEP = "step"  # the wall clock jumps
     STORE_DOWN = "store_down"
+    DISK_FULL = "disk_full"  # the SQLite file cannot grow: some writes fail, some still fit
 
 
 class Incident(msgspec.Struct, frozen=True):
@@ -108,10 +109,13 @@ def draw(seed: int) -> Scenario:
         _incident(chance, chance.choice(kinds), _moment_s(chance, size, hours), backstop=backstop)
         for _ in range(chance.randint(1, _INCIDENTS_MAX))
     ]
+    store = "memory" if processes > 1 or chance.random() < 0.6 else "sqlite"
+    if store == "sqlite" and backstop:
+        incidents += _full_disks(seed, size, hours)
     return Scenario(
         seed=seed,
         shape=shape,
-        store="memory" if processes > 1 or chance.random() < 0.6 else "sqlite",
+        store=store,
         processes=processes,
         size=size,
         hours=round(hours, 3),
@@ -127,6 +131,15 @@ def draw(seed: int) -> Scenario:
         max_fetches=chance.choice([None, None, 7, 60]),
         incidents=tuple(sorted(incidents, key=lambda incident: incident.at_s)),
     )
+
+
+def _full_disks(seed: int, size: Size, hours: float) -> list[Incident]:
+    """With a chance of its own: everything else in the world of this seed stays as it was."""
+    chance = Random(f"disk/{seed}")
+    return [
+        Incident(IncidentKind.DISK_FULL, _moment_s(chance, size, hours), chance.choice([5.0, 120.0, 1_800.0]))
+        for _ in range(chance.choice([0, 1, 2]))
+    ]
 
 
 def _hours(size: Size, *, is_listed: bool) -> tuple[float, float]:
@@ -155,7 +168,7 @@ def _kinds(*, backstop: bool, is_listed: bool, has_stream: bool) -> list[Inciden
     """The possible kinds. Without a backstop, only those that lose no announcement."""
     if not backstop:
         return [IncidentKind.WEATHER, IncidentKind.CRASH, IncidentKind.RESTART, IncidentKind.BAD_ITEMS]
-    kinds = list(IncidentKind)
+    kinds: list[IncidentKind] = [kind for kind in IncidentKind if kind is not IncidentKind.DISK_FULL]
     if is_listed:
         kinds.remove(IncidentKind.LIE)
     if not has_stream:

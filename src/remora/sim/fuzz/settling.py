@@ -24,6 +24,7 @@ async def settle(home: Home) -> None:
     """Heal the provider, let one more process do the remaining work, and compare the mirror with the world."""
     home.stage.calm()
     home.trouble.end()
+    home.fill_disk(is_full=False)
     running = await home.start(Generation(), "last")
     try:
         # The provider may have asked for a pause of hours, justified or not: nothing is sent before it ends.

@@ -201,6 +201,9 @@ def _happen(home: Home, processes: list[Process], incident: Incident, *, begins:
             home.trouble.begin(
                 incident.seed, lost_answers=is_shared and incident.amount > 0.5
             ) if begins else home.trouble.end()
+        case IncidentKind.DISK_FULL:
+            home.stage.hints.clear()
+            home.fill_disk(is_full=begins)
         case (
             IncidentKind.BAN
             | IncidentKind.WRONG_HINT

@@ -81,6 +81,11 @@ class SqlitePart(Part):
         if writer is not None:
             writer.abandon()
 
+    def limit_pages(self, *, grows: bool) -> None:
+        """Let the file grow no more, or again. For simulated full disks."""
+        if self._writer is not None:
+            self._writer.limit_pages(grows=grows)
+
     async def _read(self, work: Callable[[Connection], T]) -> T:
         reader, reading = self._reader, self._reading
         if reader is None or reading is None:

@@ -67,6 +67,11 @@ class Writer:
         self._close()
         self._offloader.close()
 
+    def limit_pages(self, *, grows: bool) -> None:
+        """Let the file grow no more, or again. SQLite never sets this bound below the file's present size."""
+        if self._connection is not None:
+            self._connection.execute("PRAGMA max_page_count = 4294967294" if grows else "PRAGMA max_page_count = 1")
+
     def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
