@@ -1,13 +1,17 @@
 """What does the page about the shelf say? It is made from the declarations: `python -m tools.shelf_page` writes it.
 
-A test compares the page with them, so that it cannot drift.
+What was measured comes from docs/shelf.json, which `python -m bench.shelf --record` writes. A test compares the page with both,
+so that it cannot drift.
 """
 
+import json
 from pathlib import Path
+from typing import Any
 
 from remora.sources.shelf import ShelfEntry, shelf_entry, shelf_names
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "shelf.md"
+MEASURED = PAGE.with_suffix(".json")
 HEAD = """\
 # The shelf
 
@@ -29,10 +33,13 @@ was run against a fake that has the manners of its API: 30 things of which many 
 changed and deleted while they are read, marks that tie, 4 % of requests that fail, a limit that another client uses up now and
 then, refused in the API's own words. The process is killed three times in the middle of its work. Then runs follow until
 nothing is owed, and a full walk eight days later. The mirror must equal the fake, entry by entry (`tests/shelf/test_shelf.py`).
-`python -m bench.shelf` does it with real processes, a SQLite file and `kill -9`.
 
-| declaration | mirrors | lines of TOML |
-|---|---|---|
+The table is what `python -m bench.shelf --record` measured with real processes over loopback, a SQLite file and `kill -9`: 150
+things that move for 25 seconds, 2 % of requests that fail, then runs until nothing is owed and a full walk. "Equal" means that the
+mirror holds every thing of the fake in its last content, and calls nothing listed that was deleted.
+
+| declaration | mirrors | expressible | lines of TOML | kills | runs to the end | requests | refused | things | equal |
+|---|---|---|---|---|---|---|---|---|---|
 """
 BELOW = """
 What is missing in one, or has changed at its provider, shows at the first `remora check`: it asks for one page and one detail and
@@ -43,8 +50,17 @@ says what it understood.
 def page() -> str:
     """The whole page."""
     entries = [shelf_entry(name) for name in shelf_names()]
-    rows = [f"| [`{one.name}`](#{_anchor(one.title)}) | {one.title} | {one.lines} |\n" for one in entries]
+    measured = json.loads(MEASURED.read_text(encoding="utf-8"))
+    rows = [_row(one, measured.get(one.name, {})) for one in entries]
     return "".join([HEAD, *rows, BELOW, *(_section(one) for one in entries)])
+
+
+def _row(one: ShelfEntry, measured: dict[str, Any]) -> str:
+    """One declaration. What was not measured is shown as unknown."""
+    counts = [measured.get(name, "unknown") for name in ("kills", "runs", "requests", "refusals", "things")]
+    equal = {True: "yes", False: "no"}.get(measured.get("equal", ""), "unknown")
+    cells = [f"[`{one.name}`](#{_anchor(one.title)})", one.title, "yes", one.lines, *counts, equal]
+    return f"| {' | '.join(map(str, cells))} |\n"
 
 
 def _section(one: ShelfEntry) -> str:
