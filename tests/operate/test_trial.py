@@ -59,6 +59,22 @@ async def test_one_page_and_one_detail_tell_what_was_understood(remora: CommandL
     assert "hidden" not in result.stdout
 
 
+async def test_what_the_token_may_do_is_shown_where_the_provider_tells_it(remora: CommandLine) -> None:
+    told = "X-OAuth-Scopes: repo, read:org\r\nPermissions-Policy: camera=()\r\n"
+    result, _ = await tried(remora, lambda target: (*healthy(target)[:2], told))
+    assert "permissions" in result.stdout
+    assert "x-oauth-scopes: repo, read:org" in result.stdout
+    assert "camera" not in result.stdout
+
+
+async def test_a_permission_that_is_missing_is_named(remora: CommandLine) -> None:
+    needed = "X-Accepted-GitHub-Permissions: issues=read\r\n"
+    result, _ = await tried(remora, lambda _target: ("403 Forbidden", {"message": "no"}, needed))
+    assert result.exit_code == 1
+    assert "(forbidden); x-accepted-github-permissions: issues=read" in result.stdout
+    assert "give the token the permission that is missing" in result.stdout
+
+
 @pytest.mark.parametrize(
     "further, told",
     [

@@ -29,6 +29,7 @@ from remora.operate.observe.metrics import Metrics
 from remora.sources.dialects import Dialects
 from remora.sources.json_path import WHOLE_BODY
 from remora.sources.json_shape import fields_in_words
+from remora.sources.transport.settings import PERMISSION_HEADERS
 from remora.stores import open_store
 
 # A source that must wait longer than this is not asked.
@@ -135,7 +136,7 @@ class _Trial:
             case None:
                 yield self._not_asked()
             case Found(Page() as page):
-                for finding in (*self._page(page), *self._rate_headers()):
+                for finding in (*self._page(page), *self._headers()):
                     yield finding
                 if page.entries and self._settings.capabilities.inline_details:
                     yield self._found("ok", "detail", "inline: the list holds the whole entries")
@@ -151,7 +152,7 @@ class _Trial:
                 yield self._not_asked()
             case Found(Newest(newest)):
                 yield self._found("ok", "reachable", f"newest id {newest:,}")
-                for finding in self._rate_headers():
+                for finding in self._headers():
                     yield finding
                 yield await self._item(newest)
             case _:
@@ -223,15 +224,16 @@ class _Trial:
         paging = "the plug-in" if self._is_plugin else self._settings.list.paging
         yield self._found("ok", "next page", f"{following} (paging by {paging})")
 
-    def _rate_headers(self) -> Iterator[Finding]:
+    def _headers(self) -> Iterator[Finding]:
+        """What the reply tells about limits and permissions."""
+        for what, words in (("rate headers", RATE_HEADERS), ("permissions", PERMISSION_HEADERS)):
+            if told := self._told(words):
+                yield self._found("ok", what, told)
+
+    def _told(self, words: tuple[str, ...]) -> str:
         headers = self._source.reply.headers if isinstance(self._source.reply, Reply) else {}
-        told = [
-            f"{name}: {value[:HEADER_SHOWN_MAX]}"
-            for name, value in sorted(headers.items())
-            if any(word in name for word in RATE_HEADERS)
-        ]
-        if told:
-            yield self._found("ok", "rate headers", ", ".join(told))
+        named = {name: value for name, value in sorted(headers.items()) if any(word in name for word in words)}
+        return ", ".join(f"{name}: {value[:HEADER_SHOWN_MAX] or 'none'}" for name, value in named.items())
 
     def _wrong_page(self) -> str:
         if self._is_plugin:
@@ -254,6 +256,8 @@ class _Trial:
             return self._found("bad", what, f"{self._settings.url}{path} {self._moved()}", "write this address")
         if isinstance(verdict, Deferred):
             hint = "this machine could not send: raise the limit of open files (ulimit -n)"
+        if reason is GapReason.FORBIDDEN and (needed := self._told(PERMISSION_HEADERS)):
+            return self._found("bad", what, f"{told}; {needed}", "give the token the permission that is missing")
         return self._found("bad", what, told, HINTS.get(reason) or hint)
 
     def _moved(self) -> str:
