@@ -197,7 +197,7 @@ class Collector(BelievedNewest):
             is_own_fault = isinstance(answer.verdict, Trouble) and self._governor.canaries.blame_items
             if delay_ns is None or is_own_fault or allowance.stop is not None or not allowance.may_retry():
                 return asked
-            if not policy.repeats_are_news:
+            if not policy.repeats_are_news and discovery.kind is not Kind.NEWEST:  # no item: it is about the provider
                 met |= {type(answer.verdict)}
             await self._clock.sleep_until(self._clock.monotonic_ns() + delay_ns)
             answer = None

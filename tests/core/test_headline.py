@@ -130,3 +130,12 @@ def test_a_stream_that_was_just_lost_is_opened_again_before_somebody_has_to_act(
     for newest_age_ns in (SECOND_NS, 90 * SECOND_NS):
         found = told(facts(stream=stream, newest_id_at_ns=NOW_NS - newest_age_ns)).answers.fresh
         assert found.attention is attention
+
+
+@pytest.mark.parametrize("back_ns, attention", [(SECOND_NS, Attention.WAIT), (3 * MINUTE_NS, Attention.ACT)])
+def test_after_an_outage_the_stream_has_time_to_open_before_somebody_has_to_act(
+    back_ns: int, attention: Attention
+) -> None:
+    stream = StreamFacts(connected=False, last_byte_at_ns=NOW_NS - HOUR_NS)
+    rate = a_rate(provider_back_at_ns=NOW_NS - back_ns)
+    assert told(facts(stream=stream, rate=rate)).answers.fresh.attention is attention

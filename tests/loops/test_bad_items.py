@@ -242,3 +242,31 @@ def test_eight_bad_documents_of_forty_do_not_keep_the_others_from_the_first_run(
         assert rig.meter.circuits == []
 
     simulated(main)
+
+
+def test_a_quiet_mirror_notices_within_a_minute_that_the_provider_is_down_and_since_when() -> None:
+    async def main(clock: SimClock) -> None:
+        source = Numbers(clock, newest=IDS)
+        async with process(clock, source, limits=ALLOWED) as one:
+            await one.collector.newest()
+            for item_id in range(1, 101):
+                await one.collector.collect(Discovery.item(item_id, via=Lane.BACKFILL))
+            source.says = lambda _item_id, _attempt: Answer(200, fault=Fault.CONNECTION)
+            died_ns, polling = clock.wall_ns(), asyncio.ensure_future(_poll_newest(one))
+            while one.governor.state().circuit is CircuitState.CLOSED:
+                await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+                assert clock.wall_ns() - died_ns <= MINUTE_NS
+            down = one.governor.state().provider_down
+            assert down is not None
+            assert down.since_ns - died_ns <= SECOND_NS, "it is down since the first request that failed"
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+
+    simulated(main)
+
+
+async def _poll_newest(one: Process) -> None:
+    """All that a mirror sends that is complete and has lost its stream."""
+    while True:
+        await one.collector.newest()
+        await one.clock.sleep_until(one.clock.monotonic_ns() + 15 * SECOND_NS)

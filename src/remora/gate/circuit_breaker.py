@@ -65,7 +65,9 @@ class SourceBreaker:
         self._attribution = Attribution()
         self._probes_with_canary = False  # the next probe is a canary; otherwise it is a waiting request
         self._answers = ""  # what the provider answered to the last request that failed, in words
+        self._failing_since_ns: int | None = None  # wall clock: the first bad answer since the last good one
         self.down: ProviderDown | None = None  # while requests may not pass
+        self.back_at_ns: int | None = None  # wall clock: when the provider was last found to answer again
         self._shut_until_ns = 0  # by another process, as far as this one knows
         self._shared_cool_down_ns = 0  # the longest that any process has shared
         self._probes_for_all = False
@@ -116,6 +118,10 @@ class SourceBreaker:
             is_bad = is_bad or is_nonsense  # nonsense for something known to be good is a failure
         if is_bad:
             self._answers = told
+            if self._failing_since_ns is None:
+                self._failing_since_ns = self._clock.wall_ns()
+        elif answer is Answer.GOOD:
+            self._failing_since_ns = None
         if sent.is_probe:  # a refusal of one item is enough: a probe only asks whether the provider answers
             # After a failed canary a waiting request is the next probe: none waits for ever without being sent.
             self._probes_with_canary = not sent.is_canary and answer is not Answer.REFUSED
@@ -262,7 +268,10 @@ class SourceBreaker:
     def _note_down(self) -> None:
         """Since when the provider is down, and what it answers. A failed probe may change the words, never the time."""
         if self._own.state is CircuitState.CLOSED and self._shut_until_ns == 0:
-            self.down = None
+            if self.down is not None:
+                self.down, self._failing_since_ns, self.back_at_ns = None, None, self._clock.wall_ns()
             return
-        since_ns = self._clock.wall_ns() if self.down is None else self.down.since_ns
+        since_ns = self._clock.wall_ns() if self._failing_since_ns is None else self._failing_since_ns
+        if self.down is not None:
+            since_ns = self.down.since_ns
         self.down = ProviderDown(since_ns, self._answers or ANOTHER_PROCESS)

@@ -194,6 +194,7 @@ class Governor:
             circuit=CircuitState.OPEN if circuit.is_shut(now_ns=now_ns) else circuit.state,
             circuit_wait_ns=circuit.wait_ns(now_ns=now_ns),
             provider_down=circuit.down,
+            provider_back_at_ns=circuit.back_at_ns,
             not_before_in_ns=max(0, self._learner.not_before_ns - now_ns),
             quota=self._learner.quota.facts(),
             next_in_ns=0 if hold is None or hold.until_ns is None else max(0, hold.until_ns - now_ns),

@@ -118,6 +118,7 @@ class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
     circuit: CircuitState
     circuit_wait_ns: int | None = 0  # 0: requests pass; None: one probe's answer is awaited
     provider_down: ProviderDown | None = None
+    provider_back_at_ns: int | None = None  # when it last answered again after it was down
     not_before_in_ns: int = 0  # how long the provider's own wait still lasts
     quota: QuotaFacts | None = None  # None: the provider named none, or it was reset
     next_in_ns: int = 0  # how long a request that asks now waits at least

@@ -74,7 +74,8 @@ def is_fresh(
                 # Without this, a clock that was set back would keep the last answer young for as long as it was set back.
                 return Answer(YesNo.NO, why)
             answer = _is_fresh_now(now_ns - newest_id_at_ns, stale_after_ns, broken, stream, facts, role)
-            if answer.answer is YesNo.NO and _was_just_lost(stream, now_ns=now_ns):
+            is_settling = _was_just_lost(stream, now_ns=now_ns) or _is_just_back(facts, now_ns=now_ns)
+            if answer.answer is YesNo.NO and is_settling:
                 return Answer(answer.answer, answer.reason, Attention.WAIT)
             return answer
 
@@ -192,6 +193,12 @@ def _was_just_lost(stream: StreamFacts | NoStream | Unknown, *, now_ns: int) -> 
     if not isinstance(stream, StreamFacts) or stream.connected or stream.last_byte_at_ns is None:
         return False
     return now_ns - stream.last_byte_at_ns < STREAM_MAY_RECONNECT_NS
+
+
+def _is_just_back(facts: SourceFacts | None, *, now_ns: int) -> bool:
+    """Whether the provider was down until moments ago: the stream and the newest id need some seconds."""
+    back_at_ns = None if facts is None or facts.rate is None else facts.rate.provider_back_at_ns
+    return back_at_ns is not None and 0 <= now_ns - back_at_ns < STREAM_MAY_RECONNECT_NS
 
 
 def _broken(stream: StreamFacts, *, now_ns: int) -> str | None:

@@ -61,6 +61,8 @@ def _search(settings: "Settings", query: str, source: str | None, order: str, li
             click.echo(f"    {hit.snippet}")
     told = "" if report is None else f"; index: {report.words(now_ns=wall_ns())}"
     click.echo(f"{len(hits):,} hit{'' if len(hits) == 1 else 's'}{told}", err=True)
+    if not hits and len(query.split()) > 1:
+        click.echo("every word must occur in a hit: try fewer words", err=True)
 
 
 async def _found(

@@ -22,7 +22,7 @@ from remora.operate.cli.common import (
 from remora.operate.cli.shelf import list_option, shelf_configuration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from remora.operate.jobs.trial import Finding
     from remora.sim.faults import Faults
@@ -205,9 +205,20 @@ async def _simulate(
             told = {"url": server.url, "origin": server.origin, "port": server.port, "items": world.items}
             print_json(told if listed is None else {**told, "archive": listed})
         else:
-            click.echo(f"{world.items:,} items at {server.url}")
-            click.echo(f"in another terminal: remora catchup --url {server.url}")
-            if archive is not None:
-                click.echo(f"{archive.conversations:,} conversations at {server.origin}/archive, token {archive.token}")
+            for line in _told(server.url, f"{server.origin}/archive", world, archive):
+                click.echo(line)
         sys.stdout.flush()
         await asyncio.Event().wait()
+
+
+def _told(url: str, archive_url: str, world: "WorldSettings", archive: "ArchiveSettings | None") -> "Iterator[str]":
+    """What is simulated, and what to type next. Who asked for an archive gets the commands for it."""
+    if archive is None:
+        yield f"{world.items:,} items at {url}"
+        yield f"in another terminal: remora catchup --url {url}"
+        return
+    yield f"{archive.conversations:,} conversations at {archive_url}, token {archive.token}"
+    yield "in another terminal: remora init chats"
+    yield f"  export CHATS_TOKEN={archive.token}"
+    yield f"  remora run chats --url {archive_url} --ceiling 20/s"
+    yield f"and {world.items:,} items of a simulated Hacker News at {url}"

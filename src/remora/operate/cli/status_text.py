@@ -55,6 +55,8 @@ def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:
     yield from _run_in_progress(source, now_ns)
     for question, answer in answers_of(source).items():
         word = "not yet" if answer.attention is Attention.WAIT else answer.answer
+        if question == "working" and source.state == "stopped" and word == "not yet":
+            word = "stopped"
         yield _line(f"{question}?", f"{word:<8}{answer.reason}")
     if source.account is not None:
         yield _line("account", _account(name, source.account, status))

@@ -41,7 +41,7 @@ export function drawCard(card, source, { now, history, items, old, disk, events,
   const listed = source.kind === "listed";
   say(card.querySelector(".doing"), [plain(source.state), source.doing].filter(Boolean).join(", "));
   drawHeadline(card, source, disk, now);
-  drawAnswers(card.querySelector(".answers"), source.answers, now);
+  drawAnswers(card.querySelector(".answers"), source, now);
   drawActions(card, source, old);
   card.view.redrawTimeline = () => drawTimeline(card.querySelector(".timeline"), events, card.view.spanS, now);
   card.view.redrawTimeline();
@@ -59,7 +59,7 @@ export function drawCard(card, source, { now, history, items, old, disk, events,
   drawGaps(card, source, now, old);
 }
 
-function drawAnswers(list, answers, now) {
+function drawAnswers(list, { answers, state }, now) {
   sync(list, QUESTIONS.map((question) => [question, { question, ...answers[question] }]), ({ question }) => {
     const item = element("li");
     const word = element("p", undefined, "answer");
@@ -67,12 +67,12 @@ function drawAnswers(list, answers, now) {
     word.firstElementChild.setAttribute("aria-hidden", "true");
     item.append(element("h3", `${question[0].toUpperCase()}${question.slice(1)}?`), word, element("p", "", "reason"));
     return item;
-  }, (item, { answer, reason, attention }) => {
+  }, (item, { question, answer, reason, attention }) => {
     // What is being worked on, or waits for the provider, is no failure.
     const waits = answer === "no" && attention === "wait";
     item.className = waits ? "wait" : answer;
     say(item.querySelector(".symbol"), SYMBOLS[waits ? "wait" : answer]);
-    say(item.querySelector("b"), waits ? "Not yet" : answer[0].toUpperCase() + answer.slice(1));
+    say(item.querySelector("b"), waits ? (question === "working" && state === "stopped" ? "Stopped" : "Not yet") : answer[0].toUpperCase() + answer.slice(1));
     say(item.querySelector(".reason"), reason[0].toUpperCase() + human(reason, now).slice(1));
   });
 }
@@ -120,7 +120,7 @@ function drawKnownRate(panel, pace, { account, peers, now }) {
     ["held back by", heldBy(pace.held)],
     ...(account ? [["account", `${account}${peers.length ? `, shared with ${peers.join(", ")}` : ""}: one ceiling, pace and quota for all its sources`]] : []),
     ["ceiling", rate(perSecond(pace.ceiling_interval_ns))],
-    ["provider's limit", pace.edge_per_s === null ? "none found so far" : `about ${rate(pace.edge_per_s)}, learned from refusals`],
+    ["provider's limit", pace.edge_per_s === null ? "none found so far" : `about ${rate(pace.edge_per_s)}, as learned so far`],
     ...(pace.quota ? [["quota", quotaInWords(pace.quota, now)]] : []),
     ["refused", recent ? `${number(recent.refused)} of ${number(recent.answers)} answers ${lately}` : "unknown"],
     ["in flight", `${number(pace.in_flight)}${pace.in_flight_bound ? ` of at most ${number(pace.in_flight_bound)}` : ""}, ${number(pace.waiting)} waiting for their turn`],

@@ -16,7 +16,7 @@ export function drawTimeline(panel, events, rangeS, now) {
     return row;
   }, (row, event) => {
     const [when, , what] = row.children;
-    const until = event.until_ns === null ? "" : ` for ${span(secondsOf(event.until_ns - event.at_ns))}`;
+    const until = event.until_ns === null ? "" : `; lasted ${span(secondsOf(event.until_ns - event.at_ns))}`;
     say(when, moment(secondsOf(event.at_ns), now));
     say(what, `${human(event.text, now)}${event.count > 1 ? `, ${number(event.count)} times` : ""}${until}`);
   });
