@@ -12,8 +12,8 @@ from remora.core.translation import Means, Translation
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found, Malformed, Missing, Pressure, Refused, Reply, Trouble, Verdict, classify
 from remora.operate.config.reader import read_source
-from remora.sources.dialects import Dialects
-from remora.sources.rules import CompiledRule, Rule, Rules, headers_named
+from remora.sources.dialects import COMMON, Dialects
+from remora.sources.rules import CompiledRule, Rule, Rules, headers_named, shared_fragments
 
 NOW_NS = 1_790_000_000 * SECOND_NS
 
@@ -145,3 +145,17 @@ def test_rules_are_read_from_the_file() -> None:
     rules = [{"when": "body.ok == `false`", "means": "pressure", "wait": 'headers."retry-after"'}]
     (found,) = read_source("chats", {**table, "rules": rules}).rules
     assert msgspec.to_builtins(found) == rules[0]
+
+
+@given(st.lists(st.text("abcLimit ", min_size=1, max_size=12), max_size=12))
+def test_every_text_holds_one_of_the_fragments_that_are_looked_for_first(texts: list[str]) -> None:
+    traces = [text.encode() for text in texts]
+    fragments = shared_fragments(traces)
+    assert all(any(fragment in trace for fragment in fragments) for trace in traces)
+    assert len(fragments) <= len(set(traces))
+
+
+def test_the_common_rules_need_fewer_searches_than_rules() -> None:
+    traces = [rule.trace for rule in COMMON]
+    assert all(traces)
+    assert len(shared_fragments(traces)) <= len(set(traces)) // 2

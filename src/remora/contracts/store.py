@@ -45,11 +45,11 @@ class Observation:
     @property
     def item_age_s(self) -> float | None:
         """How old the item was when it was fetched; None if its time is missing or in the future."""
-        match self.verdict:
-            case Found(Item(time=int(time))) if 0 < time * SECOND_NS <= self.started_at_ns:
-                return self.started_at_ns / SECOND_NS - time
-            case _:
-                return None
+        thing = self.verdict.thing if isinstance(self.verdict, Found) else None
+        time = thing.time if isinstance(thing, Item) else None
+        if time is None or not 0 < time * SECOND_NS <= self.started_at_ns:
+            return None
+        return self.started_at_ns / SECOND_NS - time
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ A rule is two JMESPath expressions, compiled and checked when the configuration 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import jmespath
@@ -23,6 +23,8 @@ PLACES: Final = ("status", "headers", "body")
 TEXT_MAX_CHARACTERS: Final = 4_096
 BODY_VALUES_MAX: Final = 500_000
 EXAMPLE: Final = "status == `403` && body.error == 'ratelimited'"
+# Long enough to be rare in a good answer, short enough to be shared by several rules.
+FRAGMENT_BYTES: Final = 4
 # The parts of an expression that are looked up inside its first part, not in the reply.
 _INSIDE_THE_FIRST: Final = frozenset(
     {"subexpression", "index_expression", "pipe", "projection", "filter_projection", "value_projection", "flatten"}
@@ -85,9 +87,13 @@ class Rules:
 
     def __init__(self, rules: Sequence[CompiledRule]) -> None:
         self._rules = tuple(rules)
+        self._always = any(not rule.trace for rule in rules)
+        self._hints = shared_fragments(rule.trace for rule in rules if rule.trace)
 
     def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
         """What the first matching rule says; the body is only parsed if one of them may match."""
+        if not self._always and not self._may_match(reply.body):
+            return NOTHING_SAID  # fast path
         seen: dict[str, object] | None = None
         for rule in self._rules:
             if rule.trace and rule.trace not in reply.body:
@@ -97,6 +103,28 @@ class Rules:
             if rule.matches(seen):
                 return Translation(rule.means, rule.wait_ns(seen, reply.headers, now_wall_ns=now_wall_ns))
         return NOTHING_SAID
+
+    def _may_match(self, body: bytes) -> bool:
+        for hint in self._hints:  # noqa: SIM110  a generator would cost as much as the searches; this runs for every reply
+            if hint in body:
+                return True
+        return False
+
+
+def shared_fragments(texts: Iterable[bytes]) -> tuple[bytes, ...]:
+    """A few fragments of these texts, so that every text holds one of them: fewer searches than one for each text."""
+    left, chosen = set(texts), list[bytes]()
+    while left:
+        pieces = {
+            text[at : at + FRAGMENT_BYTES] for text in left for at in range(max(1, len(text) - FRAGMENT_BYTES + 1))
+        }
+        covers = {piece: sum(piece in text for text in left) for piece in pieces}
+        best = max(covers, key=lambda piece: (covers[piece], piece))
+        if covers[best] == 1:  # nothing in common: the whole text is found least often by chance
+            best = max(left)
+        chosen.append(best)
+        left = {text for text in left if best not in text}
+    return tuple(chosen)
 
 
 def body_of(body: bytes) -> object:
