@@ -37,6 +37,15 @@ def test_asking_for_the_version_loads_no_store_no_client_and_no_loop() -> None:
     assert not loaded_by(code) & heavy
 
 
+def test_a_command_loads_structlog_without_rich_and_can_still_load_rich() -> None:
+    words = "['remora', 'gaps', '--store', 'sqlite:////nowhere/at/all.db']"
+    code = f"import sys; sys.argv = {words}\nfrom remora.operate.cli.main import main\ntry: main()\nexcept SystemExit: pass"
+    loaded = loaded_by(code)
+    assert "structlog" in loaded
+    assert "rich" not in loaded
+    assert "rich.console" in loaded_by(f"{code}\nimport rich.console")
+
+
 @pytest.mark.parametrize("name", sorted(remora.__all__))
 def test_every_public_name_can_be_loaded_and_is_documented(name: str) -> None:
     assert getattr(remora, name) is not None

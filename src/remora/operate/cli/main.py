@@ -11,6 +11,7 @@ from remora.operate.cli.examples import add_examples
 from remora.operate.cli.export import export
 from remora.operate.cli.failures import end, explain
 from remora.operate.cli.importing import import_
+from remora.operate.cli.lean_start import load_structlog_alone
 from remora.operate.cli.mcp import mcp
 from remora.operate.cli.mirror import query, show
 from remora.operate.cli.reading import gaps, status
@@ -31,6 +32,11 @@ class RemoraGroup(click.Group):
         except Exception as error:  # noqa: BLE001 - the last place that can say why the process ends
             words, code = explain(error)
         return end(words, code)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a subcommand; neither `--version` nor `--help` comes here."""
+        load_structlog_alone()
+        return super().invoke(ctx)
 
 
 @click.group(
