@@ -168,7 +168,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         '            connection.execute("COMMIT")\n',
         '            connection.execute("COMMIT" if len(batch) % 5 else "ROLLBACK")\n',
         "some batches are acknowledged and not written",
-        (FILE,),
+        (NUMBERED, FILE, "in_flight=16,32"),
     ),
     Mutant(
         PERSISTENCE,
@@ -208,7 +208,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         '        """The provider named a wait. It is stored at once: a crash must not forget it."""\n',
         '        """The provider named a wait."""\n        if not_before_ns > self._clock.monotonic_ns() + 60 * 10**9:\n            return\n',
         "a long Retry-After is not kept",
-        ("incident=wrong_hint",),
+        (NUMBERED, "incident=wrong_hint"),
     ),
     Mutant(
         SHARING,

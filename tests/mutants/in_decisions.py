@@ -110,7 +110,7 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "        if asked_ns:\n            self._wait_until(",
         "        if False:\n            self._wait_until(",
         "Retry-After is not obeyed",
-        ("incident=wrong_hint",),
+        (NUMBERED, "incident=wrong_hint"),
     ),
     Mutant(
         GATE,
@@ -164,7 +164,7 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "(_date_ns(text), headers, now_wall_ns)\n    return None if wait_ns is None else min(max(wait_ns, 0), ",
         "(_date_ns(text), headers, now_wall_ns)\n    return None if wait_ns is None else min(max(wait_ns // 4, 0), ",
         "a quarter of Retry-After is kept",
-        ("incident=wrong_hint",),
+        (NUMBERED, "incident=wrong_hint"),
     ),
     Mutant(
         LAW,
