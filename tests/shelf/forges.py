@@ -5,6 +5,8 @@ from typing import Any
 
 from remora.testing import TOKEN, Answer, Fake, Request, Thing, answer_json, iso, not_found
 
+NOTES_SHOWN = 3  # fewer than asked for
+
 
 def numbered_page(things: Sequence[Thing], request: Request, size_param: str) -> Sequence[Thing]:
     """The page that the request asks for."""
@@ -68,7 +70,7 @@ class GitHub(Fake):
 
 
 class GitLab(Fake):
-    """RateLimit headers with a moment, and a 429 in plain text."""
+    """Issues and, for each, its notes in pages. RateLimit headers with a moment, and a 429 in plain text."""
 
     limit = (30, 60)
 
@@ -76,10 +78,18 @@ class GitLab(Fake):
         return request.headers.get("private-token") == TOKEN
 
     def answer(self, request: Request) -> Answer:
-        if request.path != "/issues":
-            return not_found()
-        things = numbered_page(self.world.newest_change_first(), request, "per_page")
-        return answer_json([self._issue(thing) for thing in things])
+        things = self.world.newest_change_first()
+        if request.path == "/issues":
+            return answer_json([self._issue(thing) for thing in numbered_page(things, request, "per_page")])
+        for thing in things:
+            if request.path == f"/issues/{thing.number}":
+                return answer_json(self._issue(thing))
+            if request.path == f"/issues/{thing.number}/notes":
+                notes = self._notes(thing)
+                size = min(request.number("per_page", 20), NOTES_SHOWN)
+                start = (request.number("page", 1) - 1) * size
+                return answer_json(notes[start : start + size])
+        return not_found()
 
     def too_many(self, wait_s: int) -> Answer:
         return Answer(429, b"Retry later\n", {"retry-after": str(wait_s), **self.quota_headers()})
@@ -90,7 +100,11 @@ class GitLab(Fake):
         return {f"ratelimit-{name}": str(value) for name, value in names.items()}
 
     def truth(self) -> Mapping[str, object]:
-        return {str(thing.number): self._issue(thing) for thing in self.world.things()}
+        things = self.world.things()
+        return {str(thing.number): {"detail": self._issue(thing), "notes": self._notes(thing)} for thing in things}
+
+    def _notes(self, thing: Thing) -> list[dict[str, object]]:
+        return [{"id": thing.number * 1000 + part, "body": f"{thing.text} {part}"} for part in range(2 * thing.parts)]
 
     def _issue(self, thing: Thing) -> object:
         updated = f"{iso(thing.updated_s).removesuffix('Z')}.000Z"
