@@ -35,12 +35,14 @@ QUALIFY row_number() OVER (PARTITION BY key ORDER BY exported_at DESC) = 1 ORDER
 
 def newest_chats(folder: Path) -> list[tuple[str, str, int, bool]]:
     """What DuckDB sees: the newest row of each document."""
-    return duckdb.connect().execute(NEWEST_CHATS.format(folder=folder)).fetchall()
+    with duckdb.connect() as connection:
+        return connection.execute(NEWEST_CHATS.format(folder=folder)).fetchall()
 
 
 def newest(folder: Path) -> dict[int, tuple[str | None, int | None]]:
     """What DuckDB sees: the newest row of each item."""
-    rows = duckdb.connect().execute(NEWEST.format(folder=folder)).fetchall()
+    with duckdb.connect() as connection:
+        rows = connection.execute(NEWEST.format(folder=folder)).fetchall()
     return {item_id: (title, score) for item_id, title, score in rows}
 
 
