@@ -44,6 +44,7 @@ class _Found:
     replies: dict[int, list[int]] = field(default_factory=dict)
     cycles: dict[int, list[int]] = field(default_factory=dict)
     cut: set[int] = field(default_factory=set)
+    kids: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 async def read_thread(reader: Reader, root: MirroredItem, *, items_max: int = THREAD_ITEMS_MAX) -> ThreadNode:
@@ -52,7 +53,8 @@ async def read_thread(reader: Reader, root: MirroredItem, *, items_max: int = TH
     level = [root.id]
     while level:
         level = await _next_level(reader, root.source, level, found, items_max)
-    named = {kid for item in found.items.values() for kid in item.kids if kid not in found.items}
+    found.kids.update((item.id, item.kids) for item in found.items.values())  # each body is parsed once
+    named = {kid for kids in found.kids.values() for kid in kids if kid not in found.items}
     strays = await _held(reader, root.source, sorted(named))
     return _tree(root.id, found, strays)
 
@@ -98,11 +100,12 @@ def _tree(root_id: int, found: _Found, strays: frozenset[int]) -> ThreadNode:
 
 
 def _node(item: MirroredItem, found: _Found, strays: frozenset[int], nodes: Mapping[int, ThreadNode]) -> ThreadNode:
-    kids = item.kids
+    kids = found.kids[item.id]
     places = {kid: place for place, kid in enumerate(kids)}
     mine = sorted(found.replies.get(item.id, ()), key=lambda reply: (places.get(reply, len(kids)), reply))
     is_cut = item.id in found.cut
-    others = [kid for kid in dict.fromkeys(kids) if kid not in set(mine)]
+    shown = set(mine)
+    others = [kid for kid in places if kid not in shown]
     here = {kid for kid in others if kid in found.items or kid in strays}
     cycles = found.cycles.get(item.id, [])
     return ThreadNode(
