@@ -64,6 +64,14 @@ def test_other_pages_are_refused_and_links_are_followed(headers: dict[str, str],
     assert (HERE.is_our_page(headers, reads=True), HERE.is_our_page(headers, reads=False)) == (reads, writes)
 
 
+def test_a_proxy_on_a_port_of_its_own_must_hand_over_that_port_and_the_recipe_does() -> None:
+    module = {"Origin": "http://mirror.example:8443", "Sec-Fetch-Site": "same-origin"}  # as browsers fetch a module
+    assert OPEN.is_our_page({**module, "Host": "mirror.example:8443"}, reads=True)
+    assert not OPEN.is_our_page({**module, "Host": "mirror.example"}, reads=True)
+    recipe = (Path(__file__).parents[2] / "docs" / "console.md").read_text("utf-8")
+    assert "proxy_set_header Host $http_host;" in recipe
+
+
 def test_a_session_ends_and_cannot_be_made_longer() -> None:
     cookie = OPEN.session(now_s=NOW_S)
     assert OPEN.is_let_in({}, {COOKIE: cookie}, now_s=NOW_S + SESSION_S - 1)
