@@ -66,8 +66,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         LIVE,
         "collect.py",
-        "            outcome = await self._store.record(self._source.name, seen)\n        finally:",
-        "            outcome = Outcome.OWED if isinstance(asked.verdict, Trouble) else await self._store.record(self._source.name, seen)\n        finally:",
+        "            outcomes = await self._store.record_many(self._source.name, seen)\n",
+        "            outcomes = [\n                Outcome.OWED if isinstance(one.verdict, Trouble) else (await self._store.record_many(self._source.name, [one]))[0]\n                for one in seen\n            ]\n",
         "an item that failed is not owed",
         (NUMBERED, MEMORY, "incident=weather,outage"),
     ),
@@ -293,7 +293,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         READOUT,
-        "gate/governor.py",
+        "gate/hold_record.py",
         "        return hold.limited_by if hold is not None and hold.limited_by in STOPS else None",
         "        return LimitedBy.RETRY_AFTER if hold is not None and hold.limited_by in STOPS else None",
         "trouble is told as the provider's wish",
