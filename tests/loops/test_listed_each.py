@@ -220,6 +220,24 @@ def test_a_message_of_a_channel_may_have_parts() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_a_list_that_is_refused_is_one_gap_and_recovery_reads_it_once_it_answers(way: str) -> None:
+    async def main(clock: SimClock) -> None:
+        rig, workspace = await rig_of(clock, way)
+        workspace.hook = lambda asked: Answer(403, b"{}") if asked == "history C/1" else None
+        for attempts in (1, 3):  # a later run asks for it by recovery and in its walk
+            assert (await rig.run()).unread_pages == 1
+            (gap,) = await rig.store.gaps(NAME)
+            assert (gap.kind, gap.attempts) == (Kind.UNREAD_PAGE, attempts)
+            await rig.wait(HOUR_NS)
+        workspace.hook = lambda _asked: None
+        await rig.wait(DAY_NS)
+        assert (await rig.run(RunOptions(recover_only=True))).unread_pages == 0
+        assert await rig.mirror() == workspace.documents()
+
+    run(main)
+
+
 @pytest.mark.parametrize("parent", ["C1", "a/b", "a%2Fb", "ü ?#", "."])
 def test_the_key_of_a_document_names_its_entry_and_itself(parent: str) -> None:
     assert split_key(compound(parent, "x/y")) == (parent, "x/y")

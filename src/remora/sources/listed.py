@@ -157,8 +157,8 @@ class Listed:
         return None if before is None else position_of(part, before)
 
     def first_of_part(self, position: str) -> str:
-        """The first position of the same part of the list."""
-        return position_of(self._split(position)[0], FIRST)
+        """The first position of the same part of the list, whichever walk asks for it."""
+        return position_of(replace(self._split(position)[0], is_rest=False), FIRST)
 
     def position_in_words(self, position: str) -> str:
         """Which page this is, for an operator."""

@@ -85,7 +85,7 @@ class Holes:
             self._open.clear()  # they may reach to the end of their part
             self._open_part = first
         unread = left_behind(position, where, None if before is None else before[1], first=first)
-        key = await self._pages.leave(position, unread, asked)
+        key = await self._pages.leave(first, unread, asked)
         self.keys.add(key)
         self._open[key] = unread
         log.warning("page_left_behind", source=self._source, page=where, reason=str(stop.reason))

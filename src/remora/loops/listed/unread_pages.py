@@ -29,10 +29,10 @@ class UnreadPages:
         self._store = store
         self._clock = clock
 
-    async def leave(self, position: str, unread: UnreadPage, asked: Asked) -> str:
+    async def leave(self, first: str, unread: UnreadPage, asked: Asked) -> str:
         """Owe a page, or count one more attempt. The note comes first: a gap without one could not be read. Its key."""
-        # The list moves: the same position with other neighbours is another page, and must not replace this one.
-        key = fingerprint(self._source, "\n".join((position, unread.position, unread.above or "")))
+        # The list moves: the same page number with other neighbours is another page, and must not replace this one.
+        key = fingerprint(self._source, "\n".join((first, unread.words, unread.above or "")))
         await self.keep(key, unread)
         await self._collector.record(Discovery(Kind.UNREAD_PAGE, key, Lane.WALK), asked)
         return key
