@@ -293,6 +293,6 @@ def test_the_state_says_what_limits_the_rate() -> None:
             assert idle.governor.state().limited_by is LimitedBy.NO_WORK
         async with gate(clock, FOUR_PER_S, says=always(Answer(429, retry_after="7200"))) as told:
             await told.send()
-            assert told.governor.wait_ahead_ns() > HOUR_NS
+            assert told.governor.state().next_in_ns > HOUR_NS
 
     simulated(main)

@@ -1,6 +1,5 @@
-"""Does the law hear the good answers of one tick together, with the same result as one by one?"""
+"""Does the law hear good answers that came together in one go, with the same result as one by one?"""
 
-import asyncio
 from dataclasses import replace
 
 from remora.core.item import Newest
@@ -21,7 +20,7 @@ class Heard(PaceInRuns):
         self.calls = 0
 
     def hear(self, event: Answered) -> None:
-        self._hear_good(event, GOOD)
+        self._hear_later(event, GOOD)
 
     def _learn(self, event: Answered, learned: Pace, verdict: Verdict) -> None:
         self.calls += 1
@@ -42,23 +41,23 @@ def one_by_one(pace: Pace, events: list[Answered]) -> Pace:
     return pace
 
 
-async def test_the_answers_of_one_tick_are_heard_in_one_call_with_the_same_result() -> None:
+def test_answers_that_came_together_are_heard_in_one_call_with_the_same_result() -> None:
     heard = Heard()
     expected = one_by_one(heard.pace, answers(60))
     for event in answers(60):
         heard.hear(event)
     assert heard.calls == 0
-    await asyncio.sleep(0)
+    heard.settle()
     assert heard.calls == 1
     assert heard.pace == expected
 
 
-async def test_whoever_reads_the_pace_sees_every_answer_so_far() -> None:
+def test_whoever_reads_the_pace_sees_every_answer_so_far() -> None:
     heard = Heard()
     expected = one_by_one(heard.pace, answers(5))
     for event in answers(5):
         heard.hear(event)
     assert heard.pace == expected
     assert heard.calls == 1
-    await asyncio.sleep(0)
+    heard.settle()
     assert heard.calls == 1

@@ -171,12 +171,12 @@ class Governor:
     ) -> None:
         """Learn what an answer says about the rate and about the provider; see `Learner.hear`."""
         permit.was_heard = True
-        sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe, permit.is_canary)
+        sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe, permit.is_canary, permit.in_batch)
         self._learner.hear(sent, reply, verdict, already_counted=already_counted, said=said)
 
-    def wait_ahead_ns(self) -> int:
-        """How long a request that asks now would wait, as far as is known. Changes nothing."""
-        return self.state().next_in_ns
+    def batch_heard(self) -> None:
+        """Let the law hear the good answers of permits that are `in_batch`."""
+        self._learner.settle()
 
     def state(self) -> RateFacts:
         """The facts about the rate. Reading them changes nothing."""

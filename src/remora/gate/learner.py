@@ -131,11 +131,9 @@ class Learner(PaceInRuns):
         """
         answer, departed_at_ns = signal.answer_of(verdict), sent.departed_at_ns
         is_good = answer is Answer.GOOD
-        if departed_at_ns is None:
-            pass
-        elif is_good:
+        if departed_at_ns is not None and is_good:
             self._well_answered.add(departed_at_ns)
-        elif signal.is_unanswered(verdict):
+        elif departed_at_ns is not None and signal.is_unanswered(verdict):
             already_counted = already_counted or self._well_answered.have_overtaken(departed_at_ns)
         asked_ns = (verdict.retry_after_ns if isinstance(verdict, Pressure) else said.wait_ns) or 0
         if asked_ns:
@@ -154,6 +152,10 @@ class Learner(PaceInRuns):
             asked_ns if answer is Answer.REFUSED else 0,
             quota,
         )
+        if sent.in_batch and is_good and quota is None:
+            self._hear_later(event, verdict)
+            self._unshared.append(event)
+            return
         is_news = is_good or (answer is not None and not already_counted)
         if is_news and (answer is not Answer.TROUBLED or lesson is Lesson.TEACH):
             self._teach(event, verdict, asks_canary=not sent.is_canary)
@@ -165,10 +167,6 @@ class Learner(PaceInRuns):
 
     def _teach(self, event: Answered, verdict: Verdict, *, asks_canary: bool) -> None:
         """Apply the law to an answer. Trouble cuts the pace only after a failed canary, if one can be sent."""
-        if event.answer is Answer.GOOD and event.quota is None:
-            self._hear_good(event, verdict)
-            self._unshared.append(event)
-            return
         learned = after(self.pace, event)
         is_cut = event.answer is Answer.TROUBLED and describe(self.pace, learned) is not None
         if is_cut and asks_canary and self.circuit.suspect():

@@ -1,9 +1,8 @@
-"""How does the law hear good answers? Those of one tick of the event loop together: a run costs little more than one.
+"""How does the law hear good answers that came together? In one go: a run costs little more than one.
 
 Nobody sees a pace that has not heard them: whoever reads it makes the law hear them first.
 """
 
-import asyncio
 from abc import ABC, abstractmethod
 
 from remora.core.rate.law import Answered, Pace, after_many
@@ -36,9 +35,8 @@ class PaceInRuns(ABC):
             event, verdict = run[-1]
             self._learn(event, after_many(self._pace, [event for event, _ in run]), verdict)
 
-    def _hear_good(self, event: Answered, verdict: Verdict) -> None:
-        if not self._run:
-            asyncio.get_running_loop().call_soon(self.settle)
+    def _hear_later(self, event: Answered, verdict: Verdict) -> None:
+        """Keep a good answer for `settle`."""
         self._run.append((event, verdict))
 
     @abstractmethod

@@ -33,6 +33,7 @@ class GovernedPermit:
         "admitted_at_ns",
         "departed_at_ns",
         "departed_wall_ns",
+        "in_batch",
         "is_canary",
         "is_probe",
         "lane",
@@ -51,6 +52,7 @@ class GovernedPermit:
         self.pace_bound = pace_bound
         self.source = ""  # whose request it is; several sources may pass one gate
         self.is_canary = is_canary  # asks for something known to be good
+        self.in_batch = False  # its answer is heard together with others (`Governor.batch_heard`)
         self.is_probe = False  # the only one that is sent while the circuit is open
         self.was_heard = False
         self.was_given_back = False

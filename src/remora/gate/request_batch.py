@@ -104,7 +104,7 @@ class RequestBatch(Generic[T]):
 
     def _on_turn(self, permit: GovernedPermit) -> None:
         discovery = self._waiting.popleft()
-        permit.source = self._source
+        permit.source, permit.in_batch = self._source, True
         sent = None
         if self._fetch_now is not None:
             sent = self._fetch_now(discovery, permit, partial(self._on_reply, permit))
@@ -138,6 +138,8 @@ class RequestBatch(Generic[T]):
                     self._finish(result)
         except Exception as error:  # noqa: BLE001 - our own bug must reach the caller, who would wait for ever
             self._fail(error)
+        finally:
+            self._governor.batch_heard()
 
     def _finish(self, result: T) -> None:
         self._results.append(result)

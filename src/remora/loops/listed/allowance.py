@@ -80,7 +80,7 @@ class RunAllowance:
 
     def out_of_time(self) -> None:
         """The time is used up, or will be before the next request can be sent."""
-        wait_ns = self._governor.wait_ahead_ns()
+        wait_ns = self._governor.state().next_in_ns
         self.stop = stop_for_cap(GapReason.MAX_WALL_CLOCK, wait_ns=wait_ns, held_ns=self._held_ns())
 
     def heard(self, verdict: Verdict, *, departed_wall_ns: int | None = None) -> None:
@@ -118,12 +118,12 @@ class RunAllowance:
             self._counts.waits += 1
             self._last_wait_ns = self._clock.wall_ns()
         if self._waits_in_a_row >= WAITS_IN_A_ROW_MAX:
-            self.stop = stop_for_pressure(wait_ns=self._governor.wait_ahead_ns(), held_ns=self._held_ns())
+            self.stop = stop_for_pressure(wait_ns=self._governor.state().next_in_ns, held_ns=self._held_ns())
 
     def _certain_wait_ns(self) -> int:
         """How long nothing can be sent, whatever happens: the provider asked to wait, or the ceiling requires it."""
-        usual_ns = min(self._governor.wait_ahead_ns(), self._governor.state().ceiling_interval_ns)
-        return max(self._held_ns(), usual_ns)
+        gate = self._governor.state()
+        return max(self._held_ns(), min(gate.next_in_ns, gate.ceiling_interval_ns))
 
     def _held_ns(self) -> int:
         """How long the provider itself asked us to wait; 0 when it did not."""

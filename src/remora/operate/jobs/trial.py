@@ -161,7 +161,7 @@ class _Trial:
 
     async def _ask(self, discovery: Discovery) -> Verdict | None:
         """The verdict; None if the request would have to wait too long."""
-        if self._governor.wait_ahead_ns() > WAIT_TO_ASK_NS:
+        if self._governor.state().next_in_ns > WAIT_TO_ASK_NS:
             return None
         return (await self._collector.ask(discovery)).verdict
 
@@ -267,7 +267,7 @@ class _Trial:
         return f"moved to {shown}" if shown else "moved, and does not say where to"
 
     def _not_asked(self, what: str = "reachable") -> Finding:
-        wait_ns = self._governor.wait_ahead_ns()
+        wait_ns = self._governor.state().next_in_ns
         told = f"not asked: the next request may leave in {format_duration(wait_ns)}"
         return self._found("warning", what, told, "ask again then; see remora status")
 
