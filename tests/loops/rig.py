@@ -99,7 +99,8 @@ class Rig:
         async with self.process(settings=settings, owner=owner) as process:
             running = asyncio.get_running_loop().create_task(process.service.run())
             await self.clock.sleep_until(self.clock.monotonic_ns() + for_ns)
-            assert not running.done(), "the service ended by itself"
+            if running.done():
+                raise AssertionError("the service ended by itself") from running.exception()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
