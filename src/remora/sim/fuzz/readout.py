@@ -41,8 +41,8 @@ class Readout:
         self._processes = processes
         self._beats: dict[int, Beat] = {}
         self._judge: Judge = home.judge
-        self._good_requests = 0
-        self._last_good_ns: int | None = None
+        self._up_requests = 0
+        self._last_up_ns: int | None = None
         self._pace_changes = -1
         self._unchanged_since_ns = 0
 
@@ -76,21 +76,21 @@ class Readout:
 
     def _heard(self) -> None:
         stage = self._home.stage
-        if stage.last_good_ns != self._last_good_ns:
-            self._last_good_ns, self._good_requests = stage.last_good_ns, stage.requests
+        if stage.last_up_ns != self._last_up_ns:
+            self._last_up_ns, self._up_requests = stage.last_up_ns, stage.requests
 
     # -- the checks ----------------------------------------------------------------------------------------------------
 
     def _check_answers(self, source: SourceStatus) -> None:
         stage, now_ns = self._home.stage, self._home.clock.monotonic_ns()
-        silent_ns = now_ns - (self._last_good_ns or 0)
-        since_good = stage.requests - self._good_requests
+        silent_ns = now_ns - (self._last_up_ns or 0)
+        since_up = stage.requests - self._up_requests
         lives = sum(process.lives for process in self._processes)
         steadily = BLACKOUT_REQUESTS_PER_S * len(self._processes) * silent_ns / SECOND_NS
-        if self._is_out() and since_good > steadily + BLACKOUT_REQUESTS_PER_LIFE * lives:
-            self._judge.fail(f"{since_good} requests in {silent_ns // SECOND_NS} s in which nothing was answered")
+        if self._is_out() and since_up > steadily + BLACKOUT_REQUESTS_PER_LIFE * lives:
+            self._judge.fail(f"{since_up} requests in {silent_ns // SECOND_NS} s in which nothing was answered")
         troubled = self._is_out() or any(ban.detail[0] == "5" for ban in stage.active(IncidentKind.BAN))
-        if troubled and silent_ns > BLACKOUT_NS and since_good > BLACKOUT_REQUESTS:
+        if troubled and silent_ns > BLACKOUT_NS and since_up > BLACKOUT_REQUESTS:
             if source.answers.working.answer is YesNo.YES:
                 self._judge.fail(f"status says it works; nothing was answered for {silent_ns // SECOND_NS} s")
             if source.answers.fresh.answer is YesNo.YES and self._home.scenario.shape.paging is None:

@@ -87,7 +87,8 @@ class Stage:
         self.faults_met: Counter[str] = Counter()
         self.hinted_until_ns = 0  # monotonic; the provider asked for a pause until then
         self.last_bad_ns: int | None = None  # monotonic; the last answer that was a refusal or a fault
-        self.last_good_ns: int | None = None
+        # monotonic; the last answer of a provider that is up. One that refuses a single request (401, 403) is up.
+        self.last_up_ns: int | None = None
         self.recent: deque[tuple[int, str]] = deque()
         self.hints: list[tuple[int, int]] = []  # (when it was given, until when it asks for a pause), monotonic
         self.absences: Counter[int] = Counter()  # how often the provider answered that it has no such item
@@ -249,11 +250,13 @@ class Stage:
         word = "bad"
         match response:
             case Answer(status=200 | 404 | 410, cut_at=None):  # that there is no such item is an answer, too
-                self.last_good_ns, word = at_ns, "good"
+                self.last_up_ns, word = at_ns, "good"
             case Answer(status=status):
                 self.last_bad_ns = at_ns
                 word = "refused" if status in {429, 503} else "failed" if status >= 500 else "bad"
                 self.faults_met[str(status)] += 1
+                if status in {401, 403}:
+                    self.last_up_ns = at_ns
                 if status == 429:
                     self._limited(at_ns)
                 if status in {429, 503} and "retry-after" in response.headers:
