@@ -12,6 +12,8 @@ from remora.gate.governor import Limits
 from remora.sim.clock import SimClock
 from tests.gate.rig import gate, simulated, warm
 
+pytestmark = pytest.mark.slow
+
 
 def live_slots_at_most(interval_ns: int) -> int:
     """More than the lanes allow: what already has its turn is not called back, and more leaves while the jitter lasts."""

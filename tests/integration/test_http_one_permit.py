@@ -13,6 +13,8 @@ from tests.counting_server import CountingServer, Wire, WireRequest, hang, polit
 from tests.sources.permits import Gate
 from tests.transports import AnyTransport, every_transport, new_transport
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["every_transport"]
 
 QUICK = HttpSettings(in_flight_max=8, connect_timeout_s=30.0, read_timeout_s=1.0, total_timeout_s=30.0)

@@ -16,6 +16,8 @@ from tests.counting_server import Behaviour, CountingServer, Wire, WireRequest, 
 from tests.sources.permits import Gate
 from tests.transports import AnyTransport, every_transport, new_transport
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["every_transport"]
 
 CAP = 10_000

@@ -11,6 +11,8 @@ import pytest
 
 from tests.operate.command_line import CommandLine, command_line_in
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "adding-a-source.md").read_text()
 NEWEST = 40
 

@@ -27,6 +27,8 @@ from remora.stores.postgres.sharing import PostgresSharing
 from tests.integration.gate_sender import Sender
 from tests.postgres_server import PostgresServer
 
+pytestmark = pytest.mark.slow
+
 SOURCE = "shared"
 FAST_NS = interval_for(400)
 SLOW_NS = 30 * MILLISECOND_NS

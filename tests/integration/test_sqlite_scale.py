@@ -9,6 +9,8 @@ import pytest
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.statements import queries
 
+pytestmark = pytest.mark.slow
+
 SOURCE = "hackernews"
 NOW = 1_790_000_000_000
 PAST_GAPS = 20_000

@@ -25,6 +25,8 @@ from tests.gate.rig import BROKEN, GOOD, Answer, simulated
 from tests.loops.listed_rig import NAME as ARCHIVE
 from tests.loops.listed_rig import ListedRig, SmallArchive
 
+pytestmark = pytest.mark.slow
+
 IDS = 2_000
 BAD = range(900, 1_100)
 ALLOWED = Limits(ceiling_interval_ns=SECOND_NS // 100, in_flight=64)

@@ -13,6 +13,8 @@ from remora.sim.clock import SimClock
 from remora.sim.world import WorldSettings
 from tests.loops.rig import MINUTE_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
 
+pytestmark = pytest.mark.slow
+
 ABSURD = 2**53
 HISTORY = WorldSettings(items=3_000)
 YOUNG_IDS = 50  # assigned since the last poll, at most

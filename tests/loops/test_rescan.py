@@ -17,6 +17,8 @@ from remora.sim.faults import Faults, Outage
 from remora.sim.world import WorldSettings
 from tests.loops.rig import DAY_NS, HOUR_NS, MINUTE_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
 
+pytestmark = pytest.mark.slow
+
 WORLD = WorldSettings(items=3_000, new_per_day=1_000)  # three days of history
 
 

@@ -27,6 +27,8 @@ from remora.stores.memory import MemoryStore
 from tests.loops.rig import DAY_NS, HOUR_NS, MINUTE_NS, NAME, SECOND_NS, Rig, in_virtual_time
 from tests.loops.test_live import delays_s
 
+pytestmark = pytest.mark.slow
+
 
 def percentile(values: list[float], percent: int) -> float:
     ordered = sorted(values)

@@ -16,6 +16,8 @@ from remora.sim.limits import Limit
 from remora.sim.transport import SimTransport
 from tests.loops.rig import HOUR_NS, MINUTE_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
 
+pytestmark = pytest.mark.slow
+
 BREAKING = Faults(stream=StreamFaults(drops_per_hour=3_600))
 QUIET = ServiceSettings(rescan=None, backfill=False)
 AT_RATE = {"1/s": SECOND_NS, "6/min": 10 * SECOND_NS, "50/s": SECOND_NS // 50}

@@ -14,6 +14,8 @@ from tests.counting_server import CountingServer, Wire, WireRequest
 from tests.operate.command_line import CommandLine
 from tests.unwritable import open_folder, unwritable
 
+pytestmark = pytest.mark.slow
+
 PAGE_BYTES = 4_096
 
 

@@ -10,6 +10,8 @@ from click.testing import Result
 from tests.counting_server import CountingServer, Wire, WireRequest
 from tests.operate.command_line import CommandLine
 
+pytestmark = pytest.mark.slow
+
 ENTRIES = [{"id": f"secret-{number}", "title": "hidden", "update_time": number} for number in range(25, 0, -1)]
 Answer = tuple[str, object, str]
 

@@ -12,6 +12,8 @@ from remora.sim.clock import SimClock, run
 from remora.sim.faults import NO_FAULTS, FaultKind, Faults
 from tests.world.shared_rig import FleetRig
 
+pytestmark = pytest.mark.slow
+
 BROKEN = Faults(rates={FaultKind.SERVER_ERROR: 1.0})
 
 

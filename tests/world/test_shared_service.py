@@ -22,6 +22,8 @@ from remora.sim.world import World, WorldSettings
 from remora.sources.hackernews import HackerNews
 from remora.stores.memory import MemoryStore
 
+pytestmark = pytest.mark.slow
+
 NAME = "hackernews"
 CEILING_NS = SECOND_NS // 250
 
