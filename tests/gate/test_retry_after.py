@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from remora.contracts import Json, SharedPace
+from remora.core.rate.gate_types import LimitedBy
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.core.verdict import RETRY_AFTER_MAX_NS
+from remora.gate.common_wait import CommonWait
 from remora.gate.governor import Governor, Limits
 from remora.gate.shared import SharedHome
 from remora.sim.clock import SimClock
@@ -104,3 +106,56 @@ def test_what_is_left_of_a_retry_after_counts_down_while_no_process_runs() -> No
             assert 190 * SECOND_NS <= second.governor.state().not_before_in_ns <= 200 * SECOND_NS
 
     simulated(main)
+
+
+def sharing(clock: SimClock, store: SimGate) -> Governor:
+    """The gate of one of many processes."""
+    home = SharedHome(SOURCE, store, ceiling_interval_ns=FOUR_PER_S.ceiling_interval_ns, clock=clock)
+    return Governor(SOURCE, FOUR_PER_S, clock=clock, home=home, meter=CountingMeter(), chance=clock.random.random)
+
+
+@pytest.mark.parametrize(
+    "asked_ns, law_ns, limited_by",
+    [
+        (0, 32 * SECOND_NS, LimitedBy.PACE),
+        (10 * SECOND_NS, 32 * SECOND_NS, LimitedBy.PACE),
+        (32 * SECOND_NS, 32 * SECOND_NS, LimitedBy.RETRY_AFTER),
+    ],
+    ids=["the law's", "the law's, longer than the provider's", "the provider's"],
+)
+def test_a_wait_that_processes_share_is_told_as_the_providers_only_if_it_is(
+    asked_ns: int, law_ns: int, limited_by: LimitedBy
+) -> None:
+    async def main(clock: SimClock) -> None:
+        store = SimGate(clock)
+        fields: dict[str, Json] = {"not_before_in_ns": asked_ns, "shared_at_ns": clock.monotonic_ns()}
+        await store.share(SOURCE, record=fields, interval_ns=SECOND_NS)
+        # A process with an outdated version: its record is refused, its wait counts.
+        was_taken, _ = await store.share(
+            SOURCE, record={}, interval_ns=SECOND_NS, not_before_in_ns=law_ns, seen_version=0
+        )
+        assert not was_taken
+        governor = sharing(clock, store)
+        await governor.open()
+        rate = governor.state()
+        assert rate.next_held_by is limited_by
+        assert 31 * SECOND_NS < rate.next_in_ns <= 32 * SECOND_NS, "whoever asked for it, it is kept"
+        assert abs(rate.not_before_in_ns - asked_ns) < SECOND_NS
+        await governor.close()
+
+    simulated(main)
+
+
+def test_a_shared_wait_becomes_the_providers_when_a_record_says_so() -> None:
+    wait = CommonWait()
+    assert wait.adopt(SharedPace({}, not_before_in_ns=DAY_NS), asked_until_ns=0, now_ns=SECOND_NS) <= SECOND_NS
+    assert wait.until_ns == SECOND_NS + DAY_NS
+    told = SharedPace({"not_before_in_ns": DAY_NS}, not_before_in_ns=DAY_NS)
+    assert wait.adopt(told, asked_until_ns=0, now_ns=SECOND_NS) == SECOND_NS + DAY_NS
+    assert wait.until_ns == 0
+
+
+def test_a_process_knows_the_wait_that_it_was_told_itself_although_its_record_was_refused() -> None:
+    wait = CommonWait()
+    assert wait.adopt(SharedPace({}, not_before_in_ns=DAY_NS), asked_until_ns=DAY_NS, now_ns=0) == DAY_NS
+    assert wait.until_ns == 0

@@ -32,6 +32,7 @@ from remora.core.rate.shared_pace import COMMON, Common, UnsharedAnswers, from_c
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.verdict import NoReply, Pressure, Reply, Verdict
 from remora.gate.circuit_breaker import SourceBreaker
+from remora.gate.common_wait import CommonWait
 from remora.gate.pace_events import PaceEvents
 from remora.gate.pace_in_runs import PaceInRuns
 from remora.gate.told_quota import ToldQuota, is_empty_until_ns
@@ -81,6 +82,7 @@ class Learner(PaceInRuns):
         self._well_answered = signal.WellAnswered()
         self.quota = ToldQuota(clock)
         self.not_before_ns = 0
+        self._common_wait = CommonWait()
         self.idle_ns = 0  # at startup: how long ago, as far as is known, the last process sent something
         self._started_at_ns = now_ns
         self._departed_at_ns: int | None = None
@@ -99,7 +101,7 @@ class Learner(PaceInRuns):
         if (
             self.circuit.passes(now_ns=now_ns)
             and self._cuts == self._cuts_saved
-            and self.not_before_ns <= now_ns >= self.pace.quiet_until_ns
+            and max(self.not_before_ns, self.pace.quiet_until_ns, self._common_wait.until_ns) <= now_ns
         ):
             return None  # fast path
         circuit_wait_ns = self.circuit.wait_ns(now_ns=now_ns, is_probe=is_probe)
@@ -107,7 +109,7 @@ class Learner(PaceInRuns):
         until_ns, limited_by = max(
             (store_until_ns, LimitedBy.STORE),
             (self.not_before_ns, LimitedBy.RETRY_AFTER),
-            (self.pace.quiet_until_ns, LimitedBy.PACE),
+            (max(self.pace.quiet_until_ns, self._common_wait.until_ns), LimitedBy.PACE),
             (is_empty_until_ns(self.pace), LimitedBy.QUOTA),
             (now_ns + (circuit_wait_ns or 0), LimitedBy.CIRCUIT),
         )
@@ -255,8 +257,7 @@ class Learner(PaceInRuns):
             common = replace(common, pace=replace(common.pace, last_cut_at_ns=now_ns))
         self._common_cuts = common.cuts
         before, self.pace = self.pace, heard_on_top(common.pace, self.pace, self._unshared)
-        if shared.not_before_in_ns and common.pace.quiet_until_ns <= now_ns:
-            self.not_before_ns = max(self.not_before_ns, now_ns + shared.not_before_in_ns)
+        self.not_before_ns = self._common_wait.adopt(shared, asked_until_ns=self.not_before_ns, now_ns=now_ns)
         change = describe(before, self.pace)
         if change is not None:
             if change.kind is not ChangeKind.SPED_UP and (was_cut or self.pace.streak or self.last_back_off is None):
@@ -299,7 +300,7 @@ class Learner(PaceInRuns):
         self._version = shared.version
         # A record that nobody has shared yet was copied from another store: only its own wait is known.
         copied_ns = 0 if shared.interval_ns else self.not_before_ns
-        self.not_before_ns = max(copied_ns, now_ns + shared.not_before_in_ns)
+        self.not_before_ns = self._common_wait.adopt(shared, asked_until_ns=copied_ns, now_ns=now_ns)
         common = self._common_pace(shared)
         if common is None or shared.idle_ns is None:
             return
