@@ -9,7 +9,7 @@ from remora.contracts import Observation, Outcome
 from remora.core.item import Item
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
-from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import Found
 from remora.sim.clock import SimClock, run
 from remora.sim.fuzz.__main__ import fits
@@ -39,6 +39,14 @@ def test_an_id_that_is_covered_before_its_outcome_is_recorded_is_seen() -> None:
     assert one.violations == []
     one.seen("cover", (NAME, IdRange(3, 4)), {}, None)
     assert one.violations == ["item 4 is covered, and no outcome of it was recorded"]
+
+
+def test_only_a_request_sent_since_an_announcement_counts_as_its_fetch() -> None:
+    one = judge()
+    one.seen("record", (NAME, observed(1)), {}, Outcome.NEW)  # sent at 1, recorded at 2
+    assert one.was_fetched((Kind.ITEM, "1"), since_ns=1)
+    assert not one.was_fetched((Kind.ITEM, "1"), since_ns=2)
+    assert not one.was_fetched((Kind.ITEM, "2"), since_ns=1)
 
 
 def wire(clock: SimClock, told: list[str], *, in_flight: int) -> CountedWire:

@@ -151,6 +151,10 @@ class Judge:
         for key in args[1]:
             self._announced[key] = int(kwargs["now_ns"])
 
+    def was_fetched(self, key: tuple[Kind, str], *, since_ns: int) -> bool:
+        """Whether the answer to a request that was sent since then is recorded."""
+        return self._recorded.get(key, 0) >= since_ns
+
     # -- every few minutes ---------------------------------------------------------------------------------------------
 
     async def look(self, store: Store, *, is_numbered: bool) -> None:
