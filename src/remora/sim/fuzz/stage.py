@@ -93,6 +93,9 @@ class Stage:
         self.hints: list[tuple[int, int]] = []  # (when it was given, until when it asks for a pause), monotonic
         self.absences: Counter[int] = Counter()  # how often the provider answered that it has no such item
         self.honest: dict[int, set[bytes]] = {}  # every true body that was sent, by item
+        self.latest: dict[
+            int, tuple[int, bytes]
+        ] = {}  # the body that was true when it was sent last, with that true time
         self.limited: deque[int] = deque()  # when the hidden limit refused, during the last minute
         self.unheard: list[tuple[int, int]] = []  # when nobody could hear of changes, from and until (true time)
         self._updates_heard_ns = provider.now()
@@ -162,6 +165,8 @@ class Stage:
             self.absences[item_id] += 1
         elif answer.status == 200:
             provider = self.provider
+            if answer.body == provider.body(item_id):
+                self.latest[item_id] = (provider.now(), answer.body)
             stale_ns = provider.now() - round(provider.faults.stale_by_s * SECOND_NS)
             if answer.body in {provider.body(item_id), provider.world.body(item_id, stale_ns)}:
                 self.honest.setdefault(item_id, set()).add(answer.body)
