@@ -15,6 +15,30 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "1794802148033",
+        "the gate",
+        "a wait of our own law, shared by a process whose record was refused as outdated, was told as the provider's Retry-After",
+        "`tests/gate/test_retry_after.py`",
+    ),
+    Found(
+        "1794802148010",
+        "the fuzzer",
+        "a provider that refuses every request counted as silent, and the status was expected to say that it is down",
+        "`tests/fuzz/worlds/status-when-a-broken-provider-follows-a-refusing-one.json`",
+    ),
+    Found(
+        "1794802148260",
+        "the fuzzer",
+        "an item that changed back within the second after the rescan had read it counted as stale",
+        "`tests/fuzz/worlds/item-that-changes-back-during-the-last-rescan.json`",
+    ),
+    Found(
+        "506",
+        "the fuzzer",
+        "without a rescan, an announced item that still waited in the durable inbox counted as lost",
+        "`tests/fuzz/worlds/announced-items-that-wait-at-a-low-pace.json`",
+    ),
+    Found(
         "1794793561039",
         "recovery",
         "two processes whose clocks differed by 25 hours each found due what the other had just put off: one request a second for each gap",
