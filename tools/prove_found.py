@@ -33,6 +33,12 @@ FOUND: tuple[Found, ...] = (
         "`tests/fuzz/worlds/item-that-changes-back-during-the-last-rescan.json`",
     ),
     Found(
+        "1794802148318",
+        "the fuzzer",
+        "what a full disk could not keep was asked for every ten seconds, and counted as a loop without a pause",
+        "the seed itself",
+    ),
+    Found(
         "506",
         "the fuzzer",
         "without a rescan, an announced item that still waited in the durable inbox counted as lost",

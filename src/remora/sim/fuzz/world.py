@@ -197,12 +197,14 @@ def _happen(home: Home, processes: list[Process], incident: Incident, *, begins:
             home.clock.step_wall(round(incident.amount * SECOND_NS))
         case IncidentKind.STORE_DOWN:
             home.stage.hints.clear()
+            home.stage.let_store(works=not begins)
             is_shared = home.scenario.store == "memory"
             home.trouble.begin(
                 incident.seed, lost_answers=is_shared and incident.amount > 0.5
             ) if begins else home.trouble.end()
         case IncidentKind.DISK_FULL:
             home.stage.hints.clear()
+            home.stage.let_store(works=not begins)
             home.fill_disk(is_full=begins)
         case (
             IncidentKind.BAN
