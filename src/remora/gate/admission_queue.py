@@ -43,7 +43,6 @@ class AdmissionQueue:
         self._turns = Turns()
         self._waiting: dict[Lane, deque[Waiter]] = {lane: deque() for lane in ORDER}
         self._lines = tuple(self._waiting.items())
-        self._occupied: list[tuple[Lane, deque[Waiter]]] = []  # at least those in which a request waits
         self._canary: tuple[Lane, Waiter] | None = None
 
     def __len__(self) -> int:
@@ -57,9 +56,11 @@ class AdmissionQueue:
     def join(self, lane: Lane, *, ready_at_ns: int, is_canary: bool = False) -> Waiter:
         """Wait at the end of a lane. A canary goes before all lanes."""
         waiter = Waiter(ready_at_ns, asyncio.get_running_loop().create_future(), is_canary)
-        self._add(lane, waiter)
         if is_canary:
+            self._waiting[lane].appendleft(waiter)
             self._canary = lane, waiter
+        else:
+            self._waiting[lane].append(waiter)
         return waiter
 
     def join_many(
@@ -71,7 +72,7 @@ class AdmissionQueue:
         """
         assert count > 0, "nothing to wait for"
         future = asyncio.get_running_loop().create_future()
-        self._add(lane, waiter := Waiter(ready_at_ns, future, left=count, on_turn=on_turn))
+        self._waiting[lane].append(waiter := Waiter(ready_at_ns, future, left=count, on_turn=on_turn))
         return waiter
 
     def leave(self, lane: Lane, waiter: Waiter) -> None:
@@ -83,13 +84,11 @@ class AdmissionQueue:
     def lanes(self) -> list[Lane]:
         """The lanes in which a request waits, in order of priority."""
         lanes = []
-        for lane, line in self._occupied:
+        for lane, line in self._lines:
             while line and line[0].turn.done():  # just cancelled, but still in the queue
                 line.popleft()
             if line:
                 lanes.append(lane)
-        if len(lanes) < len(self._occupied):
-            self._look_which_are_occupied()
         return lanes
 
     def ready_at_ns(self, lanes: list[Lane]) -> int:
@@ -118,18 +117,6 @@ class AdmissionQueue:
         if not waiter.left:
             self._waiting[lane].popleft()
         return lane, waiter
-
-    def _add(self, lane: Lane, waiter: Waiter) -> None:
-        line = self._waiting[lane]
-        if waiter.is_canary:
-            line.appendleft(waiter)
-        else:
-            line.append(waiter)
-        if len(line) == 1:
-            self._look_which_are_occupied()
-
-    def _look_which_are_occupied(self) -> None:
-        self._occupied = [(lane, line) for lane, line in self._lines if line]
 
     def _forget(self, waiter: Waiter) -> None:
         if self._canary is not None and self._canary[1] is waiter:
