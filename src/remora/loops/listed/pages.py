@@ -1,10 +1,9 @@
 """How does a page of a list become durable? Its new entries are owed at once, and documents that it holds are recorded."""
 
-import asyncio
 from typing import Final
 
 from remora.collect import Asked, Collector
-from remora.contracts import Outcome, Store
+from remora.contracts import Store
 from remora.core.item import Document, Entry, Page
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
@@ -43,9 +42,12 @@ class PageRecorder:
         entries = list(whole.values())
         for start in range(0, len(entries), INLINE_AT_ONCE):
             batch = entries[start : start + INLINE_AT_ONCE]
-            self._counts.outcomes.update(await asyncio.gather(*(self._keep(entry, now_ns) for entry in batch)))
+            kept = await self._collector.record_many([_inline(entry, now_ns) for entry in batch])
+            self._counts.outcomes.update(outcome for _, outcome in kept)
 
-    async def _keep(self, entry: Entry, now_ns: int) -> Outcome:
-        assert entry.body is not None, "an entry that is kept has its document"
-        found = Found(Document(entry.key, entry.body, entry.updated_at))
-        return await self._collector.record(Discovery(Kind.DOCUMENT, entry.key, Lane.DETAIL), Asked(found, now_ns, 0))
+
+def _inline(entry: Entry, now_ns: int) -> tuple[Discovery, Asked]:
+    """The document that an entry contains, as if it had been asked for."""
+    assert entry.body is not None, "an entry that is kept has its document"
+    found = Found(Document(entry.key, entry.body, entry.updated_at))
+    return Discovery(Kind.DOCUMENT, entry.key, Lane.DETAIL), Asked(found, now_ns, 0)
