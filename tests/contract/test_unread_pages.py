@@ -59,3 +59,16 @@ async def test_a_replay_makes_it_due_at_once(store: Store) -> None:
     assert await store.replay_gaps(ARCHIVE, now_ns=at(1)) == 1
     (leased,) = await store.lease_gaps(ARCHIVE, owner="one", limit=9, lease_ns=HOUR_NS, now_ns=at(1))
     assert leased.kind is Kind.UNREAD_PAGE
+
+
+async def test_it_is_found_by_its_kind_behind_any_number_of_older_gaps(store: Store) -> None:
+    for number in range(3):
+        document = Discovery(Kind.DOCUMENT, f"c{number}", Lane.DETAIL)
+        await store.record(ARCHIVE, Observation(document, FAULT, at(0), at(0)))
+    await answered(store, FAULT, at_s=60)
+    (page,) = await store.gaps(ARCHIVE, kind=Kind.UNREAD_PAGE, limit=1)
+    assert page.key == KEY
+    await answered(store, READ, at_s=61)
+    assert await store.gaps(ARCHIVE, kind=Kind.UNREAD_PAGE) == ()
+    (settled,) = await store.gaps(ARCHIVE, kind=Kind.UNREAD_PAGE, state=GapState.SETTLED)
+    assert settled.key == KEY

@@ -196,7 +196,13 @@ class GapLedger(Protocol):
         """Release the gaps that this owner still holds."""
 
     async def gaps(
-        self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
+        self,
+        source: str,
+        *,
+        kind: Kind | None = None,
+        state: GapState | None = None,
+        reason: GapReason | None = None,
+        limit: int = 1_000,
     ) -> Sequence[Gap]:
         """What is owed, oldest first; settled gaps only when asked for by state."""
 

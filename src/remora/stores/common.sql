@@ -25,13 +25,14 @@ WHERE source = (SELECT number FROM sources WHERE name = :source) AND id <= :last
 -- name: list_gaps
 -- What is owed, oldest first.
 SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
-WHERE source = :source AND state <> 'settled' AND state = coalesce(:state, state) AND reason = coalesce(:reason, reason)
+WHERE source = :source AND state <> 'settled' AND kind = coalesce(:kind, kind) AND state = coalesce(:state, state)
+  AND reason = coalesce(:reason, reason)
 ORDER BY first_seen_at, kind, key LIMIT :limit;
 
 -- name: list_settled_gaps
 -- What was owed once, oldest first.
 SELECT kind, key, state, reason, attempts, null_count, near_newest, not_before_at, first_seen_at, last_seen_at FROM gaps
-WHERE source = :source AND state = 'settled' AND reason = coalesce(:reason, reason)
+WHERE source = :source AND state = 'settled' AND kind = coalesce(:kind, kind) AND reason = coalesce(:reason, reason)
 ORDER BY first_seen_at, kind, key LIMIT :limit;
 
 -- name: count_documents

@@ -8,7 +8,7 @@ from remora.core.ledger.gap import Gap
 from remora.core.ledger.notes import UNREAD_NOTE
 from remora.core.ledger.unread_page import UnreadPage
 
-GAPS_LOOKED_AT: Final = 10_000
+PAGES_LOOKED_AT: Final = 10_000
 
 
 class OwedPage(NamedTuple):
@@ -27,12 +27,7 @@ class OwedPage(NamedTuple):
 
 async def owed_pages(store: Store, source: str) -> list[OwedPage]:
     """The pages of a source's list that are owed, the oldest first."""
-    counts = [count for count in await store.gap_counts(source) if count.kind is Kind.UNREAD_PAGE]
-    gaps: list[Gap] = []
-    for count in counts:
-        found = await store.gaps(source, state=count.state, reason=count.reason, limit=GAPS_LOOKED_AT)
-        gaps += [gap for gap in found if gap.kind is Kind.UNREAD_PAGE]
-    gaps.sort(key=lambda gap: (gap.first_seen_ns, gap.key))
+    gaps = await store.gaps(source, kind=Kind.UNREAD_PAGE, limit=PAGES_LOOKED_AT)
     return [OwedPage(gap, read_note(await store.note(source, note_name(gap.key)))) for gap in gaps]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from remora.contracts import Json, Store
+from remora.core.ledger.discovery import Kind
 from remora.core.ledger.freshness import is_stream_too_dear, poll_interval_ns
 from remora.core.ledger.notes import BACKLOG_NOTE, NEWEST_NOTE
 from remora.core.status.alarms import with_alarms
@@ -40,7 +41,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
             documents=documents,
             owed_details=await store.count_owed_details(name),
             runs=await _runs(store, name),
-            hole=await _hole(store, name),
+            hole=await _hole(store, name, gaps),
             every_ns=source.every_ns,
             max_wall_ns=source.max_wall_ns,
             max_fetches=source.max_fetches,
@@ -90,9 +91,10 @@ async def _runs(store: Store, name: str) -> tuple[RunFacts, ...]:
     )
 
 
-async def _hole(store: Store, name: str) -> str | None:
+async def _hole(store: Store, name: str, gaps: Iterable[GapTally]) -> str | None:
     """What of the list could not be read."""
-    if pages := await owed_pages(store, name):
+    owes_pages = any(tally.kind is Kind.UNREAD_PAGE for tally in gaps)
+    if owes_pages and (pages := await owed_pages(store, name)):
         more = "" if len(pages) == 1 else f"; {len(pages) - 1:,} more of its pages cannot be read"
         first = pages[0]
         return f"{first.words}; it is asked for again after {iso(first.gap.not_before_ns)}{more}"

@@ -42,14 +42,23 @@ class MemoryGaps(MemoryPart):
         return len(held)
 
     async def gaps(
-        self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
+        self,
+        source: str,
+        *,
+        kind: Kind | None = None,
+        state: GapState | None = None,
+        reason: GapReason | None = None,
+        limit: int = 1_000,
     ) -> Sequence[Gap]:
         """Gaps, oldest first."""
         rows = self._tables.gaps if state is GapState.SETTLED else self._tables.open_gaps
         found = [
             row.gap
             for (named, _, _), row in rows.items()
-            if named == source and reason in {None, row.gap.reason} and state in {None, row.gap.state}
+            if named == source
+            and kind in {None, row.gap.kind}
+            and reason in {None, row.gap.reason}
+            and state in {None, row.gap.state}
         ]
         return tuple(sorted(found, key=lambda gap: (gap.first_seen_ns, gap.kind, gap.key))[:limit])
 

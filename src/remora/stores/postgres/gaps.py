@@ -44,12 +44,19 @@ class PostgresGaps(PostgresPart, CommonLedger):
         return await self._change("release_gaps", {"source": source, "owner": owner})
 
     async def gaps(
-        self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
+        self,
+        source: str,
+        *,
+        kind: Kind | None = None,
+        state: GapState | None = None,
+        reason: GapReason | None = None,
+        limit: int = 1_000,
     ) -> Sequence[Gap]:
         """Gaps, oldest first; settled gaps only when asked for by state."""
         name = "list_settled_gaps" if state is GapState.SETTLED else "list_gaps"
         values = {
             "source": source,
+            "kind": None if kind is None else kind.value,
             "state": None if state is None else state.value,
             "reason": None if reason is None else reason.value,
             "limit": limit,

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 
+from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import CLOCK_SLACK_NS, NOT_BEFORE_MAX_NS, Gap, GapEvent, GapState, moved
 from remora.core.reasons import GapReason
 from remora.core.units import MILLISECOND_NS
@@ -45,10 +46,16 @@ class SqliteGaps(SqlitePart):
         return await self._change("release_gaps", {"source": source, "owner": owner})
 
     async def gaps(
-        self, source: str, *, state: GapState | None = None, reason: GapReason | None = None, limit: int = 1_000
+        self,
+        source: str,
+        *,
+        kind: Kind | None = None,
+        state: GapState | None = None,
+        reason: GapReason | None = None,
+        limit: int = 1_000,
     ) -> Sequence[Gap]:
         """Gaps, oldest first; settled gaps only when asked for by state."""
-        values = {"source": source, "reason": reason and reason.value, "limit": limit}
+        values = {"source": source, "kind": kind and kind.value, "reason": reason and reason.value, "limit": limit}
         if state is GapState.SETTLED:
             rows = await self._rows("list_settled_gaps", values)
         else:
