@@ -2,9 +2,8 @@
 
 Nothing is rewritten in place: an edit or a deletion is a new row with its revision and time, and the older row stays. The
 newest row of an item is the one with the highest `revision`, then the latest `changed_at`; the newest row of a document is
-the one with the latest `exported_at`. A file gets its name only when
-it is complete. How far the folder is stands in `_lake.json`, which is replaced after the files are there: a kill writes
-some rows again, and loses none.
+the one with the latest `exported_at`. A file gets its name only when it is complete. `_lake.json` says how far the folder
+is, and is replaced after the files are there: a kill writes some rows again, and loses none.
 """
 
 import asyncio
