@@ -18,7 +18,15 @@ settings.register_profile("remora", deadline=None, suppress_health_check=[Health
 settings.register_profile("quick", settings.get_profile("remora"), max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "remora"))
 
+# Real sockets and files, and worlds that run for days: `make check` leaves these folders out.
+SLOW_FOLDERS = frozenset({"fuzz", "integration", "world"})
+
 _database_numbers = count(1)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.path.parent.name in SLOW_FOLDERS:
+        item.add_marker("slow")
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from statistics import median
 
@@ -157,7 +158,12 @@ def modules() -> Iterator[Module]:
     return (Module(path, text) for path, text in texts() if path.endswith(".py"))
 
 
-def texts() -> Iterator[tuple[str, str]]:
+@cache
+def texts() -> tuple[tuple[str, str], ...]:
+    return tuple(read_texts())
+
+
+def read_texts() -> Iterator[tuple[str, str]]:
     """Every text file of ours with its path from the root; this one holds the words it looks for."""
     in_folders = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")))
     at_the_root = (path for path in sorted(ROOT.iterdir()) if path.name == "Makefile" or path.suffix in TEXT_SUFFIXES)

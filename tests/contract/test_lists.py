@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from remora.contracts import Observation, Outcome, OwedDetail, RunRecord, Store, WalkState
 from remora.core.item import Document, Entry
 from remora.core.lanes import Lane
@@ -211,6 +213,7 @@ async def test_documents_with_a_body_come_by_key(store: Store) -> None:
     assert await store.document(ARCHIVE, "none") is None
 
 
+@pytest.mark.slow
 async def test_many_documents_are_paged_without_loss(store: Store) -> None:
     names = [f"{number:05}" for number in range(1_001)]
     await asyncio.gather(*(record_document(store, key, document(key), at_s=1) for key in names))

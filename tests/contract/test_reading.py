@@ -61,6 +61,7 @@ async def test_absurd_and_missing_times_do_not_move_the_source_clock(store: Stor
 
 
 @pytest.mark.parametrize("wanted", [1, 63, 64, 500, 991, 999])
+@pytest.mark.slow
 async def test_the_first_id_since_a_moment_is_exact_where_times_are_sane(store: Store, wanted: int) -> None:
     await fill(store, {item_id: NOW_S + 10 * item_id for item_id in range(1, 1_000)})
     assert await store.first_id_since(SOURCE, NOW_S + 10 * wanted) == wanted

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -171,6 +172,7 @@ async def told(store: Store, steps: list[Step]) -> list[object]:
 
 @settings(max_examples=60)
 @given(STEPS)
+@pytest.mark.slow
 def test_memory_and_sqlite_answer_every_story_alike(steps: list[Step]) -> None:
     with TemporaryDirectory() as folder:
         sqlite = asyncio.run(told(SqliteStore(Path(folder) / "remora.db", offload=InPlace), steps))

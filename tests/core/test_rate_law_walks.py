@@ -96,6 +96,7 @@ def test_every_bound_holds_on_a_long_walk(seed: int) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(seeds)
+@pytest.mark.slow
 def test_no_refusal_and_no_fault_ever_raises_the_rate(seed: int) -> None:
     for before, event, pace in walk(Random(seed), 1_000):
         assert event.answer is Answer.GOOD or pace.rate_per_s <= before.rate_per_s
@@ -103,6 +104,7 @@ def test_no_refusal_and_no_fault_ever_raises_the_rate(seed: int) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(seeds)
+@pytest.mark.slow
 def test_an_answer_from_before_the_last_cut_changes_no_rate_on_a_long_walk(seed: int) -> None:
     for before, event, pace in walk(Random(seed), 1_000):
         if event.departed_at_ns <= before.last_cut_at_ns:
@@ -121,6 +123,7 @@ def successes_to_recover(pace: Pace, *, now_ns: int) -> int:
 
 @settings(max_examples=10, deadline=None)
 @given(seeds)
+@pytest.mark.slow
 def test_from_any_state_good_answers_alone_lead_back_to_the_ceiling_in_a_bounded_number(seed: int) -> None:
     *_, (_, event, pace) = walk(Random(seed), 300)
     now_ns = max(event.answered_at_ns + pace.asked_ns, pace.quiet_until_ns)
@@ -238,6 +241,7 @@ heard_kinds = st.lists(st.sampled_from([*Answer, Answer.REFUSED]), max_size=30)
 
 @settings(max_examples=400)
 @given(st.dictionaries(st.sampled_from(TOLD), nonsense, min_size=1, max_size=3), heard_kinds, st.booleans())
+@pytest.mark.slow
 def test_whatever_a_tampered_shared_record_holds_the_law_goes_on_within_its_bounds(
     damaged: dict[str, object], heard: list[Answer], is_tested: bool
 ) -> None:

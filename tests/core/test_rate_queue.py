@@ -96,6 +96,7 @@ VARIED: dict[str, Callable[[Random, float], float]] = {
 
 
 @pytest.mark.parametrize("latency_ms", VARIED.values(), ids=VARIED)
+@pytest.mark.slow
 def test_answers_that_differ_much_are_not_taken_for_a_queue(latency_ms: Callable[[Random, float], float]) -> None:
     assert share_of_ceiling(latency_ms, in_flight=32) > 0.97
 

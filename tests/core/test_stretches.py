@@ -182,6 +182,7 @@ def test_no_window_exceeds_the_ceiling_of_a_few_processes(rate: float) -> None:
 
 
 @pytest.mark.parametrize("rate", [20, 250, 5_000])
+@pytest.mark.slow
 def test_processes_that_are_not_disturbed_use_the_ceiling_with_a_few_questions_a_second(rate: float) -> None:
     for seed in (0, 3):
         world = simulate(rate, seed, rough=0, seconds=5)

@@ -77,6 +77,7 @@ async def restless(turbulent: Gate, lane: Lane, until_ns: int) -> None:
 
 @settings(max_examples=40)
 @given(any_limits(), st.integers(0, 10_000))
+@pytest.mark.slow
 def test_no_combination_of_settings_lets_a_request_leave_earlier_than_the_ceiling(limits: Limits, seed: int) -> None:
     async def main(clock: SimClock) -> None:
         left: list[int] = []
@@ -137,6 +138,7 @@ def test_a_request_waits_once_for_the_latest_of_jitter_pace_and_not_before() -> 
     simulated(main)
 
 
+@pytest.mark.slow
 def test_learned_interval_below_the_jitter_band_binds_the_rate() -> None:
     """Learned interval below the jitter band binds the rate."""
 
@@ -294,6 +296,7 @@ def test_a_pace_that_recovers_wakes_whoever_sleeps_for_the_slow_one() -> None:
 
 
 @pytest.mark.parametrize("rate_per_s", [0.5, 4, 50, 100, 150, 250, 1_000, 3_000])
+@pytest.mark.slow
 def test_a_saturated_gate_reaches_its_pace(rate_per_s: float) -> None:
     async def main(clock: SimClock) -> None:
         interval_ns = int(SECOND_NS / rate_per_s)

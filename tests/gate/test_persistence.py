@@ -87,6 +87,7 @@ def test_killing_it_over_and_over_never_presses_departures_together(seed: int, l
     simulated(main, seed=seed)
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_deep_in_a_throttle_does_not_poison_the_next_ten() -> None:
     async def main(clock: SimClock) -> None:
         book, limits = Book(clock), Limits(SECOND_NS)

@@ -40,6 +40,7 @@ class HourlyQuota:
 
 
 @pytest.mark.parametrize("workers", [1, 8])
+@pytest.mark.slow
 def test_nothing_is_sent_into_a_window_that_was_announced_as_empty(workers: int) -> None:
     async def main(clock: SimClock) -> None:
         provider = HourlyQuota(clock, 500, window_ns=10 * MINUTE_NS)

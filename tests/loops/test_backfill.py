@@ -111,6 +111,7 @@ def test_a_live_lease_is_never_taken_and_an_expired_one_is_after_a_kill() -> Non
     simulated(main)
 
 
+@pytest.mark.slow
 def test_several_workers_share_the_segments_without_asking_twice() -> None:
     async def main(clock: SimClock) -> None:
         source, store = Numbers(clock), MemoryStore()
@@ -206,6 +207,7 @@ def test_a_slow_walk_renews_its_lease() -> None:
 
 
 @pytest.mark.parametrize("after_ns", [0, 1, SECOND_NS // 20, SECOND_NS // 5, SECOND_NS])
+@pytest.mark.slow
 def test_a_stop_on_request_keeps_what_is_done_and_gives_the_rest_back_at_once(after_ns: int) -> None:
     async def main(clock: SimClock) -> None:
         source, store = Numbers(clock), MemoryStore()
@@ -247,6 +249,7 @@ class Slow(MemoryStore):
 
 
 @pytest.mark.parametrize("width", [1, 8, 200])
+@pytest.mark.slow
 def test_a_slow_store_never_lets_a_walk_run_more_than_a_batch_ahead(width: int) -> None:
     async def main(clock: SimClock) -> None:
         source = Numbers(clock)

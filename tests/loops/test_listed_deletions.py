@@ -41,6 +41,7 @@ def deleting(archive: SmallArchive, *keys: str) -> None:
 
 @pytest.mark.parametrize("paging", PAGINGS)
 @pytest.mark.parametrize("key", ["c59", "c30", "c0"])
+@pytest.mark.slow
 def test_an_entry_deleted_between_list_and_detail_is_gone_within_two_days_and_never_dead(
     paging: Paging, key: str
 ) -> None:
@@ -203,6 +204,7 @@ def test_a_list_that_is_empty_for_once_makes_nothing_vanish() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("paging", [Paging.OFFSET, Paging.CURSOR])
+@pytest.mark.slow
 def test_deletions_at_any_moment_leave_a_mirror_that_is_complete_with_everything_deleted_kept_or_gone(
     paging: Paging, seed: int
 ) -> None:

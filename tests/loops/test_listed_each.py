@@ -127,6 +127,7 @@ def test_the_messages_of_every_channel_are_collected_and_then_only_the_top_of_ea
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_faults_kills_and_new_channels_lose_nothing(way: str, seed: int) -> None:
     async def main(clock: SimClock) -> None:
         (rig, workspace), chance = await rig_of(clock, way), Random(seed)

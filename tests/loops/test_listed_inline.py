@@ -55,6 +55,7 @@ def test_changes_are_found_in_the_list_itself(settings: ListSettings) -> None:
 
 @pytest.mark.parametrize("after_effect", [False, True])
 @pytest.mark.parametrize("die_at", range(8, 140, 11))
+@pytest.mark.slow
 def test_a_kill_at_any_moment_loses_nothing_of_an_inline_list(tmp_path: Path, die_at: int, after_effect: bool) -> None:
     async def main(clock: SimClock) -> None:
         async with sqlite_store(tmp_path / "mirror.db") as store:
@@ -67,6 +68,7 @@ def test_a_kill_at_any_moment_loses_nothing_of_an_inline_list(tmp_path: Path, di
     run(main)
 
 
+@pytest.mark.slow
 def test_a_kill_between_the_last_page_and_its_documents_leaves_nothing_owed_for_good() -> None:
     async def main(clock: SimClock) -> None:
         die_at, died = 0, True

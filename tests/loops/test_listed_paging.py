@@ -50,6 +50,7 @@ def test_a_walk_that_was_cut_off_goes_on_after_entries_vanished(way: str, stops_
 
 
 @pytest.mark.parametrize("gone", [1, 2, 3, 9, 15])
+@pytest.mark.slow
 def test_an_entry_deleted_between_two_numbered_pages_does_not_hide_its_neighbour(gone: int) -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(100), settings=WAYS["page"])

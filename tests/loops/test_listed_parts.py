@@ -151,6 +151,7 @@ def test_a_piece_that_fails_is_owed_alone_and_the_others_are_not_asked_for_again
 
 @pytest.mark.parametrize("after_effect", [False, True])
 @pytest.mark.parametrize("way", ["page", "detail"])
+@pytest.mark.slow
 def test_a_kill_at_any_call_costs_a_piece_and_leaves_nothing_behind(
     way: str, after_effect: bool, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def test_all_59_neighbours_of_a_poison_detail_are_collected_by_the_first_run(poi
 
 @refusals
 @schedules
+@pytest.mark.slow
 def test_a_poison_detail_slows_the_pace_once_and_every_later_run_collects_what_is_new(
     refusal: Answer, every_ns: int
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_poison_detail_that_asks_for_an_hour_each_time_delays_its_neighbours_b
 
 
 @pytest.mark.parametrize("max_fetches", [3, 4, 5])
+@pytest.mark.slow
 def test_runs_of_a_few_requests_do_not_spend_them_all_on_a_poison_detail(max_fetches: int) -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(6))

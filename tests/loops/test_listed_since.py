@@ -99,6 +99,7 @@ def test_a_forward_list_is_read_whole_once_and_then_only_from_its_watermark(way:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
 def test_faults_kills_and_changes_lose_nothing(way: str, seed: int) -> None:
     async def main(clock: SimClock) -> None:
         rig, chance = rig_of(clock, way), Random(seed)

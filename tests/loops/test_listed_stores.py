@@ -95,6 +95,7 @@ SHAPES = {shape.__name__: shape for shape in (with_parts, for_each, in_batches, 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("kind", ["memory", "sqlite", POSTGRES])
+@pytest.mark.slow
 def test_faults_and_kills_lose_nothing(kind: str, shape: str, request: pytest.FixtureRequest) -> None:
     chance = Random(7)
 

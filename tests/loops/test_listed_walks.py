@@ -80,6 +80,7 @@ def test_an_entry_deleted_between_two_pages_does_not_hide_its_neighbour() -> Non
 
 
 @pytest.mark.parametrize("gone", [2, 5, 9, 10, 15, 30])
+@pytest.mark.slow
 def test_pages_that_do_not_join_any_more_are_read_again_from_further_up(gone: int) -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(100))
@@ -105,6 +106,7 @@ def test_a_list_that_shrinks_below_the_place_of_the_walk_is_not_at_its_end() -> 
     run(main)
 
 
+@pytest.mark.slow
 def test_a_list_that_moves_faster_than_it_can_be_read_ends_the_walk_and_keeps_the_watermark() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(2_000))

@@ -77,6 +77,7 @@ async def stormy_run(rig: ListedRig, chance: random.Random) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("paging", PAGINGS)
+@pytest.mark.slow
 def test_after_any_weather_the_mirror_holds_everything_that_is_listed(paging: Paging, seed: int) -> None:
     """Without deletions no paging needs its backstop; with them, offsets and cursors do not either."""
 

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
+import pytest
+
 from remora.contracts import ConnectGate, Observation, Outcome
 from remora.core.errors import StoreUnavailable
 from remora.core.ledger.coverage import IdRange
@@ -42,6 +44,7 @@ async def delays_s(rig: Rig, first_id: int) -> list[float]:
     return [(item.first_seen_ns - rig.world.life(item_id).visible_ns) / SECOND_NS for item_id, item in found if item]
 
 
+@pytest.mark.slow
 def test_new_items_are_stored_within_two_seconds_of_existing() -> None:
     async def main(clock: SimClock) -> list[float]:
         rig = Rig.make(clock, world=WorldSettings(items=1_000, new_per_day=12_000))
@@ -55,6 +58,7 @@ def test_new_items_are_stored_within_two_seconds_of_existing() -> None:
     assert delays[-1] <= 120
 
 
+@pytest.mark.slow
 def test_without_its_stream_the_newest_id_is_polled() -> None:
     async def main(clock: SimClock) -> list[float]:
         rig = Rig.make(clock, faults=Faults(outages=(Outage(0, 10**6, "stream"),)))
@@ -66,6 +70,7 @@ def test_without_its_stream_the_newest_id_is_polled() -> None:
     assert delays[int(len(delays) * 0.9)] <= 16.0
 
 
+@pytest.mark.slow
 def test_the_newest_id_is_polled_as_often_as_the_owner_says() -> None:
     async def main(clock: SimClock, poll_every_ns: int) -> int:
         rig = Rig.make(clock, faults=Faults(outages=(Outage(0, 10**6, "stream"),)))

@@ -154,6 +154,7 @@ def test_catchup_brings_everything_there_is_and_calls_the_rest_absent(declared: 
 
 @pytest.mark.parametrize("die_at_call", [3, 40, 200, 431, 900])
 @pytest.mark.parametrize("after_effect", [False, True])
+@pytest.mark.slow
 def test_a_kill_at_any_moment_loses_nothing_of_a_declared_source(
     declared: SourceSettings, die_at_call: int, after_effect: bool
 ) -> None:

@@ -24,6 +24,7 @@ WORLDS: dict[str, tuple[str, type[NumberedWorld], int]] = {"links": (LINKS, Link
 
 @pytest.mark.parametrize("after_effect", [False, True])
 @pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.slow
 def test_a_declared_world_is_mirrored_whole_and_what_it_does_not_have_is_absent_or_gone(
     name: str, after_effect: bool, tmp_path: Path
 ) -> None:

@@ -252,6 +252,7 @@ def test_an_id_far_above_the_newest_is_soon_let_be_and_asked_for_once_it_is_assi
     simulated(main)
 
 
+@pytest.mark.slow
 def test_a_provider_that_is_down_for_a_day_makes_nothing_dead() -> None:
     async def main(clock: SimClock) -> None:
         source, store = Numbers(clock), MemoryStore()

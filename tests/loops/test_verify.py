@@ -1,5 +1,7 @@
 """Does a second reading find what is missing or stale, heal it, and count nothing else as a fault?"""
 
+import pytest
+
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.segment import SegmentKind
 from remora.loops.numbered.backfill import SegmentWorker, plan_again
@@ -21,6 +23,7 @@ async def hold(rig: Rig, process: Process, last_id: int) -> None:
     await worker.run_until_done()
 
 
+@pytest.mark.slow
 def test_what_was_never_stored_and_what_changed_is_found_and_healed() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WORLD)

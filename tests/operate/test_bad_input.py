@@ -30,6 +30,7 @@ LISTED = '[sources.chats]\nkind = "listed"\nurl = "http://127.0.0.1:9/api"\ntoke
         (("--limit", "-1"), "--limit is -1", "start at 1"),
     ],
 )
+@pytest.mark.slow
 def test_a_bad_catchup_is_refused_before_anything_happens(
     remora: CommandLine, words: tuple[str, ...], said: str, write: str
 ) -> None:
@@ -46,12 +47,14 @@ def test_an_unknown_key_in_the_file_is_refused_with_the_nearest_one(remora: Comm
 
 
 @pytest.mark.parametrize("command", ["status", "gaps", "export", "check", "catchup", "up"])
+@pytest.mark.slow
 def test_every_command_refuses_a_broken_file_alike(remora: CommandLine, command: str) -> None:
     (remora.folder / "remora.toml").write_text("[sources\n")
     assert "not valid TOML" in remora.refused(command)
 
 
 @pytest.mark.parametrize("command", ["status", "gaps", "export"])
+@pytest.mark.slow
 def test_reading_a_store_that_does_not_exist_says_so_and_creates_none(remora: CommandLine, command: str) -> None:
     result = remora(command)
     assert result.exit_code in {1, 2}
@@ -60,6 +63,7 @@ def test_reading_a_store_that_does_not_exist_says_so_and_creates_none(remora: Co
 
 
 @pytest.mark.parametrize("command", [("status",), ("gaps",), ("catchup", "--url", "http://127.0.0.1:9/v0")])
+@pytest.mark.slow
 def test_a_store_that_is_not_ours_is_refused_and_left_as_it_is(remora: CommandLine, command: tuple[str, ...]) -> None:
     path = remora.folder / "remora.db"
     with sqlite3.connect(path) as other:
@@ -215,6 +219,7 @@ def test_a_control_character_or_a_space_on_the_command_line_is_refused(remora: C
         (("store", "copy", "sqlite:///other.db", "sqlite:///remora.db"), "copy into a new file"),
     ],
 )
+@pytest.mark.slow
 def test_every_command_that_writes_says_who_writes_already_and_what_to_do_instead(
     remora: CommandLine, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], write: str
 ) -> None:

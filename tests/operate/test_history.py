@@ -87,6 +87,7 @@ def test_a_back_off_is_marked_once_however_often_it_is_read() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_day_of_readings_stays_within_its_bounds() -> None:
     history = RateHistory()
     for second in range(0, 24 * 3_600, 5):

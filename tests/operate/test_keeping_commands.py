@@ -68,6 +68,7 @@ def test_stats_tell_bytes_per_table_growth_and_readers(mirror: CommandLine) -> N
         (("import", "nothing.ndjson", "--source", "hackernews"), "cannot be read"),
     ],
 )
+@pytest.mark.slow
 def test_bad_input_is_one_clear_sentence(mirror: CommandLine, words: tuple[str, ...], told: str) -> None:
     assert told in mirror.refused(*words)
 

@@ -157,6 +157,7 @@ async def provider(tokens: list[str]) -> AsyncIterator[tuple[str, list[tuple[str
         await asyncio.gather(*served)  # the client has closed its connections
 
 
+@pytest.mark.slow
 async def test_a_token_is_asked_for_through_the_gate_and_again_after_a_401(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("S", CANARY)
     async with provider(["t1", "t2"]) as (url, seen):

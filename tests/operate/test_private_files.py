@@ -76,6 +76,7 @@ def test_a_copy_of_a_store_is_private(tmp_path: Path, monkeypatch: pytest.Monkey
     assert mode(tmp_path / "copy.db") == 0o600
 
 
+@pytest.mark.slow
 async def test_the_demos_folder_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load(Flags(), {}, directory=tmp_path)

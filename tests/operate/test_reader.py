@@ -68,6 +68,7 @@ async def test_top_of_a_day_is_sorted_by_score_and_new_by_time(visitor: ClientSe
 
 
 @pytest.mark.parametrize("view, words, other", [("ask", "Ask HN: ", "Show HN: "), ("show", "Show HN: ", "Ask HN: ")])
+@pytest.mark.slow
 async def test_ask_and_show_are_found_by_their_title(visitor: ClientSession, view: str, words: str, other: str) -> None:
     text = await read(visitor, links.view(NEWS, view))
     assert words in text
@@ -190,6 +191,7 @@ async def test_an_attack_in_an_item_stays_text(visitor: ClientSession) -> None:
             assert word not in text
 
 
+@pytest.mark.slow
 async def test_every_link_is_relative_and_leads_somewhere(visitor: ClientSession) -> None:
     waiting, seen, shapes = ["/read"], {"/read"}, Counter[str]()
     while waiting:
@@ -206,6 +208,7 @@ async def test_every_link_is_relative_and_leads_somewhere(visitor: ClientSession
     assert len(shapes) > 25
 
 
+@pytest.mark.slow
 async def test_many_readers_at_once_get_their_pages(visitor: ClientSession) -> None:
     texts = await asyncio.gather(*(read(visitor, links.view(NEWS, "top")) for _ in range(20)))
     assert len(set(texts)) == 1

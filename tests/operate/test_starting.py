@@ -33,6 +33,7 @@ MODULES_MAX = {"--version": 150, "status": 450, "catchup": 540}
 
 
 @pytest.mark.parametrize("command", MODULES_MAX)
+@pytest.mark.slow
 def test_a_command_imports_what_it_needs_and_not_much_else(command: str, tmp_path: Path) -> None:
     words = [command] if command.startswith("-") else [command, "--store", f"sqlite:///{tmp_path / 'mirror.db'}"]
     if command == "catchup":

@@ -186,6 +186,7 @@ async def test_singer_messages_are_a_schema_then_records_then_a_state(mirror: Mi
     assert [change async for change in mirror.changes(since=position)] == []
 
 
+@pytest.mark.slow
 async def test_a_few_giants_do_not_share_a_page(mirror: MirrorReader, store: Store) -> None:
     for item_id in range(300, 304):
         await keep(store, item(item_id, text="x" * (9 << 20)))

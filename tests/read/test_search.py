@@ -207,6 +207,7 @@ async def test_two_builders_of_one_file_are_one_too_many(store: Store, url: str)
     await closed(reader, index)
 
 
+@pytest.mark.slow
 async def test_a_service_finishes_an_index_that_was_begun_and_frees_it_when_it_stops(store: Store, url: str) -> None:
     reader, index = await opened(url)
     await Indexer(reader, index).run_once()
@@ -240,6 +241,7 @@ async def test_a_store_that_cannot_have_an_index_ends_the_step_quietly() -> None
         assert await keep_fresh("memory://") is None  # type: ignore[func-returns-value]
 
 
+@pytest.mark.slow
 async def test_a_page_of_giants_does_not_end_the_build(store: Store, mirror: MirrorReader, url: str) -> None:
     for item_id in (100, 101, 102):
         await keep(store, item(item_id, text="x" * (9 << 20)))
