@@ -51,6 +51,6 @@ async def test_a_batch_that_failed_is_not_timed(tmp_path: Path) -> None:
 
 async def test_the_runtime_shows_the_times_as_a_metric(tmp_path: Path) -> None:
     settings = Settings(store=StoreSettings(url=f"sqlite:///{tmp_path}/remora.db"))
-    async with open_resources(settings) as ground:
-        await record(ground.store, 1, story(1), at_s=1)
-        assert ground.metrics.registry.get_sample_value("remora_store_batch_seconds_count") == 1
+    async with open_resources(settings) as resources:
+        await record(resources.store, 1, story(1), at_s=1)
+        assert resources.metrics.registry.get_sample_value("remora_store_batch_seconds_count") == 1

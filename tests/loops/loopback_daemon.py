@@ -15,6 +15,7 @@ import structlog
 from remora.loops.numbered.service import NumberedService
 from remora.operate.config.reader import load
 from remora.operate.config.settings import Flags, Settings
+from remora.operate.jobs.resources import SourceResources
 from remora.operate.jobs.runtime import open_numbered
 from remora.operate.jobs.service import chosen
 from remora.operate.jobs.stopping import run_job
@@ -35,7 +36,8 @@ async def live(settings: Settings, clock: LockstepClock) -> None:
     store = open_store(settings.store.url, on_batch=metrics.batch_stored)
     await store.open()
     try:
-        async with open_numbered(NAME, source, store=store, clock=clock, meter=meter) as runtime:
+        resources = SourceResources.alone(NAME, source, store=store, clock=clock, meter=meter)
+        async with open_numbered(NAME, resources) as runtime:
             service = NumberedService(
                 runtime.source,
                 store,

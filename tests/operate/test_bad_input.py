@@ -190,6 +190,19 @@ def test_a_token_in_place_of_its_name_is_not_repeated(remora: CommandLine, key: 
     assert "s3cret" not in remora("check", "--offline").output
 
 
+@pytest.mark.parametrize("command", [("catchup",), ("verify",), ("up", "--listen", "127.0.0.1:0"), ("store", "repair")])
+def test_a_secret_that_cannot_be_read_is_refused_before_a_store_exists(
+    remora: CommandLine, command: tuple[str, ...]
+) -> None:
+    (remora.folder / "remora.toml").write_text(
+        '[accounts.news]\nceiling = "1/s"\nauth = { header_env = "NEWS_KEY", name = "X-Key" }\n'
+        '[sources.hackernews]\nurl = "http://127.0.0.1:9"\naccount = "news"\n'
+    )
+    told = remora.refused(*command)
+    assert "accounts.news.auth.header_env names the variable NEWS_KEY, which is not set" in told
+    assert not [*remora.folder.glob("*.db*")]
+
+
 @pytest.mark.parametrize(
     "character", ["\\r\\n", "\\n", "\\r", "\\t", "\\u0000", "\\u001b", "\\u007f", "\\u0085", "\\u2028"]
 )

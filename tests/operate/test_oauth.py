@@ -22,6 +22,7 @@ from remora.operate.config.credentials import open_credential
 from remora.operate.config.reader import read_source
 from remora.operate.config.settings import SourceSettings
 from remora.operate.jobs.clock import SystemClock
+from remora.operate.jobs.resources import SourceResources
 from remora.operate.jobs.runtime import open_listed
 from remora.sim.meter import CountingMeter
 from remora.sources.oauth import FromTokenEndpoint
@@ -163,7 +164,8 @@ async def test_a_token_is_asked_for_through_the_gate_and_again_after_a_401(monke
     async with provider(["t1", "t2"]) as (url, seen):
         settings, meter = source(url, oauth_url=f"{url}/token"), CountingMeter()
         with capture_logs() as logs:
-            async with open_listed("chats", settings, store=MemoryStore(), clock=SystemClock(), meter=meter) as runtime:
+            resources = SourceResources.alone("chats", settings, store=MemoryStore(), clock=SystemClock(), meter=meter)
+            async with open_listed("chats", resources) as runtime:
                 asked = await runtime.collector.ask(Discovery(Kind.PAGE, "", Lane.WALK))
     assert isinstance(asked.verdict, Found)
     assert isinstance(asked.verdict.thing, Page)

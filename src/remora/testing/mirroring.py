@@ -22,7 +22,6 @@ from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.loops.listed.joining import JoiningCollector
 from remora.loops.listed.run import ListedRun, RunOptions
-from remora.operate.config.credentials import auth_of
 from remora.operate.config.reader import read_source
 from remora.operate.config.settings import SourceSettings
 from remora.operate.config.source_defaults import with_accounts
@@ -253,7 +252,7 @@ class _FixedToken:
 
 
 def _credential(settings: SourceSettings, clock: Clock) -> Credential | None:
-    auth = auth_of(settings)
+    auth = settings.credential
     return None if auth is None else Credential(auth.way, _FixedToken(), clock=clock, name=auth.name or "")
 
 

@@ -14,8 +14,8 @@ from remora.contracts import Clock
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.operate.config.auth_settings import AuthSettings
-from remora.operate.config.secrets import checked_token, oauth_secret, token_from_environment, token_from_file
-from remora.operate.config.settings import SourceSettings
+from remora.operate.config.secrets import checked_token, key_of, oauth_secret, token_from_environment, token_from_file
+from remora.operate.config.settings import SourceSettings, account_of
 from remora.sources.auth import Credential, Issued, SecretOrigin
 from remora.sources.oauth import FromTokenEndpoint
 from remora.sources.secret import Secret
@@ -24,51 +24,60 @@ COMMAND_MAX_S: Final = 30.0
 EXPIRES_MAX_NS: Final = 3_650 * DAY_NS
 
 
-def auth_of(source: SourceSettings) -> AuthSettings | None:
-    """The credential that is declared: `auth`, or its short form `token_env`, `token_file` or `token_command`."""
-    if source.auth is not None:
-        return source.auth
-    if source.token_env is None and source.token_file is None and source.token_command is None:
-        return None
-    return AuthSettings(bearer_env=source.token_env, bearer_file=source.token_file, bearer_command=source.token_command)
+class Credentials:
+    """The credentials of one process, one per account. A secret that cannot be read is refused when it is opened."""
+
+    def __init__(self, sources: Mapping[str, SourceSettings], environ: Mapping[str, str], *, clock: Clock) -> None:
+        self._sources = sources
+        self._environ = environ
+        self._clock = clock
+        self._open: dict[str, Credential | None] = {}
+
+    def of(self, name: str) -> Credential | None:
+        """The credential of this source's account; None if it needs none."""
+        source = self._sources[name]
+        account = account_of(name, source)
+        if account not in self._open:
+            self._open[account] = open_credential(name, source, self._environ, clock=self._clock)
+        return self._open[account]
 
 
 def open_credential(
-    account: str, source: SourceSettings, environ: Mapping[str, str], *, clock: Clock
+    name: str, source: SourceSettings, environ: Mapping[str, str], *, clock: Clock
 ) -> Credential | None:
-    """The credential of an account; None if it needs none."""
-    auth = auth_of(source)
+    """The credential of a source; None if it needs none."""
+    auth = source.credential
     if auth is None:
         return None
-    origin = origin_of(account, auth, environ)
-    return Credential(auth.way, origin, clock=clock, name=auth.name or "", account=account)
+    origin = _origin(key_of(name, source), auth, environ)
+    return Credential(auth.way, origin, clock=clock, name=auth.name or "", account=account_of(name, source))
 
 
-def origin_of(account: str, auth: AuthSettings, environ: Mapping[str, str]) -> SecretOrigin:
+def _origin(key: str, auth: AuthSettings, environ: Mapping[str, str]) -> SecretOrigin:
     """Where the secret comes from."""
     kind, text = auth.origin
-    where = f"{account}: {auth.way}_{kind}"
+    where = f"{key}_{kind}"
     match kind:
         case "env":
             return FromEnvironment(where, text, environ)
         case "file":
             return FromFile(where, Path(text).expanduser())
         case "oauth":
-            return _token_endpoint(account, auth, environ)
+            return _token_endpoint(key.removesuffix(f".{auth.way}"), auth, environ)
         case _:
             return FromCommand(where, text)
 
 
-def _token_endpoint(account: str, auth: AuthSettings, environ: Mapping[str, str]) -> FromTokenEndpoint:
+def _token_endpoint(key: str, auth: AuthSettings, environ: Mapping[str, str]) -> FromTokenEndpoint:
     assert auth.oauth_url is not None, "checked when it was read"
     assert auth.client_id is not None, "checked when it was read"
     kept_in = None if auth.refresh_token_file is None else Path(auth.refresh_token_file).expanduser()
     return FromTokenEndpoint(
-        f"{account}: oauth",
+        f"{key}.oauth_url",
         auth.oauth_url,
         client_id=auth.client_id,
-        client_secret=oauth_secret(account, auth, "client_secret", environ),
-        refresh_token=oauth_secret(account, auth, "refresh_token", environ),
+        client_secret=oauth_secret(key, auth, "client_secret", environ),
+        refresh_token=oauth_secret(key, auth, "refresh_token", environ),
         scope=auth.scope,
         keep=None if kept_in is None else partial(_keep, kept_in),
     )

@@ -20,32 +20,38 @@ VARIABLE_NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
 
 def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) -> Secret | None:
     """The secret of one source if it can be read at once. None if it needs none, or a command prints it."""
-    env, file = source.token_env, source.token_file
-    where = "token"
-    if source.auth is not None:
-        kind, text = source.auth.origin
-        where = f"auth.{source.auth.way}"
-        env, file = (text if kind == "env" else None), (text if kind == "file" else None)
-    if env is not None:
-        return Secret(token_from_environment(f"sources.{name}.{where}_env", env, environ))
-    if file is not None:
-        return Secret(token_from_file(f"sources.{name}.{where}_file", Path(file).expanduser()))
-    return None
+    if source.credential is None:
+        return None
+    kind, text = source.credential.origin
+    where = f"{key_of(name, source)}_{kind}"
+    match kind:
+        case "env":
+            return Secret(token_from_environment(where, text, environ))
+        case "file":
+            return Secret(token_from_file(where, Path(text).expanduser()))
+        case _:
+            return None
 
 
-def oauth_secret(account: str, auth: AuthSettings, key: str, environ: Mapping[str, str]) -> Secret | None:
+def key_of(name: str, source: SourceSettings) -> str:
+    """The setting that says where the secret comes from, as it is written, without its `_env`, `_file` or `_command`."""
+    table = f"sources.{name}" if source.account is None else f"accounts.{source.account}"
+    return f"{table}.token" if source.auth is None else f"{table}.auth.{source.auth.way}"
+
+
+def oauth_secret(key: str, auth: AuthSettings, name: str, environ: Mapping[str, str]) -> Secret | None:
     """The client secret or the refresh token; None if there is none."""
-    variable, file = getattr(auth, f"{key}_env"), getattr(auth, f"{key}_file")
+    variable, file = getattr(auth, f"{name}_env"), getattr(auth, f"{name}_file")
     if variable is not None:
-        return Secret(token_from_environment(f"{account}: {key}_env", variable, environ))
-    return None if file is None else Secret(token_from_file(f"{account}: {key}_file", Path(file).expanduser()))
+        return Secret(token_from_environment(f"{key}.{name}_env", variable, environ))
+    return None if file is None else Secret(token_from_file(f"{key}.{name}_file", Path(file).expanduser()))
 
 
 def _all_secrets(name: str, source: SourceSettings, environ: Mapping[str, str]) -> Iterator[Secret | None]:
     yield read_token(name, source, environ)
     if source.auth is not None:
-        for key in ("client_secret", "refresh_token"):
-            yield oauth_secret(name, source.auth, key, environ)
+        for secret in ("client_secret", "refresh_token"):
+            yield oauth_secret(f"sources.{name}.auth", source.auth, secret, environ)
 
 
 def secret_values(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -180,6 +180,14 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_wall_ns: Seconds | None = msgspec.field(default=None, name="max_seconds")
     max_fetches: Count | None = None
 
+    @property
+    def credential(self) -> AuthSettings | None:
+        """What is declared as `auth`, or in its short form: `token_env`, `token_file` or `token_command`."""
+        env, file, command = self.token_env, self.token_file, self.token_command
+        if self.auth is not None or (env is None and file is None and command is None):
+            return self.auth
+        return AuthSettings(bearer_env=env, bearer_file=file, bearer_command=command)
+
     def __post_init__(self) -> None:
         # Building the declaration refuses parts that do not fit together.
         _ = self.capabilities
@@ -295,6 +303,11 @@ def default_in_flight(ceiling_interval_ns: int) -> int:
 def pick_numbered(settings: Settings, name: str | None) -> str:
     """The numbered source a command means: the named one, or the only one."""
     return _pick(settings, name, SourceKind.NUMBERED)
+
+
+def account_of(name: str, source: SourceSettings) -> str:
+    """The account that a source belongs to: the one it names, or its own."""
+    return source.account or name
 
 
 def pick_listed(settings: Settings, name: str | None) -> str:

@@ -15,14 +15,14 @@ from remora.core.status.words import phase_in_words
 from remora.core.units import SECOND_NS
 from remora.loops.listed.run import ListedRun, RunOptions
 from remora.loops.numbered.worker import Worker
-from remora.operate.config.secrets import read_token
 from remora.operate.config.settings import Settings, pick_numbered
+from remora.operate.console.token import console_token
 from remora.operate.jobs.backfill import BackfillJob, BackfillSummary, Wanted
 from remora.operate.jobs.progress import ProgressView
 from remora.operate.jobs.resources import Resources, beating, open_resources
 from remora.operate.jobs.run import RunReport, run_listed, run_name
 from remora.operate.jobs.runtime import open_listed, open_numbered, rate_facts
-from remora.operate.jobs.startup_checks import check_address, check_tokens
+from remora.operate.jobs.startup_checks import check_address
 from remora.operate.observe.sd_notify import told_to_systemd
 from remora.stores import is_shared
 
@@ -42,11 +42,11 @@ async def serve(settings: Settings, *, demo: bool, catchup: bool, view: Progress
     if demo:
         async with demo_provider(settings, view) as shown:
             return await serve(shown, demo=False, catchup=catchup, view=view)
-    check_tokens(settings, os.environ)
+    console_token(settings, os.environ)  # refuse to start if it is needed and cannot be created
     check_address(settings.console.address)
-    async with open_resources(settings) as ground:
-        service = Service(ground, view=view, backfill=catchup)
-        async with beating(ground, Role.SERVICE, service.facts), told_to_systemd():
+    async with open_resources(settings, for_sources=settings.sources) as resources:
+        service = Service(resources, view=view, backfill=catchup)
+        async with beating(resources, Role.SERVICE, service.facts), told_to_systemd():
             await service.run()
     return Exit.DONE
 
@@ -65,32 +65,35 @@ async def work(settings: Settings, *, only: str | None, view: ProgressView) -> N
         raise ConfigurationError(
             "no numbered source is configured", hint="a listed source is run by `remora up` or `remora run`"
         )
-    async with open_resources(settings) as ground, AsyncExitStack() as opened:
-        helpers = {name: await _helper(ground, name, opened) for name in names}
+    async with open_resources(settings, for_sources=names) as resources, AsyncExitStack() as opened:
+        helpers = {name: await _helper(resources, name, opened) for name in names}
         view.say(f"working on {', '.join(names)} beside the others; Ctrl-C ends it")
 
         def facts() -> Mapping[str, SourceFacts]:
             return {name: told() for name, (_, told) in helpers.items()}
 
-        steering = ground.gates.steering()
+        steering = resources.gates.steering()
         await steering.open()
-        async with beating(ground, Role.WORKER, facts), asyncio.TaskGroup() as group:
+        async with beating(resources, Role.WORKER, facts), asyncio.TaskGroup() as group:
             group.create_task(steering.run(), name="steering")
             for worker, _ in helpers.values():
                 group.create_task(worker.run())
 
 
-async def _helper(ground: Resources, name: str, opened: AsyncExitStack) -> tuple[Worker, Callable[[], SourceFacts]]:
-    configured = ground.settings.sources[name]
-    runtime = await opened.enter_async_context(
-        open_numbered(name, configured, store=ground.store, clock=ground.clock, meter=ground.meter, gates=ground.gates)
-    )
+async def _helper(resources: Resources, name: str, opened: AsyncExitStack) -> tuple[Worker, Callable[[], SourceFacts]]:
+    configured = resources.settings.sources[name]
+    runtime = await opened.enter_async_context(open_numbered(name, resources))
     worker = Worker(
-        name, runtime.collector, ground.store, clock=ground.clock, owner=ground.owner, width=configured.in_flight
+        name,
+        runtime.collector,
+        resources.store,
+        clock=resources.clock,
+        owner=resources.owner,
+        width=configured.in_flight,
     )
 
     def facts() -> SourceFacts:
-        rate = rate_facts(runtime.governor, ground.meter, name)
+        rate = rate_facts(runtime.governor, resources.meter, name)
         loops, newest_id = dict(worker.state()), runtime.collector.newest_id
         return SourceFacts(rate=rate, newest_id=newest_id, loops=loops, doing="helping", stands_by=True)
 
@@ -109,20 +112,19 @@ async def backfill(
 ) -> BackfillSummary:
     """One backfill of a numbered source."""
     wanted = Wanted(start_id, end_id, limit, replay)
-    configured = settings.sources[source]
     async with (
-        open_resources(settings) as ground,
-        open_numbered(
-            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, gates=ground.gates
-        ) as runtime,
+        open_resources(settings, for_sources=(source,)) as resources,
+        open_numbered(source, resources) as runtime,
     ):
 
         def facts() -> Mapping[str, SourceFacts]:
-            rate = rate_facts(runtime.governor, ground.meter, source)
+            rate = rate_facts(runtime.governor, resources.meter, source)
             return {source: SourceFacts(rate=rate, newest_id=runtime.collector.newest_id, doing="catching up")}
 
-        job = BackfillJob(runtime, ground.store, clock=ground.clock, meter=ground.meter, view=view, owner=ground.owner)
-        async with beating(ground, Role.BACKFILL, facts):
+        job = BackfillJob(
+            runtime, resources.store, clock=resources.clock, meter=resources.meter, view=view, owner=resources.owner
+        )
+        async with beating(resources, Role.BACKFILL, facts):
             return await job.run(wanted)
 
 
@@ -138,7 +140,6 @@ async def run_listed_job(
 ) -> RunReport:
     """One bounded run over a listed source."""
     configured = settings.sources[source]
-    read_token(source, configured, os.environ)
     options = RunOptions(
         max_wall_ns=configured.max_wall_ns if max_seconds is None else int(max_seconds * SECOND_NS),
         max_fetches=configured.max_fetches if max_fetches is None else max_fetches,
@@ -147,25 +148,25 @@ async def run_listed_job(
         in_flight=configured.in_flight,
     )
     async with (
-        open_resources(settings) as ground,
-        open_listed(
-            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, gates=ground.gates
-        ) as runtime,
+        open_resources(settings, for_sources=(source,)) as resources,
+        open_listed(source, resources) as runtime,
     ):
         begun: list[ListedRun] = []
 
         def facts() -> Mapping[str, SourceFacts]:
-            rate = rate_facts(runtime.governor, ground.meter, source)
+            rate = rate_facts(runtime.governor, resources.meter, source)
             told = begun[-1].facts() if begun else None
             return {source: SourceFacts(rate=rate, doing=phase_in_words(told) or "running", run=told)}
 
         async def run() -> RunReport:
-            begun.append(runtime.run(ground.store, options, clock=ground.clock, owner=ground.owner))
-            return await run_listed(begun[-1], runtime, clock=ground.clock, meter=ground.meter, view=view)
+            begun.append(runtime.run(resources.store, options, clock=resources.clock, owner=resources.owner))
+            return await run_listed(begun[-1], runtime, clock=resources.clock, meter=resources.meter, view=view)
 
-        async with beating(ground, Role.RUN, facts):
+        async with beating(resources, Role.RUN, facts):
             return await (
-                run() if ground.sharing is None else _alone(ground.sharing.leader_lease(run_name(source)), source, run)
+                run()
+                if resources.sharing is None
+                else _alone(resources.sharing.leader_lease(run_name(source)), source, run)
             )
 
 

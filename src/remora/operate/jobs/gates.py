@@ -3,7 +3,6 @@
 A source that names no account has one of its own, with its own name.
 """
 
-import os
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,10 +14,8 @@ from remora.core.verdict import Verdict
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
-from remora.operate.config.credentials import open_credential
-from remora.operate.config.settings import SourceSettings
+from remora.operate.config.settings import SourceSettings, account_of
 from remora.operate.jobs.steering import SteeredHome, Steering
-from remora.sources.auth import Credential
 
 
 @dataclass(slots=True)
@@ -46,15 +43,6 @@ class Gates:
         self._sharing = sharing
         self._open: dict[str, _Open] = {}
         self.homes: dict[str, SteeredHome] = {}  # by account; what an operator orders goes there
-        self._credentials: dict[str, Credential | None] = {}
-
-    def credential_of(self, source: str) -> Credential | None:
-        """The credential of this source's account, one for all its sources; None: it needs none."""
-        account = account_of(source, self._sources[source])
-        if account not in self._credentials:
-            opened = open_credential(account, self._sources[source], os.environ, clock=self._clock)
-            self._credentials[account] = opened
-        return self._credentials[account]
 
     def steering(self) -> Steering:
         """What operators order for these gates."""
@@ -118,11 +106,6 @@ class AccountMeter:
         del source
         for name in self._sources:
             self._inner.circuit_changed(name, state)
-
-
-def account_of(name: str, source: SourceSettings) -> str:
-    """The account that a source belongs to: the one it names, or its own."""
-    return source.account or name
 
 
 def gate_home(

@@ -20,9 +20,9 @@ from remora.operate.config.settings import (
     NotifySettings,
     Settings,
     SourceSettings,
+    account_of,
     known_source,
 )
-from remora.operate.jobs.gates import account_of
 from remora.operate.jobs.opened_store import opened_store
 from remora.operate.jobs.trial import Finding, try_source
 from remora.operate.observe.notify import PATH

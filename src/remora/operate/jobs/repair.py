@@ -24,16 +24,14 @@ class Repaired(msgspec.Struct, frozen=True, kw_only=True):
 
 async def repair(settings: Settings, *, only: str | None) -> list[Repaired]:
     """Correct what the store believes. Every request passes the gate; no other process may be writing the store."""
-    names = [name for name, source in settings.sources.items() if source.capabilities.newest_id]
-    async with open_resources(settings) as ground:
-        return [await _repair(ground, name) for name in names if only in {None, name}]
+    numbered = [name for name, source in settings.sources.items() if source.capabilities.newest_id]
+    names = [name for name in numbered if only in {None, name}]
+    async with open_resources(settings, for_sources=names) as resources:
+        return [await _repair(resources, name) for name in names]
 
 
-async def _repair(ground: Resources, name: str) -> Repaired:
-    believed: Json = await ground.store.note(name, NEWEST_NOTE)
-    source = ground.settings.sources[name]
-    async with open_numbered(
-        name, source, store=ground.store, clock=ground.clock, meter=ground.meter, gates=ground.gates
-    ) as runtime:
-        newest_id = await ask_newest(runtime, ground.store, clock=ground.clock)
+async def _repair(resources: Resources, name: str) -> Repaired:
+    believed: Json = await resources.store.note(name, NEWEST_NOTE)
+    async with open_numbered(name, resources) as runtime:
+        newest_id = await ask_newest(runtime, resources.store, clock=resources.clock)
     return Repaired(source=name, believed=believed if isinstance(believed, int) else None, newest_id=newest_id)

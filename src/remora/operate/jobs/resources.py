@@ -3,16 +3,18 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import structlog
 
-from remora.contracts import Clock, Sharing, Store
+from remora.contracts import Clock, Meter, Sharing, Store
 from remora.core.errors import RemoraError
 from remora.core.status.snapshot import ENDED_DONE, ENDED_ON_REQUEST, Role, Snapshot, SourceFacts
-from remora.operate.config.settings import Settings
+from remora.operate.config.credentials import Credentials
+from remora.operate.config.settings import Settings, SourceSettings
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.gates import Gates
 from remora.operate.jobs.startup_checks import naming_store, tell_upgrade
@@ -25,24 +27,47 @@ from remora.version import __version__
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceResources:
+    """What sources are opened with."""
+
+    sources: Mapping[str, SourceSettings]
+    store: Store
+    clock: Clock
+    meter: Meter
+    gates: Gates  # one per account
+    credentials: Credentials  # one per account
+
+    @classmethod
+    def alone(cls, name: str, source: SourceSettings, *, store: Store, clock: Clock, meter: Meter) -> Self:
+        """For one source of one process."""
+        sources = {name: source}
+        gates = Gates(sources, store=store, clock=clock, meter=meter)
+        credentials = Credentials(sources, os.environ, clock=clock)
+        return cls(sources=sources, store=store, clock=clock, meter=meter, gates=gates, credentials=credentials)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources(SourceResources):
     """The resources of one job."""
 
     settings: Settings
-    store: Store
-    clock: Clock
     metrics: Metrics
     meter: RecentMeter
     owner: str  # the name of this process in leases
-    gates: Gates  # one per account
-    sharing: Sharing | None = None  # what processes on one store share; None for a store with one process
+    sharing: Sharing | None  # what processes on one store share; None for a store with one process
 
 
 @asynccontextmanager
-async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
-    """Open the store and everything around it; close all of it in order at the end."""
+async def open_resources(settings: Settings, *, for_sources: Iterable[str] = ()) -> AsyncIterator[Resources]:
+    """Open the store and everything around it; close all of it in order at the end.
+
+    A source whose secret cannot be read is refused before the store is touched.
+    """
     clock = SystemClock()
+    credentials = Credentials(settings.sources, os.environ, clock=clock)
+    for name in for_sources:
+        credentials.of(name)
     metrics = Metrics()
     for name, source in settings.sources.items():
         metrics.watch(name, ceiling_interval_ns=source.ceiling_interval_ns)
@@ -55,7 +80,18 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
     try:
         meter = RecentMeter(metrics, clock=clock)
         gates = Gates(settings.sources, store=store, clock=clock, meter=meter, sharing=sharing)
-        yield Resources(settings, store, clock, metrics, meter, owner, gates, sharing)
+        yield Resources(
+            sources=settings.sources,
+            store=store,
+            clock=clock,
+            meter=meter,
+            gates=gates,
+            credentials=credentials,
+            settings=settings,
+            metrics=metrics,
+            owner=owner,
+            sharing=sharing,
+        )
     finally:
         if sharing is not None:
             await sharing.close()
@@ -63,9 +99,11 @@ async def open_resources(settings: Settings) -> AsyncIterator[Resources]:
 
 
 @asynccontextmanager
-async def beating(ground: Resources, role: Role, facts: Callable[[], Mapping[str, SourceFacts]]) -> AsyncIterator[None]:
+async def beating(
+    resources: Resources, role: Role, facts: Callable[[], Mapping[str, SourceFacts]]
+) -> AsyncIterator[None]:
     """Store heartbeats while the block runs, and at its end the reason why it ended."""
-    started_at_ns = ground.clock.wall_ns()
+    started_at_ns = resources.clock.wall_ns()
 
     def snapshot() -> Snapshot:
         return Snapshot(
@@ -73,8 +111,8 @@ async def beating(ground: Resources, role: Role, facts: Callable[[], Mapping[str
         )
 
     # A run belongs to one source. Each source keeps the end of its last run, however often others run.
-    runtime = f"{role}:{'+'.join(facts())}:{ground.owner}" if role is Role.RUN else f"{role}:{ground.owner}"
-    heart = Heart(runtime, ground.store, snapshot, clock=ground.clock)
+    runtime = f"{role}:{'+'.join(facts())}:{resources.owner}" if role is Role.RUN else f"{role}:{resources.owner}"
+    heart = Heart(runtime, resources.store, snapshot, clock=resources.clock)
     beats = asyncio.get_running_loop().create_task(heart.run(), name="heart")
     because = ENDED_DONE
     try:

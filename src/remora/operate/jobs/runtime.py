@@ -25,7 +25,7 @@ from remora.loops.listed.joining import JoiningCollector
 from remora.loops.listed.run import ListedRun, RunOptions
 from remora.loops.numbered.newest import keep_newest, retract_absurd, take_up
 from remora.operate.config.settings import SourceKind, SourceSettings
-from remora.operate.jobs.gates import Gates
+from remora.operate.jobs.resources import SourceResources
 from remora.operate.observe.recent_meter import RecentMeter
 from remora.sources.auth import Credential, SignedTransport
 from remora.sources.dialects import Dialects
@@ -56,19 +56,17 @@ class Numbered:
 
 
 @asynccontextmanager
-async def open_numbered(
-    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, gates: Gates | None = None
-) -> AsyncIterator[Numbered]:
+async def open_numbered(name: str, resources: SourceResources) -> AsyncIterator[Numbered]:
     """Open a numbered source. At the end the learned pace is stored and every connection is closed."""
-    own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
-    credential = own.credential_of(name)
+    settings, clock, meter = resources.sources[name], resources.clock, resources.meter
+    credential = resources.credentials.of(name)
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         source = _numbered_source(name, settings, signed(transport, credential, settings))
-        async with own.pass_through(name) as governor:
+        async with resources.gates.pass_through(name) as governor:
             let_ask_for_tokens(name, credential, transport, governor, clock)
             dialect = Dialects(settings.rules)
             collector = Collector(
-                source, store, governor, clock=clock, meter=meter, dialect=dialect, credential=credential
+                source, resources.store, governor, clock=clock, meter=meter, dialect=dialect, credential=credential
             )
             yield Numbered(name, settings, source, governor, collector, credential)
 
@@ -90,19 +88,17 @@ class ListedRuntime:
 
 
 @asynccontextmanager
-async def open_listed(
-    name: str, settings: SourceSettings, *, store: Store, clock: Clock, meter: Meter, gates: Gates | None = None
-) -> AsyncIterator[ListedRuntime]:
+async def open_listed(name: str, resources: SourceResources) -> AsyncIterator[ListedRuntime]:
     """Open a listed source. Its collector spends the allowance of a run."""
-    own = gates or Gates({name: settings}, store=store, clock=clock, meter=meter)
-    credential = own.credential_of(name)
+    settings, clock, meter = resources.sources[name], resources.clock, resources.meter
+    credential = resources.credentials.of(name)
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         source = listed_source(name, settings, signed(transport, credential, settings))
-        async with own.pass_through(name) as governor:
+        async with resources.gates.pass_through(name) as governor:
             let_ask_for_tokens(name, credential, transport, governor, clock)
             collector = JoiningCollector(
                 source,
-                store,
+                resources.store,
                 governor,
                 clock=clock,
                 meter=meter,

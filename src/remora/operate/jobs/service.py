@@ -68,26 +68,26 @@ def chosen(source: SourceSettings, *, backfill: bool) -> ServiceSettings:
 class Service:
     """The whole service of one process."""
 
-    def __init__(self, ground: Resources, *, view: ProgressView, backfill: bool) -> None:
-        self._settings = ground.settings
-        self._store = ground.store
-        self._clock = ground.clock
-        self._metrics = ground.metrics
-        self._meter = ground.meter
-        self._owner = ground.owner
-        self._sharing = ground.sharing
-        self._gates = ground.gates
+    def __init__(self, resources: Resources, *, view: ProgressView, backfill: bool) -> None:
+        self._resources = resources
+        self._settings = resources.settings
+        self._store = resources.store
+        self._clock = resources.clock
+        self._metrics = resources.metrics
+        self._meter = resources.meter
+        self._owner = resources.owner
+        self._sharing = resources.sharing
         self._view = view
         self._backfill = backfill
-        self._started_ns = ground.clock.monotonic_ns()
+        self._started_ns = resources.clock.monotonic_ns()
         self._facts: dict[str, Facts] = {}
-        self._disk = DiskGauge(ground.settings.store.url)
-        self._feed = StatusCache(self._read_status, ground.metrics, clock=ground.clock)
-        self._notifier = Notifier(ground.settings.notify, ground.store, clock=ground.clock)
-        self._steering = ground.gates.steering()
+        self._disk = DiskGauge(resources.settings.store.url)
+        self._feed = StatusCache(self._read_status, resources.metrics, clock=resources.clock)
+        self._notifier = Notifier(resources.settings.notify, resources.store, clock=resources.clock)
+        self._steering = resources.gates.steering()
         self._operator = ServiceOperator(
-            ground.settings,
-            ground.store,
+            resources.settings,
+            resources.store,
             self._steering,
             self._feed.timeline,
             test_notifications=self._notifier.test,
@@ -144,9 +144,7 @@ class Service:
         return {name: facts() for name, facts in self._facts.items()}
 
     async def _open(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
-        opening = OPENERS[source.kind](
-            name, source, store=self._store, clock=self._clock, meter=self._meter, gates=self._gates
-        )
+        opening = OPENERS[source.kind](name, self._resources)
         match await opened.enter_async_context(opening):
             case Numbered() as numbered:
                 return self._numbered(numbered)

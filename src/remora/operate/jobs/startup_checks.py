@@ -3,25 +3,16 @@
 import errno
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import structlog
 
 from remora.core.errors import ConfigurationError, StoreForeign, StoreRefused, StoreUnavailable
-from remora.operate.config.secrets import read_token, without_credentials
-from remora.operate.config.settings import Settings
-from remora.operate.console.token import console_token
+from remora.operate.config.secrets import without_credentials
 from remora.stores import is_shared, steps_behind
 
 log = structlog.get_logger()
-
-
-def check_tokens(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Refuse to start when a token cannot be read, or the console needs one that cannot be created."""
-    console_token(settings, environ)
-    for name, source in settings.sources.items():
-        read_token(name, source, environ)
 
 
 def check_address(address: tuple[str, int]) -> None:

@@ -21,9 +21,9 @@ from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Deferred, Found, NoReply, NotYet, Reply, Verdict, shown_location
 from remora.gate.governor import Governor
-from remora.operate.config.settings import SourceSettings
+from remora.operate.config.settings import SourceSettings, account_of
 from remora.operate.jobs.clock import SystemClock
-from remora.operate.jobs.gates import account_of
+from remora.operate.jobs.resources import SourceResources
 from remora.operate.jobs.runtime import ListedRuntime, Numbered, no_newest_hint, open_listed, open_numbered
 from remora.operate.observe.metrics import Metrics
 from remora.sources.dialects import Dialects
@@ -67,11 +67,12 @@ async def try_source(name: str, source: SourceSettings, learned: Json) -> list[F
     try:
         if isinstance(learned, dict):
             await store.save_pace(account_of(name, source), learned)
+        resources = SourceResources.alone(name, source, store=store, clock=clock, meter=meter)
         if source.capabilities.newest_id:
-            async with open_numbered(name, source, store=store, clock=clock, meter=meter) as numbered:
+            async with open_numbered(name, resources) as numbered:
                 trial = _Trial(numbered, store, clock, meter)
                 return [finding async for finding in trial.numbered()]
-        async with open_listed(name, source, store=store, clock=clock, meter=meter) as listed:
+        async with open_listed(name, resources) as listed:
             trial = _Trial(listed, store, clock, meter)
             return [finding async for finding in trial.listed()]
     finally:

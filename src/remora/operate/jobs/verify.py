@@ -54,20 +54,18 @@ async def verify(settings: Settings, *, source: str, sample: int, view: Progress
     """Read a random sample again. Every request passes the gate, and every difference is healed."""
     configured = settings.sources[source]
     async with (
-        open_resources(settings) as ground,
-        OPENERS[configured.kind](
-            source, configured, store=ground.store, clock=ground.clock, meter=ground.meter, gates=ground.gates
-        ) as runtime,
+        open_resources(settings, for_sources=(source,)) as resources,
+        OPENERS[configured.kind](source, resources) as runtime,
     ):
         chance = random.SystemRandom()
         if isinstance(runtime, Numbered):
-            await ask_newest(runtime, ground.store, clock=ground.clock)
-            covered = await ground.store.coverage(source)
+            await ask_newest(runtime, resources.store, clock=resources.clock)
+            covered = await resources.store.coverage(source)
             ids = draw_ids(covered, sample, below=chance.randrange)
             chance.shuffle(ids)  # an interrupted run has still read a random sample
-            return await _verified(ground, runtime, "ids", len(covered), map(item_again, ids), len(ids), view)
-        keys, population = await _draw_keys(ground.store, source, sample, chance)
-        return await _verified(ground, runtime, "documents", population, map(document_again, keys), len(keys), view)
+            return await _verified(resources, runtime, "ids", len(covered), map(item_again, ids), len(ids), view)
+        keys, population = await _draw_keys(resources.store, source, sample, chance)
+        return await _verified(resources, runtime, "documents", population, map(document_again, keys), len(keys), view)
 
 
 async def _draw_keys(store: Store, source: str, sample: int, chance: random.Random) -> tuple[list[str], int]:
@@ -85,7 +83,7 @@ async def _draw_keys(store: Store, source: str, sample: int, chance: random.Rand
 
 
 async def _verified(
-    ground: Resources,
+    resources: Resources,
     runtime: Numbered | ListedRuntime,
     what: str,
     population: int,
@@ -93,16 +91,16 @@ async def _verified(
     count: int,
     view: ProgressView,
 ) -> Verified:
-    began_ns = ground.clock.monotonic_ns()
+    began_ns = resources.clock.monotonic_ns()
     findings: Counter[Finding] = Counter()
 
     def show() -> None:
         progress = Progress(source=runtime.name, done=findings.total(), total=count)
-        elapsed_s = (ground.clock.monotonic_ns() - began_ns) / SECOND_NS
-        view.show(with_rate(progress, rate_facts(runtime.governor, ground.meter, runtime.name), elapsed_s=elapsed_s))
+        elapsed_s = (resources.clock.monotonic_ns() - began_ns) / SECOND_NS
+        view.show(with_rate(progress, rate_facts(runtime.governor, resources.meter, runtime.name), elapsed_s=elapsed_s))
 
     view.say(f"{runtime.name}: reading {count:,} of {population:,} {what} again")
-    checking = Verify(runtime.name, runtime.collector, ground.store, width=runtime.settings.in_flight)
+    checking = Verify(runtime.name, runtime.collector, resources.store, width=runtime.settings.in_flight)
     async with shown(show):
         await checking.run(wanted, on_finding=lambda finding: findings.update([finding]))
     answered = findings.total() - findings[Finding.UNANSWERED]
@@ -114,5 +112,5 @@ async def _verified(
         sample=answered,
         findings={str(finding): findings[finding] for finding in Finding if findings[finding]},
         at_most=share_at_most(bad, answered, population=max(population, answered)),
-        seconds=round((ground.clock.monotonic_ns() - began_ns) / SECOND_NS, 3),
+        seconds=round((resources.clock.monotonic_ns() - began_ns) / SECOND_NS, 3),
     )
