@@ -44,9 +44,15 @@ def log_options(command: Command) -> Command:
             "--log-format",
             type=click.Choice(LOG_FORMATS),
             default="auto",
-            help="How events read. Default: text on a terminal, journal under systemd, else JSON.",
+            metavar="FORMAT",
+            help="How events read: text, json, journal or auto.",
         ),
-        click.option("--log-level", type=click.Choice(LOG_LEVELS), help="Log events of this level and above."),
+        click.option(
+            "--log-level",
+            type=click.Choice(LOG_LEVELS),
+            metavar="LEVEL",
+            help="Log what is debug, info, warning or error and above.",
+        ),
     ):
         with_logs = option(with_logs)
     return cast("Command", with_logs)
@@ -66,7 +72,7 @@ def store_options(command: Command) -> Command:
     for option in (
         click.option("--source", metavar="NAME", help="The configured source to work on."),
         click.option("--store", metavar="URL", help="The store of the mirror, as sqlite:///remora.db."),
-        click.option("--config", metavar="FILE", help="The configuration file. Default: ./remora.toml if present."),
+        click.option("--config", metavar="FILE", help="The configuration. Default: ./remora.toml if present."),
     ):
         command = option(command)
     return command

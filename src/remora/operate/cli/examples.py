@@ -1,8 +1,41 @@
-"""How is each command called, and what happens next? One example and one sentence, shown at the end of its help."""
+"""How is each command called, and what happens next? One example and one sentence, shown at the end of its help.
+
+The first help has a line or two for each group of commands, so that it fits a screen of 24 lines.
+"""
 
 from typing import Final
 
 import click
+
+# The groups of the first help: each command with what it is for.
+GROUPS: Final[dict[str, dict[str, str]]] = {
+    "Set up": {
+        "init": "configuration, cost",
+        "check": "can it work?",
+        "try": "a source",
+        "notify": "a test notice",
+        "completion": "for a shell",
+    },
+    "Collect": {
+        "up": "the service and its console",
+        "catchup": "the history, once",
+        "run": "one run over a listed source",
+        "worker": "more processes",
+        "import": "a dump",
+        "verify": "a random sample, again",
+    },
+    "Watch": {"status": "complete, fresh, polite, working?", "gaps": "what is owed"},
+    "Read": {
+        "show": "one item or thread",
+        "search": "words",
+        "query": "SQL",
+        "changes": "what is new",
+        "export": "files",
+        "mcp": "for an assistant",
+    },
+    "Keep": {"store": "backup, compact, copy, migrate, repair, stats"},
+    "Practise": {"simulate": "a provider on this machine, with faults"},
+}
 
 # By the words of the command: an example, and what happens next.
 EXAMPLES: Final[dict[str, tuple[str, str]]] = {
@@ -41,7 +74,7 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     ),
     "store copy": (
         "remora store copy sqlite:///remora.db postgresql://user@host/database",
-        "Next: write the new address.",
+        "Next: write the new address into remora.toml.",
     ),
     "store compact": ("remora store compact", "Next: remora store stats shows the new size."),
     "store migrate": ("remora store migrate", "An older version refuses the store afterwards."),
@@ -49,8 +82,8 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
     "store stats": ("remora store stats --json", "It only reads, and works beside a service."),
     "simulate": ("remora simulate --items 3000", "Next, in another terminal: remora up --url http://127.0.0.1:8612/v0"),
     "completion": (
-        "remora completion bash > ~/.local/share/bash-completion/completions/remora",
-        "A new shell completes commands and options.",
+        "remora completion bash > ~/.remora-completion",
+        'Next: add "source ~/.remora-completion" to ~/.bashrc and open a new shell.',
     ),
 }
 

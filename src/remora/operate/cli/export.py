@@ -26,7 +26,14 @@ TOLD_EVERY_S: Final = 5.0
 
 @click.command(short_help="Write the mirror as NDJSON, CSV, Parquet or Singer messages.")
 @store_options
-@click.option("--format", "file_format", type=click.Choice(FORMATS), default="ndjson", show_default=True)
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(FORMATS),
+    default="ndjson",
+    metavar="FORMAT",
+    help="ndjson (the default), csv, parquet or singer.",
+)
 @click.option(
     "--out", metavar="PATH", help="The file, or for Parquet the folder. Default: stdout. Appears when complete."
 )

@@ -7,7 +7,7 @@ import click
 from remora.operate.cli.changes import changes
 from remora.operate.cli.collecting import catchup, run, up, worker
 from remora.operate.cli.completion import completion
-from remora.operate.cli.examples import add_examples
+from remora.operate.cli.examples import GROUPS, add_examples
 from remora.operate.cli.export import export
 from remora.operate.cli.failures import end, explain
 from remora.operate.cli.importing import import_
@@ -33,6 +33,12 @@ class RemoraGroup(click.Group):
             words, code = explain(error)
         return end(words, code)
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The commands by what they are for, several in a line: one line each would not fit a screen."""
+        room = formatter.width - max(map(len, GROUPS)) - 4
+        with formatter.section("Commands"):
+            formatter.write_dl([(group, _in_lines(uses, room)) for group, uses in GROUPS.items()])
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand; neither `--version` nor `--help` comes here."""
         load_structlog_alone()
@@ -42,14 +48,25 @@ class RemoraGroup(click.Group):
 @click.group(
     cls=RemoraGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Write durations as 90s, 15m, 6h, 3d and rates as 5/s, 300/min. Permanent settings belong into remora.toml.",
+    epilog="\b\nExample: remora up --demo\nNext: open http://127.0.0.1:8611, or run remora COMMAND --help.",
 )
 @click.version_option(__version__, prog_name="remora")
 def main() -> None:
-    """Keep a complete, always-fresh copy of a source that limits how fast it may be read.
+    """Keep a complete, fresh copy of a source that limits how fast it may be read.
 
-    Start with `remora init`, then `remora up`; `remora status` shows how it is going.
+    Start with `remora init`, then `remora up`; `remora status` tells how it goes.
     """
+
+
+def _in_lines(uses: dict[str, str], width: int) -> str:
+    """Each command with its use, as many in a line as fit; no line ends between a command and its use."""
+    lines: list[str] = []
+    for told in (f"{name} ({use})" for name, use in uses.items()):
+        if lines and len(lines[-1]) + len(told) + 2 < width:
+            lines[-1] += f", {told}"
+        else:
+            lines.append(told)
+    return "\b\n" + ",\n".join(lines)
 
 
 for command in (

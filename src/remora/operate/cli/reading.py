@@ -97,7 +97,7 @@ def _print_status(found: "Status", *, as_json: bool) -> None:
 
 @click.group(invoke_without_command=True)
 @store_options
-@click.option("--state", type=click.Choice(GAP_STATES), help="Only gaps in this state.")
+@click.option("--state", type=click.Choice(GAP_STATES), metavar="STATE", help=f"Only {', '.join(GAP_STATES)}.")
 @click.option("--reason", type=click.Choice(REASONS), metavar="REASON", help="Only gaps with this reason, as timeout.")
 @as_json_option
 @click.pass_context
