@@ -10,7 +10,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from remora.core.item import Order
 from remora.core.units import DAY_NS
+from remora.sim.fuzz.forms import Details, Scope, Turning
 from remora.sim.fuzz.judge import CANARY, NAME, Judge
 from remora.sim.fuzz.many import Totals, try_many
 from remora.sim.fuzz.record import keep, read
@@ -80,6 +82,15 @@ def test_every_kind_of_world_is_drawn() -> None:
     assert {scenario.limit.kind for scenario in scenarios} >= {"none", "token_bucket", "fixed_window", "heat"}
     kinds = {incident.kind for scenario in scenarios for incident in scenario.incidents}
     assert kinds == set(IncidentKind)
+
+
+def test_every_form_of_a_list_is_drawn() -> None:
+    forms = [scenario.form for seed in range(900) if (scenario := draw(seed)).shape.paging is not None]
+    assert {form.details for form in forms} == set(Details)
+    assert {form.scope for form in forms} == set(Scope)
+    assert {form.turning for form in forms} == set(Turning)
+    assert {form.order for form in forms} == {Order.UPDATED, Order.CREATED, Order.OLDEST}
+    assert {form.posts for form in forms} == {True, False}
 
 
 def test_a_scenario_can_be_kept_in_a_file() -> None:

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
 
 import aiohttp
 import pytest
@@ -59,7 +61,31 @@ def by_link(archive: Archive) -> Iterator[str]:
         target = link[1 : link.index(">")] if link else None
 
 
-@pytest.mark.parametrize("walk", [by_offset, by_page, by_cursor, by_link])
+def by_header(archive: Archive) -> Iterator[str]:
+    cursor = ""
+    while True:
+        answer = ask(archive, f"/archive/header?limit=40&cursor={cursor}")
+        yield from keys(answer)
+        if not (cursor := answer.headers["x-next-cursor"]):
+            return
+
+
+def by_next(archive: Archive) -> Iterator[str]:
+    target: str | None = "/archive/next?limit=40"
+    while target is not None:
+        answer = ask(archive, target)
+        yield from keys(answer)
+        target = json.loads(answer.body)["next"]
+
+
+def by_last(archive: Archive) -> Iterator[str]:
+    last = ""
+    while page := keys(ask(archive, f"/archive/last?limit=40&starting_after={last}")):
+        yield from page
+        last = page[-1]
+
+
+@pytest.mark.parametrize("walk", [by_offset, by_page, by_cursor, by_link, by_header, by_next, by_last])
 def test_every_way_of_paging_gives_the_same_list_newest_first(walk: Callable[[Archive], Iterator[str]]) -> None:
     archive = Archive(QUIET)
     expected = [line.key for line in archive.listing(START_NS)]
@@ -67,6 +93,43 @@ def test_every_way_of_paging_gives_the_same_list_newest_first(walk: Callable[[Ar
     assert len(expected) == 250
     marks = [line.mark for line in archive.listing(START_NS)]
     assert marks == sorted(marks, reverse=True)
+
+
+@pytest.mark.parametrize("order, mark", [("oldest", "update_time"), ("created", "create_time")])
+def test_a_list_in_another_order_has_the_same_entries(order: str, mark: str) -> None:
+    lines: list[dict[str, str]] = []
+    target: str | None = f"/archive/next?limit=40&order={order}"
+    archive = Archive(QUIET)
+    while target is not None:
+        page = json.loads(ask(archive, target).body)
+        lines, target = lines + page["items"], page["next"]
+    assert {line["id"] for line in lines} == {line.key for line in archive.listing(START_NS)}
+    assert [line[mark] for line in lines] == sorted((line[mark] for line in lines), reverse=order == "created")
+
+
+def test_a_part_of_the_list_holds_what_changed_since_a_moment_or_within_a_window() -> None:
+    archive = Archive(QUIET)
+    marks = {line.key: line.mark for line in archive.listing(START_NS)}
+    least, most = sorted(marks.values())[100], sorted(marks.values())[150]
+    since = keys(ask(archive, f"/archive/list?limit=100&order=oldest&since={least}"))
+    window = keys(ask(archive, f"/archive/list?limit=100&order=oldest&from={least}&until={most}"))
+    assert since[0] == window[0]
+    assert {marks[key] for key in window} == {mark for mark in marks.values() if least <= mark <= most}
+
+
+def test_a_conversation_comes_whole_in_parts_with_others_or_by_post() -> None:
+    archive = Archive(replace(QUIET, malformed_share=0, gone_share=0))
+    key = archive.listing(START_NS)[0].key
+    whole = ask(archive, f"/archive/detail/{key}").body
+    posted = archive.respond("/archive/detail", AUTHORIZED, b'{"id":"%b"}' % key.encode(), now_ns=START_NS, at_ns=0)
+    assert posted.body == whole
+    assert whole in ask(archive, "/archive/list?limit=1&whole=1").body
+    assert whole in ask(archive, f"/archive/batch?ids={key},nobody").body
+    head, messages = json.loads(ask(archive, f"/archive/head/{key}").body), json.loads(whole)["messages"]
+    assert head["update_time"] == json.loads(whole)["update_time"]
+    pages = [keys(ask(archive, f"/archive/messages/{key}?offset={at}&limit=2")) for at in range(0, len(messages), 2)]
+    assert list(chain.from_iterable(pages)) == [message["id"] for message in messages]
+    assert json.loads(archive.joined(key, START_NS) or b"") == {"detail": head, "messages": messages}
 
 
 def test_marks_are_not_unique() -> None:

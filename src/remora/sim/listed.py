@@ -1,8 +1,11 @@
 """What does an account's archive of conversations look like? A list, newest first, and one detail request per entry.
 
-The same list is paged in four ways: `/archive/list` (offset and limit), `/archive/cursor`, `/archive/pages`
-(page number) and `/archive/links` (Link header). While a client walks it, conversations are added, updated (which moves
-them to the front) and removed. A bearer token is required. The usual limit is of the kind `heat`.
+The same list is paged in seven ways: `/archive/list` (offset and limit), `/archive/cursor`, `/archive/pages`
+(page number), `/archive/links` (Link header), `/archive/header` (cursor in a header), `/archive/next` (address in the
+body) and `/archive/last` (key of the last entry); `listed_pages` has the forms. A conversation is one detail, or a head
+(`/archive/head/`) with its messages (`/archive/messages/`), or comes with others (`/archive/batch?ids=`). While a client
+walks the list, conversations are added, updated (which moves them to the front) and removed. A bearer token is
+required. The usual limit is of the kind `heat`.
 """
 
 import json
@@ -13,24 +16,29 @@ from functools import lru_cache
 from hashlib import blake2b
 from struct import unpack
 from typing import Final
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.sim.clock import START_WALL_NS
 from remora.sim.limits import Limit, limiter
+from remora.sim.listed_pages import Listed, Query, batch, number, page
 from remora.sim.lives import NEVER_NS
 from remora.sim.prose import Prose
 from remora.sim.replies import GONE, NOT_FOUND, UNAUTHORIZED, Answer, ok, rate_limited
 
 PREFIX: Final = "/archive/"
 DETAIL: Final = "/archive/detail/"
-_PAGE_MAX: Final = 100
+HEAD: Final = "/archive/head/"
+MESSAGES: Final = "/archive/messages/"
+BATCH: Final = "/archive/batch"
+POSTED: Final = "/archive/detail"  # with the key in the JSON of a POST
+DETAILS: Final = (POSTED, HEAD, MESSAGES, BATCH)  # everything but the list
+__all__ = ["DETAIL", "DETAILS", "PREFIX", "Archive", "ArchiveSettings", "Listed"]
 _UPDATES_MAX: Final = 6
 _TOGETHER: Final = 3  # conversations created in the same second, so that marks are not unique
 _OLD_SPACING_NS: Final = HOUR_NS
 _OLDEST_CHANGE_NS: Final = 30 * DAY_NS
 _DRAW_MAX: Final = 1 << 32
-Query = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +78,6 @@ class Conversation:
         return min((moment for moment in (*self.moments_ns, self.removed_ns) if moment > now_ns), default=NEVER_NS)
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One line of the list."""
-
-    key: str
-    mark: str
-    title: str
-
-
 class Archive:
     """The archive at any moment, and its answers."""
 
@@ -100,11 +99,19 @@ class Archive:
             updated = {one.key: one.updated_ns(now_ns) // SECOND_NS for one in there}
             # By whole seconds, as the marks show them: a cursor between two equal marks goes by the key.
             there.sort(key=lambda one: (-updated[one.key], one.key))
-            self._list = [Listed(one.key, _mark(updated[one.key]), _title(one)) for one in there]
+            self._list = [
+                Listed(one.key, _mark(updated[one.key]), _title(one), _mark(one.moments_ns[0] // SECOND_NS))
+                for one in there
+            ]
             coming = [one.next_change_ns(now_ns) for one in self._made]
             self._list_from_ns = now_ns
             self._list_until_ns = min([self._made_ns(len(self._made)), *coming])
         return self._list
+
+    def keys(self, first: int, last: int, now_ns: int) -> list[str]:
+        """The keys of some conversations, counted from the oldest."""
+        self._grow(now_ns)
+        return [conversation.key for conversation in self._made[first : last + 1]]
 
     def detail(self, key: str, now_ns: int) -> bytes | None:
         """The whole conversation as it is now, even if its detail page is faulty; None if it does not exist."""
@@ -117,7 +124,9 @@ class Archive:
         answers = {key: self._detail_answer(key, now_ns) for key in keys}
         return {key: answers[key].body for key in keys if answers[key].body == self.detail(key, now_ns)}
 
-    def respond(self, target: str, headers: Mapping[str, str], *, now_ns: int, at_ns: int) -> Answer:
+    def respond(
+        self, target: str, headers: Mapping[str, str], body: bytes | None = None, *, now_ns: int, at_ns: int
+    ) -> Answer:
         """The answer to one request that arrives at `at_ns` (monotonic)."""
         refused_ns = self._limiter.refuse_ns(at_ns)
         if refused_ns is not None:
@@ -127,30 +136,48 @@ class Archive:
             return UNAUTHORIZED
         parts = urlsplit(target)
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        if parts.path.startswith(DETAIL):
-            return self._detail_answer(unquote(parts.path.removeprefix(DETAIL)), now_ns)
-        return self._page(parts.path, query, self.listing(now_ns))
+        query |= {name: str(value) for name, value in json.loads(body or b"{}").items()}
+        return self._answer(parts.path, query, now_ns)
 
-    def _page(self, path: str, query: Query, listing: Sequence[Listed]) -> Answer:
-        size = min(max(1, _number(query.get("limit"), _PAGE_MAX)), _PAGE_MAX)
-        match path.removeprefix(PREFIX):
-            case "list":
-                start = _number(query.get("offset"), 0)
-                lines = listing[start : start + size]
-                return _json({"items": _lines(lines), "total": len(listing), "has_more": start + size < len(listing)})
-            case "pages":
-                start = (max(1, _number(query.get("page"), 1)) - 1) * size
-                lines = listing[start : start + size]
-                return _json({"items": _lines(lines), "has_more": start + size < len(listing)})
-            case "cursor":
-                lines, cursor = _after_cursor(listing, query.get("cursor"), size)
-                return _json({"items": _lines(lines), "next_cursor": cursor})
-            case "links":
-                lines, cursor = _after_cursor(listing, query.get("cursor"), size)
-                link = f'<{path}?limit={size}&cursor={quote(cursor or "", safe="")}>; rel="next"'
-                return Answer(200, _json({"items": _lines(lines)}).body, {"link": link} if cursor else {})
-            case _:
-                return NOT_FOUND
+    def _answer(self, path: str, query: Query, now_ns: int) -> Answer:
+        if path.startswith(DETAIL):
+            return self._detail_answer(unquote(path.removeprefix(DETAIL)), now_ns)
+        if path == POSTED:
+            return self._detail_answer(query.get("id", ""), now_ns)
+        if path.startswith(HEAD):
+            return self._head(unquote(path.removeprefix(HEAD)), now_ns)
+        if path.startswith(MESSAGES):
+            return self._messages_page(unquote(path.removeprefix(MESSAGES)), query, now_ns)
+        if path == BATCH:
+            answers = [self._detail_answer(key, now_ns) for key in query.get("ids", "").split(",")]
+            return batch([answer.body for answer in answers if answer.body.startswith(b'{"id":"c-')])
+        listing = self.listing(now_ns)
+        whole = {line.key: self.detail(line.key, now_ns) or b"" for line in listing} if "whole" in query else {}
+        return page(path.removeprefix(PREFIX), query, listing, whole)
+
+    def _head(self, key: str, now_ns: int) -> Answer:
+        """A conversation without its messages."""
+        answer, conversation = self._detail_answer(key, now_ns), self._find(key, now_ns)
+        if conversation is None or answer.body != self.detail(key, now_ns):
+            return answer
+        updated = _mark(conversation.updated_ns(now_ns) // SECOND_NS)
+        return _json({"id": key, "title": _title(conversation), "update_time": updated})
+
+    def _messages_page(self, key: str, query: Query, now_ns: int) -> Answer:
+        """Some messages of a conversation, the oldest first."""
+        conversation = self._find(key, now_ns)
+        if conversation is None:
+            return NOT_FOUND
+        messages, start = self._messages(conversation, now_ns), number(query.get("offset"), 0)
+        return ok(b'{"items":[' + b",".join(messages[start : start + number(query.get("limit"), 2)]) + b"]}")
+
+    def joined(self, key: str, now_ns: int) -> bytes | None:
+        """What a mirror makes of a head and its messages; None if the head cannot be read."""
+        head, conversation = self._head(key, now_ns), self._find(key, now_ns)
+        if conversation is None or not head.body.startswith(b'{"id":"c-'):
+            return None
+        messages = self._messages(conversation, now_ns)
+        return b'{"detail":' + head.body + b',"messages":[' + b",".join(messages) + b"]}"
 
     def _detail_answer(self, key: str, now_ns: int) -> Answer:
         """The detail, or the faulty answer instead of it."""
@@ -170,24 +197,28 @@ class Archive:
         return ok(body)
 
     def _body(self, conversation: Conversation, now_ns: int) -> bytes:
-        updates = [moment for moment in conversation.moments_ns if moment <= now_ns]
-        messages = [
-            b'{"role":%b,"text":%b,"time":"%b"}'
+        return b'{"id":"%b","messages":[%b],"title":%b,"update_time":"%b","create_time":"%b"}' % (
+            conversation.key.encode(),
+            b",".join(self._messages(conversation, now_ns)),
+            json.dumps(_title(conversation)).encode(),
+            _mark(conversation.updated_ns(now_ns) // SECOND_NS).encode(),
+            _mark(conversation.moments_ns[0] // SECOND_NS).encode(),
+        )
+
+    def _messages(self, conversation: Conversation, now_ns: int) -> list[bytes]:
+        return [
+            b'{"id":%d,"role":%b,"text":%b,"time":"%b"}'
             % (
+                at,
                 b'"assistant"' if at % 2 else b'"user"',
                 self._prose.text(
                     (conversation.number * 7_919 + at * 104_729) * 65_537 % _DRAW_MAX, at + conversation.number
                 ),
                 _mark(moment // SECOND_NS).encode(),
             )
-            for at, moment in enumerate(updates)
+            for at, moment in enumerate(conversation.moments_ns)
+            if moment <= now_ns
         ]
-        return b'{"id":"%b","messages":[%b],"title":%b,"update_time":"%b"}' % (
-            conversation.key.encode(),
-            b",".join(messages),
-            json.dumps(_title(conversation)).encode(),
-            _mark(updates[-1] // SECOND_NS).encode(),
-        )
 
     def _find(self, key: str, now_ns: int) -> Conversation | None:
         self._grow(now_ns)
@@ -224,20 +255,6 @@ class Archive:
         )
 
 
-def _after_cursor(listing: Sequence[Listed], cursor: str | None, size: int) -> tuple[Sequence[Listed], str | None]:
-    """Entries older than the cursor: a place between two entries that stays valid when entries come and go."""
-    start = 0
-    if cursor:
-        mark, _space, key = cursor.partition(" ")
-        start = sum(1 for line in listing if line.mark > mark or (line.mark == mark and line.key <= key))
-    lines = listing[start : start + size]
-    return lines, f"{lines[-1].mark} {lines[-1].key}" if start + size < len(listing) else None
-
-
-def _lines(lines: Sequence[Listed]) -> list[dict[str, str]]:
-    return [{"id": line.key, "title": line.title, "update_time": line.mark} for line in lines]
-
-
 @lru_cache(maxsize=65_536)
 def _mark(moment_s: int) -> str:
     return datetime.fromtimestamp(moment_s, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -250,10 +267,6 @@ def _title(conversation: Conversation) -> str:
 def _age_ns(draw: int) -> int:
     """Uniform on a logarithmic scale, from a minute to a month."""
     return int(MINUTE_NS * (_OLDEST_CHANGE_NS / MINUTE_NS) ** (draw / _DRAW_MAX))
-
-
-def _number(text: str | None, default: int) -> int:
-    return int(text) if text and text.isascii() and text.isdecimal() else default
 
 
 def _json(value: object) -> Answer:

@@ -20,7 +20,7 @@ from remora.sim import replies
 from remora.sim.faults import NO_FAULTS, FaultKind, Faults
 from remora.sim.feed import Feed
 from remora.sim.limits import limiter
-from remora.sim.listed import DETAIL as ARCHIVE_DETAIL
+from remora.sim.listed import DETAILS as ARCHIVE_DETAILS
 from remora.sim.listed import PREFIX as ARCHIVE_PREFIX
 from remora.sim.listed import Archive
 from remora.sim.replies import Answer, Hang, Reset, Response
@@ -106,7 +106,7 @@ class Provider:
             left = {other: kind for other, kind in self.faults.ids.items() if other != key}
             self.set_faults(msgspec.structs.replace(self.faults, ids=left))
 
-    def respond(self, target: str, headers: Mapping[str, str] | None = None, _body: bytes | None = None) -> Response:
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
         """What happens to one request that arrives now. `target` is the path, perhaps with a query."""
         at_ns = self.ticks()
         path = target.partition("?")[0]
@@ -114,7 +114,7 @@ class Provider:
         if self.faults.outages and self._is_out("requests"):
             return Reset()
         if self.archive is not None and path.startswith(ARCHIVE_PREFIX):
-            return self._archived(self.archive, target, path, headers or {})
+            return self._archived(self.archive, target, headers or {}, body)
         refused_ns = self._limiter.refuse_ns(at_ns)
         if refused_ns is not None:
             return replies.rate_limited(refused_ns if self.faults.limit.retry_after else None)
@@ -193,12 +193,15 @@ class Provider:
             return replies.ok(msgspec.json.encode(self._listed()))
         return replies.NOT_FOUND
 
-    def _archived(self, archive: Archive, target: str, path: str, headers: Mapping[str, str]) -> Response:
+    def _archived(
+        self, archive: Archive, target: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> Response:
         """Answer for the archive. It has its own account and limit; the faults of its details are declared here."""
-        answer = archive.respond(target, headers, now_ns=self.now(), at_ns=self.ticks())
-        if answer.status != 200 or not path.startswith(ARCHIVE_DETAIL):
+        answer = archive.respond(target, headers, body, now_ns=self.now(), at_ns=self.ticks())
+        path = target.partition("?")[0]
+        if answer.status != 200 or not path.startswith(ARCHIVE_DETAILS):
             return answer
-        fault = self._fault(path, path.removeprefix(ARCHIVE_DETAIL))
+        fault = self._fault(path, path.rpartition("/")[2])
         return answer if fault is None else self._spoil(fault, answer.body)
 
     def _fault(self, path: str, key: str) -> FaultKind | None:

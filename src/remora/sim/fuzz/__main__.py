@@ -76,6 +76,8 @@ def _values(scenario: Scenario, name: str) -> set[str]:
             return {incident.kind.value for incident in scenario.incidents}
         case "limit":
             return {scenario.limit.kind}
+        case "details" | "scope" | "order" | "turning" | "posts":
+            return {str(getattr(scenario.form, name))}
         case _:
             return {str(getattr(scenario, name))}
 
@@ -84,7 +86,7 @@ def tell(verdict: Verdict) -> None:
     """Print how a world ended, and how a violated one is replayed."""
     scenario = verdict.scenario
     _say(
-        f"seed {scenario.seed}: {scenario.shape}, {scenario.store}, {scenario.processes} process(es), "
+        f"seed {scenario.seed}: {scenario.shape}{_form(scenario)}, {scenario.store}, {scenario.processes} process(es), "
         f"{len(scenario.incidents)} incidents, {verdict.simulated_ns / DAY_NS:.2f} days, {verdict.requests} requests, "
         f"{verdict.faults} faults, {verdict.crashes} crashes, {verdict.limited_most} refusals in the worst minute, trace {verdict.trace}: "
         f"{'violated' if verdict.violations else 'well'}"
@@ -93,6 +95,12 @@ def tell(verdict: Verdict) -> None:
         _say(f"  {violation}")
     if verdict.violations:
         _say(f"  replay: {COMMAND} --seed {scenario.seed}    shorten: {COMMAND} --seed {scenario.seed} --shrink")
+
+
+def _form(scenario: Scenario) -> str:
+    form = scenario.form
+    words = [form.details, form.scope, f"by {form.order}", form.turning, "POST" if form.posts else ""]
+    return "" if scenario.shape.paging is None else f" ({' '.join(word for word in words if word)})"
 
 
 def _say(text: str) -> None:

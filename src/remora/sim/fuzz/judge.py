@@ -185,7 +185,8 @@ class Judge:
         if watermark is None or self.stage is None or self.stage.archive_pages:
             return
         for line in self.stage.archive_lines():
-            if line.mark < watermark and await store.document(NAME, line.key) is None:
+            mark = line.created if self.stage.form.is_by_creation else line.mark
+            if mark < watermark and await store.document(NAME, line.key) is None:
                 self.fail(f"the watermark is beyond {line.key}, which was never seen")
 
     async def _look_at_ids(self, store: Store) -> None:

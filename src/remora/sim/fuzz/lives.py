@@ -13,6 +13,7 @@ from remora.core.errors import StoreError
 from remora.core.ledger.asking import LISTED
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.gate.governor import Governor, Limits
+from remora.loops.listed.joining import JoiningCollector
 from remora.loops.listed.run import RunOptions
 from remora.loops.listed.schedule import ListedSchedule
 from remora.loops.numbered.rescan import RescanSettings
@@ -20,6 +21,7 @@ from remora.loops.numbered.service import NumberedService, ServiceSettings
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
 from remora.sim.fuzz.counted import CountedWire
+from remora.sim.fuzz.forms import detail_settings, list_settings
 from remora.sim.fuzz.governors import Gates
 from remora.sim.fuzz.judge import CANARY, NAME, Judge
 from remora.sim.fuzz.scenario import Scenario, SourceShape
@@ -30,7 +32,7 @@ from remora.sim.transport import SimTransport
 from remora.sources.declaration import Declaration, ItemSettings, NewestSettings
 from remora.sources.hackernews import DECLARATION, HackerNewsReading
 from remora.sources.json_path import WHOLE_BODY
-from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings
+from remora.sources.listed import Listed, ListedSettings
 from remora.sources.numbered import Numbered
 from remora.sources.secret import Secret
 from remora.stores.memory import MemoryStore
@@ -42,7 +44,6 @@ SPARSE = Declaration(
     item=ItemSettings(path="/item/{id}.json", id="id", time="time", type="type"),
     newest=NewestSettings(path="/maxitem.json", at=WHOLE_BODY),
 )
-PATHS = {"offset": "/list", "page": "/pages", "cursor": "/cursor", "link": "/links"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +169,14 @@ class Home:
         assert scenario.shape.paging is not None
         declared = ListedSettings(
             "http://sim/archive",
-            ListSettings(path=PATHS[scenario.shape], paging=scenario.shape.paging, page_size=10),
-            DetailSettings(key="id", updated="update_time"),
+            list_settings(scenario.form, scenario.shape.paging),
+            detail_settings(scenario.form),
             token=Secret(CANARY),
         )
         source = Listed(wire, declared, name=NAME)
-        collector = Collector(source, given.store, given.governor, clock=given.clock, meter=self.meter, policy=LISTED)
+        collector = JoiningCollector(
+            source, given.store, given.governor, clock=given.clock, meter=self.meter, policy=LISTED
+        )
         lease = self.gates.leader_lease(f"run:{NAME}", given.clock)
         schedule = ListedSchedule(
             NAME,

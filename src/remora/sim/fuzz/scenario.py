@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from remora.sim.fuzz.forms import PLAIN, ListForm, draw_form
 from remora.sim.limits import Limit
 from remora.sources.paging import Paging
 
@@ -87,6 +88,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     every_s: float  # time between two runs over a list
     poll_every_s: float = 15.0  # of the newest id, while no stream reports it
     max_fetches: int | None  # of one run; None: unlimited
+    form: ListForm = PLAIN  # of the list and its details
     incidents: tuple[Incident, ...]
 
     def without(self, index: int) -> "Scenario":
@@ -129,6 +131,7 @@ def draw(seed: int) -> Scenario:
         every_s=chance.choice([6, 12, 24] if size is Size.LONG else [0.5, 1, 3, 6]) * HOUR_S,
         poll_every_s=chance.choice([60.0, 900.0]) if size is Size.LONG else 15.0,
         max_fetches=chance.choice([None, None, 7, 60]),
+        form=draw_form(seed, shape.paging),
         incidents=tuple(sorted(incidents, key=lambda incident: incident.at_s)),
     )
 

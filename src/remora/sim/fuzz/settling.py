@@ -13,6 +13,7 @@ from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.loops.recover import Recover, Recovery
 from remora.sim.checks import compare
 from remora.sim.crash import Generation
+from remora.sim.fuzz.forms import Scope, truth
 from remora.sim.fuzz.judge import AT_REST, GAPS_READ_MAX, NAME
 from remora.sim.fuzz.lives import WINDOW_NS, Home, Running
 
@@ -162,8 +163,14 @@ async def _settle_listed(home: Home, running: Running) -> None:
         home.judge.fail(f"no run was complete after the faults had stopped; the last stopped by {stopped_by}")
     now_ns = clock.true_ns()
     held = {document.key: document.body async for document in store.documents(NAME)}
-    before = archive.readable(since_ns)
-    for key, body in archive.readable(now_ns).items():
-        if before.get(key) == body and held.get(key) != body:
+    form = home.scenario.form
+    before = truth(form, archive, since_ns)
+    # The last window ends at our own time: what is newer by the provider's clock is read when our clock gets there.
+    ahead_ns = max(0, now_ns - clock.wall_ns()) if form.scope is Scope.WINDOW else 0
+    asked_for = {line.key: line.mark for line in archive.listing(since_ns - ahead_ns)}
+    marks = {line.key: line.mark for line in archive.listing(now_ns)}
+    for key, body in truth(form, archive, now_ns).items():
+        is_asked_for = not ahead_ns or asked_for.get(key) == marks.get(key)
+        if before.get(key) == body and held.get(key) != body and is_asked_for:
             state = "missing" if key not in held else "outdated"
             home.judge.fail(f"store and world differ: {key} is {state}")

@@ -14,8 +14,9 @@ from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import NEAR_NEWEST_IDS
 from remora.sim import replies
 from remora.sim.faults import FaultKind
+from remora.sim.fuzz.forms import PLAIN
 from remora.sim.fuzz.scenario import Incident, IncidentKind
-from remora.sim.listed import Listed
+from remora.sim.listed import DETAILS, PREFIX, Listed
 from remora.sim.provider import Provider
 from remora.sim.replies import Answer, Hang, Reset, Response
 from remora.sim.streams import EventStream
@@ -82,6 +83,7 @@ class Stage:
         self._ceiling = Ceiling(ceiling_interval_ns, burst_allowance(ceiling_interval_ns))
         self._is_sparse = is_sparse
         self.archive_pages = False  # the list has numbered pages
+        self.form = PLAIN  # of the list
         self.fail = fail
         self._active: list[Incident] = []
         self._chance = Random(0)
@@ -160,10 +162,10 @@ class Stage:
         """The current incidents of a kind."""
         return [incident for incident in self._active if incident.kind is kind]
 
-    def respond(self, target: str, headers: Mapping[str, str] | None = None, _body: bytes | None = None) -> Response:
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
         at_ns = self.provider.ticks()
-        self._arrived(at_ns, target)
-        response = self._respond(target, headers)
+        self._arrived(at_ns, target if body is None else f"{target} {body.decode()}")
+        response = self._respond(target, headers, body)
         self._log(at_ns, response)
         if (item := _ITEM.fullmatch(target)) is not None and isinstance(response, Answer):
             self._remember(int(item[1]), response)
@@ -228,7 +230,7 @@ class Stage:
 
     def _count_same(self, at_ns: int, target: str) -> None:
         """Who asks for the same thing again and again has a loop without a pause."""
-        if _ITEM.fullmatch(target) is None and "/detail/" not in target:
+        if _ITEM.fullmatch(target) is None and not target.startswith(DETAILS):
             return
         if at_ns // HOUR_NS != self._hour:
             self._hour = at_ns // HOUR_NS
@@ -238,16 +240,16 @@ class Stage:
         if self._same[target] == most:
             self.fail(f"{target} was asked for {most} times in an hour")
 
-    def _respond(self, target: str, headers: Mapping[str, str] | None) -> Response:
+    def _respond(self, target: str, headers: Mapping[str, str] | None, body: bytes | None = None) -> Response:
         for ban in self.active(IncidentKind.BAN):
             self.provider.arrivals.add(self.provider.ticks(), target)
             return replace(replies.SERVER_ERROR, status=int(ban.detail))
         if self.active(IncidentKind.WRONG_HINT) and self._chance.random() < _WRONG_HINT_SHARE:
             hint = self._chance.choice(HINTS)
             return Answer(self._chance.choice([429, 503]), b"{}", {"retry-after": hint})
-        if target.startswith("/archive/") and "/detail/" not in target and self._is_page_bad():
+        if target.startswith(PREFIX) and not target.startswith(DETAILS) and self._is_page_bad():
             return self._chance.choice(_BAD_PAGES)
-        response = self.provider.respond(target, headers)
+        response = self.provider.respond(target, headers, body)
         if not isinstance(response, Answer) or response.status != 200:
             return response
         if target == "/v0/maxitem.json" and (lies := self.active(IncidentKind.LIE)):

@@ -129,7 +129,7 @@ def _listening(judge: Judge) -> Any:
 
 async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdict: Verdict, folder: Path) -> None:
     stage = _make_stage(scenario, clock, judge)
-    stage.archive_pages = scenario.shape is SourceShape.PAGE
+    stage.archive_pages, stage.form = scenario.shape is SourceShape.PAGE, scenario.form
     judge.stage, judge.is_exact = stage, scenario.store == "memory"
     home = Home(scenario, clock, stage, judge, folder)
     processes = [Process(home, number) for number in range(scenario.processes)]
@@ -319,7 +319,11 @@ def _faults(home: Home) -> Faults:
     for incident in stage.active(IncidentKind.BAD_ITEMS):
         chance = Random(incident.seed)
         first, kind = chance.randint(1, scenario.items), chance.choice(honest(list(FaultKind)))
-        ids |= {str(item_id): kind for item_id in range(first, first + chance.randint(1, 25))}
+        last = first + chance.randint(1, 25) - 1
+        archive = stage.provider.archive
+        keys = [str(item_id) for item_id in range(first, last + 1)]
+        keys = keys if archive is None else archive.keys(first, last, stage.provider.now())
+        ids |= dict.fromkeys(keys, kind)
     return msgspec.structs.replace(faults, rates=rates, stream=stream, ids=ids)
 
 
