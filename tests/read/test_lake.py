@@ -1,6 +1,7 @@
 """Does a folder of Parquet files follow the mirror, keep what was edited, and show whole files only?"""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,13 @@ import duckdb
 import pyarrow.parquet
 import pytest
 
-from remora.contracts import Store
+from remora.contracts import Observation, Store
 from remora.core.errors import ConfigurationError
-from remora.core.item import Document, Entry
+from remora.core.item import Document, Entry, Item
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery
 from remora.core.ledger.list_walk import WalkState
+from remora.core.verdict import Found
 from remora.operate.jobs.keeping import housekeeping
 from remora.operate.jobs.lake_following import follow_into
 from remora.read import lake as lakes
@@ -29,7 +33,7 @@ QUALIFY row_number() OVER (PARTITION BY id ORDER BY revision DESC, changed_at DE
 
 NEWEST_CHATS = """
 SELECT key, title, revision, vanished_at IS NOT NULL FROM read_parquet('{folder}/*/*.parquet', hive_partitioning = true)
-QUALIFY row_number() OVER (PARTITION BY key ORDER BY exported_at DESC) = 1 ORDER BY key
+QUALIFY row_number() OVER (PARTITION BY key ORDER BY revision DESC, exported_at DESC) = 1 ORDER BY key
 """
 
 
@@ -73,7 +77,7 @@ async def test_a_lake_has_every_item_and_keeps_what_was_edited(
     assert await follow(mirror, url, folder) == 2
     assert newest(folder)[5][0] == "Deleted"
     assert newest(folder)[60][0] == "New"
-    assert [row["title"] for row in rows_of(folder, 5)] == ["Deleted", "After"]
+    assert {row["title"] for row in rows_of(folder, 5)} == {"Deleted", "After", "Before"}
     assert await follow(mirror, url, folder) == 0
     async with housekeeping(url) as keeping:
         (reader,) = await keeping.named_readers()
@@ -81,8 +85,9 @@ async def test_a_lake_has_every_item_and_keeps_what_was_edited(
 
 
 async def test_many_small_files_become_one_and_no_revision_is_lost(
-    store: Store, mirror: MirrorReader, url: str, tmp_path: Path
+    store: Store, mirror: MirrorReader, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lakes, "REPLACED_KEPT_NS", 0)
     folder = tmp_path / "lake"
     await follow(mirror, url, folder)
     for turn in range(lakes.SMALL_FILES_MAX + 3):
@@ -113,6 +118,159 @@ def restore(folder: Path, state: bytes) -> None:
     (folder / lakes.STATE).write_bytes(state)
 
 
+async def test_a_content_that_came_and_went_between_two_looks_is_kept(
+    store: Store, mirror: MirrorReader, url: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "lake"
+    await follow(mirror, url, folder)
+    for turn in range(3):
+        await keep(store, item(30, type="story", by=f"author {turn}", title=f"Edit {turn}"), at_s=20 + turn)
+    await keep(store, Item(30, b'{"deleted":true,"id":30,"type":"story"}', type="story", deleted=True), at_s=30)
+    await follow(mirror, url, folder)
+    rows = {row["revision"]: row for row in rows_of(folder, 30)}
+    assert [rows[number]["title"] for number in sorted(rows)] == ["Fish swim", "Edit 0", "Edit 1", "Edit 2", None]
+    assert [rows[number]["by"] for number in sorted(rows)] == ["eve", "author 0", "author 1", "author 2", None]
+    assert [rows[number]["deleted"] for number in sorted(rows)] == [False, False, False, False, True]
+
+
+async def test_an_earlier_content_with_absurd_fields_stops_nothing(
+    store: Store, mirror: MirrorReader, url: str, tmp_path: Path
+) -> None:
+    odd = b'{"id":30,"by":"\\ud800","score":%d,"time":-5,"parent":"x","title":7,"text":"odd"}' % 10**30
+    await keep(store, Item(30, odd, content=b"odd"), at_s=20)
+    await keep(store, item(30, title="Sane"), at_s=21)
+    await follow(mirror, url, tmp_path / "lake")
+    row = next(row for row in rows_of(tmp_path / "lake", 30) if row["revision"] == 2)
+    assert (row["by"], row["score"], row["time"], row["parent"], row["text"]) == ("?", None, None, None, "odd")
+
+
+async def test_edits_of_one_batch_are_kept_although_their_moments_differ(
+    store: Store, mirror: MirrorReader, url: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "lake"
+    await follow(mirror, url, folder)
+    edits = [
+        Observation(Discovery.item(item_id, via=Lane.LIVE), Found(item(item_id, title=title)), at(at_s), at(at_s))
+        for item_id, title, at_s in ((30, "Early", 20), (60, "Another", 25))
+    ]
+    await store.record_many(SOURCE, edits)
+    await keep(store, item(30, title="Late"), at_s=30)
+    await follow(mirror, url, folder)
+    assert {row["title"] for row in rows_of(folder, 30)} == {"Fish swim", "Early", "Late"}
+
+
+async def test_a_lake_that_begins_late_has_every_earlier_content(
+    store: Store, mirror: MirrorReader, url: str, tmp_path: Path
+) -> None:
+    await record_document(store, "chat-2", Document("chat-2", b'{"title":"Edited"}', "2026-01-04"), at_s=20)
+    await follow(mirror, url, tmp_path / "lake")
+    assert [(row["title"], row["revision"]) for row in rows_of(tmp_path / "lake", 5)] == [("Before", 1), ("After", 2)]
+    await follow_chats(mirror, url, tmp_path / "chats")
+    assert sorted(titles_of(tmp_path / "chats")) == ["About chat-1", "About chat-2", "Edited"]
+    assert newest_chats(tmp_path / "chats")[1] == ("chat-2", "Edited", 2, False)
+
+
+async def test_documents_that_changed_twice_between_two_looks_keep_both_contents_whatever_their_key(
+    store: Store, mirror: MirrorReader, url: str, tmp_path: Path
+) -> None:
+    odd = "a/b\n\\ 'c' \N{SNOWMAN}"
+    await follow_chats(mirror, url, tmp_path / "chats")
+    for turn in range(3):
+        edited = Document(odd, f'{{"title":"Edit {turn}"}}'.encode(), f"2026-02-0{turn + 1}")
+        await record_document(store, odd, edited, at_s=30 + turn)
+    await follow_chats(mirror, url, tmp_path / "chats")
+    assert {f"Edit {turn}" for turn in range(3)} <= set(titles_of(tmp_path / "chats"))
+    assert (odd, "Edit 2", 3, False) in newest_chats(tmp_path / "chats")
+
+
+def titles_of(folder: Path) -> list[str]:
+    return [row["title"] for file in files(folder) for row in pyarrow.parquet.ParquetFile(file).read().to_pylist()]
+
+
+async def test_a_reader_can_open_the_files_of_its_list_after_a_merge_until_they_are_old(
+    store: Store, mirror: MirrorReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakes, "SMALL_FILES_MAX", 1)
+    now_ns = [at(0)]
+    lake = Lake(tmp_path / "lake", SOURCE, is_listed=False, now_ns=lambda: now_ns[0])
+    await lake.open(mirror)
+    await keep(store, item(30, title="One"), at_s=20)
+    await lake.run_once(mirror)
+    listed = files(tmp_path / "lake")
+    await keep(store, item(30, title="Two"), at_s=21)
+    await lake.run_once(mirror)
+    assert set(listed) <= set(files(tmp_path / "lake"))
+    now_ns[0] += lakes.REPLACED_KEPT_NS
+    assert await lake.run_once(mirror) == 0
+    assert not set(listed) <= set(files(tmp_path / "lake"))
+    assert {row["title"] for row in rows_of(tmp_path / "lake", 30)} == {"Fish swim", "One", "Two"}
+    lake.close()
+
+
+async def test_a_second_process_may_not_follow_into_the_same_folder(mirror: MirrorReader, tmp_path: Path) -> None:
+    first, second = (Lake(tmp_path / "lake", SOURCE, is_listed=False) for _ in range(2))
+    await first.open(mirror)
+    with pytest.raises(ConfigurationError, match="another process follows"):
+        await second.open(mirror)
+    first.close()
+    await second.open(mirror)
+    second.close()
+
+
+class Killed(BaseException):
+    """Nothing after this ran."""
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_kill_at_any_file_operation_loses_no_content_and_leaves_only_whole_files(
+    store: Store, mirror: MirrorReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lakes, "SMALL_FILES_MAX", 1)
+    monkeypatch.setattr(lakes, "REPLACED_KEPT_NS", 0)
+    lake = Lake(tmp_path / "lake", SOURCE, is_listed=False)
+    await lake.open(mirror)
+    titles = {"Fish swim"}
+    for killed_at in range(7):
+        for half in ("a", "b"):
+            await keep(store, item(30, title=f"Edit {killed_at}{half}"), at_s=20 + killed_at)
+            titles.add(f"Edit {killed_at}{half}")
+        with monkeypatch.context() as patch:
+            kill_at(patch, killed_at)
+            with contextlib.suppress(Killed):
+                await lake.run_once(mirror)
+                await lake.run_once(mirror)
+        lake.close()
+        assert newest(tmp_path / "lake"), "every file can be read"
+        lake = Lake(tmp_path / "lake", SOURCE, is_listed=False)
+        await lake.open(mirror)
+        await lake.run_once(mirror)
+        assert {row["title"] for row in rows_of(tmp_path / "lake", 30)} == titles
+        assert newest(tmp_path / "lake")[30][0] == f"Edit {killed_at}b"
+    lake.close()
+    assert unfinished(tmp_path) == []
+
+
+def unfinished(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.part"))
+
+
+def kill_at(patch: pytest.MonkeyPatch, number: int) -> None:
+    """End at the operation of this number that makes a file appear or disappear."""
+    left = [number]
+
+    def dying(real: Callable[..., object]) -> Callable[..., object]:
+        def operation(*words: Any, **named: Any) -> object:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Killed
+            return real(*words, **named)
+
+        return operation
+
+    for name in ("replace", "unlink"):
+        patch.setattr(Path, name, dying(getattr(Path, name)))
+
+
 async def test_a_folder_of_another_source_is_refused(
     store: Store, mirror: MirrorReader, url: str, tmp_path: Path
 ) -> None:
@@ -137,7 +295,7 @@ async def test_a_lake_of_documents_keeps_edits_and_knows_what_vanished_and_came_
     await list_chats(store, "chat-1", walk=2)
     await follow_chats(mirror, url, folder)
     assert newest_chats(folder)[0] == ("chat-1", "About chat-1", 1, False)
-    titles = [row["title"] for file in files(folder) for row in pyarrow.parquet.ParquetFile(file).read().to_pylist()]
+    titles = titles_of(folder)
     assert {"About chat-2", "Edited"} <= set(titles), "the earlier content stays"
 
 
@@ -150,6 +308,7 @@ async def test_many_small_files_of_documents_become_one_and_no_edit_is_lost(
     store: Store, mirror: MirrorReader, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lakes, "SMALL_FILES_MAX", 2)
+    monkeypatch.setattr(lakes, "REPLACED_KEPT_NS", 0)
     folder = tmp_path / "chats"
     await follow_chats(mirror, url, folder)
     for turn in range(5):
@@ -157,6 +316,6 @@ async def test_many_small_files_of_documents_become_one_and_no_edit_is_lost(
         await record_document(store, "chat-1", edited, at_s=30 + turn)
         await follow_chats(mirror, url, folder)
     assert len(files(folder)) <= 4
-    titles = [row["title"] for file in files(folder) for row in pyarrow.parquet.ParquetFile(file).read().to_pylist()]
+    titles = titles_of(folder)
     assert {f"Edit {turn}" for turn in range(5)} <= set(titles)
     assert newest_chats(folder)[0][1:3] == ("Edit 4", 6)

@@ -236,6 +236,14 @@ class Reader(Protocol):
     async def revisions(self, source: str, item_id: int) -> Sequence[Revision]:
         """Earlier contents of an item, oldest first."""
 
+    async def revised_ids(self, source: str, *, after_id: int, limit: int) -> Sequence[int]:
+        """The next ids of items that have earlier contents."""
+
+    async def earlier_items(
+        self, source: str, ids: Sequence[int], *, changed_since_ns: int, after: tuple[int, int]
+    ) -> Sequence[tuple[int, Revision]]:
+        """The next earlier contents of these items, by id and number, fewer if large. Those older than that are left out."""
+
     async def user(self, source: str, name: str) -> MirroredUser | None:
         """One profile."""
 
@@ -246,6 +254,17 @@ class Reader(Protocol):
         self, source: str, *, after: str, fetched_since_ns: int, limit: int
     ) -> Sequence[MirroredDocument]:
         """The next documents with a body, by key, fewer if large. Those not fetched since that time are left out."""
+
+    async def documents_of(self, source: str, keys: Sequence[str], *, after: str) -> Sequence[MirroredDocument]:
+        """The next documents of these keys with a body, by key, fewer if large."""
+
+    async def revised_keys(self, source: str, *, after: str, limit: int) -> Sequence[str]:
+        """The next keys of documents that have earlier contents."""
+
+    async def earlier_documents(
+        self, source: str, keys: Sequence[str], *, changed_since_ns: int, after: tuple[str, int]
+    ) -> Sequence[MirroredDocument]:
+        """The next earlier contents of these documents, by key and number, fewer if large."""
 
     async def changes(self, after: str, *, limit: int) -> Sequence[Change]:
         """The next lines of the change feed after a position. "0" is before the first one."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from remora.contracts.reader import (
     Change,
@@ -30,6 +30,7 @@ FOLLOW_EVERY_S: Final = 1.0
 QUERY_ROWS_MAX: Final = 10_000
 QUERY_SECONDS_MAX: Final = 60.0
 INTEGER_MAX: Final = 2**63 - 1
+T = TypeVar("T")
 
 
 class MirrorReader:
@@ -87,6 +88,54 @@ class MirrorReader:
         for start in range(0, len(ids), PAGE_ROWS):
             for item in await self._reader.items(name, ids[start : start + PAGE_ROWS]):
                 yield item
+
+    async def earlier_items(
+        self, ids: Sequence[int] | None, *, source: str | None = None, changed_since_ns: int = 0
+    ) -> AsyncIterator[tuple[int, Revision]]:
+        """Earlier contents of these items, by id and number; None: of all. Those older than that are left out."""
+        name = await self._numbered(source)
+        async for some in self._revised_ids(name) if ids is None else _in_pieces(ids):
+            place = (0, 0)
+            while page := await self._reader.earlier_items(name, some, changed_since_ns=changed_since_ns, after=place):
+                for found in page:
+                    yield found
+                place = (page[-1][0], page[-1][1].number)
+
+    async def _revised_ids(self, source: str) -> AsyncIterator[Sequence[int]]:
+        after = -1
+        while ids := await self._reader.revised_ids(source, after_id=after, limit=PAGE_ROWS):
+            yield ids
+            after = ids[-1]
+
+    async def documents_of(self, keys: Sequence[str], *, source: str | None = None) -> AsyncIterator[MirroredDocument]:
+        """The documents of these keys that have a body, in short reads."""
+        name = await self._listed(source)
+        async for some in _in_pieces(keys):
+            after = ""
+            while page := await self._reader.documents_of(name, some, after=after):
+                for document in page:
+                    yield document
+                after = page[-1].key
+
+    async def earlier_documents(
+        self, keys: Sequence[str] | None, *, source: str | None = None, changed_since_ns: int = 0
+    ) -> AsyncIterator[MirroredDocument]:
+        """Earlier contents of these documents, by key and number; None: of all. Those older than that are left out."""
+        name = await self._listed(source)
+        async for some in self._revised_keys(name) if keys is None else _in_pieces(keys):
+            place = ("", 0)
+            while page := await self._reader.earlier_documents(
+                name, some, changed_since_ns=changed_since_ns, after=place
+            ):
+                for document in page:
+                    yield document
+                place = (page[-1].key, page[-1].revision)
+
+    async def _revised_keys(self, source: str) -> AsyncIterator[Sequence[str]]:
+        after = ""
+        while keys := await self._reader.revised_keys(source, after=after, limit=PAGE_ROWS):
+            yield keys
+            after = keys[-1]
 
     async def item_column_pages(
         self, source: str, *, first_id: int = 0, last_id: int | None = None, changed_since_ns: int = 0
@@ -254,6 +303,11 @@ class MirrorReader:
         raise ConfigurationError(
             f"the mirror holds more than one source with {what}", hint=f"name one of: {', '.join(names)}"
         )
+
+
+async def _in_pieces(keys: Sequence[T]) -> AsyncIterator[Sequence[T]]:
+    for start in range(0, len(keys), PAGE_ROWS):
+        yield keys[start : start + PAGE_ROWS]
 
 
 def open_mirror(url: str) -> MirrorReader:

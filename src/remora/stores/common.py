@@ -60,6 +60,10 @@ class Part(ABC):
         return text
 
     @abstractmethod
+    def _dump_keys(self, keys: Sequence[str]) -> object:
+        """Many keys as one parameter."""
+
+    @abstractmethod
     def _dump_ids(self, ids: Sequence[int]) -> object:
         """Many ids as one parameter."""
 

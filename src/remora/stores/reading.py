@@ -68,6 +68,22 @@ class CommonReader(Part):
             for number, body, changed, fetched in rows
         )
 
+    async def revised_ids(self, source: str, *, after_id: int, limit: int) -> Sequence[int]:
+        """Ids of items with earlier contents."""
+        rows = await self._rows("read_revised_ids", {"source": source, "after": after_id, "limit": limit})
+        return tuple(row[0] for row in rows)
+
+    async def earlier_items(
+        self, source: str, ids: Sequence[int], *, changed_since_ns: int, after: tuple[int, int]
+    ) -> Sequence[tuple[int, Revision]]:
+        """Earlier contents of these items."""
+        wanted = {"source": source, "ids": self._dump_ids(ids), "since": milliseconds(changed_since_ns)}
+        rows = await self._page("read_earlier_items", {**wanted, "id": after[0], "revision": after[1]}, body_at=2)
+        return tuple(
+            (item_id, Revision(number, body, changed * MILLISECOND_NS, fetched * MILLISECOND_NS))
+            for item_id, number, body, changed, fetched in rows
+        )
+
     async def user(self, source: str, name: str) -> MirroredUser | None:
         """One profile."""
         row = await self._row("read_user", {"source": source, "name": self._dump_key(name)})
@@ -88,6 +104,25 @@ class CommonReader(Part):
         wanted = {"source": source, "after": self._dump_key(after), "limit": limit}
         rows = await self._page("read_document_page", {**wanted, "since": milliseconds(fetched_since_ns)}, body_at=2)
         return tuple(self._document(source, row) for row in rows)
+
+    async def documents_of(self, source: str, keys: Sequence[str], *, after: str) -> Sequence[MirroredDocument]:
+        """The next documents of these keys."""
+        wanted = {"source": source, "keys": self._dump_keys(keys), "after": self._dump_key(after)}
+        return tuple(self._document(source, row) for row in await self._page("read_documents_of", wanted, body_at=2))
+
+    async def revised_keys(self, source: str, *, after: str, limit: int) -> Sequence[str]:
+        """Keys of documents with earlier contents."""
+        wanted = {"source": source, "after": self._dump_key(after), "limit": limit}
+        return tuple(self._load_key(row[0]) for row in await self._rows("read_revised_keys", wanted))
+
+    async def earlier_documents(
+        self, source: str, keys: Sequence[str], *, changed_since_ns: int, after: tuple[str, int]
+    ) -> Sequence[MirroredDocument]:
+        """Earlier contents of these documents."""
+        wanted = {"source": source, "keys": self._dump_keys(keys), "since": milliseconds(changed_since_ns)}
+        place = {"key": self._dump_key(after[0]), "revision": after[1]}
+        rows = await self._page("read_earlier_documents", {**wanted, **place}, body_at=2)
+        return tuple(self._document(source, (*row, None, False)) for row in rows)
 
     async def changes(self, after: str, *, limit: int) -> Sequence[Change]:
         """The next lines of the change feed."""

@@ -23,16 +23,19 @@ async def follow_into(
         if await feed.position() is None:
             # From here on no change is deleted before the folder has it.
             await feed.done(await mirror.newest_position(), now_ns=time.time_ns())
-        await lake.open(mirror, tell=tell)
-        while True:
-            while step := await lake.run_once(mirror):
-                count += step
-                tell(count)
-                assert lake.position is not None, "it has read something"
-                await feed.done(lake.position, now_ns=time.time_ns())
-            if once:
-                return count
-            await asyncio.sleep(LOOK_EVERY_S)
+        try:
+            await lake.open(mirror, tell=tell)
+            while True:
+                while step := await lake.run_once(mirror):
+                    count += step
+                    tell(count)
+                    assert lake.position is not None, "it has read something"
+                    await feed.done(lake.position, now_ns=time.time_ns())
+                if once:
+                    return count
+                await asyncio.sleep(LOOK_EVERY_S)
+        finally:
+            lake.close()
 
 
 def reader_name(folder: Path) -> str:

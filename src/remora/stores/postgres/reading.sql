@@ -54,6 +54,21 @@ AND i.source = (SELECT number FROM sources WHERE name = %(source)s) ORDER BY i.p
 SELECT revision, body, changed_at, last_fetched_at FROM stored_revisions
 WHERE source = (SELECT number FROM sources WHERE name = %(source)s) AND item_id = %(id)s ORDER BY revision;
 
+-- name: read_revised_ids
+-- The next ids of items that have earlier contents.
+SELECT DISTINCT item_id FROM stored_revisions
+WHERE source = (SELECT number FROM sources WHERE name = %(source)s) AND item_id > %(after)s
+ORDER BY item_id LIMIT %(limit)s;
+
+-- name: read_earlier_items
+-- The next earlier contents of some items that were seen since a given time: no more rows once there are this many bytes.
+SELECT item_id, revision, body, changed_at, last_fetched_at FROM (
+  SELECT *, sum(octet_length(body)) OVER (ORDER BY item_id, revision) - octet_length(body) AS before
+  FROM stored_revisions
+  WHERE source = (SELECT number FROM sources WHERE name = %(source)s) AND item_id = ANY(%(ids)s::bigint[])
+  AND changed_at >= %(since)s AND (item_id, revision) > (%(id)s, %(revision)s)
+) AS r WHERE before < %(bytes)s ORDER BY item_id, revision;
+
 -- name: read_user
 -- One profile.
 SELECT body, last_fetched_at, changed_at FROM users WHERE source = %(source)s AND name = %(name)s;
@@ -82,6 +97,31 @@ FROM (
     ORDER BY key LIMIT %(limit)s
   ) AS page
 ) AS d WHERE before < %(bytes)s ORDER BY d.key;
+
+-- name: read_documents_of
+-- The next documents with a body of some keys: no more rows once there are this many bytes.
+SELECT
+  d.key, d.updated_at, d.body, d.fetched_at, d.revision, d.changed_at, d.vanished_at, EXISTS (
+    SELECT 1 FROM gaps AS g
+    WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state = 'gone'
+  )
+FROM (
+  SELECT *, sum(octet_length(body)) OVER (ORDER BY key) - octet_length(body) AS before FROM documents
+  WHERE source = %(source)s AND key = ANY(%(keys)s::text[]) AND key > %(after)s AND body IS NOT NULL
+) AS d WHERE before < %(bytes)s ORDER BY d.key;
+
+-- name: read_revised_keys
+-- The next keys of documents that have earlier contents.
+SELECT DISTINCT key FROM document_revisions WHERE source = %(source)s AND key > %(after)s ORDER BY key LIMIT %(limit)s;
+
+-- name: read_earlier_documents
+-- The next earlier contents of some documents that were seen since a given time: no more rows once there are this many bytes.
+SELECT key, updated_at, body, fetched_at, revision, changed_at FROM (
+  SELECT *, sum(octet_length(body)) OVER (ORDER BY key, revision) - octet_length(body) AS before
+  FROM document_revisions
+  WHERE source = %(source)s AND key = ANY(%(keys)s::text[]) AND changed_at >= %(since)s
+  AND (key, revision) > (%(key)s, %(revision)s)
+) AS r WHERE before < %(bytes)s ORDER BY key, revision;
 
 -- name: read_changes
 -- The next lines of the change feed, up to the oldest transaction that still runs.

@@ -113,7 +113,7 @@ class Recorder:
     async def _probe(self, connection: Connection, batch: Batch, observations: Sequence[Observation]) -> None:
         items: list[str] = []
         others: dict[Kind, list[str]] = {}
-        latest_ns = 0
+        latest_ns, earliest_ns = 0, observations[0].now_ns
         for observation in observations:
             discovery = observation.discovery
             if discovery.kind is Kind.ITEM:
@@ -121,7 +121,8 @@ class Recorder:
             else:
                 others.setdefault(discovery.kind, []).append(discovery.key)
             latest_ns = max(latest_ns, observation.now_ns)
-        batch.changed_at = milliseconds(latest_ns)
+            earliest_ns = min(earliest_ns, observation.now_ns)
+        batch.changed_at = milliseconds(earliest_ns)  # a line of the feed is never later than its content
         if items:
             self._hold(batch, await _held_items(connection, batch, items), latest_ns)
         for kind, named in others.items():

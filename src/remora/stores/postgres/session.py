@@ -104,6 +104,9 @@ class PostgresPart(Part):
     def _load_key(self, text: str) -> str:
         return load_key(text)
 
+    def _dump_keys(self, keys: Sequence[str]) -> list[str]:
+        return list(map(dump_key, keys))
+
     def _dump_ids(self, ids: Sequence[int]) -> list[int]:
         return list(ids)
 

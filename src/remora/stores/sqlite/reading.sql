@@ -75,6 +75,17 @@ AND +i.source = (SELECT number FROM sources WHERE name = :source) ORDER BY i.par
 SELECT revision, CAST(body AS BLOB), changed_at, last_fetched_at FROM stored_revisions
 WHERE source = (SELECT number FROM sources WHERE name = :source) AND item_id = :id ORDER BY revision;
 
+-- name: read_revised_ids
+-- The next ids of items that have earlier contents.
+SELECT DISTINCT item_id FROM stored_revisions
+WHERE source = (SELECT number FROM sources WHERE name = :source) AND item_id > :after ORDER BY item_id LIMIT :limit;
+
+-- name: read_earlier_items
+-- The next earlier contents of some items that were seen since a given time.
+SELECT item_id, revision, CAST(body AS BLOB), changed_at, last_fetched_at FROM stored_revisions
+WHERE source = (SELECT number FROM sources WHERE name = :source) AND item_id IN (SELECT value FROM json_each(:ids))
+AND changed_at >= :since AND (item_id, revision) > (:id, :revision) ORDER BY item_id, revision;
+
 -- name: read_user
 -- One profile.
 SELECT CAST(body AS BLOB), last_fetched_at, changed_at FROM users WHERE source = :source AND name = :name;
@@ -99,6 +110,27 @@ SELECT
 FROM documents AS d
 WHERE d.source = :source AND d.key > :after AND d.body IS NOT NULL AND coalesce(d.fetched_at, 0) >= :since
 ORDER BY d.key LIMIT :limit;
+
+-- name: read_documents_of
+-- The next documents with a body of some keys.
+SELECT
+  d.key, d.updated_at, CAST(d.body AS BLOB), d.fetched_at, d.revision, d.changed_at, d.vanished_at, EXISTS (
+    SELECT 1 FROM gaps AS g
+    WHERE g.source = d.source AND g.kind = 'document' AND g.key = d.fingerprint AND g.state = 'gone'
+  )
+FROM documents AS d
+WHERE d.source = :source AND d.key IN (SELECT value FROM json_each(:keys)) AND d.key > :after AND d.body IS NOT NULL
+ORDER BY d.key;
+
+-- name: read_revised_keys
+-- The next keys of documents that have earlier contents.
+SELECT DISTINCT key FROM document_revisions WHERE source = :source AND key > :after ORDER BY key LIMIT :limit;
+
+-- name: read_earlier_documents
+-- The next earlier contents of some documents that were seen since a given time.
+SELECT key, updated_at, CAST(body AS BLOB), fetched_at, revision, changed_at FROM document_revisions
+WHERE source = :source AND key IN (SELECT value FROM json_each(:keys)) AND changed_at >= :since
+AND (key, revision) > (:key, :revision) ORDER BY key, revision;
 
 -- name: read_changes
 -- The next lines of the change feed.

@@ -116,7 +116,7 @@ class _Batch:
         self._kept: list[int] = []
         self._read_s: dict[int, int] = {}  # unchanged items, with the second in which they were read
         self._changes: dict[tuple[str, str], list[str]] = {}  # keys by kind and change
-        self._now = 0
+        self._now = 0  # the earliest moment of the batch: a line of the feed is never later than its content
         self._moved_gaps: dict[str, tuple[object, ...]] = {}
         self._answered: list[tuple[object, ...]] = []
         self._departed_ns: dict[str, int] = {}
@@ -131,7 +131,8 @@ class _Batch:
         users: list[str] = []
         for observation in observations:
             discovery = observation.discovery
-            self._now = max(self._now, observation.now_ns // MILLISECOND_NS)
+            now = observation.now_ns // MILLISECOND_NS
+            self._now = min(self._now or now, now)
             if discovery.kind is Kind.ITEM:
                 items.append(discovery.key)
             elif discovery.kind is Kind.USER:

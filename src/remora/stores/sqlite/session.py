@@ -145,6 +145,9 @@ class SqlitePart(Part):
         statement = self._sql[name]
         return await self._write(lambda connection: connection.execute(statement, values).rowcount)
 
+    def _dump_keys(self, keys: Sequence[str]) -> str:
+        return json.dumps(list(keys))
+
     def _dump_ids(self, ids: Sequence[int]) -> str:
         return json.dumps(list(ids))
 
