@@ -260,16 +260,18 @@ def test_a_distrusted_record_is_a_warning_and_a_trusted_one_is_not(events: Event
     assert restored == [("warning", "cold_damaged"), ("info", "cold_none")]
 
 
-def test_a_store_that_is_down_is_said_once_a_second_at_most(events: Events) -> None:
+def test_a_store_that_is_down_is_told_once_a_minute_and_that_it_is_over(events: Events) -> None:
     async def main(clock: SimClock) -> None:
         book = Book(clock, is_down=True)
         async with gate(clock, FOUR_PER_S, book=book) as cut_off:
-            await cut_off.send_until(MINUTE_NS)
+            await cut_off.send_until(3 * MINUTE_NS)
             book.is_down = False
+            await cut_off.send_until(4 * MINUTE_NS)
 
     simulated(main)
     said = [event for event in events if event["event"] == "pace_not_stored"]
-    assert 10 <= len(said) <= 61
+    assert 2 <= len(said) <= 4
+    assert [event["times"] > 10 for event in events if event["event"] == "pace_stored_again"] == [True]
 
 
 def test_the_state_says_what_limits_the_rate() -> None:

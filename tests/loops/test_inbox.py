@@ -234,6 +234,7 @@ class Failing(MemoryStore):
         super().__init__()
         self.down_for_announcements = 0
         self.poison: set[str] = set()
+        self.is_full = False
 
     async def announce(self, source: str, keys: Sequence[Key], *, now_ns: int) -> int:
         if self.down_for_announcements:
@@ -242,6 +243,8 @@ class Failing(MemoryStore):
         return await super().announce(source, keys, now_ns=now_ns)
 
     async def record(self, source: str, observation: Observation) -> Outcome:
+        if self.is_full:
+            raise StoreUnavailable("the disk is full", hint="make room")
         if observation.discovery.key in self.poison:
             raise RuntimeError("a mistake of our own")
         return await super().record(source, observation)
@@ -255,6 +258,29 @@ def test_an_announcement_waits_for_a_store_that_is_down() -> None:
         async with rig.process() as process:
             await make_inbox(process).announce(items(1, 2, 3))
         assert await store.inbox_depth(NAME) == 3
+
+    in_virtual_time(main)
+
+
+def test_an_answer_that_cannot_be_stored_is_kept_and_not_asked_for_again() -> None:
+    async def main(clock: SimClock) -> None:
+        store = Failing()
+        rig = Rig.make(clock, store=store, world=WorldSettings(items=1_000, absent_share=0))
+        held = Held(rig)
+        held.go_on.set()
+        async with rig.process(transport=held) as process:
+            inbox = make_inbox(process, workers=3)
+            await inbox.announce(items(*range(1, 11)))
+            store.is_full = True
+            running = asyncio.get_running_loop().create_task(inbox.run())
+            await asyncio.sleep(7_200)
+            asked_while_full = held.asked.total()
+            store.is_full = False
+            await asyncio.sleep(75)  # a minute for the wait, and some seconds to fetch the rest
+            assert (asked_while_full, held.asked.total()) == (3, 10)
+            assert await store.inbox_depth(NAME) == 0
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
     in_virtual_time(main)
 

@@ -3,9 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 
+from structlog.testing import capture_logs
+
 from remora.contracts import Json
 from remora.core.errors import StoreUnavailable
 from remora.core.status.snapshot import Role, Snapshot
+from remora.core.units import SECOND_NS
 from remora.operate.observe.heartbeat import Heart
 from remora.operate.observe.read_status import decode_beats
 from remora.sim.clock import SimClock, run
@@ -43,6 +46,26 @@ def test_it_beats_once_a_second_and_outlives_a_store_that_is_down() -> None:
     gaps = {later - earlier for earlier, later in zip(store.beats_at_ns, store.beats_at_ns[1:], strict=False)}
     assert len(store.beats_at_ns) == 9
     assert gaps == {1_000_000_000}
+
+
+def test_missed_heartbeats_are_told_once_a_minute_and_so_is_their_end() -> None:
+    store = FailingNotes()
+    store.failures = 150  # seconds
+
+    async def live(clock: SimClock) -> None:
+        heart = Heart("service", store, a_snapshot, clock=clock)
+        task = asyncio.create_task(heart.run())
+        await clock.sleep_until(clock.monotonic_ns() + 200 * SECOND_NS)
+        task.cancel()
+
+    with capture_logs() as events:
+        run(live)
+    assert [(event["event"], event["missed"]) for event in events] == [
+        ("heartbeat_missed", 1),
+        ("heartbeat_missed", 61),
+        ("heartbeat_missed", 121),
+        ("heartbeat_stored_again", 150),
+    ]
 
 
 def test_a_good_bye_says_when_and_why() -> None:

@@ -92,7 +92,7 @@ async def test_a_writer_keeps_a_part_of_the_disk_free_and_goes_on_when_there_is_
         pytest.skip("a server looks after its own disk")
     assert store._writer is not None
     reserve, store._writer._reserve_bytes = store._writer._reserve_bytes, 1 << 62
-    with pytest.raises(StoreUnavailable, match="MiB left"):
+    with pytest.raises(StoreUnavailable, match="are kept free"):
         await keep(store, item(60))
     store._writer._reserve_bytes = reserve
     await keep(store, item(60))

@@ -358,9 +358,10 @@ class Learner(PaceInRuns):
                 return
         except StoreError as error:
             # The pace is kept without the store; what was learned is stored once the store answers again.
-            log.warning("pace_not_stored", source=self._source, why=error.message)
+            self._pace_events.not_stored(error.message)
             self._unsaved.set()
             return
+        self._pace_events.stored()
         self._cuts_saved = cuts
         self._on_change()
 

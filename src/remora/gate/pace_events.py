@@ -7,6 +7,7 @@ import structlog
 from remora.contracts import Clock
 from remora.core.rate.gate_types import STOPS, BackOff, Hold, LimitedBy
 from remora.core.rate.law import ChangeKind, Pace, PaceChange
+from remora.core.repeats import Repeats
 from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
@@ -33,6 +34,7 @@ class PaceEvents:
         self._ceiling_interval_ns = ceiling_interval_ns
         self._clock = clock
         self._untold: PaceChange | None = None
+        self._not_stored = Repeats()
         self._told_at_ns = clock.monotonic_ns() - EVENT_EVERY_NS
 
     def tell(self, change: PaceChange) -> None:
@@ -56,6 +58,16 @@ class PaceEvents:
         self._untold = None
         self._told_at_ns = self._clock.monotonic_ns()
         log.debug(str(change.kind), source=self._source, **self._fields(change))
+
+    def not_stored(self, why: str) -> None:
+        """The pace could not be stored. This is tried every second and logged once a minute."""
+        if self._not_stored.is_worth_telling(now_ns=self._clock.monotonic_ns()):
+            log.warning("pace_not_stored", source=self._source, why=why, times=self._not_stored.failures)
+
+    def stored(self) -> None:
+        """The pace is stored; worth a line after failures."""
+        if times := self._not_stored.over():
+            log.info("pace_stored_again", source=self._source, times=times)
 
     def _fields(self, change: PaceChange) -> dict[str, str | float]:
         fields: dict[str, str | float] = {

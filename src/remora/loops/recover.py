@@ -19,6 +19,7 @@ from remora.core.ledger.asking import AskPolicy
 from remora.core.ledger.discovery import Discovery, FromGap, Kind
 from remora.core.ledger.gap import Gap, is_too_soon
 from remora.core.reasons import GapReason
+from remora.core.repeats import Repeats
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Deferred
 
@@ -75,6 +76,7 @@ class Recover:
         self._allowance = allowance
         self._places = asyncio.Semaphore(policy.width)
         self._under_way: set[Served] = set()
+        self._not_released = Repeats()
         self._asked: dict[Served, int] = {}  # when each gap was last requested here (monotonic), oldest first
         self._served: set[Served] = set()  # by `run_through`
         self._outcomes: Counter[Outcome] = Counter()
@@ -170,7 +172,10 @@ class Recover:
             await self._store.release_gaps(self._source, owner=self._owner)
         except StoreError as error:
             # The leases expire by themselves.
-            log.warning("gaps_not_released", source=self._source, why=error.message)
+            if self._not_released.is_worth_telling(now_ns=self._clock.monotonic_ns()):
+                log.warning("gaps_not_released", source=self._source, why=error.message)
+        else:
+            self._not_released.over()
 
     async def _serve(self, gap: Gap) -> None:
         if gap.kind is Kind.PAGE:

@@ -50,17 +50,27 @@ def restart_delay_ns(failures: int) -> int:
     return min(RESTART_MAX_NS, RESTART_FIRST_NS << min(failures - 1, RESTART_MAX_NS.bit_length()))
 
 
+def is_worth_telling(failures: int) -> bool:
+    """Whether this failure in a row is logged: the 1st, 2nd, 4th, 8th and so on, so that the lines become rare, too."""
+    return failures & (failures - 1) == 0
+
+
 async def until_it_works(call: Callable[[], Awaitable[T]], *, clock: Clock, what: str) -> T:
     """Repeat a store call until the store answers, so that nothing in memory is lost. Other errors are raised."""
     failures = 0
     while True:
         try:
-            return await call()
+            result = await call()
         except RemoraError as error:
             if not error.retryable:
                 raise
             failures += 1
-            log.warning("store_awaited", what=what, error=type(error).__name__, failures=failures)
+            if is_worth_telling(failures):
+                log.warning("store_awaited", what=what, error=type(error).__name__, failures=failures)
+        else:
+            if failures:
+                log.info("store_answers_again", what=what, failures=failures)
+            return result
         await clock.sleep_until(clock.monotonic_ns() + restart_delay_ns(failures))
 
 
@@ -126,7 +136,8 @@ class Supervisor:
                 life.restarts += 1
             finally:
                 life.alive = False
-            log.warning("loop_restarts", loop=name, error=life.last_error, failures=life.failures)
+            if is_worth_telling(life.failures):
+                log.warning("loop_restarts", loop=name, error=life.last_error, failures=life.failures)
             await self._clock.sleep_until(self._clock.monotonic_ns() + restart_delay_ns(life.failures))
 
 

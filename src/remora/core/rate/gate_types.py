@@ -97,6 +97,14 @@ class ProviderDown(msgspec.Struct, frozen=True):
     answers: str
 
 
+class Barred(msgspec.Struct, frozen=True):
+    """Every request is refused, whatever the rate: a token that is no longer valid, or an address that was blocked."""
+
+    since_ns: int
+    reason: str
+    answers: int  # in a row
+
+
 class QuotaFacts(msgspec.Struct, frozen=True):
     """What the provider last said about its quota."""
 
@@ -119,6 +127,7 @@ class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
     circuit: CircuitState
     circuit_wait_ns: int | None = 0  # 0: requests pass; None: one probe's answer is awaited
     provider_down: ProviderDown | None = None
+    barred: Barred | None = None  # None: the last answer was no refusal of this kind
     provider_back_at_ns: int | None = None  # when it last answered again after it was down
     not_before_in_ns: int = 0  # how long the provider's own wait still lasts
     quota: QuotaFacts | None = None  # None: the provider named none, or it was reset

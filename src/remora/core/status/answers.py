@@ -6,6 +6,8 @@ from remora.core.rate.gate_types import RateFacts
 from remora.core.status.model import Answer, Attention, Covered, CoveredList, Fresh, FreshList, NoStream, Unknown, YesNo
 from remora.core.status.snapshot import LedgerFacts, LoopFacts, Role, SourceFacts, StreamFacts
 from remora.core.status.thresholds import (
+    BARRED_AFTER_NS,
+    BARRED_ANSWERS,
     INBOX_DEEP,
     NEWEST_ID_NOT_FRESH_NS,
     NEWEST_IDS_MISSED_NOT_FRESH,
@@ -130,6 +132,15 @@ def down(rate: RateFacts | None, *, now_ns: int) -> str | None:
     return f"{told}; next probe {f'in {span(left_ns)}' if left_ns >= SECOND_NS else 'now'}"
 
 
+def barred(rate: RateFacts | None, *, now_ns: int) -> str | None:
+    """Since when the provider refuses every request, and what a person has to do; None while it does not."""
+    found = None if rate is None else rate.barred
+    if found is None or found.answers < BARRED_ANSWERS or now_ns - found.since_ns < BARRED_AFTER_NS:
+        return None
+    told = f"the provider has refused every request since {iso(found.since_ns)} ({found.reason}, {found.answers:,} in a row)"
+    return f"{told}: check the token, then ask the provider whether this address is blocked"
+
+
 def is_working(
     facts: SourceFacts | None, *, silence: str | None, ended: bool, now_ns: int, rests: bool = False
 ) -> Answer:
@@ -144,6 +155,8 @@ def is_working(
     if facts.workers_alive == 0:
         return Answer(YesNo.NO, "no update worker is alive")
     if (why := down(facts.rate, now_ns=now_ns)) is not None:
+        return Answer(YesNo.NO, why)
+    if (why := barred(facts.rate, now_ns=now_ns)) is not None:
         return Answer(YesNo.NO, why)
     if never_answered(facts):
         return Answer(YesNo.UNKNOWN, "the provider has not answered since the start")

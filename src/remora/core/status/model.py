@@ -91,6 +91,7 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int | None = None
     growth_bytes_per_day: int | None = None
     free_bytes: int | None = None
+    kept_free_bytes: int | None = None  # the store refuses to write when less is free
 
 
 class Unknown(msgspec.Struct, frozen=True):

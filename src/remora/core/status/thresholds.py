@@ -27,6 +27,9 @@ RESCAN_LATE_NS: Final = 12 * HOUR_NS
 # The law keeps refusals under 0.4 percent in steady state; several times that is not polite.
 REFUSED_SHARE_NOT_POLITE: Final = 0.02
 REQUESTS_TO_JUDGE: Final = 50
+# The newest id is asked for four times in this time: a row of private items alone does not look like a ban.
+BARRED_AFTER_NS: Final = 60 * SECOND_NS
+BARRED_ANSWERS: Final = 4
 # A rate is a division: a rounding error of one in a thousand does not exceed the ceiling.
 CEILING_TOLERANCE: Final = 1.001
 # If requests are sent at this share of the allowed rate, the pace is the limit, whatever else took time.

@@ -245,7 +245,11 @@ class InboxWorkers:
     async def _serve(self, entry: InboxEntry) -> Outcome:
         try:
             discovery = Discovery(entry.kind, entry.key, Lane.UPDATE, FromInbox(entry.ticket))
-            outcome = await self._collector.collect(discovery)
+            asked = await self._collector.ask(discovery)
+            # An answer that cannot be stored yet is kept: asking again would cost the provider a request and help nobody.
+            outcome = await until_it_works(
+                lambda: self._collector.record(discovery, asked), clock=self._clock, what="inbox"
+            )
         finally:
             self._line.done(entry)
             self._arrived.set()  # the same key may wait again

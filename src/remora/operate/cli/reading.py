@@ -75,15 +75,13 @@ def _watch(settings: "Settings", only: str | None, *, as_json: bool) -> None:
 
 
 async def _read_status(settings: "Settings", only: str | None) -> "Status":
-    import msgspec
-
     from remora.operate.jobs.opened_store import opened_store
     from remora.operate.observe.disk import DiskGauge
     from remora.operate.observe.read_status import read_status
 
     async with opened_store(settings, read_only=True) as store:
-        found = await read_status(store, settings, now_ns=wall_ns(), only=only)
-        return msgspec.structs.replace(found, disk=DiskGauge(settings.store.url).read(now_ns=wall_ns()))
+        disk = DiskGauge(settings.store.url).read(now_ns=wall_ns())
+        return await read_status(store, settings, now_ns=wall_ns(), only=only, disk=disk)
 
 
 def _print_status(found: "Status", *, as_json: bool) -> None:

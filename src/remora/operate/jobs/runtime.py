@@ -237,4 +237,6 @@ async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
 
 def rate_facts(governor: Governor, meter: RecentMeter, name: str) -> RateFacts:
     """What the gate says, and the counts that belong to it."""
-    return msgspec.structs.replace(governor.state(), wire_sends=meter.wire_sends(name), recent=meter.recent(name))
+    return msgspec.structs.replace(
+        governor.state(), wire_sends=meter.wire_sends(name), recent=meter.recent(name), barred=meter.barred(name)
+    )

@@ -227,8 +227,8 @@ class Service:
 
     async def _read_status(self) -> Status:
         now_ns = self._clock.wall_ns()
-        status = await read_status(self._store, self._settings, now_ns=now_ns)
-        return msgspec.structs.replace(status, disk=self._disk.read(now_ns=now_ns))
+        disk = self._disk.read(now_ns=now_ns)
+        return await read_status(self._store, self._settings, now_ns=now_ns, disk=disk)
 
     async def _replay(self, source: str | None, reason: GapReason | None, key: str | None) -> int:
         names = [source] if source is not None else list(self._settings.sources)

@@ -7,6 +7,7 @@ from typing import Final
 
 from remora.core.status.model import Disk
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS
+from remora.stores.sqlite.writer import RESERVE_BYTES
 
 SQLITE: Final = "sqlite:///"
 SAMPLE_EVERY_NS: Final = MINUTE_NS
@@ -32,7 +33,8 @@ class DiskGauge:
             return None
         if not self._samples or now_ns - self._samples[-1][0] >= SAMPLE_EVERY_NS:
             self._samples.append((now_ns, size))
-        return Disk(size_bytes=size, growth_bytes_per_day=self._growth(size, now_ns), free_bytes=free)
+        growth = self._growth(size, now_ns)
+        return Disk(size_bytes=size, growth_bytes_per_day=growth, free_bytes=free, kept_free_bytes=RESERVE_BYTES)
 
     def _growth(self, size: int, now_ns: int) -> int | None:
         since_ns, was = self._samples[0]

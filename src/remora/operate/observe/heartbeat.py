@@ -8,6 +8,7 @@ import structlog
 
 from remora.contracts import Clock, Notes
 from remora.core.errors import StoreError
+from remora.core.repeats import Repeats
 from remora.core.status.readout import BEAT_NS
 from remora.core.status.snapshot import Snapshot
 
@@ -25,6 +26,7 @@ class Heart:
         self._store = store
         self._snapshot = snapshot
         self._clock = clock
+        self._missed = Repeats()
 
     async def run(self) -> None:
         """Store a heartbeat once a second. If the store is down, heartbeats are lost and the process goes on."""
@@ -33,7 +35,11 @@ class Heart:
             try:
                 await self.run_once()
             except StoreError as error:
-                log.warning("heartbeat_missed", why=error.message)
+                if self._missed.is_worth_telling(now_ns=self._clock.monotonic_ns()):
+                    log.warning("heartbeat_missed", why=error.message, missed=self._missed.failures)
+            else:
+                if missed := self._missed.over():
+                    log.warning("heartbeat_stored_again", missed=missed)
             await self._clock.sleep_until(next_ns)
 
     async def run_once(self) -> None:

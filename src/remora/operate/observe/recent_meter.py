@@ -6,12 +6,14 @@ from typing import Final
 
 from remora.contracts import Clock, Meter, Outcome
 from remora.core.lanes import Lane
-from remora.core.rate.gate_types import Recent
+from remora.core.rate.gate_types import Barred, Recent
+from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
-from remora.core.verdict import Pressure, Trouble, Verdict
+from remora.core.verdict import Deferred, Pressure, Refused, Trouble, Verdict
 
 WINDOW_S: Final = 10
 WINDOW_NS: Final = WINDOW_S * SECOND_NS
+BARRING: Final = frozenset({GapReason.UNAUTHORIZED, GapReason.FORBIDDEN})
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class _Watched:
     since_ns: int
     seconds: deque[_Second] = field(default_factory=lambda: deque(maxlen=WINDOW_S + 1))
     wire_sends: int = 0
+    barred: Barred | None = None
 
 
 class RecentMeter:
@@ -56,6 +59,11 @@ class RecentMeter:
             window_ns=min(WINDOW_NS, (now_ns // SECOND_NS - watched.since_ns // SECOND_NS) * SECOND_NS),
         )
 
+    def barred(self, source: str) -> Barred | None:
+        """Since when every request is refused, whatever the rate."""
+        watched = self._sources.get(source)
+        return None if watched is None else watched.barred
+
     def wire_sends(self, source: str) -> int:
         """Requests written to a connection since the start."""
         watched = self._sources.get(source)
@@ -74,6 +82,7 @@ class RecentMeter:
         second.answers += 1
         second.refused += int(isinstance(verdict, Pressure))
         second.failed += int(isinstance(verdict, Trouble))
+        self._judge_bar(self._watched(source), verdict)
         self._inner.judged(source, lane, verdict)
 
     def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None:
@@ -84,6 +93,16 @@ class RecentMeter:
 
     def circuit_changed(self, source: str, state: str) -> None:
         self._inner.circuit_changed(source, state)
+
+    def _judge_bar(self, watched: _Watched, verdict: Verdict) -> None:
+        match verdict:
+            case Refused(reason) if reason in BARRING:
+                before = watched.barred or Barred(self._clock.wall_ns(), reason, 0)
+                watched.barred = Barred(before.since_ns, reason, before.answers + 1)
+            case Pressure() | Trouble() | Deferred():
+                pass  # says nothing about whether we may ask at all
+            case _:
+                watched.barred = None
 
     def _watched(self, source: str) -> _Watched:
         watched = self._sources.get(source)

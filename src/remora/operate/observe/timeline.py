@@ -9,6 +9,7 @@ import structlog
 from remora.contracts import Clock, Notes
 from remora.core.errors import StoreError
 from remora.core.ledger.notes import TIMELINE_NOTE
+from remora.core.repeats import Repeats
 from remora.core.status.model import SourceStatus, Status
 from remora.core.status.timeline import Event, added, events_between
 from remora.core.units import SECOND_NS
@@ -25,6 +26,7 @@ class Timeline:
         self._events: dict[str, tuple[Event, ...]] = {}
         self._last: dict[str, SourceStatus] = {}
         self._unkept: set[str] = set()
+        self._not_kept = Repeats()
 
     def take(self, status: Status) -> None:
         """One reading."""
@@ -63,12 +65,15 @@ class Timeline:
         try:
             while True:
                 await clock.sleep_until(clock.monotonic_ns() + KEEP_EVERY_NS)
-                await self._try_to_keep(store)
+                await self._try_to_keep(store, clock)
         finally:
-            await self._try_to_keep(store)
+            await self._try_to_keep(store, clock)
 
-    async def _try_to_keep(self, store: Notes) -> None:
+    async def _try_to_keep(self, store: Notes, clock: Clock) -> None:
         try:
             await self.keep(store)
         except StoreError as error:
-            log.warning("timeline_not_kept", why=error.message)
+            if self._not_kept.is_worth_telling(now_ns=clock.monotonic_ns()):
+                log.warning("timeline_not_kept", why=error.message)
+        else:
+            self._not_kept.over()

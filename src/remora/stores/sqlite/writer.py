@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from remora.contracts import Observation, Outcome
 from remora.core.errors import RemoraError, StoreError, StoreUnavailable
+from remora.core.quantities import format_size
 from remora.stores.batches import Batches
 from remora.stores.decisions import OnBatch
 from remora.stores.sqlite.database import Connection, connect_writer, explained, roll_back
@@ -161,7 +162,7 @@ class Writer:
         free = disk.f_bavail * disk.f_frsize
         if free < self._reserve_bytes:
             raise StoreUnavailable(
-                f"the disk of {self._path} has only {free >> 20:,} MiB left, and {self._reserve_bytes >> 20:,} are kept free",
+                f"the disk of {self._path} is full: {format_size(free)} free, and {format_size(self._reserve_bytes)} are kept free",
                 hint="make room; it goes on by itself (remora store stats, remora store compact)",
             )
 

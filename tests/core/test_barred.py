@@ -1,0 +1,62 @@
+"""Is a provider that refuses every request told as such, with what a person has to do?"""
+
+import pytest
+
+from remora.contracts import Meter
+from remora.core.item import Item
+from remora.core.lanes import Lane
+from remora.core.rate.gate_types import Barred
+from remora.core.reasons import GapReason
+from remora.core.status.model import Attention, Standing, YesNo
+from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.verdict import Found, Missing, Pressure, Refused, Trouble, Verdict
+from remora.operate.observe.recent_meter import RecentMeter
+from remora.sim.clock import SimClock, run
+from remora.sim.meter import CountingMeter
+from tests.core.test_readout import NOW_NS, a_rate, beat, facts, seen
+
+FORBIDDEN = Refused(GapReason.FORBIDDEN)
+
+
+def barred(*, since_ns: int, answers: int) -> Barred:
+    return Barred(NOW_NS - since_ns, "forbidden", answers)
+
+
+def test_a_ban_needs_a_person_and_says_what_to_do() -> None:
+    banned = facts(
+        rate=a_rate(barred=barred(since_ns=2 * MINUTE_NS, answers=1_212)), newest_id_at_ns=None, backfill=True
+    )
+    status = seen(beat(of=banned))
+    working = status.answers.working
+    assert (working.answer, working.attention) == (YesNo.NO, Attention.ACT)
+    assert "forbidden, 1,212 in a row): check the token, then ask the provider" in working.reason
+    assert status.headline.standing is Standing.ATTENTION
+    assert not status.only_provider_is_down
+
+
+@pytest.mark.parametrize("since_ns, answers", [(50 * SECOND_NS, 9_000), (MINUTE_NS, 3)])
+def test_a_row_of_private_items_is_no_ban(since_ns: int, answers: int) -> None:
+    rate = a_rate(barred=barred(since_ns=since_ns, answers=answers))
+    assert seen(beat(of=facts(rate=rate))).answers.working.answer is YesNo.YES
+
+
+@pytest.mark.parametrize(
+    "then, answers",
+    [
+        (Refused(GapReason.UNAUTHORIZED), 3),
+        (Pressure(GapReason.RATE_LIMITED), 2),
+        (Trouble(GapReason.TIMEOUT), 2),
+        (Found(Item(item_id=1, body=b"{}", content=b"{}")), None),
+        (Missing(GapReason.NOT_FOUND), None),
+    ],
+)
+def test_only_an_answer_that_is_no_refusal_ends_the_row(then: Verdict, answers: int | None) -> None:
+    async def main(clock: SimClock) -> Barred | None:
+        inner: Meter = CountingMeter()
+        meter = RecentMeter(inner, clock=clock)
+        for verdict in (FORBIDDEN, FORBIDDEN, then):
+            meter.judged("news", Lane.LIVE, verdict)
+        return meter.barred("news")
+
+    found = run(main)
+    assert (found and found.answers) == answers
