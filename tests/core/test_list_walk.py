@@ -1,9 +1,11 @@
 """Does a walk over a list stop where it may, and nowhere else?"""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.item import Entry, Page
+from remora.core.item import Entry, Order, Page
 from remora.core.ledger.gap import DOUBTED_FOR_NS
 from remora.core.ledger.list_walk import (
     FULL_WALK_EVERY_NS,
@@ -52,6 +54,14 @@ def test_the_first_walk_goes_to_the_end_of_the_list() -> None:
 
 def test_an_empty_page_in_the_middle_does_not_end_a_walk() -> None:
     assert not is_at_end(WalkState(watermark="10"), page())
+
+
+def test_only_the_first_page_of_an_unsorted_list_moves_the_watermark() -> None:
+    first, later = (replace(page(*marks), order=Order.NONE) for marks in (("5", "8"), ("12", "2")))
+    state = after_page(after_page(WalkState(watermark="3"), first, ""), later, "next")
+    assert finished(state, is_end=True).watermark == "8", "what changed since the first page has a newer mark than that"
+    window = replace(later, begins_part=True)
+    assert finished(after_page(state, window, "next"), is_end=True).watermark == "12"
 
 
 def test_a_finished_walk_leaves_the_newest_mark_it_met_as_watermark() -> None:

@@ -177,6 +177,18 @@ class WalkedSource(Source, Protocol):
     def has_parents(self) -> bool:
         """Whether there is an entry to walk the list for."""
 
+    def take_watermark(self, parent: str, watermark: str) -> None:
+        """The list of this entry was read whole, up to this mark."""
+
+    def parent_at(self, position: str) -> str | None:
+        """The entry of the other source whose list this position is in."""
+
+    def known_at(self, position: str) -> str | None:
+        """The watermark of the list of one entry, at a position in it; None if a walk there must read everything."""
+
+    def asked_with(self, key: str) -> str:
+        """Documents with the same text may be asked for in one request (`Capabilities.details_per_request`)."""
+
 
 class Credential(Protocol):
     """Proves to the provider who we are. The transport signs requests with it; here it is kept valid."""

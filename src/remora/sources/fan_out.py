@@ -25,6 +25,7 @@ class Parents:
         """`names`: the placeholders in use, as "entry.id"."""
         self._names = sorted({_KEY_ONLY, *names})
         self._values: dict[str, dict[str, str]] = {}
+        self._watermarks: dict[str, str] = {}
         self._walked: list[str] = []
 
     def take(self, documents: Iterable[tuple[str, bytes, bool]]) -> int:
@@ -42,6 +43,14 @@ class Parents:
             elif is_known and not is_walked:
                 del self._walked[at - 1]
         return lacking
+
+    def take_watermark(self, key: str, watermark: str) -> None:
+        """The list of this entry was read whole, up to this mark."""
+        self._watermarks[key] = watermark
+
+    def watermark(self, key: str) -> str | None:
+        """Up to which mark the list of an entry was read; None if it never was read whole."""
+        return self._watermarks.get(key)
 
     def first(self) -> str | None:
         """The entry whose list is walked first."""

@@ -91,6 +91,7 @@ class Listed:
         self._detail = settings.detail
         self._each = settings.each
         self._parents = Parents(entry_fields(settings.list, settings.detail))
+        self._now_s = 0  # when the last walk began
         self._headers = dict(settings.headers)
         if settings.token is not None:
             self._headers["Authorization"] = f"Bearer {settings.token.reveal()}"
@@ -107,10 +108,16 @@ class Listed:
 
     def first_position(self, watermark: str | None, *, now_wall_ns: int) -> str:
         """Where a walk begins that knows everything up to this mark."""
-        part = first_part(self._list.since, self._list.window, watermark, now_s=now_wall_ns // SECOND_NS)
-        if self._each is not None:
-            part = Part(is_rest=watermark is not None, each=self._parents.first())
-        return position_of(part, FIRST)
+        self._now_s = now_wall_ns // SECOND_NS
+        if self._each is not None and (each := self._parents.first()) is not None:
+            return position_of(self._first_part_of(each, is_rest=watermark is not None), FIRST)
+        return position_of(first_part(self._list.since, self._list.window, watermark, now_s=self._now_s), FIRST)
+
+    def _first_part_of(self, each: str, *, is_rest: bool) -> Part:
+        """Where a walk begins the list of one entry. One that was never read whole is asked for from its beginning."""
+        watermark = self._parents.watermark(each) if is_rest else None
+        part = first_part(self._list.since, self._list.window, watermark, now_s=self._now_s)
+        return replace(part, is_rest=is_rest, each=each)
 
     def ended_at(self, position: str) -> Page:
         """The empty page for an end at this position."""
@@ -128,11 +135,29 @@ class Listed:
         """Whether there is an entry to walk the list for."""
         return self._parents.first() is not None
 
+    def take_watermark(self, parent: str, watermark: str) -> None:
+        """The list of this entry was read whole, up to this mark."""
+        self._parents.take_watermark(parent, watermark)
+
+    def parent_at(self, position: str) -> str | None:
+        """The entry of the other source whose list this position is in."""
+        return self._split(position)[0].each
+
+    def known_at(self, position: str) -> str | None:
+        """The watermark of the list of one entry; None if the walk must read everything."""
+        part = self._split(position)[0]
+        return self._parents.watermark(part.each) if part.is_rest and part.each is not None else None
+
+    def asked_with(self, key: str) -> str:
+        """The entry that a document belongs to: a request asks for documents of one entry."""
+        return self._own_key(key)[0] or ""
+
     def _next_part(self, part: Part) -> Part | None:
-        if part.each is None:
-            return next_part(self._list.window, part)
+        further = next_part(self._list.window, part)
+        if part.each is None or further is not None:
+            return further
         each = self._parents.after(part.each)
-        return None if each is None else replace(part, each=each)
+        return None if each is None else self._first_part_of(each, is_rest=part.is_rest)
 
     def _list_of(self, part: Part) -> ListSettings:
         """The list of a part: the declared one, with an address of its own for each entry of another source."""
@@ -158,14 +183,16 @@ class Listed:
 
     def first_of_part(self, position: str) -> str:
         """The first position of the same part of the list, whichever walk asks for it."""
-        return position_of(replace(self._split(position)[0], is_rest=False), FIRST)
+        part = self._split(position)[0]
+        since = part.since if part.each is None else None  # the whole list of one entry, whenever it was read last
+        return position_of(replace(part, is_rest=False, since=since), FIRST)
 
     def position_in_words(self, position: str) -> str:
         """Which page this is, for an operator."""
         part, inside = self._split(position)
         if part.each is not None:
             name = fingerprint(self._each or "", part.each)
-            return f"{page_in_words(self._list, inside)} of the entry {name} of {self._each}"
+            return f"{page_in_words(self._list, inside)} of the entry {name} of {self._each}{part_in_words(part)}"
         return page_in_words(self._list, inside) + part_in_words(part)
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
@@ -211,7 +238,8 @@ class Listed:
                 return self._piece_request(discovery)
             case Kind.DOCUMENT:
                 parent, own = self._own_key(discovery.key)
-                keys = quote(self._detail.separator).join(quoted(key) for key in (own, *discovery.further_keys))
+                further = (self._own_key(key)[1] for key in discovery.further_keys)
+                keys = quote(self._detail.separator).join(quoted(key) for key in (own, *further))
                 path = self._of_entry(self._detail.path, parent).replace(KEYS, keys).replace(KEY, quoted(own))
                 values = {"key": own, **(self._parents.values(parent) if parent is not None else {})}
                 body = self._detail.body
@@ -269,8 +297,8 @@ class Listed:
         if len(lines) > 1 and not entries and inside == FIRST:
             contradicts = f'none of {len(lines)} entries has a key at "{self._list.key}"; check list.key'
         resume_at, missing = resume_position(self._list, inside, following), missing_is_end(self._list, following)
-        if part.each is not None:
-            resume_at = FIRST  # positions inside the list of an entry are not worth keeping: it is read again
+        if self._is_read_again(part):
+            resume_at = FIRST
         further = self._next_part(part) if following is None and contradicts is None else None
         if further is not None:
             part, following, resume_at = further, FIRST, FIRST
@@ -289,6 +317,11 @@ class Listed:
                 is_rest=part.is_rest,
             )
         )
+
+    def _is_read_again(self, part: Part) -> bool:
+        """Whether a walk that was interrupted inside this part begins it again: there is no proof where it could go on."""
+        is_unsorted = self._list.order is Order.NONE and self._list.paging in {Paging.OFFSET, Paging.PAGE}
+        return part.each is not None or (is_unsorted and part != WHOLE)
 
     def _too_much(self, why: str) -> WrongShape:
         """A page too large to decode within bounds. The owner decides what to do."""
@@ -311,11 +344,11 @@ class Listed:
         bodies = raw_lines(body, self._detail.entries)
         if not isinstance(found, list) or len(bodies) != len(found):
             return WrongShape("no documents")
-        asked = {discovery.key, *discovery.further_keys}
+        asked = {self._own_key(key)[1]: key for key in (discovery.key, *discovery.further_keys)}
         documents: dict[str, Document] = {}
         for line, raw in zip(found, bodies, strict=True):
-            key = as_key(find(line, self._detail.key or ""))
-            if key is not None and key in asked:
+            own = as_key(find(line, self._detail.key or ""))
+            if own is not None and (key := asked.get(own)) is not None:
                 documents[key] = Document(key, raw, self._mark(line))
         if discovery.further_keys:
             return Readable(Batch(tuple(documents.values())))

@@ -86,14 +86,20 @@ def joins(page: Page, recent_keys: Collection[str]) -> bool:
 
 
 def after_page(state: WalkState, page: Page, position: str) -> WalkState:
-    """The walk after this page was recorded."""
+    """The walk after this page was recorded.
+
+    An entry of an unsorted list may change to a place that was read already. Its mark is then newer than all marks of the
+    first page, so only that page moves the next watermark.
+    """
     marks = [entry.mark for entry in page.entries if entry.mark is not None]
     oldest = state.seen_down_to
     for mark in marks:
         oldest = mark if oldest is None or is_newer(oldest, mark) else oldest
+    is_first = page.begins_part or state.seen_down_to is None
+    moves = marks if page.order is not Order.NONE or is_first else []
     return replace(
         state,
-        walking_from=newest(state.walking_from, *marks),
+        walking_from=newest(state.walking_from, *moves),
         seen_down_to=oldest,
         position=position if page.resume_at is None else page.resume_at,
     )

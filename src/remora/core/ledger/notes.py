@@ -16,6 +16,7 @@ BACKLOG_NOTE: Final = "backlog"  # what a run of a listed source left
 UNREAD_NOTE: Final = (
     "unread_page"  # with a fingerprint: where a page is that could not be read, and which marks surround it
 )
+ENTRY_MARK_NOTE: Final = "entry_mark"  # with a fingerprint: the watermark of the list of one entry of another source
 FULL_WALK_NOTE: Final = "full_walk"  # when a walk last reached the end of the list
 STEERING_NOTE: Final = "steering"  # what an operator ordered: a pause, a lower ceiling
 TIMELINE_NOTE: Final = "timeline"  # what happened, for the console

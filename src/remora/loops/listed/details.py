@@ -63,7 +63,7 @@ class Details:
 
     async def _ask_batch(self, batch: Sequence[str]) -> Stop | None:
         """Request each of them once. After a stop nothing more is sent; requests in flight are awaited and recorded."""
-        waiting = [*reversed(_requests(batch, self._collector.capabilities.details_per_request))]
+        waiting = [*reversed(self._requests(batch, self._collector.capabilities.details_per_request))]
         under_way: dict[Discovery, asyncio.Task[Stop | None]] = {}
         stop: Stop | None = None
         try:
@@ -113,7 +113,7 @@ class Details:
     async def _ask_halves(self, discovery: Discovery) -> Stop | None:
         """One document may spoil the request for all of them: the halves are asked for, down to single documents."""
         keys = (discovery.key, *discovery.further_keys)
-        for half in _requests(keys, -(-len(keys) // 2)):
+        for half in self._requests(keys, -(-len(keys) // 2)):
             if (stop := await self._ask_first(half)) is not None:
                 return stop
         return None
@@ -160,6 +160,18 @@ class Details:
             one = Discovery(Kind.DOCUMENT, key, Lane.DETAIL)
             self._counts.outcomes[await self._collector.record(one, replace(asked, verdict=verdict))] += 1
 
+    def _requests(self, keys: Sequence[str], at_once: int) -> list[Discovery]:
+        """One discovery for each request, in order. A request asks for documents that the source takes together."""
+        walked, together = self._collector.walked, dict[str, list[str]]()
+        for key in keys:
+            together.setdefault("" if walked is None else walked.asked_with(key), []).append(key)
+        chunks = [
+            tuple(group[start : start + at_once])
+            for group in together.values()
+            for start in range(0, len(group), at_once)
+        ]
+        return [Discovery(Kind.DOCUMENT, chunk[0], Lane.DETAIL, further_keys=chunk[1:]) for chunk in chunks]
+
     async def _owed(self, asked: Sequence[str], stuck: set[str]) -> list[str]:
         """What to request next. A detail that was just requested and is still owed is stuck.
 
@@ -171,12 +183,6 @@ class Details:
             if not (again := set(asked).intersection(owed)):
                 return owed
             stuck |= again
-
-
-def _requests(keys: Sequence[str], at_once: int) -> list[Discovery]:
-    """One discovery for each request, in order."""
-    chunks = [tuple(keys[start : start + at_once]) for start in range(0, len(keys), at_once)]
-    return [Discovery(Kind.DOCUMENT, chunk[0], Lane.DETAIL, further_keys=chunk[1:]) for chunk in chunks]
 
 
 async def _cancelled(task: "asyncio.Task[Stop | None]") -> None:

@@ -24,6 +24,7 @@ from remora.gate.governor import Governor
 from remora.loops.listed.allowance import RunAllowance
 from remora.loops.listed.backlog import Backlog
 from remora.loops.listed.details import Details
+from remora.loops.listed.entry_marks import kept_mark
 from remora.loops.listed.recovery import ListedRecovery
 from remora.loops.listed.walk import ListWalk
 
@@ -146,6 +147,8 @@ class ListedRun:
         async for held in self._store.documents(each):
             if held.body is not None:
                 lacking += source.take_parents([(held.key, held.body, held.vanished_ns is None)])
+                if (mark := await kept_mark(self._store, self._source, held.key)) is not None:
+                    source.take_watermark(held.key, mark)
         why = None
         if lacking:
             why = f"{lacking} entries of {each} lack a field that list.path needs; check the name after {{entry.}}"

@@ -41,6 +41,7 @@ from remora.core.ledger.run import RunCounts, Stop, StoppedBy
 from remora.core.reasons import GapReason
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 from remora.loops.listed.allowance import RunAllowance
+from remora.loops.listed.entry_marks import EntryMarks
 from remora.loops.listed.holes import Holes
 from remora.loops.listed.owed_pages import owed_pages
 from remora.loops.listed.pages import PageRecorder
@@ -102,6 +103,7 @@ class ListWalk:
         self._recorder = PageRecorder(source, collector, store, counts=counts)
         self._unread = UnreadPages(source, collector, store, clock=clock)
         self._holes = Holes(source, self._unread)
+        self._entries = EntryMarks(source, store, collector.walked)
         self._asked: Asked | None = None  # the last answer
         self._next_part: str | None = None  # where to go on when the rest of a part is known
         self._dead: frozenset[str] = frozenset()
@@ -210,6 +212,7 @@ class ListWalk:
         behind = await self._holes.behind(self._position, stop, self._asked, self._collector.walked)
         if behind is None and not self._holes.is_at_end:
             return False
+        self._entries.left_behind(self._position)
         self._is_resuming, self._missing_is_end, self._before, self._repeats = False, True, (), 0
         self._position = behind or self._position
         return True
@@ -252,7 +255,7 @@ class ListWalk:
         return True
 
     def _joins(self, page: Page) -> bool:
-        if not self._is_whole:
+        if not self._is_whole and not self._entries.is_whole:
             return True
         if self._is_resuming:
             return fits_on(self._state, page)
@@ -264,6 +267,7 @@ class ListWalk:
         self._before, self._repeats = (), 0
         if self._turns_back > TURNS_BACK_MAX:
             self._is_whole = False
+            self._entries.started_over(is_proven=False)
             log.warning("walk_not_joined", source=self._source, turns_back=TURNS_BACK_MAX)
             return False
         if self._recent and self._recent[-1][0] == self._position:
@@ -280,6 +284,7 @@ class ListWalk:
         self._recent.clear()
         self._before, self._repeats, self._missing_is_end = (), 0, False
         self._holes.started_over()
+        self._entries.started_over()
         log.info("walk_restarted", source=self._source)
 
     async def _record(self, page: Page) -> bool:
@@ -287,7 +292,10 @@ class ListWalk:
         is_repeated, self._is_resuming = self._is_resuming, False
         # After an unreadable entry the walk continues, but the stored progress does not move past that entry.
         self._is_whole = self._is_whole and page.unreadable == 0
-        is_end, is_known = page.next_position is None, is_at_end(self._state, page)
+        is_end, is_known = (
+            page.next_position is None,
+            is_at_end(self._entries.in_part(self._state, self._position), page),
+        )
         # Only a walk that began at the beginning of the list has seen the whole of it.
         is_full = is_end and not page.is_rest
         began = self._state
@@ -304,12 +312,14 @@ class ListWalk:
             await self._store.replay_gaps(self._source, key=key, now_ns=now_ns)
         listed = await self._recorder.record(page, self._state, now_ns=now_ns)
         self._remember(page)
+        self._entries.read(self._position, page)
         # A page with new entries is not the last one, whatever its marks say: one absurd mark makes the rest look old.
         self._next_part = None
-        if not is_end and (listed or is_repeated or not is_known):
-            return False
-        if not is_end and (further := self._ended().next_position) is not None:
-            self._next_part = further  # the rest of this part is known
+        if not is_end and not (listed or is_repeated or not is_known):
+            self._next_part = self._ended().next_position  # the rest of this part is known
+            is_end = self._next_part is None
+        await self._entries.move(None if is_end else self._next_part or page.next_position)
+        if not is_end:
             return False
         if self._is_whole and is_full:
             await self._unread.settle_but(self._holes.keys)

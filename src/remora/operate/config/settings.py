@@ -203,16 +203,6 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     def _check_each(self) -> None:
         in_list = [*placeholders(self.list.path, self.list.body)]
         check_each(self.each, in_list=in_list, elsewhere=entry_fields(self.list, self.detail))
-        if self.each is not None and (self.list.since or self.list.window):
-            raise ConfigurationError(
-                "each is given beside since or window, which would skip the past of an entry that is new",
-                hint="leave since and window out: the top of each list is read, and a new one is read whole",
-            )
-        if self.each is not None and self.detail.batch > 1:
-            raise ConfigurationError(
-                "each is given beside batch, but one request cannot ask for documents of several entries",
-                hint="leave batch out, or declare one source for each entry",
-            )
 
     @property
     def ceiling_per_s(self) -> float:
