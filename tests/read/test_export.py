@@ -4,7 +4,7 @@ import asyncio
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,12 +18,14 @@ from remora.contracts.reader import is_cut_by_size
 from remora.core.errors import ConfigurationError
 from remora.core.item import Document, Entry
 from remora.core.ledger.list_walk import WalkState
-from remora.read import parquet
+from remora.read import mirror as mirrors
+from remora.read import parquet, resumable
 from remora.read.arrow import by_month, load_pyarrow
-from remora.read.export import Wanted, complete_file, export_csv, export_ndjson
+from remora.read.export import Wanted, export_csv, export_ndjson
 from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS
 from remora.read.mirror import MirrorReader
 from remora.read.parquet import export_parquet
+from remora.read.resumable import Target, resumable_file
 from remora.read.singer import export_singer
 from remora.stores import open_reader
 from tests.contract.answers import ARCHIVE, NOW_S, SOURCE, at, record_document
@@ -42,14 +44,14 @@ def rows_in(folder: Path) -> list[dict[str, Any]]:
 
 async def test_ndjson_is_byte_for_byte_what_was_recorded(mirror: MirrorReader) -> None:
     file = io.BytesIO()
-    assert await export_ndjson(mirror, ITEMS, file) == 9
+    assert await export_ndjson(mirror, ITEMS, Target(file)) == 9
     held = [found.body async for found in mirror.items()]
     assert file.getvalue().splitlines() == held
 
 
 async def test_csv_has_a_header_and_every_column(mirror: MirrorReader) -> None:
     file = io.BytesIO()
-    assert await export_csv(mirror, ITEMS, file) == 9
+    assert await export_csv(mirror, ITEMS, Target(file)) == 9
     header, first, *_ = csv.reader(io.StringIO(file.getvalue().decode()))
     assert tuple(header) == ITEM_COLUMNS
     found = dict(zip(header, first, strict=True))
@@ -62,7 +64,7 @@ async def test_csv_has_a_header_and_every_column(mirror: MirrorReader) -> None:
     assert found["time"] == datetime.fromtimestamp(NOW_S + 1, UTC).isoformat()
     assert json.loads(found["body"])["id"] == 1
     chats = io.BytesIO()
-    assert await export_csv(mirror, CHATS, chats) == 2
+    assert await export_csv(mirror, CHATS, Target(chats)) == 2
     assert chats.getvalue().decode().splitlines()[0] == ",".join(DOCUMENT_COLUMNS)
 
 
@@ -95,7 +97,7 @@ async def test_only_what_changed_since_a_moment_is_exported(mirror: MirrorReader
     assert await export_parquet(mirror, recent, tmp_path / "lake") == 1
     assert [row["title"] for row in rows_in(tmp_path / "lake")] == ["After"]
     chats = Wanted(ARCHIVE, is_listed=True, since_ns=at(7))
-    assert await export_ndjson(mirror, chats, io.BytesIO()) == 0
+    assert await export_ndjson(mirror, chats, Target(io.BytesIO())) == 0
 
 
 async def test_a_field_of_an_odd_type_costs_only_itself(mirror: MirrorReader, store: Store, tmp_path: Path) -> None:
@@ -111,7 +113,7 @@ async def test_half_of_a_surrogate_pair_is_replaced(mirror: MirrorReader, store:
     await export_parquet(mirror, wanted, tmp_path / "lake")
     (row,) = rows_in(tmp_path / "lake")
     assert (row["title"], row["text"]) == ("half ?", "whole \U0001f642")
-    assert await export_csv(mirror, wanted, io.BytesIO()) == 1
+    assert await export_csv(mirror, wanted, Target(io.BytesIO())) == 1
 
 
 async def test_many_months_and_many_rows_lose_nothing(
@@ -154,7 +156,7 @@ async def test_an_export_that_fails_leaves_the_earlier_one_whole(mirror: MirrorR
     assert len(rows_in(folder)) == 9
     file = tmp_path / "all.csv"
     with pytest.raises(RuntimeError):
-        fail_half_way(complete_file(file), lambda opened: opened.write(b"half"))
+        fail_half_way(resumable_file(file, "all"), lambda target: target.file.write(b"half"))
     assert not file.exists()
     assert not [name for name in names(tmp_path) if name.endswith(".part")]
 
@@ -163,6 +165,65 @@ def fail_half_way(opening: AbstractContextManager[T], write: Callable[[T], objec
     with opening as target:
         write(target)
         raise RuntimeError
+
+
+@pytest.mark.parametrize("write", [export_ndjson, export_csv])
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_an_interrupted_file_goes_on_where_it_was_and_is_the_same_in_the_end(
+    mirror: MirrorReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., Awaitable[int]]
+) -> None:
+    monkeypatch.setattr(mirrors, "PAGE_ROWS", 2)
+    monkeypatch.setattr(resumable, "REMEMBER_EVERY_ROWS", 4)
+    whole, path = io.BytesIO(), tmp_path / "all"
+    assert await write(mirror, ITEMS, Target(whole)) == 9
+    told: list[int] = []
+    for interrupted_after in (1, 6, 8):
+        with pytest.raises(RuntimeError):
+            await interrupted(mirror, path, write, interrupted_after, told)
+    with resumable_file(path, "all of it") as target:
+        told.append(target.rows)
+        assert await write(mirror, ITEMS, target) == 9
+    assert told == [0, 0, 4, 8]
+    assert path.read_bytes() == whole.getvalue()
+    assert names(tmp_path) == ["all", *[name for name in names(tmp_path) if name.startswith("hn.db")]]
+
+
+async def interrupted(
+    mirror: MirrorReader, path: Path, write: Callable[..., Awaitable[int]], after: int, told: list[int]
+) -> None:
+    def tell(rows: int) -> None:
+        assert not path.exists(), "nobody sees half of it"
+        if rows > after:
+            raise RuntimeError
+
+    with resumable_file(path, "all of it") as target:
+        told.append(target.rows)
+        target.tell = tell
+        await write(mirror, ITEMS, target)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_an_unfinished_file_of_another_question_is_begun_anew(
+    mirror: MirrorReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirrors, "PAGE_ROWS", 2)
+    monkeypatch.setattr(resumable, "REMEMBER_EVERY_ROWS", 1)
+    with pytest.raises(RuntimeError):
+        await interrupted(mirror, tmp_path / "all", export_ndjson, 8, [])
+    assert "all.progress" in names(tmp_path)
+    with resumable_file(tmp_path / "all", "another") as target:
+        assert target.rows == 0
+
+
+async def test_a_reply_whose_number_no_column_can_hold_costs_only_itself(
+    mirror: MirrorReader, store: Store, tmp_path: Path
+) -> None:
+    await keep(store, item(202, kids=[10**30, 5]))
+    wanted = Wanted(SOURCE, is_listed=False, first_id=202)
+    await export_parquet(mirror, wanted, tmp_path / "lake")
+    (row,) = rows_in(tmp_path / "lake")
+    assert row["kids"] == [5]
+    assert await export_singer(mirror, wanted, Target(io.BytesIO())) == 1
 
 
 async def test_only_the_owner_may_read_an_export(mirror: MirrorReader, tmp_path: Path) -> None:
@@ -176,7 +237,7 @@ def modes(folder: Path) -> set[int]:
 
 async def test_singer_messages_are_a_schema_then_records_then_a_state(mirror: MirrorReader) -> None:
     file = io.BytesIO()
-    assert await export_singer(mirror, ITEMS, file) == 9
+    assert await export_singer(mirror, ITEMS, Target(file)) == 9
     schema, *records, state = [json.loads(line) for line in file.getvalue().splitlines()]
     assert (schema["type"], schema["stream"], schema["key_properties"]) == ("SCHEMA", SOURCE, ["source", "id"])
     assert {record["type"] for record in records} == {"RECORD"}

@@ -2,20 +2,19 @@
 
 import csv
 import io
-import os
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from remora.contracts.reader import MirroredItem
-from remora.core.errors import ConfigurationError
 from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS, MOMENT_COLUMNS, as_moment, document_row, item_row
 from remora.read.mirror import MirrorReader
+from remora.read.resumable import Target, resumable_file
 
-WRITE_BUFFER_BYTES: Final = 1 << 20
+_ID: Final = ITEM_COLUMNS.index("id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,99 +28,77 @@ class Wanted:
     since_ns: int = 0  # only what changed (items) or was fetched (documents) at or after this moment
 
 
-async def export_ndjson(mirror: MirrorReader, wanted: Wanted, file: BinaryIO) -> int:
+def asked(file_format: str, wanted: Wanted) -> str:
+    """What is in a file, for recognizing an unfinished one."""
+    return f"{file_format} {wanted.source} {wanted.first_id} {wanted.last_id} {wanted.since_ns}"
+
+
+async def export_ndjson(mirror: MirrorReader, wanted: Wanted, target: Target) -> int:
     """Write every raw body as one line; returns how many."""
-    return await _write_lines(bodies(mirror, wanted), file)
+    if wanted.is_listed:
+        async for documents in mirror.document_pages(source=wanted.source, fetched_since_ns=wanted.since_ns):
+            _write_lines(target.file, (document.body or b"" for document in documents))
+            target.wrote(len(documents), None)
+    else:
+        async for items in _item_pages(mirror, wanted, target):
+            _write_lines(target.file, (item.body for item in items))
+            target.wrote(len(items), items[-1].id + 1)
+    target.file.flush()
+    return target.rows
 
 
 @contextmanager
-def output(out: str | None) -> Iterator[BinaryIO]:
+def output(out: str | None, asked: str) -> Iterator[Target]:
     """Where an export goes: a file of this name once it is complete, or stdout."""
     if out is None:
-        yield sys.stdout.buffer
+        yield Target(sys.stdout.buffer)
         return
-    with complete_file(Path(out)) as file:
-        yield file
+    with resumable_file(Path(out), asked) as target:
+        yield target
 
 
-async def export_csv(mirror: MirrorReader, wanted: Wanted, file: BinaryIO) -> int:
+async def export_csv(mirror: MirrorReader, wanted: Wanted, target: Target) -> int:
     """Write one line per item or document, with a header; returns how many. Times are in UTC, NULL is empty."""
-    text = io.TextIOWrapper(file, "utf-8", errors="replace", newline="")
-    count = 0
+    text = io.TextIOWrapper(target.file, "utf-8", errors="replace", newline="")
     try:
         writer = csv.writer(text, lineterminator="\n")
         columns = DOCUMENT_COLUMNS if wanted.is_listed else ITEM_COLUMNS
-        writer.writerow(columns)
-        async for rows in row_pages(mirror, wanted):
+        if not target.rows:
+            writer.writerow(columns)
+        async for rows in row_pages(mirror, wanted, target):
             writer.writerows(_csv_cells(columns, row) for row in rows)
-            count += len(rows)
+            text.flush()
+            target.wrote(len(rows), None if wanted.is_listed else rows[-1][_ID] + 1)
     finally:
         text.flush()
         text.detach()  # the file belongs to whoever opened it
-    return count
+    return target.rows
 
 
-async def row_pages(mirror: MirrorReader, wanted: Wanted) -> AsyncIterator[list[tuple[Any, ...]]]:
-    """Typed rows in pages, by id or key; see `ITEM_COLUMNS` and `DOCUMENT_COLUMNS`."""
+async def row_pages(
+    mirror: MirrorReader, wanted: Wanted, target: Target | None = None
+) -> AsyncIterator[list[tuple[Any, ...]]]:
+    """Typed rows in pages, by id or key; see `ITEM_COLUMNS` and `DOCUMENT_COLUMNS`. What the target has is left out."""
     if wanted.is_listed:
         async for documents in mirror.document_pages(source=wanted.source, fetched_since_ns=wanted.since_ns):
             yield [document_row(document) for document in documents]
         return
-    async for items in _item_pages(mirror, wanted):
+    async for items in _item_pages(mirror, wanted, target):
         yield [item_row(item) for item in items]
 
 
-def _item_pages(mirror: MirrorReader, wanted: Wanted) -> AsyncIterator[Sequence[MirroredItem]]:
+def _item_pages(mirror: MirrorReader, wanted: Wanted, target: Target | None) -> AsyncIterator[Sequence[MirroredItem]]:
     return mirror.item_pages(
-        source=wanted.source, first_id=wanted.first_id, last_id=wanted.last_id, changed_since_ns=wanted.since_ns
+        source=wanted.source,
+        first_id=wanted.first_id if target is None else target.begin(wanted.first_id),
+        last_id=wanted.last_id,
+        changed_since_ns=wanted.since_ns,
     )
 
 
-async def bodies(mirror: MirrorReader, wanted: Wanted) -> AsyncIterator[bytes]:
-    """The raw bodies, by id or key."""
-    if wanted.is_listed:
-        async for document in mirror.documents(source=wanted.source, fetched_since_ns=wanted.since_ns):
-            assert document.body is not None, "documents() gives only those with a body"
-            yield document.body
-        return
-    async for page in _item_pages(mirror, wanted):
-        for item in page:
-            yield item.body
-
-
-@contextmanager
-def complete_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that gets its name only when it is complete and on the disk. Only its owner may read it."""
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with _open_private(part) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path} cannot be written ({error.strerror})", hint="write a path in an existing folder with free space"
-        ) from None
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _open_private(path: Path) -> BinaryIO:
-    """An export may hold private documents."""
-    path.unlink(missing_ok=True)
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", WRITE_BUFFER_BYTES)
-
-
-async def _write_lines(lines: AsyncIterator[bytes], file: BinaryIO) -> int:
-    count = 0
-    async for body in lines:
-        # A line break inside a JSON text is always escaped, so any that is left is only layout.
-        file.write(body.strip().replace(b"\r", b" ").replace(b"\n", b" "))
-        file.write(b"\n")
-        count += 1
-    file.flush()
-    return count
+def _write_lines(file: BinaryIO, bodies: Iterable[bytes]) -> None:
+    # A line break inside a JSON text is always escaped, so any that is left is only layout.
+    file.writelines(body.strip().replace(b"\r", b" ").replace(b"\n", b" ") + b"\n" for body in bodies)
 
 
 def _csv_cells(columns: tuple[str, ...], row: tuple[Any, ...]) -> list[object]:

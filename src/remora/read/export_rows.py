@@ -1,7 +1,7 @@
 """Which columns does an exported item or document have? The same in CSV and Parquet."""
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -55,13 +55,19 @@ MOMENT_COLUMNS: Final = SECOND_COLUMNS | {
 YEAR_2101_S: Final = 4_133_980_800
 
 
+# What a column of numbers can hold.
+INTEGER_MIN: Final = -(2**63)
+INTEGER_MAX: Final = 2**63 - 1
+_Number = Annotated[int, msgspec.Meta(ge=INTEGER_MIN, le=INTEGER_MAX)]
+
+
 class Texts(msgspec.Struct, gc=False):
     """What has no column of its own in the store."""
 
     title: str | None = None
     url: str | None = None
     text: str | None = None
-    kids: list[int] | None = None
+    kids: list[_Number] | None = None
 
 
 _decoder: Final = msgspec.json.Decoder(Texts)
@@ -120,8 +126,12 @@ def texts_of(body: bytes) -> Texts:
             _whole(found) if isinstance(found := fields.get(name), str) else None for name in ("title", "url", "text")
         )
         kids = fields.get("kids")
-        numbers = [kid for kid in kids if type(kid) is int] if isinstance(kids, list) else []
+        numbers = [kid for kid in kids if _is_number(kid)] if isinstance(kids, list) else []
         return Texts(title, url, text, numbers or None)
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and INTEGER_MIN <= value <= INTEGER_MAX
 
 
 def _milliseconds(at_ns: int | None) -> int | None:

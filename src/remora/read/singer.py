@@ -10,28 +10,28 @@ import msgspec
 from remora.read.export import Wanted, row_pages
 from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS, MOMENT_COLUMNS, as_moment
 from remora.read.mirror import MirrorReader
+from remora.read.resumable import Target
 
 _NUMBERS: Final = frozenset({"id", "parent", "score", "descendants", "revision"})
 _FLAGS: Final = frozenset({"dead", "deleted", "gone"})
 _encode: Final = msgspec.json.Encoder().encode
 
 
-async def export_singer(mirror: MirrorReader, wanted: Wanted, file: BinaryIO) -> int:
+async def export_singer(mirror: MirrorReader, wanted: Wanted, target: Target) -> int:
     """Write the messages; returns how many records. The state holds the change feed's position at the beginning."""
     columns = DOCUMENT_COLUMNS if wanted.is_listed else ITEM_COLUMNS
     keys = ["source", "key"] if wanted.is_listed else ["source", "id"]
     position = await mirror.newest_position()
-    stream = wanted.source
+    stream, file = wanted.source, target.file
     _write(file, {"type": "SCHEMA", "stream": stream, "schema": singer_schema(columns), "key_properties": keys})
-    count = 0
     async for rows in row_pages(mirror, wanted):
         for row in rows:
             record = {name: _value(name, value) for name, value in zip(columns, row, strict=True) if value is not None}
             _write(file, {"type": "RECORD", "stream": stream, "record": record})
-        count += len(rows)
+        target.wrote(len(rows), None)  # its state belongs to its beginning, so it always begins anew
     _write(file, {"type": "STATE", "value": {"bookmarks": {stream: {"position": position}}}})
     file.flush()
-    return count
+    return target.rows
 
 
 def singer_schema(columns: tuple[str, ...]) -> dict[str, Any]:

@@ -80,7 +80,8 @@ async def _export(
     ids: tuple[int, int | None],
     since_ns: int,
 ) -> int:
-    from remora.read.export import export_csv, export_ndjson, output
+    from remora.read.export import asked, export_csv, export_ndjson, output
+    from remora.read.resumable import check_folder
 
     if file_format == "parquet":
         from remora.read.arrow import load_pyarrow
@@ -95,9 +96,13 @@ async def _export(
         from remora.read.singer import export_singer as write
     else:
         write = export_csv if file_format == "csv" else export_ndjson
-    with output(out) as file:
-        async with opened_mirror(settings) as mirror:
-            return await write(mirror, await _wanted(mirror, settings, named, ids, since_ns), file)
+    if out is not None:
+        check_folder(Path(out))
+    async with opened_mirror(settings) as mirror:
+        wanted = await _wanted(mirror, settings, named, ids, since_ns)
+        with output(out, asked(file_format, wanted)) as target:
+            target.tell = _progress_line()
+            return await write(mirror, wanted, target)
 
 
 async def _follow(settings: "Settings", named: str | None, folder: Path) -> None:

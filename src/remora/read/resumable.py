@@ -1,0 +1,129 @@
+"""How does an export of items into one file go on after an interruption? Its place is remembered beside the unfinished file.
+
+The file gets its name only when it is complete. Until then it ends in `.part`, and `.progress` says which of its bytes are
+on the disk and which item comes next. What was written after that is cut off.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from remora.core.errors import ConfigurationError
+
+WRITE_BUFFER_BYTES: Final = 1 << 20
+# The place is remembered after this many rows.
+REMEMBER_EVERY_ROWS: Final = 500_000
+_PRIVATE_FILE: Final = 0o600
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a file is: the rows and bytes that are on the disk, and the item that comes next."""
+
+    asked: str = ""
+    rows: int = 0
+    size: int = 0
+    next_id: int = 0
+
+
+@dataclass
+class Target:
+    """Where lines are written, and what of it is there already."""
+
+    file: BinaryIO
+    rows: int = 0
+    next_id: int = 0
+    remember: Callable[[int, int], None] | None = None  # the rows in the file, and the item that comes next
+    tell: Callable[[int], None] = lambda _: None
+    _remembered: int = 0
+
+    def begin(self, first_id: int) -> int:
+        """The first item that is still to be written."""
+        self._remembered = self.rows
+        return max(first_id, self.next_id)
+
+    def wrote(self, rows: int, next_id: int | None) -> None:
+        """So many rows are in the file now. Without an item that comes next the place cannot be remembered."""
+        self.rows += rows
+        self.tell(self.rows)
+        if self.remember is not None and next_id is not None and self.rows - self._remembered >= REMEMBER_EVERY_ROWS:
+            self.remember(self.rows, next_id)
+            self._remembered = self.rows
+
+
+@contextmanager
+def resumable_file(path: Path, asked: str) -> Iterator[Target]:
+    """A file that gets its name only when it is complete and on the disk. Only its owner may read it.
+
+    `asked` says what is in it: an unfinished file of something else is begun anew.
+    """
+    part, place = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.progress")
+    is_complete = False
+    try:
+        done = _progress(part, place, asked)
+        with _opened(part, done) as file:
+
+            def remember(rows: int, next_id: int) -> None:
+                _on_disk(file)
+                _replace(place, msgspec.json.encode(Progress(asked, rows, file.tell(), next_id)))
+
+            yield Target(file, done.rows, done.next_id, remember)
+            _on_disk(file)
+        part.replace(path)
+        is_complete = True
+    except OSError as error:
+        raise _unwritable(path, error.strerror) from None
+    finally:
+        if is_complete:
+            place.unlink(missing_ok=True)
+        elif not place.exists():
+            part.unlink(missing_ok=True)
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a file in a folder that does not exist."""
+    if not path.parent.is_dir():
+        raise _unwritable(path, "there is no such folder")
+
+
+def _unwritable(path: Path, why: str | None) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path} cannot be written ({why})", hint="write a path in an existing folder with free space"
+    )
+
+
+def _opened(part: Path, done: Progress) -> BinaryIO:
+    flags = os.O_RDWR if done.rows else os.O_RDWR | os.O_CREAT | os.O_EXCL
+    file = os.fdopen(os.open(part, flags, _PRIVATE_FILE), "r+b", WRITE_BUFFER_BYTES)
+    file.truncate(done.size)
+    file.seek(done.size)
+    return file
+
+
+def _progress(part: Path, place: Path, asked: str) -> Progress:
+    try:
+        done = msgspec.json.decode(place.read_bytes(), type=Progress)
+        if done.asked == asked and part.stat().st_size >= done.size > 0:
+            return done
+    except (OSError, msgspec.DecodeError):
+        pass  # there is none, or none that can be used
+    place.unlink(missing_ok=True)
+    part.unlink(missing_ok=True)
+    return Progress()
+
+
+def _on_disk(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _replace(path: Path, text: bytes) -> None:
+    new = path.with_name(f"{path.name}.new")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE_FILE), "wb") as file:
+        file.write(text)
+        _on_disk(file)
+    new.replace(path)
