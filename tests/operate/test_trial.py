@@ -7,7 +7,9 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
+from remora.stores import open_store
 from tests.counting_server import CountingServer, Wire, WireRequest
+from tests.loops.test_listed_each import know
 from tests.operate.command_line import CommandLine
 
 pytestmark = pytest.mark.slow
@@ -17,7 +19,8 @@ Answer = tuple[str, object, str]
 
 
 def declare(remora: CommandLine, url: str, further: str = "") -> None:
-    text = f'[sources.chats]\nkind = "listed"\nurl = "{url}"\nceiling = "50/s"\n{further}\n'
+    ceiling = "" if "account" in further else 'ceiling = "50/s"'
+    text = f'[sources.chats]\nkind = "listed"\nurl = "{url}"\n{ceiling}\n{further.replace("URL", url)}\n'
     (remora.folder / "remora.toml").write_text(text)
 
 
@@ -34,15 +37,54 @@ async def tried(
         return result, [request.target for request in server.requests]
 
 
-async def test_a_list_for_each_entry_of_another_source_is_told_not_asked(remora: CommandLine) -> None:
-    further = 'each = "rooms"\nlist = { path = "/rooms/{entry}" }\n[sources.rooms]\nkind = "listed"\nurl = "http://127.0.0.1:9"'
-    result, asked = await tried(remora, healthy, further)
-    assert (result.exit_code, asked) == (0, [])
-    assert "it is walked for each entry of rooms" in result.output
+EACH = """
+each = "channels"
+account = "work"
+list = { path = "/rooms/{entry.number}/list" }
+detail = { path = "/rooms/{entry.number}/detail/{key}", key = "id" }
+[sources.channels]
+kind = "listed"
+account = "work"
+url = "URL"
+list = { path = "/rooms", updated = "" }
+detail = "inline"
+[accounts.work]
+ceiling = "50/s"
+"""
+
+
+@pytest.mark.parametrize("rooms", [[{"id": "secret-room", "number": 7}], [{"id": "secret-room"}], []])
+async def test_a_list_for_each_entry_is_asked_for_one_entry_of_the_other_source(
+    remora: CommandLine, rooms: list[dict[str, object]]
+) -> None:
+    def answer(target: str) -> Answer:
+        return ("200 OK", {"items": rooms}, "") if target.startswith("/api/rooms?") else healthy(target)
+
+    result, asked = await tried(remora, answer, EACH)
+    assert "secret" not in result.output
+    if asked == ["/api/rooms?offset=0&limit=100"]:
+        assert result.exit_code == 1
+        lacks = "an entry of channels lacks a field that list.path needs; fields id (text)"
+        assert (lacks if rooms else "channels, for whose entries the list is walked, gave none") in result.stdout
+        return
+    assert result.exit_code == 0, result.output
+    assert asked[1:] == ["/api/rooms/7/list?offset=0&limit=100", "/api/rooms/7/detail/secret-25"]
+    assert "here for one of them, asked for" in result.stdout
+    assert 'names its key at "id"' in result.stdout
+
+
+async def test_an_entry_of_the_mirror_is_not_asked_for_again(remora: CommandLine) -> None:
+    store = open_store("sqlite:///remora.db")
+    await store.open()
+    await know(store, {"secret-room": b'{"number": 7}'}, now_ns=1)
+    await store.close()
+    result, asked = await tried(remora, healthy, EACH)
+    assert "here for one of them, from the mirror" in result.stdout
+    assert asked == ["/api/rooms/7/list?offset=0&limit=100", "/api/rooms/7/detail/secret-25"]
 
 
 def healthy(target: str) -> Answer:
-    if target.startswith("/api/detail/"):
+    if "/detail/" in target:
         return "200 OK", {"id": target.rpartition("/")[2], "messages": []}, ""
     return "200 OK", {"items": ENTRIES}, "Retry-After: 3\r\n"
 

@@ -24,7 +24,7 @@ from remora.operate.config.settings import (
     known_source,
 )
 from remora.operate.jobs.opened_store import opened_store
-from remora.operate.jobs.trial import Finding, try_source
+from remora.operate.jobs.trial import Finding, KnownParents, open_trials
 from remora.operate.observe.notify import PATH
 from remora.operate.observe.read_status import decode_beats, read_status
 from remora.stores.sqlite.database import find_damage
@@ -146,18 +146,26 @@ def _notify(notify: NotifySettings) -> Iterator[Finding]:
 
 async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]:
     """Send two requests to each source, except those that a running process reads: it uses their ceiling."""
-    running, learned = await _known(settings, names)
-    for name in names:
-        source = settings.sources[name]
-        if name in running:
-            yield Finding("ok", f"{name}: reachable", "a running process reads it now; see remora status")
-            continue
-        if account_of(name, source) in {account_of(other, settings.sources[other]) for other in running}:
-            told = "not asked: a running process uses the ceiling of its account"
-            yield Finding("ok", f"{name}: reachable", told)
-            continue
-        for finding in await try_source(name, source, learned.get(name)):
-            yield finding
+    running, learned, parents = await _known(settings, names)
+    busy = {account_of(other, settings.sources[other]) for other in running}
+    async with open_trials(settings.sources, learned, parents) as trials:
+        for name in names:
+            if name in running:
+                yield Finding("ok", f"{name}: reachable", "a running process reads it now; see remora status")
+            elif any(account_of(one, settings.sources[one]) in busy for one in _with_parents(settings, name, parents)):
+                told = "not asked: a running process uses the ceiling of its account"
+                yield Finding("ok", f"{name}: reachable", told)
+            else:
+                for finding in await trials.try_source(name):
+                    yield finding
+
+
+def _with_parents(settings: Settings, name: str, known: KnownParents) -> Iterator[str]:
+    """The sources that are asked to try this one: itself, and those whose entries its list is walked for."""
+    yield name
+    each = settings.sources[name].each
+    if each is not None and each not in known:
+        yield from _with_parents(settings, each, known)
 
 
 async def try_out(settings: Settings, name: str) -> list[Finding]:
@@ -165,19 +173,28 @@ async def try_out(settings: Settings, name: str) -> list[Finding]:
     return [finding async for finding in _reach(settings, [known_source(settings, name)])]
 
 
-async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], Mapping[str, Json]]:
-    """The sources that a running process reads, and the stored pace of each source."""
+async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], Mapping[str, Json], KnownParents]:
+    """The sources that a running process reads, the stored pace of each source, and one entry of each that has children."""
     path = _file_of(settings.store.url)
     if path is not None and not path.exists():
-        return frozenset(), {}
+        return frozenset(), {}, {}
+    parents = {each for name in names if (each := settings.sources[name].each) is not None}
+    known: dict[str, tuple[str, bytes]] = {}
     try:
         async with opened_store(settings, read_only=True) as store:
             beats = decode_beats(await store.heartbeats())
-            learned = {name: await store.load_pace(account_of(name, settings.sources[name])) for name in names}
+            asked = {*names, *settings.sources} if parents else names
+            learned = {name: await store.load_pace(account_of(name, settings.sources[name])) for name in asked}
+            for parent in parents:
+                async for held in store.documents(parent):
+                    if held.body is not None and held.vanished_ns is None:
+                        known[parent] = (held.key, held.body)
+                        break
     except RemoraError:
-        return frozenset(), {}
+        return frozenset(), {}, {}
     alive = (beat for beat in beats if is_alive(beat, now_ns=time.time_ns()))
-    return frozenset(name for beat in alive for name in beat.snapshot.sources if name in settings.sources), learned
+    running = frozenset(name for beat in alive for name in beat.snapshot.sources if name in settings.sources)
+    return running, learned, known
 
 
 async def store_stats(settings: Settings) -> dict[str, int | str | None]:

@@ -4,25 +4,31 @@ Both requests pass the gate. Nothing is written: one answer teaches too little. 
 of fields and rate headers, never a key or a content.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any, Final, Literal
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final, Literal, cast
 
 import msgspec
 
 from remora.collect import Collector
-from remora.contracts import Capabilities, Json, Permit, Source, Store
+from remora.contracts import Capabilities, Json, Meter, Permit, Source, Store
+from remora.contracts.source import WalkedSource
 from remora.core.item import Decoded, Document, Entry, Item, Newest, Page, Piece
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ONCE
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.list_promises import contradiction, marks_in_words
+from remora.core.pieces import joined
 from remora.core.quantities import format_duration
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Deferred, Found, NoReply, NotYet, Reply, Verdict, shown_location
 from remora.gate.governor import Governor
+from remora.operate.config.credentials import Credentials
 from remora.operate.config.settings import SourceSettings, account_of
 from remora.operate.jobs.clock import SystemClock
+from remora.operate.jobs.gates import Gates
 from remora.operate.jobs.resources import SourceResources
 from remora.operate.jobs.runtime import ListedRuntime, Numbered, no_newest_hint, open_listed, open_numbered
 from remora.operate.observe.metrics import Metrics
@@ -47,6 +53,8 @@ HINTS: Final = {
     GapReason.FORBIDDEN: "it does not let this machine or account in; try again later",
 }
 
+# One entry of a source, with its document.
+KnownParents = Mapping[str, tuple[str, bytes]]
 Judged = Literal["ok", "warning", "bad"]
 
 
@@ -59,22 +67,77 @@ class Finding(msgspec.Struct, frozen=True):
     hint: str | None = None
 
 
-async def try_source(name: str, source: SourceSettings, learned: Json) -> list[Finding]:
-    """Send requests through a gate that starts with the learned pace, and report what was understood."""
+class Trials:
+    """Requests to the sources of one configuration. Sources of one account share a gate, as they do when they run."""
+
+    def __init__(
+        self, resources: SourceResources, clock: SystemClock, stack: AsyncExitStack, known: KnownParents
+    ) -> None:
+        self._resources = resources
+        self._clock = clock
+        self._stack = stack
+        self._known = known
+
+    async def try_source(self, name: str) -> list[Finding]:
+        """Send requests through the gate of a source, and report what was understood."""
+        await self._stack.enter_async_context(self._resources.gates.pass_through(name))
+        if self._resources.sources[name].capabilities.newest_id:
+            async with open_numbered(name, self._resources) as numbered:
+                return [finding async for finding in self._trial(numbered).numbered()]
+        async with open_listed(name, self._resources) as listed:
+            if (each := listed.source.capabilities.each) is None:
+                return [finding async for finding in self._trial(listed).listed()]
+            parent = await self._parent_for(listed, each)
+            if parent.verdict != "ok":
+                return [parent]
+            return [parent, *[finding async for finding in self._trial(listed).listed()]]
+
+    async def _parent_for(self, child: ListedRuntime, each: str) -> Finding:
+        """Give the source one entry of the other one to walk its list for."""
+        what = f"{child.name}: entry"
+        parent = self._known.get(each) or await self._ask_for_parent(each)
+        if parent is None:
+            hint = f"try it first: remora try {each}"
+            return Finding("bad", what, f"not asked: {each}, for whose entries the list is walked, gave none", hint)
+        walked = cast("WalkedSource", child.source)
+        if walked.take_parents([(*parent, True)]):
+            told = f"an entry of {each} lacks a field that list.path needs; {fields_in_words(parent[1], WHOLE_BODY)}"
+            return Finding("bad", what, told, "check the name after {entry.}")
+        told = "from the mirror" if each in self._known else "asked for"
+        return Finding("ok", what, f"the list is walked for each entry of {each}; here for one of them, {told}")
+
+    async def _ask_for_parent(self, name: str) -> tuple[str, bytes] | None:
+        """The first entry of a source, with its document."""
+        async with open_listed(name, self._resources) as listed:
+            await self._stack.enter_async_context(self._resources.gates.pass_through(name))
+            each = listed.source.capabilities.each
+            if each is not None and (await self._parent_for(listed, each)).verdict != "ok":
+                return None
+            return await self._trial(listed).first_document()
+
+    def _trial(self, runtime: Numbered | ListedRuntime) -> "_Trial":
+        return _Trial(runtime, self._resources.store, self._clock, self._resources.meter)
+
+
+@asynccontextmanager
+async def open_trials(
+    sources: Mapping[str, SourceSettings], learned: Mapping[str, Json], known: KnownParents
+) -> AsyncIterator[Trials]:
+    """Gates that start with the learned paces. Nothing is written. `known`: one entry of a source, from the mirror."""
     clock, meter = SystemClock(), Metrics()
     store: Store = open_store("memory://")
     await store.open()
     try:
-        if isinstance(learned, dict):
-            await store.save_pace(account_of(name, source), learned)
-        resources = SourceResources.alone(name, source, store=store, clock=clock, meter=meter)
-        if source.capabilities.newest_id:
-            async with open_numbered(name, resources) as numbered:
-                trial = _Trial(numbered, store, clock, meter)
-                return [finding async for finding in trial.numbered()]
-        async with open_listed(name, resources) as listed:
-            trial = _Trial(listed, store, clock, meter)
-            return [finding async for finding in trial.listed()]
+        for name, pace in learned.items():
+            if isinstance(pace, dict):
+                await store.save_pace(account_of(name, sources[name]), pace)
+        gates = Gates(sources, store=store, clock=clock, meter=meter)
+        credentials = Credentials(sources, os.environ, clock=clock)
+        resources = SourceResources(
+            sources=sources, store=store, clock=clock, meter=meter, gates=gates, credentials=credentials
+        )
+        async with AsyncExitStack() as stack:
+            yield Trials(resources, clock, stack, known)
     finally:
         await store.close()
 
@@ -108,7 +171,7 @@ class _Overhearing:
 class _Trial:
     """At most two requests to one source."""
 
-    def __init__(self, runtime: Numbered | ListedRuntime, store: Store, clock: SystemClock, meter: Metrics) -> None:
+    def __init__(self, runtime: Numbered | ListedRuntime, store: Store, clock: SystemClock, meter: Meter) -> None:
         self._name, self._settings = runtime.name, runtime.settings
         self._is_plugin = runtime.settings.plugin is not None
         self._clock = clock
@@ -128,10 +191,6 @@ class _Trial:
 
     async def listed(self) -> AsyncIterator[Finding]:
         path = "" if self._is_plugin else self._settings.list.path
-        if (each := self._source.capabilities.each) is not None:
-            hint = f"run {each} first, then try: remora run {self._name} --max-fetches 5"
-            yield self._found("warning", "list", f"not asked: it is walked for each entry of {each}", hint)
-            return
         verdict = await self._ask(Discovery(Kind.PAGE, self._first_position(), Lane.WALK))
         match verdict:
             case None:
@@ -145,6 +204,22 @@ class _Trial:
                     yield await self._detail(page.entries[0])
             case _:
                 yield self._failed("reachable", path, "no list", verdict, self._wrong_page())
+
+    async def first_document(self) -> tuple[str, bytes] | None:
+        """The first entry of the list, with its document."""
+        page = await self._ask(Discovery(Kind.PAGE, self._first_position(), Lane.WALK))
+        if not isinstance(page, Found) or not isinstance(page.thing, Page) or not page.thing.entries:
+            return None
+        entry = page.thing.entries[0]
+        if entry.body is not None:
+            return entry.key, entry.body
+        match await self._ask(Discovery(Kind.DOCUMENT, entry.key, Lane.DETAIL)):
+            case Found(Document() as document):
+                return entry.key, document.body
+            case Found(Piece() as head):
+                return entry.key, joined(head, []).body
+            case _:
+                return None
 
     async def numbered(self) -> AsyncIterator[Finding]:
         verdict = await self._ask(Discovery.newest())
