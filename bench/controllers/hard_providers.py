@@ -136,6 +136,29 @@ class Deploying:
 
 
 @dataclass(slots=True)
+class BadItems:
+    """Another provider that refuses some items for a while, whatever the rate. What it accepts then is not measured."""
+
+    inner: Provider
+    share: float
+    from_ns: int
+    until_ns: int
+    chance: Random
+
+    def capacity_per_s(self, at_ns: int) -> float:
+        return 0.0 if self._is_bad(at_ns) else self.inner.capacity_per_s(at_ns)
+
+    def reply(self, at_ns: int) -> Reply:
+        reply = self.inner.reply(at_ns)
+        if self._is_bad(at_ns) and self.chance.random() < self.share:
+            return Reply(Answer.REFUSED, reply.latency_ns)
+        return reply
+
+    def _is_bad(self, at_ns: int) -> bool:
+        return self.from_ns <= at_ns < self.until_ns
+
+
+@dataclass(slots=True)
 class Varying:
     """A token bucket whose limit follows a table: (from when, requests per second)."""
 

@@ -9,6 +9,7 @@ from math import cos, pi
 from random import Random
 
 from bench.controllers.hard_providers import (
+    BadItems,
     BanOnRefusals,
     Deploying,
     LoadedQueue,
@@ -127,6 +128,12 @@ def deploying(row: Row, latency: Latency, chance: Random) -> Provider:
     return Deploying(TokenBucket(row.limit_per_s, 10, latency), 20 * MINUTE_NS, 30 * SECOND_NS, latency)
 
 
+def bad_items(row: Row, latency: Latency, chance: Random) -> Provider:
+    """Of the first twelfth of the run the second half is a spell in which 43 % of the items are refused."""
+    inner = TokenBucket(row.limit_per_s, 10, latency)
+    return BadItems(inner, 0.43, row.until_ns // 24, row.until_ns // 12, chance)
+
+
 def diurnal(row: Row, latency: Latency, chance: Random) -> Provider:
     """The limit falls to a third and rises again within an hour."""
     minutes = range(row.until_ns // MINUTE_NS + 1)
@@ -224,6 +231,8 @@ EASY = [
     Row("stray 429 1 %", 10, HOUR_NS, strays, 0.95),
     Row("penalty doubles", 10, HOUR_NS, penalty, in_flight=(1,)),
     Row("503 for 30 s each 20 min", 10, 2 * HOUR_NS, deploying),
+    Row("bad items", 10, 8 * HOUR_NS, bad_items, 0.90),
+    Row("bad items, 0.2/s", 0.2, 48 * HOUR_NS, bad_items, 0.90),
     Row("diurnal x3", 10, 2 * HOUR_NS, diurnal),
     Row("no limit", 10, HOUR_NS, unlimited, ceiling_per_s=10),
 ]

@@ -55,7 +55,7 @@ def good_answers(pace: Pace, count: int, *, now_ns: int) -> Pace:
 
 def numbers(pace: Pace) -> list[float]:
     return [
-        pace.rate_per_s, pace.octave_per_s, *pace.edges_per_s, pace.below_per_s, pace.left_per_s, pace.filled,
+        pace.rate_per_s, pace.octave_per_s, *pace.edges_per_s, pace.below_per_s, pace.best_per_s, pace.left_per_s, pace.filled,
         pace.account, pace.chain_ns, pace.evidence, pace.stray_share, pace.trouble_share, pace.trouble_evidence, pace.latency_ns, pace.baseline_ns,
     ]  # fmt: skip
 

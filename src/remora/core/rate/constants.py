@@ -22,7 +22,8 @@ FASTEST_CLIMB: Final = 24  # and the rate by at most this part, so that the prov
 EDGES_KEPT: Final = 2  # the present edge, and the next higher one to slow down at
 ELSEWHERE: Final = 4 * DIP  # an edge found this far away is another edge
 FAR: Final = 1.2  # and this far away, another provider
-LEFT_BEHIND: Final = 1.5  # hardly any burst carries a probe this far above an edge: the edge no longer holds
+FAR_BELOW: Final = 8.0  # so far below a rate that was once accepted, an incident is as likely as a limit
+LEFT_BEHIND: Final = 1.5  # hardly any burst carries a probe this far above an edge: the edge follows
 
 # What probing may cost, in good answers. The longer an edge has held, the longer it is likely to hold: it is probed
 # again after a third of the answers it has held for. Where edges moved far, a thirty-second of the answers the last one

@@ -34,6 +34,7 @@ from remora.core.rate.probing import (
     accepted_at_most_per_s,
     accepted_per_s,
     charged,
+    is_far_below,
     is_probing,
     may_be_a_burst,
     meaning,
@@ -41,6 +42,7 @@ from remora.core.rate.probing import (
     price,
     proven_edge,
     with_a_stray,
+    with_best,
     without_strays,
 )
 from remora.core.units import SECOND_NS
@@ -57,6 +59,7 @@ def refused(pace: Pace, event: Answered) -> Pace:
         return charged(pace, 1.0) if pace.probed else pace
     if pace.streak:
         return refused_in_a_row(pace, event)
+    pace = with_best(pace)
     doubt = 0.0 if pace.edges_per_s else DISCOVERY_DOUBT
     evidence = pace.evidence + log(DENSE_SHARE / pace.stray_share)
     # Where strays are usual, a refusal means less and it takes more of them to believe.
@@ -161,7 +164,7 @@ def is_test_passed(pace: Pace) -> bool:
         return False
     # A burst that filled while nothing was sent carries any rate for a while, but does not raise the accepted rate.
     enough = (pace.below_per_s * (1 - DIP) + pace.rate_per_s) / 2
-    return pace.clean >= TEST_MOST or accepted_per_s(pace) >= enough
+    return pace.clean >= TEST_MOST or is_far_below(pace) or accepted_per_s(pace) >= enough
 
 
 def passed_test(pace: Pace) -> Pace:

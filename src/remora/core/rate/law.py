@@ -21,6 +21,7 @@ from remora.core.rate.constants import (
     DENSE_SHARE,
     DIP,
     FAR,
+    FAR_BELOW,
     FASTEST_CLIMB,
     LATENCY_HIGH,
     LATENCY_MEMORY,
@@ -65,7 +66,7 @@ from remora.core.rate.pace import (
     describe,
     remember,
 )
-from remora.core.rate.probing import charged, filled, is_probing, may_be_a_burst, moved, price
+from remora.core.rate.probing import charged, filled, is_far_below, is_probing, may_be_a_burst, moved, price
 from remora.core.rate.quota import is_spread, is_used_up, told
 from remora.core.rate.steady import after_steady
 from remora.core.units import SECOND_NS
@@ -191,11 +192,15 @@ def _raised(pace: Pace) -> tuple[float, tuple[float, ...]]:
     """The rate one additive step up, and the edges that are left. Steps are smaller near an edge."""
     edges = pace.edges_per_s
     rate = pace.rate_per_s + _step(pace)
-    if edges and rate > edges[0] and pace.outage_ns * edges[0] / SECOND_NS > CAREFUL:
+    if not edges or rate <= edges[0]:
+        return min(rate, pace.ceiling_per_s), edges
+    if is_far_below(pace):
+        # The edge no longer holds once it is passed: it follows the rate.
+        edges = remember(edges, rate / LEFT_BEHIND) if rate > edges[0] * LEFT_BEHIND else edges
+    elif pace.outage_ns * edges[0] / SECOND_NS > CAREFUL:
         # The last outage was expensive: do not accelerate. Far above the edge, the edge follows the rate.
         rate = min(rate, pace.rate_per_s * (1 + DIP / CAREFUL_SUCCESSES))
-        if rate > edges[0] * FAR:
-            edges = remember(edges, rate / FAR)
+        edges = remember(edges, rate / FAR) if rate > edges[0] * FAR else edges
     return min(rate, pace.ceiling_per_s), edges
 
 
@@ -207,6 +212,8 @@ def _step(pace: Pace) -> float:
         return 0.0  # fast path: at rest
     in_a_round_trip = rate * pace.latency_ns / SECOND_NS
     step = pace.octave_per_s / max(SUCCESSES_PER_DOUBLING, ROUND_TRIPS_PER_DOUBLING * in_a_round_trip)
+    if may_climb and rate < pace.best_per_s / FAR_BELOW and is_far_below(pace):
+        return step  # as in discovery: at the edge's own steps it would take days
     if edges:
         step = min(step, rate / FASTEST_CLIMB)
     for edge in edges:

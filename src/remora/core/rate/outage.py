@@ -17,6 +17,7 @@ from remora.core.rate.constants import (
     ELSEWHERE,
     EXPENSIVE,
     FAR,
+    ISOLATED,
     OUTAGE_BUDGET,
     OUTAGE_BUDGET_UNSETTLED,
     OUTAGE_DIPS,
@@ -29,7 +30,7 @@ from remora.core.rate.constants import (
     WAIT_MOST_NS,
 )
 from remora.core.rate.pace import Answered, Pace, changed, cut, possible, remember
-from remora.core.rate.probing import accepted_per_s, charged, filled, is_alike, moved, price, proven_edge
+from remora.core.rate.probing import accepted_per_s, charged, filled, is_alike, is_far_below, moved, price, proven_edge
 from remora.core.units import SECOND_NS
 
 
@@ -82,7 +83,8 @@ def resumed(pace: Pace, event: Answered) -> Pace:
     went_on = changed(went_on, edges_per_s=back.edges_per_s)
     # A probe that got far above the old edge has found a faster provider: no old debts.
     faster = pace.streak == 1 and 0 < FAR * pace.below_per_s < edge
-    least = ACCOUNT_AFTER_A_CHANGE if faster else ACCOUNT_LEAST
+    is_far = is_far_below(went_on)
+    least = -ISOLATED if is_far else ACCOUNT_AFTER_A_CHANGE if faster else ACCOUNT_LEAST
     # A streak lowers an edge that was far above the rate; a single refusal changes neither.
     most = 2 * pace.rate_per_s if pace.streak == 1 else back.rate_per_s
     rate = possible(pace, min(back.rate_per_s, most))
@@ -94,7 +96,7 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         account=max(least, went_on.account - back.cost),
         wait_ns=0,
         quiet_until_ns=0,
-        outage_ns=back.outage_ns,
+        outage_ns=0 if is_far else back.outage_ns,
         # Only the time for which the provider is believed to have refused: what we waited longer is no evidence.
         chain_ns=chain_ns + back.outage_ns,
         # A guessed edge says nothing about bursts.

@@ -69,6 +69,7 @@ class Pace:
     # The edge, and what probing it may still cost.
     edges_per_s: tuple[float, ...] = ()  # rates that were refused: the present edge, then the next higher one
     below_per_s: float = 0.0  # during a test: the old edge, which a probe had passed when it was refused; 0 = no test
+    best_per_s: float = 0.0  # the highest rate that was accepted for long; each refused probe far below halves it
     met_per_s: float = 0.0  # where the last probe was refused alone; 0 = nowhere
     suspect_per_s: float = 0.0  # where discovery was last refused, which may have been a stray; 0 = nowhere
     account: float = ACCOUNT_MOST  # good answers that probing may still cost

@@ -58,6 +58,7 @@ class PaceRecord:
     held: int = 0  # good answers since the edge was last found somewhere else
     lasted: int = 0  # how long the edge before had held
     left_per_s: float = 0.0  # that edge; 0 = none
+    best_per_s: float = 0.0  # the highest rate that was accepted for long
     bursts: bool = False  # a burst is known to carry probes above the edge
     quota_interval_ns: int = 0  # spreads what is left of a known quota; 0 = no quota is known
     quota_until_wall_ns: int = 0  # when that quota resets; 0 = no quota is known
@@ -106,6 +107,7 @@ def to_record(pace: Pace, *, now_ns: int, now_wall_ns: int) -> PaceRecord:
         held=pace.held,
         lasted=pace.lasted,
         left_per_s=pace.left_per_s,
+        best_per_s=pace.best_per_s,
         bursts=pace.bursts,
         quota_interval_ns=pace.quota_interval_ns if pace.quota_until_ns > now_ns else 0,
         quota_until_wall_ns=now_wall_ns + pace.quota_until_ns - now_ns if pace.quota_until_ns > now_ns else 0,
@@ -152,6 +154,7 @@ def record_from_json(data: object) -> PaceRecord | Damaged | None:
         held=int(known["held"]),
         lasted=int(known["lasted"]),
         left_per_s=float(known["left_per_s"]),
+        best_per_s=float(known["best_per_s"]),
         bursts=bursts,
         quota_interval_ns=int(known["quota_interval_ns"]),
         quota_until_wall_ns=int(known["quota_until_wall_ns"]),
@@ -173,7 +176,8 @@ def damage(record: PaceRecord) -> str | None:
         return "a share is not between 0 and 1"
     if record.streak < 0 or record.outage_ns < 0 or not 0 <= record.wait_ns <= WAIT_MOST_NS:
         return "a wait is not a possible wait"
-    if record.held < 0 or record.lasted < 0 or not 0 <= record.left_per_s <= FASTEST_PER_S:
+    known = (record.left_per_s, record.best_per_s)
+    if record.held < 0 or record.lasted < 0 or not all(0 <= rate <= FASTEST_PER_S for rate in known):
         return "what was learned of the edge is not possible"
     if record.quota_interval_ns < 0:
         return "a quota is not a possible quota"
@@ -239,6 +243,7 @@ def _warm(record: PaceRecord, cold: Pace, *, now_ns: int, now_wall_ns: int) -> P
         held=record.held,
         lasted=record.lasted,
         left_per_s=record.left_per_s,
+        best_per_s=record.best_per_s,
         bursts=record.bursts,
         filled=BURST_MOST if record.edges_per_s else 0.0,  # nobody knows what was sent in the meantime
         left_at_ns=now_ns,

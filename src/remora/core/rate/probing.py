@@ -13,6 +13,7 @@ from remora.core.rate.constants import (
     CHAIN_GAP,
     DIP,
     FAR,
+    FAR_BELOW,
     FILLED_LASTS,
     ISOLATED,
     LIMIT_DIPS,
@@ -43,6 +44,20 @@ def is_probing(pace: Pace) -> bool:
     return bool(pace.edges_per_s) and pace.rate_per_s > pace.edges_per_s[0] * (1 - DIP / 2)
 
 
+def is_far_below(pace: Pace) -> bool:
+    """Is the edge far below a rate that was once accepted? Then it may come from an incident that is over by now."""
+    return bool(pace.edges_per_s) and pace.best_per_s > FAR_BELOW * pace.edges_per_s[0]
+
+
+def with_best(pace: Pace) -> Pace:
+    """The pace when the provider refuses: what was accepted until now, unless this was a probe from far below."""
+    if is_far_below(pace) and is_probing(pace):
+        return changed(pace, best_per_s=pace.best_per_s / 2)
+    if pace.clean < CHAIN_GAP or pace.rate_per_s <= pace.best_per_s:
+        return pace
+    return changed(pace, best_per_s=pace.rate_per_s)
+
+
 def price(pace: Pace) -> float:
     """How many good answers one refusal costs."""
     answers = pace.held * PRICE_AGE
@@ -56,7 +71,8 @@ def price(pace: Pace) -> float:
 
 def charged(pace: Pace, refusals: float) -> Pace:
     """The pace after paying for some refusals."""
-    account = max(pace.account - refusals * price(pace), ACCOUNT_AFTER_REFUSALS)
+    least = -ISOLATED if is_far_below(pace) else ACCOUNT_AFTER_REFUSALS
+    account = max(pace.account - refusals * price(pace), least)
     return changed(pace, account=min(pace.account, account))
 
 

@@ -35,7 +35,7 @@ OWN: Final = frozenset(
 MOMENTS: Final = frozenset({"learned_at_ns", "streak_began_at_ns", "last_refused_at_ns", "last_cut_at_ns"})
 WAITS: Final = frozenset({"quiet_until_ns"})
 NEVER_NEGATIVE: Final = (
-    *("below_per_s", "suspect_per_s", "asked_ns", "quota_interval_ns"),
+    *("below_per_s", "best_per_s", "suspect_per_s", "asked_ns", "quota_interval_ns"),
     *("clean", "clean_before", "chain_good", "evidence", "trouble_evidence"),
 )
 # Moments further back do not matter any more.
