@@ -6,10 +6,13 @@ COPY src ./src
 RUN pip wheel --no-cache-dir -c constraints.txt -w /wheels ".[postgres,fast]"
 
 FROM python:3.12-slim
+# The wheels are the pinned ones of the first stage, and no index is asked.
+# hadolint ignore=DL3013
 RUN --mount=type=bind,from=build,source=/wheels,target=/wheels \
     pip install --no-cache-dir --no-index --find-links /wheels "remora[postgres,fast]" \
  && useradd --system --uid 10001 --create-home --home-dir /data remora
-USER remora
+# A number: a host that forbids root cannot look the name up.
+USER 10001
 # The mirror, remora.toml and the console's token are here.
 VOLUME /data
 WORKDIR /data

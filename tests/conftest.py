@@ -77,3 +77,30 @@ def promtool_path() -> Path:
     if found is None:
         pytest.skip("no promtool on this machine: `make test` fetches it")
     return found
+
+
+@pytest.fixture(scope="session")
+def nginx_path() -> Path:
+    """The proxy of the documentation's recipe."""
+    found = services.find_nginx()
+    if found is None:
+        pytest.skip("no nginx on this machine: `make test` fetches it")
+    return found
+
+
+@pytest.fixture(scope="session")
+def litestream_path() -> Path:
+    """The continuous backup of the documentation's recipe."""
+    found = services.find_litestream()
+    if found is None:
+        pytest.skip("no Litestream on this machine: `make test` fetches it")
+    return found
+
+
+@pytest.fixture(scope="session")
+def hadolint_path() -> Path:
+    """The linter of Dockerfiles."""
+    found = services.find_hadolint()
+    if found is None:
+        pytest.skip("no hadolint on this machine: `make test` fetches it")
+    return found

