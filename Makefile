@@ -7,6 +7,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 SECONDS ?= 600
 KILLS ?= 1000
+WHERE ?=
 BIN := .venv/bin
 CODE := $(wildcard src tests tools bench)
 
@@ -40,11 +41,11 @@ check: setup ## format, lint, types, layers and the quick tests; under 90 second
 	@echo "check: quick tests"
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not postgres"
 
-soak: setup ## random worlds from fresh seeds for SECONDS (600 unless told); adds the days to docs/reliability.json
+soak: setup ## random worlds from fresh seeds for SECONDS (600), perhaps only some (WHERE="size=long"); adds to docs/reliability.json
 	@nice $(BIN)/python -m remora.sim.fuzz --seed $$(date +%s)000 --seconds $(SECONDS) --workers $(WORKERS) \
-		--record docs/reliability.json --commit "$$(git describe --always --dirty --abbrev=12 --exclude='*' || echo unknown)"
+		--record docs/reliability.json $(if $(WHERE),--where $(WHERE)) --commit "$$(git describe --always --dirty --abbrev=12 --exclude='*' || echo unknown)"
 
-prove: setup ## fresh worlds for SECONDS, all planted bugs and KILLS kills (1000); writes docs/reliability.md
+prove: setup ## fresh worlds for SECONDS, all planted bugs, a sample of mutants, KILLS kills (1000); writes docs/reliability.md
 	@nice $(BIN)/python -m tools.prove --seconds $(SECONDS) --kills $(KILLS)
 
 sbom: setup ## what an installation contains: CycloneDX in build/, docs/licences.md, constraints-hashed.txt

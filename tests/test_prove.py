@@ -3,6 +3,7 @@
 from remora.sim.fuzz.record import RecordedRun
 from tests.mutants.runner import Caught
 from tests.mutants.table import MUTANTS
+from tools.mutation_run import MutationRun, Tried
 from tools.prove import page
 from tools.prove_kills import Killed
 
@@ -32,7 +33,7 @@ def test_the_days_of_all_runs_are_added_up_and_a_failing_seed_is_shown() -> None
     assert (
         "So far 20 worlds and 10.5 simulated days, 3.5 of them of numbered sources; 1 worlds with violations." in told
     )
-    assert "| 2026-01-02 | abd | a machine | 60 | 2 | 10 | 6.0 | 1,000 | 20 | 3 | 77 |" in told
+    assert "| 2026-01-02 | abd | a machine | all | 60 | 2 | 10 | 6.0 | 1,000 | 20 | 3 | 77 |" in told
     assert "| ban | requests become rare; nothing is lost | 8 | 1 |" in told
 
 
@@ -46,3 +47,15 @@ def test_a_planted_bug_that_is_not_caught_is_told_as_such() -> None:
 def test_kills_are_told_with_what_they_broke() -> None:
     killed = Killed(date="2026-01-02", commit="abc", command="run", store="SQLite", kills=20, violations=["lost"])
     assert "| 2026-01-02 | abc | `run` | SQLite | 20 | 1 |" in page([], [], [killed])
+
+
+def test_a_sample_of_changes_is_told_with_its_interval_and_its_survivors() -> None:
+    def tried(fate: str, change: str) -> Tried:
+        return Tried(file="src/remora/core/x.py", line=1, operator="constant", change=change, fate=fate)
+
+    mutants = [tried("killed", "1 -> 2")] * 8 + [tried("too slow", "1 -> 2"), tried("survived", "a | b -> None")]
+    run = MutationRun(date="2026-01-02", commit="abc", seed=1, places=3_000, mutants=mutants)
+    told = page([], [], [], run)
+    assert "10 were drawn (seed 1, commit abc); the tests noticed 9 of them: 90.0%" in told
+    assert "from 59.6% to 98.2%" in told
+    assert "| core/x.py | `a / b -> None` | unexplained: a test is missing |" in told

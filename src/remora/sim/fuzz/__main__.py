@@ -54,7 +54,7 @@ def _many(options: argparse.Namespace) -> int:
     )
     _say(str(totals))
     if options.record is not None:
-        keep(totals, Path(options.record), commit=options.commit)
+        keep(totals, Path(options.record), commit=options.commit, which=" ".join(options.where))
     return 1 if totals.failing_seeds else 0
 
 

@@ -16,6 +16,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     date: str
     commit: str
+    which: str = ""  # only such worlds, as "size=long"; empty: as they are drawn
     machine: str
     seconds: int
     processes: int
@@ -36,11 +37,12 @@ def read(path: Path) -> list[RecordedRun]:
     return msgspec.json.decode(path.read_bytes(), type=list[RecordedRun]) if path.exists() else []
 
 
-def keep(totals: Totals, path: Path, *, commit: str) -> None:
+def keep(totals: Totals, path: Path, *, commit: str, which: str = "") -> None:
     """Add a run."""
     run = RecordedRun(
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         commit=commit,
+        which=which,
         machine=machine(),
         seconds=round(totals.took_s),
         processes=totals.workers,
