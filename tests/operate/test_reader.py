@@ -114,6 +114,7 @@ async def test_an_author_has_a_profile_submissions_and_comments(visitor: ClientS
     assert "A comment outside its story." in comments
     only_comments = await read(visitor, links.user(NEWS, "user7"))
     assert only_comments.count('class="row"') > 10
+    assert re.search(r'comment on <a href="[^"]*/item/1000#c\d+">A very long discussion of tides</a>', only_comments)
     assert "No submissions here" in await read(visitor, links.user(NEWS, "user7", list="submissions"))
     assert "holds nothing by nobody" in await read(visitor, links.user(NEWS, "nobody"), status=404)
 
@@ -125,6 +126,7 @@ async def test_a_search_has_filters_facets_and_marks(visitor: ClientSession) -> 
     facets = await read(visitor, links.search(q="harbour"))
     assert "<mark>harbour</mark>" in facets
     assert "type=comment" in facets
+    assert re.search(r'on <a href="[^"]*/item/1000#c\d+">A very long discussion of tides</a>', facets)
     wrong = await read(visitor, links.search(q="x", since="soon"), status=400)
     assert "Since:soon has no date" in wrong
 

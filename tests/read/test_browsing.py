@@ -119,6 +119,11 @@ def copy_a_story_many_times(url: str) -> None:
         database.execute(f"{MANY} {COPIES}")
 
 
+async def test_a_comment_has_its_story_if_the_way_up_is_whole(reader: BrowsingReader) -> None:
+    found = await reader.stories_of(SOURCE, [2, 3, 7, 20, 21, 999])
+    assert {item_id: story.id for item_id, story in found.items()} == {2: 1, 3: 1}
+
+
 async def test_a_read_that_takes_too_long_is_stopped_and_the_reader_stays_usable(store: Store, url: str) -> None:
     copy_a_story_many_times(url)
     hurried = open_browsing(url, seconds_max=0.002)

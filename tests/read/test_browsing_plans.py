@@ -12,12 +12,15 @@ from remora.stores import open_store
 from remora.stores.statements import named
 
 STATEMENTS = named((files("remora.stores.sqlite") / "browsing.sql").read_text("utf-8"))
+# The ids that were asked for, and the way up from each.
+WHAT_WAS_ASKED = ("SCAN json_each", "SCAN CONSTANT ROW", "SCAN up")
 INDEXES = {
     "browse_by_score": "items_by_type_and_time (type=? AND time>? AND time<?)",
     "browse_by_time": "items_by_type_and_time (type=? AND time>? AND time<?)",
     "browse_newest": "items_by_key (source=? AND id<?)",
     "browse_comments_by": "items_by_author",
     "browse_stories_by": "items_by_author",
+    "browse_roots": "items_by_key (source=? AND id=?)",
     "browse_gaps": "gaps_open (source=? AND kind=? AND state=?)",
     "browse_owed_documents": "documents_owed (source=?)",
     "browse_document": "sqlite_autoindex_documents_1 (source=? AND key=?)",
@@ -39,7 +42,8 @@ async def test_every_list_is_read_through_its_index(mirror: Path) -> None:
             values = dict.fromkeys(re.findall(r":([a-z]+)", STATEMENTS[name]), 1)
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {STATEMENTS[name]}", values)]
             assert any(index in line for line in plan), (name, plan)
-            assert not [line for line in plan if line.startswith("SCAN")], (name, plan)
+            scans = [line for line in plan if line.startswith("SCAN") and not line.startswith(WHAT_WAS_ASKED)]
+            assert not scans, (name, plan)
 
 
 async def test_only_the_end_of_the_change_feed_is_read_as_a_whole() -> None:

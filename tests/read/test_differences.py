@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.contracts.reader import Revision
-from remora.read.differences import WORDS_MAX, Mark, changes_of, compare
+from remora.read.differences import WORDS_MAX, Mark, changes_of, compare, field_changes
 
 
 def revision(number: int, **fields: object) -> Revision:
@@ -40,6 +40,14 @@ def test_a_deletion_upstream_is_named_and_its_text_is_kept() -> None:
     assert last.is_deletion
     assert [change.name for change in last.changes] == ["deleted", "text"]
     assert [(piece.mark, piece.text) for piece in last.changes[1].pieces] == [(Mark.REMOVED, "kept words")]
+
+
+def test_a_time_is_also_told_as_a_date() -> None:
+    (change,) = field_changes({}, {"time": 1_160_418_111})
+    assert [piece.text for piece in change.pieces] == ["1160418111 (2006-10-09 18:21:51 UTC)"]
+    for absurd in (-5, 10**30, "soon"):
+        (change,) = field_changes({}, {"time": absurd})
+        assert "UTC" not in change.pieces[0].text
 
 
 def test_what_is_no_json_has_no_fields_and_no_changes() -> None:

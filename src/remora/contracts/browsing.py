@@ -1,6 +1,6 @@
 """What must a store offer to people who browse the mirror? Short lists in an order, each bounded in rows and in time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -74,6 +74,9 @@ class BrowsingReader(Reader, Protocol):
         self, source: str, author: str, *, comments: bool, skip: int, limit: int
     ) -> Sequence[MirroredItem]:
         """What an author wrote, the newest first: comments, or everything else."""
+
+    async def stories_of(self, source: str, ids: Sequence[int]) -> Mapping[int, MirroredItem]:
+        """The story above each of these comments, where the mirror holds the whole way up."""
 
     async def gaps(self, source: str, *, kind: str, state: str, limit: int) -> Sequence[MirroredGap]:
         """Gaps of one state. What is being asked for now counts as owed."""

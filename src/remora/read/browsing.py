@@ -1,12 +1,13 @@
 """Who may read the mirror at the same time? A few readers at once, each with bounded reads; the rest waits or is refused."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from remora.contracts.browsing import BrowsingReader
+from remora.contracts.reader import MirroredItem
 from remora.contracts.search import SearchIndex, SearchOrder
 from remora.core.errors import RemoraError
 from remora.read.facets import Facets, count_facets
@@ -33,6 +34,7 @@ class SearchPage:
     has_more: bool
     is_building: bool  # the index does not hold everything yet
     waits_since_ns: int | None  # since when the oldest change waits to be indexed; None: all are
+    stories: Mapping[tuple[str, str], MirroredItem]  # the story of each hit that is a comment, by source and key
 
 
 @asynccontextmanager
@@ -97,7 +99,9 @@ class Browsing:
                 hits = await hits_of(reader, wanted, query)
                 facets = count_facets(await index.columns(keys))
                 is_building, waits_since_ns = await lag_of(reader, index)
-                return SearchPage(hits, len(keys), facets, len(keys) > skip + limit, is_building, waits_since_ns)
+                stories = await _stories_of(reader, hits)
+                has_more = len(keys) > skip + limit
+                return SearchPage(hits, len(keys), facets, has_more, is_building, waits_since_ns, stories)
             except BaseException:
                 await self._close_index()
                 raise
@@ -121,3 +125,14 @@ class Browsing:
         index, self._index = self._index, None
         if index is not None:
             await index.close()
+
+
+async def _stories_of(reader: BrowsingReader, hits: Sequence[SearchHit]) -> Mapping[tuple[str, str], MirroredItem]:
+    found: dict[tuple[str, str], MirroredItem] = {}
+    things = [hit.thing for hit in hits if isinstance(hit.thing, MirroredItem) and hit.thing.parent is not None]
+    for source in {comment.source for comment in things}:
+        ids = [comment.id for comment in things if comment.source == source]
+        found.update(
+            ((source, str(item_id)), story) for item_id, story in (await reader.stories_of(source, ids)).items()
+        )
+    return found

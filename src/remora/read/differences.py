@@ -4,11 +4,13 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from enum import StrEnum
 from typing import Any, Final
 
 from remora.contracts.reader import Revision
+from remora.read.export_rows import YEAR_2101_S
 from remora.read.plain_text import plain, printable
 
 # Comparing takes time that grows with the square of the words. Longer texts are shown whole, before and after.
@@ -74,8 +76,8 @@ def field_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterat
     for name in sorted(before.keys() | after.keys(), key=lambda name: (places.get(name, len(places)), name)):
         if name in before and name in after and before[name] == after[name]:
             continue
-        old = value_text(before[name]) if name in before else ""
-        new = value_text(after[name]) if name in after else ""
+        old = _field_text(name, before[name]) if name in before else ""
+        new = _field_text(name, after[name]) if name in after else ""
         yield FieldChange(printable(name), compare(old, new))
 
 
@@ -95,6 +97,13 @@ def compare(before: str, after: str) -> tuple[Piece, ...]:
         removed, added = "".join(old[old_start:old_end]), "".join(new[new_start:new_end])
         pieces.extend(Piece(mark, text) for mark, text in ((Mark.REMOVED, removed), (Mark.ADDED, added)) if text)
     return tuple(pieces)
+
+
+def _field_text(name: str, value: object) -> str:
+    text = value_text(value)
+    if name == "time" and type(value) is int and 0 < value < YEAR_2101_S:
+        return f"{text} ({datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M:%S} UTC)"
+    return text
 
 
 def value_text(value: object) -> str:

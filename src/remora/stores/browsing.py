@@ -1,6 +1,6 @@
 """How do both databases serve people who browse? With methods that name a statement of `browsing.sql`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from remora.contracts.browsing import DocumentFacts, MirroredGap, StoryList
 from remora.contracts.reader import Change, MirroredItem, Revision
@@ -40,6 +40,13 @@ class CommonBrowsing(CommonReader):
         values = {"source": source, "author": name, "skip": skip, "limit": limit}
         rows = await self._rows("browse_comments_by" if comments else "browse_stories_by", values)
         return tuple(item_from(source, row) for row in rows)
+
+    async def stories_of(self, source: str, ids: Sequence[int]) -> Mapping[int, MirroredItem]:
+        """The story above each of these comments."""
+        rows = await self._rows("browse_roots", {"source": source, "ids": self._dump_ids(ids)})
+        found = await self.items(source, sorted({root for _, root in rows}))
+        stories = {story.id: story for story in found if story.parent is None}
+        return {item_id: stories[root] for item_id, root in rows if root in stories}
 
     async def gaps(self, source: str, *, kind: str, state: str, limit: int) -> Sequence[MirroredGap]:
         """Gaps of one state."""

@@ -52,6 +52,10 @@ WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s) AND i."by"
 AND i.type IS DISTINCT FROM 'comment'
 ORDER BY i.time DESC, i.id DESC LIMIT %(limit)s OFFSET %(skip)s;
 
+-- name: browse_roots
+-- The highest ancestor of some items. Items that name each other as parents have none.
+SELECT id, root FROM threads WHERE source = %(source)s AND id = ANY(%(ids)s::bigint[]) AND root IS NOT NULL;
+
 -- name: browse_gaps
 -- Gaps of one state, by reason and age.
 SELECT g.key, d.key, g.reason, g.attempts, g.first_seen_at, g.last_seen_at, g.not_before_at

@@ -52,6 +52,10 @@ WHERE +i.source = (SELECT number FROM sources WHERE name = :source) AND i."by" =
 AND +i.type IS NOT 'comment'
 ORDER BY i.time DESC, i.id DESC LIMIT :limit OFFSET :skip;
 
+-- name: browse_roots
+-- The highest ancestor of some items. Items that name each other as parents have none.
+SELECT id, root FROM threads WHERE source = :source AND id IN (SELECT value FROM json_each(:ids)) AND root IS NOT NULL;
+
 -- name: browse_gaps
 -- Gaps of one state, by reason and age. The index is named because absent ids may be millions.
 SELECT g.key, d.key, g.reason, g.attempts, g.first_seen_at, g.last_seen_at, g.not_before_at

@@ -1,7 +1,7 @@
 """How is a source of numbered items read? Front pages, an item with its thread, its history, an author."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
@@ -73,8 +73,9 @@ class ItemPages(Pages):
             if source.is_listed:
                 return go(request, links.view(source.name, "documents"))
             items = await reader.newest_items(source.name, before_id=before_id, limit=PAGE_ROWS + 1)
+            stories = await _stories(reader, source.name, items)
         more = items[PAGE_ROWS - 1].id if len(items) > PAGE_ROWS else None
-        return await page(request, "newest.html", source=source, items=items[:PAGE_ROWS], more=more)
+        return await page(request, "newest.html", source=source, items=items[:PAGE_ROWS], stories=stories, more=more)
 
     @shown
     async def item(self, request: web.Request) -> web.StreamResponse:
@@ -126,6 +127,7 @@ class ItemPages(Pages):
             source = await self.numbered(reader, request)
             profile = await reader.user(source.name, name)
             items: Sequence[MirroredItem] = ()
+            stories: Mapping[int, MirroredItem] = {}
             slow: ReadTooSlow | None = None
             try:
                 items = await reader.items_by(source.name, name, comments=comments, skip=skip, limit=PAGE_ROWS + 1)
@@ -133,6 +135,7 @@ class ItemPages(Pages):
                 if others and not chosen:
                     # Many authors only comment: their page begins with that.
                     comments, items = True, others
+                stories = await _stories(reader, source.name, items)
             except ReadTooSlow as error:
                 slow, others = error, ()
         if profile is None and not items and not others and not skip and slow is None:
@@ -145,6 +148,7 @@ class ItemPages(Pages):
             profile=profile,
             comments=comments,
             items=items[:PAGE_ROWS],
+            stories=stories,
             more=skip + PAGE_ROWS if len(items) > PAGE_ROWS else None,
             slow=slow,
         )
@@ -153,6 +157,12 @@ class ItemPages(Pages):
 async def _written(reader: BrowsingReader, source: str, name: str, *, comments: bool) -> Sequence[MirroredItem]:
     """The first page of what an author wrote, and one more."""
     return await reader.items_by(source, name, comments=comments, skip=0, limit=PAGE_ROWS + 1)
+
+
+async def _stories(reader: BrowsingReader, source: str, items: Sequence[MirroredItem]) -> Mapping[int, MirroredItem]:
+    """The stories of those that are comments."""
+    comments = [item.id for item in items if item.parent is not None]
+    return await reader.stories_of(source, comments) if comments else {}
 
 
 async def _held_item(reader: BrowsingReader, source: str, text: str) -> MirroredItem:
