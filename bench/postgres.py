@@ -12,10 +12,11 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+from msgspec.structs import replace
 
 from remora.contracts import Observation
 from remora.core.item import Item

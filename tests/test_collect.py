@@ -323,7 +323,7 @@ def test_the_age_of_an_item_with_an_absurd_time_is_unknown(time: int | None, is_
     async def main(clock: SimClock) -> None:
         body = b'{"id":7}' if time is None else b'{"id":7,"time":%d}' % time
         async with process(clock, Numbers(clock, bodies={7: body})) as one:
-            await one.collector.collect(SEVEN)
+            await one.collector.collect(Discovery.item(7, via=Lane.UPDATE))
             assert bool(one.meter.ages_s) is is_known
             assert all(age_s > 0 for age_s in one.meter.ages_s)
 

@@ -6,9 +6,10 @@ discovery ─▶ governor.admit ─▶ source.fetch ─▶ source.decode ─▶ 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 from weakref import WeakSet
 
+import msgspec
 import structlog
 
 from remora.collect_events import CollectEvents
@@ -65,21 +66,13 @@ EXHAUSTED_WAIT_NS: Final = SECOND_NS
 _NOTHING_MET: Final = frozenset[type[Verdict]]()
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True, gc=False):
     """The result of asking for one thing. Deferred: the allowance was used up before the first request."""
 
     verdict: Verdict
     started_at_ns: int  # wall clock at the departure of the request that was answered
     requests: int
-
-
-class _Answer(NamedTuple):
-    """The result of one request."""
-
-    verdict: Verdict
-    started_at_ns: int  # wall clock
-    took_ns: int
+    took_ns: int = 0  # that request
 
 
 @dataclass(slots=True)
@@ -156,17 +149,17 @@ class Collector(BelievedNewest):
 
     async def record_many(self, answered: Sequence[tuple[Discovery, Asked]]) -> list[tuple[Discovery, Outcome]]:
         """Make these results durable together."""
-        now_ns = self._clock.wall_ns()
+        name, now_ns = self._source.name, self._clock.wall_ns()
         seen = [Observation(discovery, asked.verdict, asked.started_at_ns, now_ns) for discovery, asked in answered]
         self._governor.storing(len(seen))
         try:
-            outcomes = await self._store.record_many(self._source.name, seen)
+            outcomes = await self._store.record_many(name, seen)
         finally:
             self._governor.storing(-len(seen))
         for one, outcome in zip(seen, outcomes, strict=True):
             if isinstance(one.verdict, Found) and one.discovery.kind is Kind.ITEM:
                 self._exists(one.discovery.item_id)
-            self._meter.recorded(self._source.name, one.discovery.via, outcome, age_s=one.item_age_s)
+            self._meter.recorded(name, one.discovery.via, outcome, age_s=one.update_age_s)
             self._events.recorded(one.discovery, one.verdict, outcome)
         return [(one.discovery, outcome) for one, outcome in zip(seen, outcomes, strict=True)]
 
@@ -177,7 +170,7 @@ class Collector(BelievedNewest):
         return await self._ask(discovery, allowance, policy or self._policy)
 
     async def _ask(
-        self, discovery: Discovery, allowance: Allowance, policy: AskPolicy, answer: _Answer | None = None
+        self, discovery: Discovery, allowance: Allowance, policy: AskPolicy, answer: Asked | None = None
     ) -> Asked:
         """`answer`: what the first request brought, if it was sent already."""
         asked = None
@@ -239,7 +232,7 @@ class Collector(BelievedNewest):
 
     async def _ask_within(
         self, allowance: Allowance, discovery: Discovery, met: frozenset[type[Verdict]]
-    ) -> _Answer | None:
+    ) -> Asked | None:
         """Send one request if the allowance covers it. None: it does not, or time ran out while the request waited."""
         if not allowance.may_ask():
             return None
@@ -251,9 +244,7 @@ class Collector(BelievedNewest):
             allowance.heard(answer.verdict, departed_wall_ns=answer.started_at_ns)
         return answer
 
-    async def _in_time(
-        self, discovery: Discovery, request: Coroutine[None, None, _Answer], left_ns: int
-    ) -> _Answer | None:
+    async def _in_time(self, discovery: Discovery, request: Coroutine[None, None, Asked], left_ns: int) -> Asked | None:
         """A request that was not sent by then is given up. One that was sent may finish: its own timeout bounds it."""
         asking = asyncio.get_running_loop().create_task(request, name="asking")
         try:
@@ -283,7 +274,7 @@ class Collector(BelievedNewest):
         if isinstance(verdict, Deferred):
             await self._wait_for_resources()
 
-    async def _ask_once(self, discovery: Discovery, met: frozenset[type[Verdict]]) -> _Answer:
+    async def _ask_once(self, discovery: Discovery, met: frozenset[type[Verdict]]) -> Asked:
         """One request: the line of verbs up to `governor.learn`."""
         if self._credential is not None:
             await self._credential.ready()
@@ -315,15 +306,15 @@ class Collector(BelievedNewest):
     ) -> tuple[Discovery, Asked] | Coroutine[None, None, tuple[Discovery, Asked]]:
         answer = self._hear(discovery, permit, reply, _NOTHING_MET)
         if isinstance(answer.verdict, Found | NotYet | Missing | Malformed):
-            return discovery, Asked(answer.verdict, answer.started_at_ns, 1)
+            return discovery, answer
         return self._go_on(discovery, answer)
 
-    async def _go_on(self, discovery: Discovery, answer: _Answer) -> tuple[Discovery, Asked]:
+    async def _go_on(self, discovery: Discovery, answer: Asked) -> tuple[Discovery, Asked]:
         return discovery, await self._ask(discovery, UNBOUNDED, self._policy, answer)
 
     def _hear(
         self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply, met: frozenset[type[Verdict]]
-    ) -> _Answer:
+    ) -> Asked:
         """One answer: the verbs from `source.decode` to `governor.learn`."""
         now_wall_ns = self._clock.wall_ns()
         said = self._translate(reply, now_wall_ns)
@@ -337,7 +328,8 @@ class Collector(BelievedNewest):
         began_ns = permit.admitted_at_ns if reply.departed_at_ns is None else reply.departed_at_ns
         took_ns = reply.answered_at_ns - began_ns
         # Read at the departure itself: computed backwards from now, a clock step could swap the order of two fetches.
-        return _Answer(verdict, now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns, took_ns)
+        started_at_ns = now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns
+        return Asked(verdict, started_at_ns, 1, took_ns)
 
     def _classify(self, discovery: Discovery, reply: Reply | NoReply, said: Translation, now_wall_ns: int) -> Verdict:
         return classify(
@@ -353,6 +345,8 @@ class Collector(BelievedNewest):
 
     def _is_already_counted(self, discovery: Discovery, verdict: Verdict, met: frozenset[type[Verdict]]) -> bool:
         """Whether this failure was counted before, by an earlier attempt or when the item became owed."""
+        if isinstance(verdict, Found):
+            return self._refusals.hear(discovery, verdict)  # fast path: no failure
         owed = owed_because(discovery)
         hangs_again = owed is GapReason.TIMEOUT and is_unanswered(verdict)
         # A fault that stays with the item while others are answered is the item's own.
@@ -385,7 +379,7 @@ class Collector(BelievedNewest):
         return self._dialect.translate(reply, now_wall_ns=now_wall_ns)
 
     def _decode(self, discovery: Discovery, reply: Reply | NoReply) -> Decoded | None:
-        if not isinstance(reply, Reply) or not has_content(reply):
+        if isinstance(reply, NoReply) or not has_content(reply):
             return None
         try:
             return self._source.decode(discovery, reply)

@@ -4,6 +4,8 @@ import asyncio
 import json
 from dataclasses import replace
 
+import msgspec
+
 from remora.contracts import Outcome, Store
 from remora.core.item import Item, User
 from remora.core.lanes import Lane
@@ -200,7 +202,7 @@ async def test_an_item_that_is_always_refused_dies_and_heals_when_the_provider_d
 
 
 async def test_a_placeholder_is_stored_and_still_owed(store: Store) -> None:
-    assert await record(store, 7, replace(story(7), delayed=True), at_s=1) is Outcome.NEW
+    assert await record(store, 7, msgspec.structs.replace(story(7), delayed=True), at_s=1) is Outcome.NEW
     assert [gap.reason for gap in await store.gaps(SOURCE)] == ["not_yet"]
     assert await record(store, 7, story(7, text="at last"), at_s=2) is Outcome.CHANGED
     assert await store.gaps(SOURCE) == ()
@@ -302,7 +304,7 @@ async def test_a_profile_is_kept_replaced_and_ordered_like_an_item(store: Store)
     assert await record_user(store, "ada", User("ada", b'{"id":"ada","karma":1}'), at_s=2) is Outcome.UNCHANGED
     assert await record_user(store, "ada", User("ada", b'{"id":"ada","karma":2}'), at_s=3) is Outcome.CHANGED
     late = Discovery(Kind.USER, "ada", Lane.UPDATE)
-    older = replace(observed(1, Found(User("ada", b"{}")), started_s=2, done_s=9), discovery=late)
+    older = msgspec.structs.replace(observed(1, Found(User("ada", b"{}")), started_s=2, done_s=9), discovery=late)
     assert await store.record(SOURCE, older) is Outcome.STALE
     assert await store.user(SOURCE, "ada") == b'{"id":"ada","karma":2}'
 

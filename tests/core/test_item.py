@@ -1,7 +1,6 @@
 """Are the things a source gives back plain, unchanging values?"""
 
-from dataclasses import FrozenInstanceError, fields
-
+import msgspec
 import pytest
 
 from remora.core.item import Document, Entry, Item, Newest, Nothing, Page, Readable, Unreadable, User, WrongShape
@@ -21,9 +20,9 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
-def test_a_thing_cannot_be_changed_after_it_was_read(value: object) -> None:
-    for field in fields(value):  # type: ignore[arg-type]
-        with pytest.raises(FrozenInstanceError):
+def test_a_thing_cannot_be_changed_after_it_was_read(value: msgspec.Struct) -> None:
+    for field in msgspec.structs.fields(value):
+        with pytest.raises(AttributeError):
             setattr(value, field.name, None)
     assert hash(value) == hash(value)
 

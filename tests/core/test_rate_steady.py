@@ -34,15 +34,19 @@ def starts() -> list[Pace]:
 def answers(seed: int, count: int) -> list[Answered]:
     """Mostly good answers, at times slow, late, refused, troubled, idle or with a quota."""
     chance, now_ns, heard = Random(seed), START_NS, []
+    slow_for, slowness = 0, 1
     odd = chance.choice([0.0, 0.02, 0.2])
     for _ in range(count):
         now_ns += int(chance.choice([40, 100, 100, 103]) * MILLISECOND_NS)
         latency_ns = int(chance.uniform(0.8, 1.3) * 1e8)
         answer, is_bound, quota = Answer.GOOD, chance.random() < 0.9, None
+        slow_for -= 1
+        latency_ns *= slowness if slow_for > 0 else 1
         if chance.random() < odd:
             answer = chance.choice([Answer.GOOD, Answer.GOOD, Answer.REFUSED, Answer.TROUBLED])
-            latency_ns *= chance.choice([1, 3, 10])
+            slow_for, slowness = chance.choice([1, 1, 3, 12]), chance.choice([1, 3, 10])
             quota = chance.choice([None, None, Quota(5, 10, SECOND_NS)])
+            latency_ns *= slowness
             now_ns += chance.choice([0, 0, SECOND_NS, HOUR_NS])
         heard.append(Answered(answer, now_ns - latency_ns, now_ns, is_bound, quota=quota))
     return heard
@@ -77,6 +81,17 @@ def test_at_the_ceiling_and_at_rest_in_debt_the_whole_run_takes_the_fast_path() 
     assert [after_steady(pace, heard)[1] for pace in (ceiling, rest, warm)] == [len(heard)] * 3
     assert after_steady(nearly_paid, heard)[1] == 3, "then the rate may grow"
     assert after_steady(probing, heard)[1] == 0
+
+
+def test_answers_that_are_slow_now_and_then_stay_on_the_fast_path_until_there_may_be_a_queue() -> None:
+    ceiling, at_ns = starts()[1], range(START_NS, START_NS + 5 * 10**9, 10**8)
+    now_and_then = [
+        Answered(Answer.GOOD, at, at + (10**9 if n % 9 == 0 else 10**8), True) for n, at in enumerate(at_ns)
+    ]
+    always = [Answered(Answer.GOOD, at, at + 10**9, pace_bound=True) for at in at_ns]
+    assert after_steady(ceiling, now_and_then)[1] == len(now_and_then)
+    assert after_steady(ceiling, always)[1] < len(always)
+    assert after_many(ceiling, always) == by_the_general_way(ceiling, always)
 
 
 def test_a_refusal_ends_the_run_and_is_heard_by_the_law() -> None:

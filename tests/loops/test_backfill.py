@@ -313,7 +313,7 @@ def test_each_outcome_is_told_with_the_kind_of_its_segment() -> None:
                 owner="one",
                 kinds=KINDS,
                 width=2,
-                on_outcome=lambda kind, outcome: told.update([(kind, outcome)]),
+                on_outcomes=lambda kind, counts: told.update((kind, outcome) for outcome in counts.elements()),
             )
             await walking.run_until_done()
         assert told == {(SegmentKind.RESCAN, Outcome.NEW): 10, (SegmentKind.BACKFILL, Outcome.NEW): 5}

@@ -3,10 +3,10 @@
 import asyncio
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from remora.contracts import Store
 from remora.contracts.reader import Reader

@@ -20,7 +20,7 @@ class Meter(Protocol):
         """An answer was classified."""
 
     def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None:
-        """An outcome is durable; `age_s` is how old the item is, where known."""
+        """An outcome is durable; `age_s` is how old an item of the update lane is, where known."""
 
     def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None:
         """The learned pace changed."""

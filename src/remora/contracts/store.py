@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+import msgspec
+
 from remora.contracts.json import Json
 from remora.core.item import Entry, Item
+from remora.core.lanes import Lane
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.gap import Gap, GapState
@@ -32,9 +35,10 @@ class Outcome(StrEnum):
     GONE = "gone"  # deleted upstream; the last content is kept
     DEAD = "dead"
 
+    __hash__ = str.__hash__  # an enum's own hash runs Python code, and every outcome is counted
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+
+class Observation(msgspec.Struct, frozen=True, gc=False):
     """One answer, ready to be recorded."""
 
     discovery: Discovery
@@ -43,8 +47,10 @@ class Observation:
     now_ns: int
 
     @property
-    def item_age_s(self) -> float | None:
-        """How old the item was when it was fetched; None if its time is missing or in the future."""
+    def update_age_s(self) -> float | None:
+        """How old an item of the update lane was when it was fetched; None if its time is missing or in the future."""
+        if self.discovery.via is not Lane.UPDATE:
+            return None
         thing = self.verdict.thing if isinstance(self.verdict, Found) else None
         time = thing.time if isinstance(thing, Item) else None
         if time is None or not 0 < time * SECOND_NS <= self.started_at_ns:

@@ -1,11 +1,11 @@
 """What does a source return? The things a reply can hold, each with its raw body unchanged."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Item:
+
+class Item(msgspec.Struct, frozen=True, gc=False):
     """A numbered item: the columns that queries need, and the provider's own body, byte for byte."""
 
     item_id: int
@@ -25,16 +25,14 @@ class Item:
     anomalies: tuple[str, ...] = ()  # names of oddities found while decoding; counted, never fatal
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True, gc=False):
     """A profile."""
 
     name: str
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True, gc=False):
     """One entry of a listed archive, in full."""
 
     key: str
@@ -42,8 +40,7 @@ class Document:
     updated_at: str | None = None  # the source's own update mark, unchanged
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """One reply of a document that takes several: its detail, or some lines of one of its parts."""
 
     key: str
@@ -56,22 +53,19 @@ class Piece:
     following: str | None = None  # where the next piece is; None: this was the last one
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(msgspec.Struct, frozen=True, gc=False):
     """The documents of one request for several. One that was asked for and is not here is missing."""
 
     documents: tuple[Document, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Newest:
+class Newest(msgspec.Struct, frozen=True, gc=False):
     """The highest id the source has assigned."""
 
     item_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Updated:
+class Updated(msgspec.Struct, frozen=True, gc=False):
     """Which items a list shows as changed lately: their ids and update marks."""
 
     entries: tuple[tuple[int, str], ...]
@@ -91,8 +85,7 @@ class Order(StrEnum):
         return self is Order.OLDEST
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One line of a list page."""
 
     key: str
@@ -106,8 +99,7 @@ class Entry:
         return self.updated_at if self.created_at is None else self.created_at
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True, gc=False):
     """One page of a list, and where the next one is."""
 
     entries: tuple[Entry, ...]
@@ -123,35 +115,30 @@ class Page:
     is_rest: bool = False  # the walk began where an earlier one ended: it does not see the whole list
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOpened:
+class StreamOpened(msgspec.Struct, frozen=True, gc=False):
     """An event stream is open, or its address is known."""
 
 
 Thing = Item | User | Document | Piece | Batch | Newest | Updated | Page | StreamOpened
 
 
-@dataclass(frozen=True, slots=True)
-class Readable:
+class Readable(msgspec.Struct, frozen=True, gc=False):
     """The body holds what was asked for."""
 
     thing: Thing
 
 
-@dataclass(frozen=True, slots=True)
-class Nothing:
+class Nothing(msgspec.Struct, frozen=True, gc=False):
     """The body is a literal `null`: the provider has no such thing, or not yet, or this replica lags."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
+class Unreadable(msgspec.Struct, frozen=True, gc=False):
     """The body is not what its type promises: not JSON, not UTF-8, or incomplete."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class WrongShape:
+class WrongShape(msgspec.Struct, frozen=True, gc=False):
     """Well-formed, but not what was asked for (another id, a list where an object belongs)."""
 
     why: str

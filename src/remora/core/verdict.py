@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from remora.core.item import Decoded, Nothing, Page, Readable, StreamOpened, Thing, Unreadable, WrongShape
 from remora.core.quota_headers import RETRY_AFTER_MAX_NS as RETRY_AFTER_MAX_NS
 from remora.core.quota_headers import parse_retry_after as parse_retry_after
@@ -31,20 +33,18 @@ class Fault(StrEnum):
     EXHAUSTED = "exhausted"  # this machine has no free descriptors, memory or buffers
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True, gc=False):
     """What came back for one request."""
 
     status: int
     body: bytes
     departed_at_ns: int
     answered_at_ns: int
-    headers: Mapping[str, str] = field(default_factory=dict)  # lower-case names, only the few that are read
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)  # lower-case names, only the few that are read
     late_ns: int = 0  # how much earlier it may have come: our own event loop was busy
 
 
-@dataclass(frozen=True, slots=True)
-class NoReply:
+class NoReply(msgspec.Struct, frozen=True, gc=False):
     """Why nothing came back. `departed_at_ns` is None if the request was never sent."""
 
     fault: Fault
@@ -52,27 +52,23 @@ class NoReply:
     answered_at_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True, gc=False):
     """The reply holds what was asked for."""
 
     thing: Thing
 
 
-@dataclass(frozen=True, slots=True)
-class NotYet:
+class NotYet(msgspec.Struct, frozen=True, gc=False):
     """Null near the newest id: ask again soon."""
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(msgspec.Struct, frozen=True, gc=False):
     """The provider says it has no such thing. One answer proves little; see the gap's confirmations."""
 
     reason: GapReason
 
 
-@dataclass(frozen=True, slots=True)
-class Pressure:
+class Pressure(msgspec.Struct, frozen=True, gc=False):
     """The provider asks for less."""
 
     reason: GapReason
@@ -87,22 +83,19 @@ class Trouble:
     moved_to: str = field(default="", compare=False)  # where a redirect leads, for an operator
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True, gc=False):
     """This one item is refused, whatever the rate."""
 
     reason: GapReason
 
 
-@dataclass(frozen=True, slots=True)
-class Malformed:
+class Malformed(msgspec.Struct, frozen=True, gc=False):
     """A complete answer that is not this item: unreadable, no content, a redirect, wrong shape, wrong id, too large."""
 
     reason: GapReason
 
 
-@dataclass(frozen=True, slots=True)
-class Deferred:
+class Deferred(msgspec.Struct, frozen=True, gc=False):
     """Our own cause: a run stopped before it asked, or this machine could not send. Says nothing about the provider."""
 
     reason: GapReason
@@ -133,6 +126,8 @@ def classify(
     A complete answer that is nonsense is a fault of the item: it is owed, and other items are fetched. `is_one_of_many`
     is False for a list page and for the newest id: nothing can be fetched instead, so nonsense is trouble and retried.
     """
+    if isinstance(decoded, Readable) and said.means is None and has_content(reply):
+        return Found(decoded.thing)  # fast path
     nonsense = _NONSENSE if is_one_of_many else _NONSENSE_ALONE
     match reply:
         case NoReply(fault=fault):

@@ -108,9 +108,11 @@ class AdmissionQueue:
             self._waiting[lane].remove(waiter)
             self._forget(waiter)
             return lane, waiter
-        ready = [lane for lane in lanes if self._waiting[lane][0].ready_at_ns <= now_ns]
-        if is_probe:
-            ready = [lane for lane in ready if lane is not Lane.RECOVER] or ready
+        ready = lanes
+        if len(lanes) > 1:
+            ready = [lane for lane in lanes if self._waiting[lane][0].ready_at_ns <= now_ns]
+            if is_probe:
+                ready = [lane for lane in ready if lane is not Lane.RECOVER] or ready
         lane, self._turns = choose(self._turns, ready)
         waiter = self._waiting[lane][0]
         waiter.left -= 1

@@ -98,6 +98,11 @@ class SourceBreaker:
         return self._attribution.is_asked or (self._probes_with_canary and self.state is not CircuitState.CLOSED)
 
     @property
+    def _is_untroubled(self) -> bool:
+        """Whether nothing is under way that a good answer would change."""
+        return self._own.is_calm and self._failing_since_ns is None and self._attribution.is_forgotten
+
+    @property
     def blames_items(self) -> bool:
         """Whether the last canary was answered well, so that troubled answers count as bad items for now."""
         return self._attribution.left > 0
@@ -109,6 +114,8 @@ class SourceBreaker:
 
         `is_nonsense`: the answer arrived complete and in time, but is not what was asked for.
         """
+        if answer is Answer.GOOD and not is_nonsense and self._is_untroubled:
+            return Lesson.TEACH  # fast path
         if self.state is not CircuitState.CLOSED and not sent.is_probe:
             return Lesson.TEACH  # it was sent before the circuit opened
         if already_counted and answer is Answer.TROUBLED and not sent.is_probe:

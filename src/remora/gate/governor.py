@@ -263,17 +263,18 @@ class Governor:
         if self._dispatcher is None or self._dispatcher.done():
             self._dispatcher = asyncio.get_running_loop().create_task(self._dispatch(), name=f"gate:{self._source}")
 
-    def give_back(self, permit: GovernedPermit) -> None:
-        """The request is over; its place is free."""
-        assert not permit.was_given_back, "a permit was given back twice"
-        permit.was_given_back = True
-        if permit.departed_at_ns is None:
-            self._leaving -= 1
-        if permit.is_probe and not permit.was_heard:
-            self._learner.circuit.move(CircuitEvent.PROBE_LOST)
-        if self._in_flight >= self._limits.in_flight:
-            self._unhindered_since_ns = self._clock.monotonic_ns()
-        self._in_flight -= 1
+    def give_back(self, *permits: GovernedPermit) -> None:
+        """These requests are over; their places are free."""
+        for permit in permits:
+            assert not permit.was_given_back, "a permit was given back twice"
+            permit.was_given_back = True
+            if permit.departed_at_ns is None:
+                self._leaving -= 1
+            if permit.is_probe and not permit.was_heard:
+                self._learner.circuit.move(CircuitEvent.PROBE_LOST)
+            if self._in_flight >= self._limits.in_flight:
+                self._unhindered_since_ns = self._clock.monotonic_ns()
+            self._in_flight -= 1
         if not self._leaving:
             self._holds.departure = None
         self._holds.note_unless_turn(self._in_flight)
@@ -342,8 +343,8 @@ class Governor:
 
     def _hold_departure(self, permit: GovernedPermit, *, now_ns: int) -> Hold | None:
         self._learner.settle()
-        has_place = not self._admissions.has_canary or self._in_flight < self._limits.in_flight
-        if not permit.is_canary and self.canaries.will_probe and has_place:
+        is_full = self._in_flight >= self._limits.in_flight
+        if self.canaries.will_probe and not permit.is_canary and not (is_full and self._admissions.has_canary):
             return Hold(LimitedBy.CIRCUIT, None)  # it was still connecting when the circuit opened
         stretch = self._home.stretch(self._departed, now_ns=now_ns)
         if stretch is not self._departing_in:

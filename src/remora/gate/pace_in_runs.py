@@ -30,8 +30,8 @@ class PaceInRuns(ABC):
 
     def settle(self) -> None:
         """Let the law hear the good answers so far. Does nothing if there are none."""
-        run, self._run = self._run, []
-        if run:
+        if self._run:
+            run, self._run = self._run, []
             event, verdict = run[-1]
             self._learn(event, after_many(self._pace, [event for event, _ in run]), verdict)
 

@@ -21,8 +21,8 @@ class Gate(Protocol):
     def sent(self, permit: "GovernedPermit") -> None:
         """The request is on the wire."""
 
-    def give_back(self, permit: "GovernedPermit") -> None:
-        """The request is over."""
+    def give_back(self, *permits: "GovernedPermit") -> None:
+        """These requests are over."""
 
 
 class GovernedPermit:

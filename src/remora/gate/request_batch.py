@@ -9,8 +9,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from types import CoroutineType, TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
 
 from remora.contracts import OnReply, Sent
 from remora.core.ledger.discovery import Discovery
@@ -123,23 +123,25 @@ class RequestBatch(Generic[T]):
     def _hear_all(self) -> None:
         """Hear what was answered in this tick."""
         replies, self._replies = self._replies, []
+        heard: list[GovernedPermit] = []
         try:
             for permit, reply in replies:
-                if permit not in self._in_flight:
+                asked = self._in_flight.pop(permit, None)
+                if asked is None:
                     continue  # it was answered and given up in one tick: the first counts
-                discovery, _ = self._in_flight.pop(permit)
-                try:
-                    result = self._hear(discovery, permit, reply)
-                finally:
-                    self._governor.give_back(permit)
-                if asyncio.iscoroutine(result):
+                heard.append(permit)
+                result = self._hear(asked[0], permit, reply)
+                if isinstance(result, CoroutineType):
                     self._start(result, self._after_result)
                 else:
-                    self._finish(result)
+                    self._results.append(cast("T", result))
+                    self._left -= 1
         except Exception as error:  # noqa: BLE001 - our own bug must reach the caller, who would wait for ever
             self._fail(error)
         finally:
+            self._governor.give_back(*heard)
             self._governor.batch_heard()
+            self._tell()
 
     def _finish(self, result: T) -> None:
         self._results.append(result)

@@ -26,7 +26,7 @@ class ToldQuota:
 
     def hear(self, reply: Reply | NoReply, in_body: Quota | None) -> Quota | None:
         """The quota that an answer gives in its headers or its body; it is remembered until its reset."""
-        if not isinstance(reply, Reply) or (in_body is None and not has_quota(reply.headers)):
+        if isinstance(reply, NoReply) or (in_body is None and not (reply.headers and has_quota(reply.headers))):
             return None
         wall_ns = self._clock.wall_ns()
         in_headers = read_quota(reply.headers, now_wall_ns=wall_ns)

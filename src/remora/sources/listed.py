@@ -372,11 +372,11 @@ class Listed:
         except ValueError as odd:
             return self._odd_part(parts[0].name, str(odd))
         if parts[0].path:
-            return Readable(replace(head, following=step_as_text(step)))
-        shown = self._part(replace(discovery, piece=step_as_text(step) or ""), value, reply)
+            return Readable(msgspec.structs.replace(head, following=step_as_text(step)))
+        shown = self._part(msgspec.structs.replace(discovery, piece=step_as_text(step) or ""), value, reply)
         if not isinstance(shown, Readable) or not isinstance(shown.thing, Piece):
             return shown
-        return Readable(replace(shown.thing, body=body, updated_at=updated_at))
+        return Readable(msgspec.structs.replace(shown.thing, body=body, updated_at=updated_at))
 
     def _part(self, discovery: Discovery, value: object, reply: Reply) -> Decoded:
         parts, step = self._detail.parts, from_text(discovery.piece)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from remora.contracts import Observation, Outcome
 from remora.core.item import Document, Entry, Item, Thing, User
 from remora.core.ledger import gap as gaps
@@ -40,7 +42,7 @@ OUTCOME_OF_GAP: Final = {
 }
 
 
-class Held(NamedTuple):
+class Held(msgspec.Struct, frozen=True, gc=False):
     """What must be known about a stored thing to judge the next observation of it."""
 
     hash: bytes
@@ -49,7 +51,7 @@ class Held(NamedTuple):
     fetched_ns: int  # departure of the newest fetch known to have confirmed or changed it
 
 
-class Decision(NamedTuple):
+class Decision(msgspec.Struct, frozen=True, gc=False):
     """What to do: write `held` and the observed thing when the outcome is new or changed, and `gap` when there is one."""
 
     outcome: Outcome

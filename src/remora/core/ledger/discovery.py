@@ -1,8 +1,9 @@
 """What was found, and how? Every item's life begins with a discovery."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
+
+import msgspec
 
 from remora.core.lanes import Lane
 from remora.core.reasons import GapReason
@@ -18,16 +19,16 @@ class Kind(StrEnum):
     UNREAD_PAGE = "unread_page"  # a page that a walk left behind; only ever owed, by a fingerprint of its position
     NEWEST = "newest"  # what the source says of itself: its highest id, or which items changed lately
 
+    __hash__ = str.__hash__  # an enum's own hash runs Python code, and every answer looks up its kind
 
-@dataclass(frozen=True, slots=True)
-class FromInbox:
+
+class FromInbox(msgspec.Struct, frozen=True, gc=False):
     """The discovery is in the inbox; `ticket` distinguishes it from a later announcement of the same key."""
 
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class FromGap:
+class FromGap(msgspec.Struct, frozen=True, gc=False):
     """The discovery is a gap, leased to `owner` while it is fetched. `reason`: why it is owed."""
 
     owner: str
@@ -38,8 +39,7 @@ class FromGap:
 Origin = FromInbox | FromGap | None
 
 
-@dataclass(frozen=True, slots=True)
-class Discovery:
+class Discovery(msgspec.Struct, frozen=True, gc=False):
     """A key, and the lane in which it was found."""
 
     kind: Kind

@@ -30,7 +30,11 @@ class KnownGood:
         match verdict:
             case Found(thing):
                 self.is_answering = True
-                self._remember(discovery)
+                keys = self._keys[discovery.kind]
+                keys.pop(discovery.key, None)
+                keys[discovery.key] = None
+                if len(keys) > KEYS_PER_KIND:
+                    del keys[next(iter(keys))]
                 if isinstance(thing, Page):
                     self._list(thing)
             case Trouble() | Malformed():
@@ -57,13 +61,6 @@ class KnownGood:
         below = 4**self._newest_tried - 1
         self._newest_tried = 0 if below >= newest_id - 1 else self._newest_tried + 1
         return Discovery.item(max(1, newest_id - below), via=Lane.LIVE)
-
-    def _remember(self, discovery: Discovery) -> None:
-        keys = self._keys[discovery.kind]
-        keys.pop(discovery.key, None)
-        keys[discovery.key] = None
-        if len(keys) > KEYS_PER_KIND:
-            del keys[next(iter(keys))]
 
     def _list(self, page: Page) -> None:
         """Entries spread over the page: neighbours may be bad together."""

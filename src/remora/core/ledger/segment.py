@@ -130,10 +130,11 @@ class Walk:
         """How many ids can be taken now."""
         return min(self._ids.end, self.stored_cursor + BATCH_MAX) - self._next + 1
 
-    def complete(self, item_id: int) -> None:
-        """This id's outcome is durable."""
-        assert self.cursor < item_id < self._next, f"id {item_id} was not taken or is done already"
-        self._done.add(item_id)
+    def complete(self, *ids: int) -> None:
+        """The outcomes of these ids are durable."""
+        for item_id in ids:
+            assert self.cursor < item_id < self._next, f"id {item_id} was not taken or is done already"
+            self._done.add(item_id)
         self._move_cursor()
 
     def _move_cursor(self) -> None:

@@ -36,6 +36,11 @@ class Attribution:
     good_in_a_row: int = 0
 
     @property
+    def is_forgotten(self) -> bool:
+        """Whether no canary is remembered: a good answer changes nothing."""
+        return self.excused == 0 and not self.is_asked
+
+    @property
     def troubled(self) -> int:
         """Troubled answers since the last canary."""
         return self.excused - self.left
@@ -43,7 +48,7 @@ class Attribution:
 
 def after_good(before: Attribution) -> Attribution:
     """A good answer. After enough of them in a row, old canaries are forgotten."""
-    if before.excused == 0 and not before.is_asked:
+    if before.is_forgotten:
         return before
     in_a_row = before.good_in_a_row + 1
     if in_a_row >= GOOD_IN_A_ROW_TO_FORGET and not before.is_asked:

@@ -5,7 +5,6 @@ browser read the same fields. Moments are wall clock; waits count from `at_ns`.
 """
 
 from enum import StrEnum
-from typing import NamedTuple
 
 import msgspec
 
@@ -44,14 +43,14 @@ PACING = frozenset({LimitedBy.CEILING, LimitedBy.PACE, LimitedBy.QUOTA})
 STOPS = frozenset({LimitedBy.RETRY_AFTER, LimitedBy.CIRCUIT})
 
 
-class Hold(NamedTuple):
+class Hold(msgspec.Struct, frozen=True, gc=False):
     """Why nothing may be sent, and until when; None means until something changes."""
 
     limited_by: LimitedBy
     until_ns: int | None
 
 
-class Sent(NamedTuple):
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """What the learner must know about the request that was answered."""
 
     departed_at_ns: int | None

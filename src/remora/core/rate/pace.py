@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from remora.core.quota import Quota
 from remora.core.rate.constants import (
@@ -42,7 +44,7 @@ class Answer(StrEnum):
     TROUBLED = "troubled"
 
 
-class Answered(NamedTuple):
+class Answered(msgspec.Struct, frozen=True, gc=False):
     """One request was answered; times are monotonic."""
 
     answer: Answer

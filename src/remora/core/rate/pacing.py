@@ -11,7 +11,10 @@ to the wire does not lower the rate. Only the departure is exact.
 
 from functools import lru_cache
 from math import ceil
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
@@ -35,7 +38,7 @@ def interval_for(rate_per_s: float) -> int:
     return max(1, ceil(SECOND_NS / rate_per_s))
 
 
-class Pacer(NamedTuple):
+class Pacer(msgspec.Struct, frozen=True, gc=False):
     """The two schedules. `*_next_ns` is the theoretical time of the next departure if all were evenly spaced."""
 
     ceiling_interval_ns: int
@@ -46,17 +49,15 @@ class Pacer(NamedTuple):
 
     def earliest_ns(self) -> int:
         """The first moment at which the next request may depart."""
-        return max(
-            self.ceiling_next_ns - _tolerance_ns(self.ceiling_interval_ns),
-            self.pace_next_ns - _tolerance_ns(self.interval_ns),
-        )
+        ceiling_ns = self.ceiling_next_ns - _tolerance_ns(self.ceiling_interval_ns)
+        pace_ns = self.pace_next_ns - _tolerance_ns(self.interval_ns)
+        return max(pace_ns, ceiling_ns)
 
     def turn_ns(self) -> int:
         """The first moment at which the next request may get its turn, to be ready when it may depart."""
-        return max(
-            self.ceiling_next_ns - _turn_lead_ns(self.ceiling_interval_ns),
-            self.pace_next_ns - _turn_lead_ns(self.interval_ns),
-        )
+        ceiling_ns = self.ceiling_next_ns - _turn_lead_ns(self.ceiling_interval_ns)
+        pace_ns = self.pace_next_ns - _turn_lead_ns(self.interval_ns)
+        return max(pace_ns, ceiling_ns)
 
     def at_interval(self, interval_ns: int) -> "Pacer":
         """The same pacer at another pace; what is left of the current wait stretches or shrinks with it.
@@ -69,7 +70,7 @@ class Pacer(NamedTuple):
             return self
         lead_ns = self.pace_next_ns - self.last_departure_ns
         scaled_ns = min(-(-lead_ns * interval_ns // self.interval_ns), burst_allowance(interval_ns) * interval_ns)
-        return self._replace(interval_ns=interval_ns, pace_next_ns=self.last_departure_ns + scaled_ns)
+        return replace(self, interval_ns=interval_ns, pace_next_ns=self.last_departure_ns + scaled_ns)
 
     def pace_earliest_ns(self) -> int:
         """The first moment at which the pace alone would let the next request depart."""
@@ -77,7 +78,8 @@ class Pacer(NamedTuple):
 
     def starting_at(self, starts_ns: int) -> "Pacer":
         """The same pacer for time that begins at `starts_ns`: no unused slots are carried over from before."""
-        return self._replace(
+        return replace(
+            self,
             ceiling_next_ns=max(self.ceiling_next_ns, starts_ns + _tolerance_ns(self.ceiling_interval_ns)),
             pace_next_ns=max(self.pace_next_ns, starts_ns + _tolerance_ns(self.interval_ns)),
         )
@@ -85,7 +87,7 @@ class Pacer(NamedTuple):
     def sent(self, *, now_ns: int) -> "Pacer":
         """The pacer when the last request is on the wire: if it was late, the next one counts from now."""
         next_ns = now_ns + self.ceiling_interval_ns
-        return self if next_ns <= self.ceiling_next_ns else self._replace(ceiling_next_ns=next_ns)
+        return self if next_ns <= self.ceiling_next_ns else replace(self, ceiling_next_ns=next_ns)
 
     def no_earlier_than(self, other: "Pacer") -> "Pacer":
         """The later moments of two pacers of the same source."""
@@ -114,11 +116,13 @@ class Pacer(NamedTuple):
         return self._after(now_ns)
 
     def _after(self, now_ns: int) -> "Pacer":
+        ceiling_interval_ns, interval_ns = self.ceiling_interval_ns, self.interval_ns
+        ceiling_ns, pace_ns = self.ceiling_next_ns, self.pace_next_ns
         return Pacer(
-            self.ceiling_interval_ns,
-            self.interval_ns,
-            max(self.ceiling_next_ns, now_ns) + self.ceiling_interval_ns,
-            max(self.pace_next_ns, now_ns) + self.interval_ns,
+            ceiling_interval_ns,
+            interval_ns,
+            (max(now_ns, ceiling_ns)) + ceiling_interval_ns,
+            (max(now_ns, pace_ns)) + interval_ns,
             now_ns,
         )
 

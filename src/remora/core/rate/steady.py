@@ -6,7 +6,7 @@ for these.
 """
 
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, log
 
 from remora.core.rate.constants import (
     ACCOUNT_MOST,
@@ -15,9 +15,13 @@ from remora.core.rate.constants import (
     DIP,
     LATENCY_HIGH,
     LATENCY_MEMORY,
+    LATENCY_NOISE_NS,
     LIMIT_DIPS,
+    SLOW_BELIEVED,
     SLOW_LEAST,
     SLOW_MEMORY,
+    SLOW_MOST,
+    SLOW_QUEUED,
     STRAY_LEAST,
     TROUBLE_LEAST,
 )
@@ -35,35 +39,33 @@ def after_steady(pace: Pace, events: Sequence[Answered], first: int = 0) -> tupl
     interval_ns = max(pace.ceiling_interval_ns, ceil(SECOND_NS / rate))
     limit_per_s = edge * (1 - LIMIT_DIPS * DIP)
     learned_at_ns, chain_ns, filled, account = pace.learned_at_ns, pace.chain_ns, pace.filled, pace.account
-    latency_ns, baseline_ns, slow_share = pace.latency_ns, pace.baseline_ns, pace.slow_share
+    latency_ns, baseline_ns, slow, slow_share = pace.latency_ns, pace.baseline_ns, pace.slow, pace.slow_share
+    noise_ns = max(LATENCY_NOISE_NS, interval_ns)
     answered_at_ns, left_at_ns, gap_ns = pace.answered_at_ns, pace.left_at_ns, pace.gap_ns
     heard = 0
     for event in events if not first else events[first:]:
         departed_ns, now_ns = event.departed_at_ns, event.answered_at_ns
         if event.answer is not Answer.GOOD or event.quota is not None or departed_ns < pace.last_cut_at_ns:
             break
+        if slow and _may_be_queue(latency_ns, baseline_ns, slow, slow_share, noise_ns):
+            break
+        if event.pace_bound and edge and account >= 0:
+            break  # a probe may begin
         latency = float(now_ns - departed_ns) if now_ns > departed_ns else 1.0
-        if (max(latency_ns, latency)) > LATENCY_HIGH * baseline_ns:
-            break  # perhaps a queue
-        since_ns = interval_ns
-        if event.pace_bound:
-            if edge and account >= 0:
-                break  # a probe may begin
-            learned_at_ns = now_ns
-        else:
-            since_ns = max(interval_ns, departed_ns - left_at_ns)
-        if edge and (chain_ns >= 0 or filled > 0):
-            filled = min(BURST_MOST, filled + since_ns * limit_per_s / SECOND_NS - 1)
-        else:
-            filled = 0.0
+        learned_at_ns = now_ns if event.pace_bound else learned_at_ns
+        since_ns = interval_ns if event.pace_bound else max(interval_ns, departed_ns - left_at_ns)
+        may_burst = edge and (chain_ns >= 0 or filled > 0)
+        filled = min(BURST_MOST, filled + since_ns * limit_per_s / SECOND_NS - 1) if may_burst else 0.0
         chain_ns = chain_ns + interval_ns if chain_ns >= 0 else -1.0
         account = account + 1.0 if account < ACCOUNT_MOST - 1.0 else ACCOUNT_MOST
         gap = min(latency + interval_ns, max(0.0, now_ns - answered_at_ns))
         gap_ns = gap_ns + (gap - gap_ns) / LATENCY_MEMORY if gap_ns else gap
         latency_ns += (latency - latency_ns) / LATENCY_MEMORY
+        if latency > LATENCY_HIGH * baseline_ns and latency - baseline_ns > noise_ns:
+            slow, slow_share = slow + 1, min(SLOW_MOST, slow_share + (1 - slow_share) / SLOW_MEMORY)
+        elif slow or slow_share > SLOW_LEAST:
+            slow, slow_share = 0, max(SLOW_LEAST, slow_share - slow_share / SLOW_MEMORY)
         baseline_ns += (latency - baseline_ns) / (LATENCY_MEMORY if latency < baseline_ns else BASELINE_MEMORY)
-        if slow_share > SLOW_LEAST:
-            slow_share = max(SLOW_LEAST, slow_share - slow_share / SLOW_MEMORY)
         answered_at_ns, left_at_ns = now_ns, departed_ns
         heard += 1
     if not heard:
@@ -79,12 +81,18 @@ def after_steady(pace: Pace, events: Sequence[Answered], first: int = 0) -> tupl
         account=account,
         latency_ns=latency_ns,
         baseline_ns=baseline_ns,
-        slow=0,
+        slow=slow,
         slow_share=slow_share,
         answered_at_ns=answered_at_ns,
         left_at_ns=left_at_ns,
         gap_ns=gap_ns,
     ), heard
+
+
+def _may_be_queue(latency_ns: float, baseline_ns: float, slow: int, slow_share: float, noise_ns: int) -> bool:
+    """Do more answers take much longer than usual than chance explains? Then the law decides."""
+    is_slow = latency_ns > LATENCY_HIGH * baseline_ns and latency_ns - baseline_ns > noise_ns
+    return is_slow and slow * log(SLOW_QUEUED / slow_share) > SLOW_BELIEVED
 
 
 def _is_steady(pace: Pace) -> bool:
@@ -100,5 +108,6 @@ def _is_steady(pace: Pace) -> bool:
         or pace.stray_share > STRAY_LEAST
         or pace.trouble_share > TROUBLE_LEAST
         or not pace.latency_ns
+        or not pace.baseline_ns
         or pace.rate_per_s >= 2 * pace.octave_per_s
     )

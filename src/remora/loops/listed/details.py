@@ -8,8 +8,9 @@ key that the provider always refuses must not slow down or stop the rest.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from remora.collect import Asked, Collector
 from remora.contracts import Store

@@ -4,8 +4,9 @@ What was read of a document survives a fault or a kill: the next attempt asks fo
 the same version, only for the pieces that are missing. Pieces of different versions are never joined.
 """
 
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from remora.collect import Asked, Collector
 from remora.contracts import Json, Outcome, Store

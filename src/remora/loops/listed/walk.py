@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
+import msgspec
 import structlog
 
 from remora.collect import Asked, Collector
@@ -198,7 +199,7 @@ class ListWalk:
         self._empty_pages = 0 if has_news else self._empty_pages + 1
         if self._empty_pages < EMPTY_PAGES_MAX:
             return page
-        return replace(page, next_position=self._ended().next_position)
+        return msgspec.structs.replace(page, next_position=self._ended().next_position)
 
     def _ended(self) -> Page:
         """The page for an end at this position: the list goes on where it has another part."""

@@ -33,7 +33,7 @@ LOOK_EVERY_NS: Final = SECOND_NS // 4
 # kill: each segment may repeat a batch.
 WALKERS: Final = 8
 
-OnOutcome = Callable[[SegmentKind, Outcome], None]
+OnOutcomes = Callable[[SegmentKind, Counter[Outcome]], None]
 Advance = Callable[[Segment, int], Awaitable[None]]
 
 
@@ -65,7 +65,7 @@ class SegmentWorker:
         owner: str,
         kinds: Sequence[SegmentKind],
         width: int,
-        on_outcome: OnOutcome | None = None,
+        on_outcomes: OnOutcomes | None = None,
     ) -> None:
         self._source = source
         self._collector = collector
@@ -74,7 +74,7 @@ class SegmentWorker:
         self._owner = owner
         self._kinds = kinds
         self._width = width
-        self._on_outcome = on_outcome
+        self._on_outcomes = on_outcomes
 
     async def run(self, *, looking: asyncio.Lock | None = None, idle_ns: int = IDLE_NS) -> None:
         """Walk all segments, for ever. While there are none, only one of the workers that share `looking` polls."""
@@ -147,11 +147,11 @@ class SegmentWorker:
         self, ids: Sequence[int], segment: Segment, walk: "_DurableWalk", outcomes: Counter[Outcome]
     ) -> None:
         async def durable(collected: Sequence[tuple[Discovery, Outcome]]) -> None:
-            for _, outcome in collected:
-                outcomes[outcome] += 1
-                if self._on_outcome is not None:
-                    self._on_outcome(segment.kind, outcome)
-            await walk.complete([discovery.item_id for discovery, _ in collected])
+            counts = Counter(outcome for _, outcome in collected)
+            outcomes.update(counts)
+            if self._on_outcomes is not None:
+                self._on_outcomes(segment.kind, counts)
+            await walk.complete([int(discovery.key) for discovery, _ in collected])
 
         lane = segment.kind.lane
         await self._collector.collect_many([Discovery.item(item_id, via=lane) for item_id in ids], durable)
@@ -198,7 +198,7 @@ def walkers(
     owner: str,
     kinds: Sequence[SegmentKind],
     width: int,
-    on_outcome: OnOutcome | None = None,
+    on_outcomes: OnOutcomes | None = None,
 ) -> Sequence[SegmentWorker]:
     """The workers for these kinds of segments in one process. Each has its own name, because a lease has one holder."""
     return [
@@ -210,7 +210,7 @@ def walkers(
             owner=f"{owner}:{number}",
             kinds=kinds,
             width=width,
-            on_outcome=on_outcome,
+            on_outcomes=on_outcomes,
         )
         for number in range(WALKERS)
     ]
@@ -260,8 +260,7 @@ class _DurableWalk:
 
     async def complete(self, ids: Sequence[int]) -> None:
         """The outcomes of these ids are durable; now and then this also stores the cursor."""
-        for item_id in ids:
-            self._walk.complete(item_id)
+        self._walk.complete(*ids)
         self._in_progress -= len(ids)
         self._wake()
         if self._half_a_batch_unstored() and not self._storing.locked():

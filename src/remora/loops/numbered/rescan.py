@@ -5,6 +5,7 @@ the horizon, so downtime and wrong clocks only make it longer. A pass is durable
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -78,7 +79,7 @@ class Rescan:
             owner=f"{owner}:{SegmentKind.RESCAN}",
             kinds=(SegmentKind.RESCAN,),
             width=width,
-            on_outcome=self._count,
+            on_outcomes=self._count,
         )
         self._done: RescanPass | None = None
         self._under_way: RescanPass | None = None
@@ -192,16 +193,17 @@ class Rescan:
             else:
                 return
 
-    def _count(self, _kind: SegmentKind, outcome: Outcome) -> None:
-        changed = int(outcome in {Outcome.NEW, Outcome.CHANGED})
-        unread = int(outcome in {Outcome.OWED, Outcome.DEAD})
-        self._processed += 1
+    def _count(self, _kind: SegmentKind, outcomes: Counter[Outcome]) -> None:
+        processed = outcomes.total()
+        changed = outcomes[Outcome.NEW] + outcomes[Outcome.CHANGED]
+        unread = outcomes[Outcome.OWED] + outcomes[Outcome.DEAD]
+        self._processed += processed
         self._changed += changed
         if self._under_way is not None:
             passing = self._under_way
             self._under_way = replace(
                 passing,
-                processed=passing.processed + 1,
+                processed=passing.processed + processed,
                 changed=passing.changed + changed,
                 unread=passing.unread + unread,
             )

@@ -101,7 +101,7 @@ class BackfillJob:
             owner=self._owner,
             kinds=(kind,),
             width=self._runtime.settings.in_flight,
-            on_outcome=lambda _kind, outcome: self._count(outcome),
+            on_outcomes=lambda _kind, outcomes: self._outcomes.update(outcomes),
         )
         await side_by_side(walker.run_until_done() for walker in walking)
 
@@ -123,9 +123,6 @@ class BackfillJob:
     async def _owed(self) -> int:
         counts = await self._store.gap_counts(self._runtime.name)
         return sum(count.count for count in counts if count.state in STILL_OWED)
-
-    def _count(self, outcome: Outcome) -> None:
-        self._outcomes[outcome] += 1
 
     def _elapsed_s(self) -> float:
         return (self._clock.monotonic_ns() - self._started_ns) / SECOND_NS

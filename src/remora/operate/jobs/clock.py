@@ -20,9 +20,8 @@ class SystemClock:
         self._system_wall_ns = system_wall_ns
         self._wall_ahead_ns = system_wall_ns() - time.monotonic_ns()
 
-    def monotonic_ns(self) -> int:
-        """Never goes back; not related to dates."""
-        return time.monotonic_ns()
+    # Never goes back; not related to dates. It is read several times for each request, so nothing is around it.
+    monotonic_ns = staticmethod(time.monotonic_ns)
 
     def wall_ns(self) -> int:
         """Nanoseconds since 1970. When the system clock is set back, this one runs on: waits and leases still end."""

@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from remora.contracts import Clock, GateHome, Meter, Outcome, Sharing, Store
-from remora.core.lanes import Lane
-from remora.core.verdict import Verdict
+from remora.contracts import Clock, GateHome, Meter, Sharing, Store
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
@@ -84,18 +82,9 @@ class AccountMeter:
     def __init__(self, inner: Meter, sources: Sequence[str]) -> None:
         self._inner = inner
         self._sources = sources
-
-    def departed(self, source: str, lane: Lane) -> None:
-        self._inner.departed(source, lane)
-
-    def wire_sent(self, source: str) -> None:
-        self._inner.wire_sent(source)
-
-    def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
-        self._inner.judged(source, lane, verdict)
-
-    def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None:
-        self._inner.recorded(source, lane, outcome, age_s=age_s)
+        # What happens to one request happens to its source alone.
+        self.departed, self.wire_sent, self.judged = inner.departed, inner.wire_sent, inner.judged
+        self.recorded = inner.recorded
 
     def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None:
         del source

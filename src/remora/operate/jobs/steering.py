@@ -32,6 +32,7 @@ class SteeredHome:
         self._inner = inner
         self._gate: Borrower | None = None
         self.orders = Orders()
+        self.departed = inner.departed
 
     async def obey(self, orders: Orders) -> None:
         """Follow these orders from now on."""
@@ -62,9 +63,6 @@ class SteeredHome:
 
     def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch | None:
         return None if self.orders.paused_at_ns is not None else self._inner.stretch(pacer, now_ns=now_ns)
-
-    def departed(self, stretch: Stretch, pacer: Pacer, *, now_ns: int) -> None:
-        self._inner.departed(stretch, pacer, now_ns=now_ns)
 
     async def share(
         self, record: Mapping[str, Json], *, interval_ns: int, not_before_in_ns: int, seen_version: int

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from remora.contracts import Clock, Meter, Outcome
+from remora.contracts import Clock, Meter
 from remora.core.lanes import Lane
 from remora.core.rate.gate_types import Barred, Recent
 from remora.core.reasons import GapReason
@@ -40,6 +40,12 @@ class RecentMeter:
         self._inner = inner
         self._clock = clock
         self._sources: dict[str, _Watched] = {}
+        # What is only passed on goes straight to the inner meter.
+        self.recorded, self.pace_changed, self.circuit_changed = (
+            inner.recorded,
+            inner.pace_changed,
+            inner.circuit_changed,
+        )
 
     def recent(self, source: str) -> Recent | None:
         """The recent window; None if nothing was ever counted."""
@@ -74,45 +80,36 @@ class RecentMeter:
         self._inner.departed(source, lane)
 
     def wire_sent(self, source: str) -> None:
-        self._watched(source).wire_sends += 1
+        (self._sources.get(source) or self._watch(source)).wire_sends += 1
         self._inner.wire_sent(source)
 
     def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
         second = self._second(source)
         second.answers += 1
-        second.refused += int(isinstance(verdict, Pressure))
-        second.failed += int(isinstance(verdict, Trouble))
-        self._judge_bar(self._watched(source), verdict)
+        if isinstance(verdict, Pressure):
+            second.refused += 1
+        elif isinstance(verdict, Trouble):
+            second.failed += 1
+        else:
+            self._judge_bar(source, verdict)
         self._inner.judged(source, lane, verdict)
 
-    def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None:
-        self._inner.recorded(source, lane, outcome, age_s=age_s)
+    def _judge_bar(self, source: str, verdict: Verdict) -> None:
+        """Pressure, trouble and what is put off say nothing about whether we may ask at all; other answers do."""
+        watched = self._sources[source]
+        if isinstance(verdict, Refused) and verdict.reason in BARRING:
+            before = watched.barred or Barred(self._clock.wall_ns(), verdict.reason, 0)
+            watched.barred = Barred(before.since_ns, verdict.reason, before.answers + 1)
+        elif not isinstance(verdict, Deferred):
+            watched.barred = None
 
-    def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None:
-        self._inner.pace_changed(source, interval_ns=interval_ns, backed_off_because=backed_off_because)
-
-    def circuit_changed(self, source: str, state: str) -> None:
-        self._inner.circuit_changed(source, state)
-
-    def _judge_bar(self, watched: _Watched, verdict: Verdict) -> None:
-        match verdict:
-            case Refused(reason) if reason in BARRING:
-                before = watched.barred or Barred(self._clock.wall_ns(), reason, 0)
-                watched.barred = Barred(before.since_ns, reason, before.answers + 1)
-            case Pressure() | Trouble() | Deferred():
-                pass  # says nothing about whether we may ask at all
-            case _:
-                watched.barred = None
-
-    def _watched(self, source: str) -> _Watched:
-        watched = self._sources.get(source)
-        if watched is None:
-            watched = self._sources[source] = _Watched(self._clock.monotonic_ns())
+    def _watch(self, source: str) -> _Watched:
+        watched = self._sources[source] = _Watched(self._clock.monotonic_ns())
         return watched
 
     def _second(self, source: str) -> _Second:
-        watched = self._watched(source)
+        seconds = (self._sources.get(source) or self._watch(source)).seconds
         now_s = self._clock.monotonic_ns() // SECOND_NS
-        if not watched.seconds or watched.seconds[-1].at_s != now_s:
-            watched.seconds.append(_Second(now_s))
-        return watched.seconds[-1]
+        if not seconds or seconds[-1].at_s != now_s:
+            seconds.append(_Second(now_s))
+        return seconds[-1]

@@ -33,13 +33,15 @@ SWEEP_EVERY_S: Final = 0.02
 NEXT_ADDRESS_AFTER_S: Final = 0.25
 
 _PLAIN: Final = re.compile(r"[!-~]*")
+_USUAL: Final = re.compile(r"([a-z]+://[^/?#]+)(/[!\"$-~]*)")  # plain, with a path and without a fragment
 _KEPT_IN_TARGET: Final = "/?:@!$&'()*+,;=%-._~[]|"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Pool:
     """The idle connections to one origin, most recently used last, and since when each is idle."""
 
+    origin: Origin
     idle: list[tuple[Connection, int]] = field(default_factory=list)
 
 
@@ -65,7 +67,7 @@ class LeanTransport:
         self._poller: Poller | None = None
         self._places = Places(settings.in_flight_max)
         self._pools: dict[Origin, _Pool] = {}
-        self._origins: dict[str, Origin] = {}  # by the address up to its path
+        self._pool_of: dict[str, _Pool] = {}  # by the address up to its path
         self._busy: set[Connection] = set()
         self._buffer = bytearray(READ_BYTES)
         self._sweeper: asyncio.TimerHandle | None = None
@@ -86,7 +88,8 @@ class LeanTransport:
         """Close every connection."""
         for connection in [*self._busy, *(each for pool in self._pools.values() for each, _ in pool.idle)]:
             connection.fail(Fault.CONNECTION)
-        self._pools.clear()
+        for pool in self._pools.values():
+            pool.idle.clear()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
@@ -115,17 +118,17 @@ class LeanTransport:
         found = self._split(url)
         if found is None or not self._places.is_free:
             return None
-        origin, target = found
-        connection = self._take_idle(origin)
+        pool, target = found
+        connection = self._take_idle(pool)
         if connection is None:
             return None
         departed_at_ns = permit.depart_now()
         if departed_at_ns is None:
-            self._put_back(origin, connection)
+            self._put_back(pool, connection)
             return None
         self._places.take_free()
-        exchange = _Exchange(self, origin, connection, on_reply, gives_place=True)
-        self._write(exchange, self._request(origin, target, headers), permit, departed_at_ns)
+        exchange = _Exchange(self, pool, connection, on_reply, gives_place=True)
+        self._write(exchange, self._request(pool.origin, target, headers), permit, departed_at_ns)
         return exchange
 
     async def _send(
@@ -134,25 +137,23 @@ class LeanTransport:
         found = self._split(url)
         if found is None:
             return NoReply(Fault.CONNECTION, None, self._clock.monotonic_ns())
-        origin, target = found
-        request = self._request(origin, target, headers, body)
+        pool, target = found
+        request = self._request(pool.origin, target, headers, body)
         # Waiting for a free connection is our own limit, so no timeout runs meanwhile.
         async with self._places:
-            connection = self._take_idle(origin)
+            connection = self._take_idle(pool)
             if connection is None:
-                opened = await self._open(origin)
+                opened = await self._open(pool.origin)
                 if isinstance(opened, Fault):
                     return NoReply(opened, None, self._clock.monotonic_ns())
                 connection = opened
-            return await self._exchange(origin, connection, request, permit)
+            return await self._exchange(pool, connection, request, permit)
 
-    async def _exchange(
-        self, origin: Origin, connection: Connection, request: bytes, permit: Permit
-    ) -> Reply | NoReply:
+    async def _exchange(self, pool: _Pool, connection: Connection, request: bytes, permit: Permit) -> Reply | NoReply:
         try:
             departed_at_ns = await permit.depart()
         except BaseException:
-            self._put_back(origin, connection)
+            self._put_back(pool, connection)
             raise
         # From here to the write nothing yields to the event loop.
         answer: asyncio.Future[Reply | NoReply] = asyncio.get_running_loop().create_future()
@@ -161,7 +162,7 @@ class LeanTransport:
             if not answer.done():  # cancelled in this tick
                 answer.set_result(reply)
 
-        exchange = _Exchange(self, origin, connection, answered)
+        exchange = _Exchange(self, pool, connection, answered)
         self._write(exchange, request, permit, departed_at_ns)
         try:
             return await answer
@@ -175,34 +176,34 @@ class LeanTransport:
         self._busy.add(exchange.connection)
         exchange.connection.send(request, exchange.answered, departed_at_ns=departed_at_ns)
         permit.sent()
-        self._sweep_later()
+        if self._sweeper is None:
+            self._sweep_later()
 
     def finished(self, exchange: "_Exchange") -> None:
         """The request is over; its connection may be used again."""
         self._busy.discard(exchange.connection)
-        self._put_back(exchange.origin, exchange.connection)
+        self._put_back(exchange.pool, exchange.connection)
         if exchange.gives_place:
             self._places.give_back()
 
     # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _take_idle(self, origin: Origin) -> Connection | None:
-        pool = self._pools.get(origin)
-        while pool is not None and pool.idle:
+    def _take_idle(self, pool: _Pool) -> Connection | None:
+        while pool.idle:
             connection, _ = pool.idle.pop()
             if not connection.is_closed:
                 return connection
         return None
 
-    def _put_back(self, origin: Origin, connection: Connection) -> None:
+    def _put_back(self, pool: _Pool, connection: Connection) -> None:
         if connection.is_closed:
             return
         if self._poller is None:  # closed meanwhile
             connection.close()
             return
-        pool = self._pools.setdefault(origin, _Pool())
         pool.idle.append((connection, self._clock.monotonic_ns()))
-        self._sweep_later()
+        if self._sweeper is None:
+            self._sweep_later()
 
     async def _open(self, origin: Origin) -> Connection | Fault:
         try:
@@ -264,9 +265,8 @@ class LeanTransport:
     # ── one look at everything, now and then ────────────────────────────────────────────────────────────────────────
 
     def _sweep_later(self) -> None:
-        if self._sweeper is None:
-            self._sweeper = asyncio.get_running_loop().call_later(SWEEP_EVERY_S, self._sweep)
-            self._sweep_due_ns = self._clock.monotonic_ns() + int(SWEEP_EVERY_S * SECOND_NS)
+        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_EVERY_S, self._sweep)
+        self._sweep_due_ns = self._clock.monotonic_ns() + int(SWEEP_EVERY_S * SECOND_NS)
 
     def _late_ns(self, now_ns: int) -> int:
         """How late our own event loop is: whatever came meanwhile was not read at once."""
@@ -292,27 +292,29 @@ class LeanTransport:
 
     # ── what is written ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _split(self, url: str) -> tuple[Origin, str] | None:
+    def _split(self, url: str) -> tuple[_Pool, str] | None:
         """Where to connect to, and the request target; None if the address cannot be used."""
-        end = url.find("/", url.find("://") + 3)
-        origin = self._origins.get(url[:end]) if end > 0 else None  # fast path
+        usual = _USUAL.fullmatch(url)
+        if usual is not None and (pool := self._pool_of.get(usual[1])) is not None:
+            return pool, usual[2]  # fast path
+        end = authority_end(url)
+        scheme, _, authority = url[:end].partition("://")
+        origin = origin_of(scheme.lower(), authority)
         if origin is None:
-            end = authority_end(url)
-            scheme, _, authority = url[:end].partition("://")
-            origin = origin_of(scheme.lower(), authority)
-            if origin is None:
-                return None
-            self._origins[url[:end]] = origin
+            return None
+        pool = self._pool_of[url[:end]] = self._pools.setdefault(origin, _Pool(origin))
         target = url[end:].partition("#")[0]
         if not _PLAIN.fullmatch(target):  # an address that the provider wrote
             target = quote(target, safe=_KEPT_IN_TARGET)
-        return origin, target if target.startswith("/") else f"/{target}"
+        return pool, target if target.startswith("/") else f"/{target}"
 
     def _request(
         self, origin: Origin, target: str, headers: Mapping[str, str] | None, body: bytes | None = None
     ) -> bytes:
-        own = "" if not headers else "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        assert own.count("\n") == len(headers or ()), "a header holds no line break"
+        own = ""
+        if headers:
+            own = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+            assert own.count("\n") == len(headers), "a header holds no line break"
         if self._settings.proxy is not None and not origin.is_tls:  # the proxy must know where to
             target = f"http://{origin.host_header}{target}"
         method, length = ("GET", "") if body is None else ("POST", f"Content-Length: {len(body)}\r\n")
@@ -323,12 +325,12 @@ class LeanTransport:
 class _Exchange:
     """One request on its connection."""
 
-    __slots__ = ("_is_over", "_on_reply", "_transport", "connection", "gives_place", "origin")
+    __slots__ = ("_is_over", "_on_reply", "_transport", "connection", "gives_place", "pool")
 
     def __init__(
         self,
         transport: LeanTransport,
-        origin: Origin,
+        pool: _Pool,
         connection: Connection,
         on_reply: OnReply,
         *,
@@ -337,7 +339,7 @@ class _Exchange:
         self._transport = transport
         self._on_reply = on_reply
         self._is_over = False
-        self.origin = origin
+        self.pool = pool
         self.connection = connection
         self.gives_place = gives_place
 
