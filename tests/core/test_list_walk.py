@@ -1,9 +1,8 @@
 """Does a walk over a list stop where it may, and nowhere else?"""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from remora.core.item import Entry, Order, Page
 from remora.core.ledger.gap import DOUBTED_FOR_NS
