@@ -15,7 +15,7 @@ from remora.core.errors import ConfigurationError, StoreBusy
 from remora.operate.jobs.search_index import build, keep_fresh
 from remora.read.indexing import STEP_ROWS, Indexer
 from remora.read.mirror import MirrorReader
-from remora.stores import open_reader, open_search_index
+from remora.stores import open_reader, open_search_index, search_values
 from tests.contract.answers import ARCHIVE, SOURCE
 from tests.read.conftest import item, keep
 
@@ -69,6 +69,16 @@ async def test_a_word_in_the_title_counts_more_than_one_in_the_text(
     await keep(store, item(70, text="walrus"), item(71, title="walrus"), item(72, text="walrus"))
     await built(url)
     assert (await keys(mirror, "walrus"))[0] == "71"
+
+
+async def test_words_alone_rank_the_newest_that_match_and_filters_look_at_all(
+    mirror: MirrorReader, store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_values, "RANKED_MAX", 2)
+    await keep(store, item(70, title="walrus"), item(71, text="walrus"), item(72, text="a walrus and more words"))
+    await built(url)
+    assert await keys(mirror, "walrus") == ["71", "72"]
+    assert (await keys(mirror, "walrus type:comment"))[0] == "70"
 
 
 async def test_a_snippet_marks_the_words_and_stays_short(mirror: MirrorReader, store: Store, url: str) -> None:

@@ -42,6 +42,12 @@ class SearchQuery:
         """Whether a word must occur: a query may consist of filters only."""
         return any(not term.is_excluded for term in self.terms)
 
+    @property
+    def has_filters(self) -> bool:
+        """Whether anything but words is asked for."""
+        filters = (self.by, self.type, self.domain, self.since_s, self.until_s, self.score_above)
+        return any(value is not None for value in filters)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:

@@ -12,7 +12,7 @@ from remora.core.errors import StoreBusy, StoreUnavailable
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.statements import parse
 from remora.stores.postgres.values import dump_key, load_key
-from remora.stores.search_values import search_values
+from remora.stores.search_values import is_ranked, search_values
 
 _SQL: Final = parse(files(__package__).joinpath("search.sql").read_text("utf-8"))
 
@@ -76,7 +76,8 @@ class PostgresSearchIndex:
     ) -> Sequence[tuple[str, str, str]]:
         """What matches, best first."""
         values = search_values(query, match=_match(query), source=source, order=order, limit=limit)
-        rows = await self._rows("find_words" if query.has_words else "find_filters", values)
+        words = "find_best" if is_ranked(query, source=source, order=order) else "find_words"
+        rows = await self._rows(words if query.has_words else "find_filters", values)
         return [(found, kind, load_key(key)) for found, kind, key in rows]
 
     async def columns(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[EntryColumns]:

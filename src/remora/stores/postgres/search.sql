@@ -55,6 +55,12 @@ ON CONFLICT (source, kind, key) DO UPDATE SET
   type = excluded.type, author = excluded.author, domain = excluded.domain, time = excluded.time,
   score = excluded.score, words = excluded.words;
 
+-- name: find_best
+-- The best entries with these words, of the newest that match: to rank millions takes seconds. A word in the title counts more.
+SELECT source, kind, key FROM (
+  SELECT * FROM search_entries WHERE words @@ websearch_to_tsquery('simple', %(match)s) ORDER BY time DESC LIMIT %(ranked)s
+) AS e ORDER BY ts_rank_cd(words, websearch_to_tsquery('simple', %(match)s), 1) DESC, entry DESC LIMIT %(limit)s;
+
 -- name: find_words
 -- Entries with these words. A word in the title counts more.
 SELECT e.source, e.kind, e.key FROM search_entries AS e, websearch_to_tsquery('simple', %(match)s) AS wanted
