@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import replace
 
 import msgspec
 
@@ -47,7 +46,7 @@ async def test_an_unchanged_read_changes_nothing_but_the_second_in_which_the_ite
     before = await store.item(SOURCE, 1)
     assert before is not None
     assert await record(store, 1, story(1), at_s=50.7) is Outcome.UNCHANGED
-    assert await store.item(SOURCE, 1) == replace(before, last_fetched_ns=at(50))
+    assert await store.item(SOURCE, 1) == msgspec.structs.replace(before, last_fetched_ns=at(50))
 
 
 async def test_an_unchanged_read_in_the_same_second_never_moves_the_last_read_back(store: Store) -> None:

@@ -76,8 +76,7 @@ class NewItem:
     first_seen_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredItem:
+class StoredItem(msgspec.Struct, frozen=True, gc=False):
     """An item as the mirror holds it."""
 
     item_id: int

@@ -132,11 +132,15 @@ def _resolve(batch: Sequence[_Waiting], results: Sequence[object]) -> None:
     assert len(results) == sum(len(waiting.jobs) for waiting in batch), "one result for each job"
     first = 0
     for jobs, done, is_one in batch:
-        mine = results[first : first + len(jobs)]
+        mine = (results[first],) if is_one else results[first : first + len(jobs)]
         first += len(jobs)
         if done.done():
             continue
-        error = next((result for result in mine if isinstance(result, Exception)), None)
+        error = None
+        for result in mine:
+            if isinstance(result, Exception):
+                error = result
+                break
         if error is not None:
             done.set_exception(error)
         else:

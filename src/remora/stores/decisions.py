@@ -111,23 +111,15 @@ def _found(thing: Item | User | Document, started_at_ns: int, held: Held | None,
         # This also holds after the clock was set back: the newest fetch is the one recorded last.
         confirmed = Held(body_hash, held.content_hash, held.revision, started_at_ns)
         return Decision(Outcome.UNCHANGED, confirmed, False, gap)
-    content_hash = _content_hash(thing, body_hash)
+    # All of a document counts; profiles have no revisions.
+    content_hash = (
+        digest(thing.content) if isinstance(thing, Item) else body_hash if isinstance(thing, Document) else b""
+    )
     if held is None:
         return Decision(Outcome.NEW, Held(body_hash, content_hash, 1, started_at_ns), False, gap)
     keeps = held.content_hash != content_hash
     after = Held(body_hash, content_hash, held.revision + int(keeps), started_at_ns)
     return Decision(Outcome.CHANGED, after, keeps, gap)
-
-
-def _content_hash(thing: Item | User | Document, body_hash: bytes) -> bytes:
-    """The hash that decides about a new revision. All of a document counts; profiles have no revisions."""
-    match thing:
-        case Item(content=content):
-            return digest(content)
-        case Document():
-            return body_hash
-        case User():
-            return b""
 
 
 def _checked(thing: Thing, kind: Kind) -> Item | User | Document:
@@ -268,15 +260,13 @@ def is_still_owed(*, listed_mark: str | None, listed_ns: int | None, document: D
 
 def item_row(number: int, item: Item, held: Held, *, now: int, fetched: int) -> tuple[Any, ...]:
     """The columns of `stored_items` in their order; times are milliseconds."""
+    integers = (item.time, item.parent, item.score, item.descendants)
     return (
         number,
         item.item_id,
         clean_text(item.type),
         clean_text(item.by),
-        clean_integer(item.time),
-        clean_integer(item.parent),
-        clean_integer(item.score),
-        clean_integer(item.descendants),
+        *[value if value is None or INTEGER_MIN <= value <= INTEGER_MAX else None for value in integers],
         item.dead,
         item.deleted,
         now,
@@ -298,4 +288,4 @@ def clean_text(text: str | None) -> str | None:
 
 def clean_integer(number: int | None) -> int | None:
     """The number of a derived column, or None if it is too large for a database."""
-    return number if number is not None and INTEGER_MIN <= number <= INTEGER_MAX else None
+    return number if number is None or INTEGER_MIN <= number <= INTEGER_MAX else None

@@ -179,9 +179,9 @@ def after(
 
 def owed_reason(verdict: Verdict) -> GapReason | None:
     """Why the item is still owed after this verdict, or None when it is settled."""
+    if isinstance(verdict, Found):  # by far the most
+        return GapReason.NOT_YET if isinstance(verdict.thing, Item) and verdict.thing.delayed else None
     match verdict:
-        case Found(thing):
-            return GapReason.NOT_YET if isinstance(thing, Item) and thing.delayed else None
         case NotYet():
             return GapReason.NOT_YET
         case Missing(reason) | Trouble(reason) | Refused(reason) | Malformed(reason) | Deferred(reason):

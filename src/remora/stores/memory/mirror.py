@@ -2,7 +2,8 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from remora.contracts import NewItem, Observation, Outcome, StoredItem
 from remora.core.item import Document, Item, User
@@ -29,7 +30,8 @@ class MemoryMirror(MemoryPart):
         decision = decide(observation, gap_key=key, held=held, gap=gap, listing=self._listing(source, observation))
         if decision.gap is not None:
             self._write_gap(source, decision.gap)
-        is_kept = decision.outcome is not Outcome.STALE and discovery.kind not in {Kind.PAGE, Kind.UNREAD_PAGE}
+        is_page = discovery.kind is Kind.PAGE or discovery.kind is Kind.UNREAD_PAGE
+        is_kept = decision.outcome is not Outcome.STALE and not is_page
         if isinstance(observation.verdict, Found) and is_kept:
             self._write_thing(source, observation, decision)
         elif discovery.kind is Kind.DOCUMENT:
@@ -43,8 +45,10 @@ class MemoryMirror(MemoryPart):
         return [await self.record(source, observation) for observation in observations]
 
     def _listing(self, source: str, observation: Observation) -> Listing:
+        if observation.discovery.kind is not Kind.DOCUMENT:
+            return Listing.UNKNOWN
         row = self._tables.documents.get((source, observation.discovery.key))
-        if row is None or observation.discovery.kind is not Kind.DOCUMENT:
+        if row is None:
             return Listing.UNKNOWN
         return listing_of(listed_ns=row.listed_ns, vanished_ns=row.vanished_ns, started_at_ns=observation.started_at_ns)
 
@@ -135,9 +139,11 @@ class MemoryMirror(MemoryPart):
         return self._tables.documents.setdefault((source, key), new)
 
     def _remove_from_inbox(self, source: str, discovery: Discovery) -> None:
+        if not isinstance(discovery.origin, FromInbox):
+            return
         name = (source, discovery.kind, discovery.key)
         entry = self._tables.inbox.get(name)
-        if isinstance(discovery.origin, FromInbox) and entry is not None and entry.ticket == discovery.origin.ticket:
+        if entry is not None and entry.ticket == discovery.origin.ticket:
             del self._tables.inbox[name]
 
     async def item(self, source: str, item_id: int) -> StoredItem | None:

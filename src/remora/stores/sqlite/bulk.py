@@ -5,6 +5,7 @@ busy, this takes milliseconds. With one step per row a busy process wrote only a
 """
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from remora.stores.sqlite.database import Connection
@@ -19,6 +20,5 @@ def write_rows(connection: Connection, name: str, rows: Sequence[Sequence[object
     start = 0
     for size in ROWS_PER_STATEMENT:
         while len(rows) - start >= size:
-            values = [value for row in rows[start : start + size] for value in row]
-            connection.execute(many_rows(name, size), values)
+            connection.execute(many_rows(name, size), list(chain.from_iterable(rows[start : start + size])))
             start += size

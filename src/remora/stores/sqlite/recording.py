@@ -61,6 +61,8 @@ class Recorder:
 
     def record(self, connection: Connection, jobs: Sequence[Job]) -> list[Outcome]:
         """Record a batch inside an open transaction. Returns the outcomes."""
+        if len({source for source, _ in jobs}) == 1:
+            return self._record(connection, jobs[0][0], [observation for _, observation in jobs])
         by_source: dict[str, list[Observation]] = {}
         for source, observation in jobs:
             by_source.setdefault(source, []).append(observation)
@@ -219,7 +221,7 @@ class _Batch:
             self._departed_ns[name] = observation.started_at_ns
         elif kind is Kind.DOCUMENT:
             self._ensure_document(key, observation.now_ns)
-        if is_newly_gone(decision, gap):
+        if decision.outcome is Outcome.GONE and is_newly_gone(decision, gap):
             self._lose(kind, key, was_held=held is not None)
         if isinstance(discovery.origin, FromInbox):
             self._answered.append((discovery.origin.ticket, self.source, kind.value, key))
