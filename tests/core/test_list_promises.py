@@ -66,3 +66,12 @@ def test_a_sentence_holds_no_key() -> None:
     secret = Page((Entry("secret-a", "1"), Entry("secret-b", "2")), "n", order=Order.UPDATED, mark_at="updated")
     assert "secret" not in told(secret)
     assert len(told(page("9" * 190, "8" * 195))) < 400
+
+
+def test_a_key_that_several_whole_entries_share_is_told() -> None:
+    shared = tuple(Entry(str(number % 3), str(9 - number), None, b"%d" % number) for number in range(9))
+    assert "6 of 9 entries have the key of another entry" in (contradiction(Page(shared, None), ()) or "")
+    shown_twice = (*shared[:3], shared[0])
+    assert contradiction(Page(shown_twice, None), ()) is None, "the same entry twice loses nothing"
+    bare = tuple(Entry(entry.key, entry.updated_at) for entry in shared)
+    assert contradiction(Page(bare, None), ()) is None, "a detail per key is asked for"

@@ -8,7 +8,7 @@ import pytest
 from remora.core.errors import ConfigurationError
 from remora.sources.listed import ListSettings, Paging
 from tests.sources.replies import replied
-from tests.sources.test_listed import BASE, ENTRIES, KEYS, Answer, Archive, page_at, page_of, source, walk
+from tests.sources.test_listed import BASE, ENTRIES, KEYS, Answer, Archive, page_at, page_of, query, source, walk
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,44 @@ def test_a_page_that_does_not_say_where_the_list_goes_on_is_told_as_a_contradict
 def test_a_cursor_path_that_matches_nothing_is_noticed_on_the_first_page(body: object, told: str) -> None:
     page = page_of(source(ListSettings(paging=Paging.CURSOR)).decode(page_at(""), replied(json.dumps(body).encode())))
     assert told in (page.contradicts or "")
+
+
+@pytest.mark.parametrize(
+    "settings, told",
+    [
+        (ListSettings(page_size=10, total="told"), 10),
+        (ListSettings(page_size=10, total="told"), 13),
+        (ListSettings(page_size=100, total="told"), 10),
+        (ListSettings(page_size=10, more="told"), False),
+        (ListSettings(page_size=100, more="told"), False),
+        (ListSettings(page_size=10, end="told"), True),
+        (ListSettings(page_size=10, more="told", paging=Paging.PAGE, page_param="offset"), False),
+        (ListSettings(page_size=10, more="told", paging=Paging.LAST), False),
+    ],
+    ids=["count of a page", "stale total", "capped", "more", "capped more", "end", "numbered", "last"],
+)
+async def test_an_end_that_is_told_on_a_page_that_may_be_cut_is_confirmed_by_the_next_page(
+    settings: ListSettings, told: object
+) -> None:
+    def archive(url: str) -> Answer:
+        asked = query(url)
+        size = min(10, int(asked["limit"]))
+        start = int(asked.get("offset", 0))
+        if settings.paging is Paging.PAGE:
+            start = (start - 1) * size
+        if "starting_after" in asked:
+            start = KEYS.index(asked["starting_after"]) + 1
+        return {"items": ENTRIES[start : start + size], "told": told}, {}
+
+    assert await walk(Archive(archive), settings) == KEYS
+
+
+@pytest.mark.parametrize("paging", [Paging.OFFSET, Paging.PAGE, Paging.LAST])
+def test_a_filter_is_refused_where_pages_are_counted(paging: Paging) -> None:
+    with pytest.raises(ConfigurationError, match="leaves entries out") as refused:
+        ListSettings(paging=paging, entries="items[?is_member]")
+    assert refused.value.hint is not None
+    ListSettings(paging=Paging.CURSOR, entries="items[?is_member]")
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,12 @@ def test_the_headers_that_rules_look_at_are_known() -> None:
         ({"when": "body.[", "means": "pressure"}, "not a JMESPath expression", "write it as in"),
         ({"when": "status == 429", "means": "pressure"}, "not a JMESPath expression", "status == `429`"),
         ({"when": "status == '429'", "means": "pressure"}, "can never match", "status == `429`"),
+        (
+            {"when": "status == `200` && body.a && status == `429`", "means": "pressure"},
+            "can never match: no status fulfils all of it",
+            "join statuses with ||",
+        ),
+        ({"when": "status < `400` && (status == `404` || status > `499`)", "means": "end"}, "no status fulfils", "||"),
         ({"when": "body.a && status == `4290`", "means": "pressure"}, "can never match", "status == `429`"),
         ({"when": 'status == "429"', "means": "pressure"}, 'looks at "429"', "single quotes"),
         ({"when": "error == 'x'", "means": "pressure"}, 'looks at "error"', "status, headers and body"),

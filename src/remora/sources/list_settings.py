@@ -88,6 +88,11 @@ class ListSettings(msgspec.Struct, frozen=True):
                 f'list.cursor_header is "{self.cursor_header}" and list.paging is "{self.paging}"',
                 hint='write the name of one header, as cursor_header = "x-next-cursor", and paging = "cursor"',
             )
+        if "[?" in self.entries and self.paging in {Paging.OFFSET, Paging.PAGE, Paging.LAST}:
+            raise ConfigurationError(
+                f'list.entries leaves entries out, but list.paging is "{self.paging}", which needs all of them',
+                hint="write a path without a filter: a page of which nothing is left would end the list",
+            )
         if self.created is not None and self.order is Order.UPDATED:
             raise ConfigurationError(
                 'list.created is given, but list.order is "updated"',

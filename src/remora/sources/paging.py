@@ -27,6 +27,10 @@ OVERLAP_EVERY: Final = 20
 _OVERLAPPED: Final = re.compile(r"([0-9]{1,12})-([0-9]{1,12})")  # entries to skip, minus those to see again
 OVERLAPPED_PAGE: Final = re.compile(r"([0-9]{1,12}):([0-9]{1,12}):([0-9]{1,5})")  # seen before, number, size
 PAGE_OVERLAP: Final = 2
+# Pages are cut to round numbers: 10, 25, 50, 100. Totals are counted up to rounder ones: 1,000 or 10,000.
+CUT_LEAST: Final = 10
+CUT_EVERY: Final = 5
+COUNTED_TO: Final = 1_000
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
 _FIELD: Final = re.compile(r"[A-Za-z_@][\w.@-]{0,39}", re.ASCII)
 _NEXT: Final = re.compile(r';\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next\b)', re.IGNORECASE)
@@ -143,7 +147,8 @@ def next_position(
     if settings.end is not None and isinstance(ended := find(page, settings.end), bool):
         more = not ended
     if more is False:
-        return None
+        is_doubtful = _may_be_cut(settings, position, len(lines))
+        return _confirming(settings, position, page, lines=lines, headers=headers, url=url) if is_doubtful else None
     following = _following(settings, position, page, lines=lines, headers=headers, url=url)
     if following is None and more is True:
         at, named = ("more", f'"{settings.more}" is true') if settings.more else ("end", f'"{settings.end}" is false')
@@ -151,6 +156,31 @@ def next_position(
     if following is None and position == FIRST and settings.more is None and settings.end is None:
         _refuse_early_end(settings, page, len(lines), headers)
     return following
+
+
+def _may_be_cut(settings: ListSettings, position: str, listed: int) -> bool:
+    """Whether so many entries may be what a page is cut to, and not the rest of the list: a full page, or a round number."""
+    size = page_place(settings, position).size if settings.paging is Paging.PAGE else settings.page_size
+    return listed >= size or (listed >= CUT_LEAST and listed % CUT_EVERY == 0)
+
+
+def _confirming(
+    settings: ListSettings,
+    position: str,
+    page: object,
+    *,
+    lines: Sequence[object],
+    headers: Mapping[str, str],
+    url: str,
+) -> str | None:
+    """The page behind one that says it is the last, and may be cut: a field that always says so would hide the rest."""
+    try:
+        following = _following(settings, position, page, lines=lines, headers=headers, url=url)
+    except NoNextPage:
+        return None
+    # Some providers refuse a number behind the last page. A page that overlaps always exists.
+    is_counted = settings.paging in {Paging.OFFSET, Paging.PAGE}
+    return None if following is None or (is_counted and not shared_with_last(settings, following)) else following
 
 
 def missing_is_end(settings: ListSettings, following: str | None) -> bool:
@@ -299,7 +329,12 @@ def _next_offset(settings: ListSettings, position: str, page: object, listed: in
     skipped, shared = offset_place(position)
     offset = skipped - shared + listed
     total = find(page, settings.total) if settings.total is not None else None
-    if not listed or (isinstance(total, int) and not isinstance(total, bool) and offset >= total):
+    if not listed:
+        return None
+    # A list that shows more entries than its total does not end there. A total may also be the number of entries on this page,
+    # or the most that the provider counts to.
+    may_be_cut = _may_be_cut(settings, position, listed) if position == FIRST else offset % COUNTED_TO == 0
+    if isinstance(total, int) and not isinstance(total, bool) and offset == total and not may_be_cut:
         return None
     if listed <= shared:
         return f"{offset}-0"  # nothing new: the list seems to end here, and an empty page will confirm it

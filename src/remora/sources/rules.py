@@ -4,6 +4,7 @@ A rule is two JMESPath expressions, compiled and checked when the configuration 
 (`dialects.py`) come after an owner's own rules, so that most sources need none.
 """
 
+import operator
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -29,6 +30,15 @@ FRAGMENT_BYTES: Final = 4
 _INSIDE_THE_FIRST: Final = frozenset(
     {"subexpression", "index_expression", "pipe", "projection", "filter_projection", "value_projection", "flatten"}
 )
+STATUSES: Final = frozenset(range(100, 600))
+_COMPARED: Final = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "lte": operator.le,
+    "gt": operator.gt,
+    "gte": operator.ge,
+}
 
 Node = Mapping[str, Any]
 
@@ -189,6 +199,11 @@ def _check_can_match(tree: Node, text: str) -> None:
                 f"rules: {text} can never match: a status is a number from 100 to 599, not {value!r}",
                 hint="write it between backquotes, as status == `429`",
             )
+    if not _statuses(tree):
+        raise ConfigurationError(
+            f"rules: {text} can never match: no status fulfils all of it",
+            hint="join statuses with ||, or write two rules",
+        )
 
 
 def _parsed(text: str) -> Node:
@@ -213,6 +228,25 @@ def _headers_in(node: Node) -> Iterator[str]:
         return
     for child in children:
         yield from _headers_in(child)
+
+
+def _statuses(node: Node) -> frozenset[int]:
+    """The statuses with which an expression may be true. What depends on headers or body may be true with all of them."""
+    children = node["children"]
+    match node["type"]:
+        case "and_expression":
+            return _statuses(children[0]) & _statuses(children[1])
+        case "or_expression":
+            return _statuses(children[0]) | _statuses(children[1])
+        case "comparator" if node["value"] in _COMPARED and [child["type"] for child in children] == [
+            "field",
+            "literal",
+        ]:
+            name, limit = children[0]["value"], children[1]["value"]
+            is_told = name == "status" and isinstance(limit, int)
+            return frozenset(s for s in STATUSES if _COMPARED[node["value"]](s, limit)) if is_told else STATUSES
+        case _:
+            return STATUSES
 
 
 def _compared_to_status(node: Node) -> Iterator[object]:

@@ -32,8 +32,8 @@ def contradiction(page: Page, before: Sequence[Entry]) -> str | None:
     """
     if page.contradicts is not None:
         return page.contradicts
-    if page.order is None:
-        return None
+    if (shared := _shared_keys(page)) is not None or page.order is None:
+        return shared
     if page.order is Order.NONE:
         return _without_marks(page)
     return _without_marks(page) or _out_of_order(page, page.order, before)
@@ -60,6 +60,18 @@ def marks_in_words(entries: Sequence[Entry]) -> str:
     if not marks:
         return "no marks"
     return f"marks from {_shown(marks[0])} to {_shown(marks[-1])}"
+
+
+def _shared_keys(page: Page) -> str | None:
+    """Entries that a page holds whole, and of which only one per key would be kept."""
+    kept: dict[str, bytes | None] = {}
+    lost = sum(entry.body != kept.setdefault(entry.key, entry.body) for entry in page.entries)
+    if not _is_too_odd(lost, len(page.entries)):
+        return None
+    return (
+        f"{lost} of {len(page.entries)} entries have the key of another entry of the page, and only one of them would be kept; "
+        "check list.key: it must differ for each entry"
+    )
 
 
 def _without_marks(page: Page) -> str | None:
