@@ -80,8 +80,9 @@ def test_refusals_far_below_an_accepted_rate_never_cost_more_than_sixteen_good_a
 
 
 def test_what_was_accepted_for_long_is_remembered_when_it_is_refused() -> None:
-    pace = replace(COLD, rate_per_s=8.0, octave_per_s=8.0, clean=CHAIN_GAP)
+    pace = replace(COLD, rate_per_s=8.0, octave_per_s=8.0, edges_per_s=(8.2,), clean=CHAIN_GAP)
     assert refused(pace).best_per_s == 8.0
+    assert refused(replace(pace, edges_per_s=())).best_per_s == 4.0, "a burst may have carried discovery"
     assert refused(replace(pace, clean=CHAIN_GAP - 1)).best_per_s == 0.0
     assert refused(replace(pace, best_per_s=9.0)).best_per_s == 9.0
 

@@ -53,9 +53,9 @@ def with_best(pace: Pace) -> Pace:
     """The pace when the provider refuses: what was accepted until now, unless this was a probe from far below."""
     if is_far_below(pace) and is_probing(pace):
         return changed(pace, best_per_s=pace.best_per_s / 2)
-    if pace.clean < CHAIN_GAP or pace.rate_per_s <= pace.best_per_s:
-        return pace
-    return changed(pace, best_per_s=pace.rate_per_s)
+    # In discovery a burst may have carried the last octave.
+    rate = pace.rate_per_s if pace.edges_per_s else pace.rate_per_s / 2
+    return pace if pace.clean < CHAIN_GAP or rate <= pace.best_per_s else changed(pace, best_per_s=rate)
 
 
 def price(pace: Pace) -> float:
