@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
 from remora.core.rate.circuit_breaker import CircuitState
-from remora.core.rate.gate_types import LimitedBy, RateFacts
+from remora.core.rate.gate_types import LimitedBy, ProviderDown, RateFacts
 from remora.core.reasons import GapReason
 from remora.core.status.alarms import CLEAR_NS, Alarm, Alarms, Change, with_alarms
 from remora.core.status.model import Status
@@ -26,7 +26,7 @@ from remora.core.status.snapshot import (
     SourceFacts,
     StreamFacts,
 )
-from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from tools.console_runbook import FILE as RUNBOOK
 from tools.console_runbook import written
 
@@ -130,3 +130,17 @@ def test_an_unknown_rings_no_bell() -> None:
     nobody = read_out([], {NAME: LedgerFacts(kind=NAME)}, now_ns=NOW_NS)
     assert play(*[(at_s, nobody) for at_s in range(0, 600, 5)]) == []
     assert msgspec.json.encode(nobody)
+
+
+def test_while_only_the_provider_is_down_a_lost_stream_wakes_nobody() -> None:
+    down = RateFacts(
+        interval_ns=2_000,
+        ceiling_interval_ns=2_000,
+        limited_by=LimitedBy.CIRCUIT,
+        circuit=CircuitState.OPEN,
+        provider_down=ProviderDown(NOW_NS - HOUR_NS, "it answers HTTP 503"),
+    )
+    lost = StreamFacts(connected=False, last_byte_at_ns=NOW_NS - HOUR_NS)
+    outage = status(facts=SourceFacts(rate=down, stream=lost))
+    assert outage.sources[NAME].only_provider_is_down
+    assert play((0, outage), (3_600, outage)) == []

@@ -200,8 +200,8 @@ def test_every_moment_in_a_readout_is_a_utc_text() -> None:
         ((a_gap(GapState.OWED, GapReason.NOT_YET, 3),), YesNo.YES, "3 of the newest are awaited"),
         ((a_gap(GapState.OWED, GapReason.NOT_FOUND, 3),), YesNo.YES, "3 of them absent, to be confirmed"),
         ((a_gap(GapState.LEASED, GapReason.NOT_FOUND, 3),), YesNo.YES, "3 of them absent, to be confirmed"),
-        ((a_gap(GapState.OWED, GapReason.TIMEOUT, 3),), YesNo.NO, "3 owed"),
-        ((a_gap(GapState.LEASED, GapReason.TIMEOUT, 3),), YesNo.NO, "3 owed"),
+        ((a_gap(GapState.OWED, GapReason.TIMEOUT, 3),), YesNo.NO, "3 waiting for a retry"),
+        ((a_gap(GapState.LEASED, GapReason.TIMEOUT, 3),), YesNo.NO, "3 waiting for a retry"),
         ((a_gap(GapState.DEAD, GapReason.MALFORMED, 1),), YesNo.NO, "1 dead"),
     ],
 )
@@ -287,7 +287,7 @@ def test_a_fresh_section_says_when_the_newest_id_was_told() -> None:
 def test_a_listed_source_counts_what_its_list_showed() -> None:
     status = seen(of=LedgerFacts(kind="listed", owed_details=7))
     assert isinstance(status.coverage, CoveredList)
-    assert status.answers.complete.reason == "7 pending"
+    assert status.answers.complete.reason == "7 not fetched yet"
 
 
 def test_a_list_that_nobody_has_walked_is_never_called_complete() -> None:

@@ -139,7 +139,7 @@ def test_status_adds_up_and_answers_the_four_questions(mirror: CommandLine) -> N
 
 def test_status_reads_as_text(mirror: CommandLine) -> None:
     text = mirror("status").stdout
-    assert "complete?  no      1 owed, 1 dead" in text
+    assert "complete?  no      1 waiting for a retry, 1 dead" in text
     assert "rate       unknown: " in text
 
 

@@ -146,8 +146,8 @@ def test_what_is_not_there_yet_is_told_apart_so_that_the_counts_agree() -> None:
     owed = GapTally(Kind.ITEM, GapState.OWED, GapReason.TIMEOUT, 4, NOW_NS, NOW_NS)
     ledger = LedgerFacts(kind="numbered", coverage=Coverage.of([IdRange(1, 90)]), newest_id=100, gaps=(young, owed))
     found = read_out([], {"one": ledger}, now_ns=NOW_NS)
-    assert found.sources["one"].answers.complete.reason == "10 pending, 4 owed"
-    assert "5 owed (1 not there yet)" in line_of(found, "coverage")
+    assert found.sources["one"].answers.complete.reason == "10 not fetched yet, 4 waiting for a retry"
+    assert "5 waiting for a retry (1 not there yet)" in line_of(found, "coverage")
 
 
 @pytest.mark.parametrize(

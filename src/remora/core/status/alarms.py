@@ -99,7 +99,7 @@ def ringing(source: SourceStatus, *, now_ns: int) -> Iterator[tuple[Alarm, str]]
     rate = source.rate if isinstance(source.rate, RateFacts) else None
     if source.answers.working.answer is YesNo.NO and not source.only_provider_is_down:
         yield Alarm.NOT_WORKING, source.answers.working.reason
-    if isinstance(source.stream, StreamFacts):
+    if isinstance(source.stream, StreamFacts) and not source.only_provider_is_down:
         yield from _of_stream(source.stream, now_ns=now_ns)
     if source.workers_alive == 0:
         yield Alarm.NO_UPDATE_WORKERS, "no update worker is alive"

@@ -45,7 +45,7 @@ def is_complete(coverage: Covered | CoveredList | Unknown, fresh: Fresh | FreshL
         return Answer(YesNo.UNKNOWN, coverage.reason)
     unconfirmed = coverage.unconfirmed if isinstance(coverage, Covered) else 0
     owed = coverage.owed - coverage.awaited - unconfirmed
-    missing = {"pending": coverage.pending, "owed": owed, "dead": coverage.dead}
+    missing = {"not fetched yet": coverage.pending, "waiting for a retry": owed, "dead": coverage.dead}
     open_counts = [f"{count:,} {word}" for word, count in missing.items() if count > 0]
     if open_counts:
         return Answer(YesNo.NO, ", ".join(open_counts))

@@ -130,7 +130,7 @@ def _steady(answers: Answers, coverage: Covered | CoveredList | Unknown) -> Head
     if complete.answer is YesNo.NO and not isinstance(coverage, Unknown) and coverage.pending:
         return Headline(Standing.COLLECTING, f"Collecting: {_still_to_fetch(coverage)}")
     if complete.answer is YesNo.NO:
-        return Headline(Standing.COLLECTING, f"Waiting for a retry: {complete.reason}")
+        return Headline(Standing.COLLECTING, f"Not complete yet: {complete.reason}")
     if complete.answer is YesNo.UNKNOWN:
         return Headline(Standing.COLLECTING, f"Collecting: {complete.reason}")
     return Headline(Standing.COLLECTING, f"Complete; freshness: {fresh.reason}")

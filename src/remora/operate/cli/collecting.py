@@ -28,6 +28,9 @@ ENDINGS: Final = {
     Exit.BUDGET_USED: "not done yet; run it again to continue",
 }
 
+# Words of the ledger, for people.
+LABELS: Final = {"frontier": "asked up to", "owed": "to retry"}
+
 
 @click.command()
 @source_options
@@ -193,7 +196,7 @@ def _print_summary(summary: object, *, as_json: bool, stopped: bool) -> None:
         click.echo("stopped on request; the next start resumes here" if stopped else ENDINGS[exit_code])
         for name, value in fields.items():
             if value is not None:
-                click.echo(f"  {name.replace('_', ' '):<14}{_in_words(value)}")
+                click.echo(f"  {LABELS.get(name, name.replace('_', ' ')):<14}{_in_words(value)}")
     sys.exit(exit_code)
 
 

@@ -147,15 +147,16 @@ def _coverage(coverage: Covered | CoveredList | Unknown) -> str:
             told = ", ".join(f"{count:,} {word}" for word, count in parts.items() if count)
             awaited = f" ({told})" if told else ""
             return (
-                f"ids {coverage.first_id:,} to {coverage.max_id:,}: {coverage.settled:,} settled, "
-                f"{coverage.pending:,} pending, {coverage.owed:,} owed{awaited}, {coverage.absent:,} absent, "
-                f"{coverage.gone:,} gone, {coverage.dead:,} dead; frontier {coverage.frontier:,}"
+                f"ids {coverage.first_id:,} to {coverage.max_id:,}: {coverage.settled:,} here, "
+                f"{coverage.pending:,} not fetched yet, {coverage.owed:,} waiting for a retry{awaited}, "
+                f"{coverage.absent:,} absent, {coverage.gone:,} gone upstream, {coverage.dead:,} dead letters; "
+                f"everything up to {coverage.frontier:,} was asked for"
             )
         case CoveredList():
-            here = "" if coverage.settled is None else f"{coverage.settled:,} settled, "
+            here = "" if coverage.settled is None else f"{coverage.settled:,} here, "
             return (
-                f"{here}{coverage.pending:,} pending, {coverage.owed:,} owed, {coverage.absent:,} absent, {coverage.gone:,} gone, "
-                f"{coverage.dead:,} dead"
+                f"{here}{coverage.pending:,} not fetched yet, {coverage.owed:,} waiting for a retry, "
+                f"{coverage.absent:,} absent, {coverage.gone:,} gone upstream, {coverage.dead:,} dead letters"
             )
 
 

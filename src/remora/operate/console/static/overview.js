@@ -34,7 +34,8 @@ export function drawHeadline(card, source, disk, now) {
   line.dataset.standing = source.headline.standing;
   say(line.querySelector(".symbol"), SYMBOLS[source.headline.standing]);
   say(line.querySelector("b"), human(source.headline.text, now));
-  drawAlarms(card.querySelector(".alarms"), source.alarms ?? []);
+  const outage = source.only_provider_is_down ? ["RemoraCircuitOpen"] : [];
+  drawAlarms(card.querySelector(".alarms"), [...outage, ...(source.alarms ?? [])]);
   const bar = card.querySelector(".progress-bar");
   const held = progressOf(source);
   bar.toggleAttribute("hidden", held === null || source.headline.standing === "complete");
@@ -42,7 +43,7 @@ export function drawHeadline(card, source, disk, now) {
   facts(card.querySelector(".stats"), stats(source, disk));
 }
 
-// Every alarm links to its part of the runbook.
+// Every alarm, and an outage of the provider, links to its part of the runbook.
 function drawAlarms(line, alarms) {
   line.hidden = alarms.length === 0;
   sync(line, alarms.map((alarm) => [alarm, alarm]), (alarm) => {
