@@ -19,7 +19,7 @@ from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.list_walk import joins
 from remora.core.verdict import NoReply, Reply
 from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging, Secret
-from remora.sources.paging import next_position, page_url, shared_with_last
+from remora.sources.paging import next_position, page_url, proves_an_end, resume_position, shared_with_last
 from tests.sources.permits import Gate, OnlyGets
 from tests.sources.replies import replied
 
@@ -117,6 +117,13 @@ async def test_pages_by_offset_share_some_entries_so_that_a_gap_between_them_sho
     assert len(await walk(archive, ListSettings())) == 1_000
     assert [query(url)["offset"] for url in archive.urls[:3]] == ["0", "94", "188"]
     assert len(archive.urls) == 13
+
+
+def test_a_page_that_only_confirms_the_end_proves_nothing_after_an_interruption() -> None:
+    settings = ListSettings()
+    assert resume_position(settings, "192-2", "200-2") == "200-2"
+    assert resume_position(settings, "192-2", "194-0") is None
+    assert [proves_an_end(settings, at) for at in ("194-0", "194-2", "194", "")] == [True, False, False, False]
 
 
 @given(st.text("0123456789-", max_size=30))

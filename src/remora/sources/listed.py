@@ -50,6 +50,7 @@ from remora.sources.paging import (
     missing_is_end,
     next_position,
     page_request,
+    proves_an_end,
     resume_position,
     shared_with_last,
 )
@@ -289,6 +290,8 @@ class Listed:
         entries = tuple(entry for entry in read if entry is not None)
         url = self._page_request(part, inside).url
         begins_part, shared = inside == FIRST and part != WHOLE, shared_with_last(self._list, inside)
+        if entries and proves_an_end(self._list, inside):
+            shared = 1  # the list moved: only a known entry could prove that none was skipped
         following, contradicts = None, None
         try:
             following = next_position(self._list, inside, value, lines=lines, headers=headers, url=url)

@@ -115,6 +115,12 @@ def shared_with_last(settings: ListSettings, position: str) -> int:
             return 0
 
 
+def proves_an_end(settings: ListSettings, position: str) -> bool:
+    """Whether the page at a position should be empty: the one before it showed nothing new. Entries on it moved there."""
+    is_by_offset = settings.paging is Paging.OFFSET and _OVERLAPPED.fullmatch(position) is not None
+    return is_by_offset and not offset_place(position)[1]
+
+
 def resume_position(settings: ListSettings, position: str, following: str | None) -> str | None:
     """Where a walk that ends after this page can resume without reading it again; None if it must read it again.
 
@@ -123,10 +129,10 @@ def resume_position(settings: ListSettings, position: str, following: str | None
     match settings.paging:
         case Paging.OFFSET:
             onward = position if following is None else following
-            return onward if _OVERLAPPED.fullmatch(onward) else None
+            return onward if _OVERLAPPED.fullmatch(onward) and shared_with_last(settings, onward) else None
         case Paging.PAGE:
             onward = position if following is None else following
-            return onward if OVERLAPPED_PAGE.fullmatch(onward) else None
+            return onward if OVERLAPPED_PAGE.fullmatch(onward) and shared_with_last(settings, onward) else None
         case Paging.CURSOR | Paging.LINK | Paging.NEXT | Paging.LAST:
             return position if following is None else following
         case Paging.NONE:

@@ -184,6 +184,8 @@ class Judge:
         watermark = (await store.walk_state(NAME)).watermark
         if watermark is None or self.stage is None or self.stage.archive_pages:
             return
+        if any(gap.kind is Kind.UNREAD_PAGE for gap in await store.gaps(NAME, limit=GAPS_READ_MAX)):
+            return  # what a page that could not be read shows is owed with that page
         for line in self.stage.archive_lines():
             mark = line.created if self.stage.form.is_by_creation else line.mark
             if mark < watermark and await store.document(NAME, line.key) is None:
