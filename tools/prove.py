@@ -38,6 +38,7 @@ EXPECTED = {
     IncidentKind.CRASH: "the next process goes on; nothing durable is lost, the ceiling holds across lives",
     IncidentKind.RESTART: "leases are given back; the next process goes on",
     IncidentKind.STALL: "no burst afterwards; leases of others are respected",
+    IncidentKind.SUSPEND: "the others take over; what it still does with outdated leases is refused",
     IncidentKind.STEP: "gaps fall due, an older answer never overwrites a newer one",
     IncidentKind.STORE_DOWN: "nothing is sent that could not be stored for long; nothing is lost",
     IncidentKind.DISK_FULL: "what does not fit is not acknowledged; it goes on by itself once there is room",

@@ -15,6 +15,24 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "1794810213316",
+        "the walk of a list",
+        "a walk by offset that was interrupted at the end of the list went on behind it: an entry that had moved up meanwhile was skipped until the next full walk",
+        "`tests/fuzz/worlds/walk-from-the-oldest-interrupted-at-its-end.json`",
+    ),
+    Found(
+        "102",
+        "the fuzzer",
+        "the entries of a page that could not be read, and that is owed itself, counted as passed by the watermark",
+        "`tests/fuzz/worlds/pages-left-behind-by-a-walk-from-the-oldest.json`",
+    ),
+    Found(
+        "13",
+        "the fuzzer",
+        "where a list is read in windows, what is newer than our own clock, which had been set back by a day, counted as lost",
+        "the seed itself",
+    ),
+    Found(
         "1794802148033",
         "the gate",
         "a wait of our own law, shared by a process whose record was refused as outdated, was told as the provider's Retry-After",

@@ -8,6 +8,7 @@ import pytest
 
 from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
 from remora.sim.clock import Deadlock, Livelock, RanTooLong, SimClock, run
+from remora.sim.crash import Generation
 from remora.sim.loop import JumpingLoop
 
 
@@ -189,3 +190,23 @@ def test_a_loop_can_be_used_without_run() -> None:
     loop.run_until_complete(asyncio.sleep(5))
     assert loop.now_ns == 5 * SECOND_NS
     loop.close()
+
+
+def test_a_suspended_process_stands_still_while_the_others_go_on() -> None:
+    async def main(clock: SimClock) -> dict[str, list[int]]:
+        ticks: dict[str, list[int]] = {"one": [], "two": []}
+
+        async def tick(name: str) -> None:
+            for _ in range(6):
+                await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+                ticks[name].append(clock.monotonic_ns() // SECOND_NS)
+
+        lives = {name: Generation() for name in ticks}
+        living = [asyncio.ensure_future(life.live(tick(name))) for name, life in lives.items()]
+        await clock.sleep_until(2 * SECOND_NS + 1)
+        clock.suspend(lives["one"], 10 * SECOND_NS)
+        assert [clock.is_suspended(life) for life in lives.values()] == [True, False]
+        await asyncio.gather(*living)
+        return ticks
+
+    assert run(main) == {"one": [1, 2, 12, 13, 14, 15], "two": [1, 2, 3, 4, 5, 6]}

@@ -65,6 +65,14 @@ class SimClock:
         """Suspend the machine for this time."""
         self._machine.loop.stall(for_ns)
 
+    def suspend(self, owner: object, for_ns: int) -> None:
+        """Suspend one process for this time, as SIGSTOP does."""
+        self._machine.loop.suspend(owner, for_ns)
+
+    def is_suspended(self, owner: object) -> bool:
+        """Whether this process is suspended now."""
+        return self._machine.loop.is_suspended(owner)
+
     def restarted(self) -> "SimClock":
         """The clock of the next process on the same machine."""
         successor = SimClock(self._machine.loop)

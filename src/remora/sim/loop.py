@@ -76,6 +76,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
         self._ready: Any  # the base class's queue of handles that call_soon fills
         self._stopping: bool
+        self._suspended: dict[int, int] = {}  # until when, by the owner's identity
         self.set_task_factory(self._make_task)
 
     @property
@@ -86,6 +87,14 @@ class JumpingLoop(asyncio.BaseEventLoop):
     def stall(self, for_ns: int) -> None:
         """Suspend the machine: this much time passes and nothing runs."""
         self._now_ns += for_ns
+
+    def suspend(self, owner: object, for_ns: int) -> None:
+        """Suspend one process: nothing of it runs for this time, and everything else goes on."""
+        self._suspended[id(owner)] = self._now_ns + for_ns
+
+    def is_suspended(self, owner: object) -> bool:
+        """Whether nothing of this process runs now."""
+        return self._suspended.get(id(owner), 0) > self._now_ns
 
     def time(self) -> float:
         return self._now_ns / SECOND_NS
@@ -122,8 +131,17 @@ class JumpingLoop(asyncio.BaseEventLoop):
             self._ready.append(heapq.heappop(timers)[2])
         for _ in range(len(self._ready)):
             handle = self._ready.popleft()
-            if not handle.cancelled():
+            if not handle.cancelled() and not (self._suspended and self._put_off(handle)):
                 handle._run()  # noqa: SLF001  running handles is a loop's job
+
+    def _put_off(self, handle: Any) -> bool:
+        """Whether the handle belongs to a suspended process; then it runs, in its order, when that goes on."""
+        until_ns = self._suspended.get(id(handle._context.get(OWNER)), 0)  # noqa: SLF001  running handles is a loop's job
+        if until_ns <= self._now_ns:
+            return False
+        self._timers_made += 1
+        heapq.heappush(self._timers, (until_ns, self._timers_made, handle))
+        return True
 
     def _jump(self) -> None:
         timers = self._timers

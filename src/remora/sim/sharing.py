@@ -204,19 +204,28 @@ class SimLease:
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease and do the work."""
-        while self._lease.holder is not None and self._clock.monotonic_ns() < self._lease.until_ns:
-            await self._clock.sleep_until(self._clock.monotonic_ns() + ASK_EVERY_NS)
-        self._lease.holder = self
-        beating = asyncio.get_running_loop().create_task(self._beat())
-        try:
-            await work()
-        finally:
-            beating.cancel()
-
-    async def _beat(self) -> None:
         while True:
+            while self._lease.holder is not None and self._clock.monotonic_ns() < self._lease.until_ns:
+                await self._clock.sleep_until(self._clock.monotonic_ns() + ASK_EVERY_NS)
+            self._lease.holder, self._lease.until_ns = self, self._clock.monotonic_ns() + LEASE_NS
+            working = asyncio.ensure_future(work())
+            try:
+                await self._beat_while(working)
+                if working.done():
+                    return working.result()
+            finally:
+                working.cancel()
+                await asyncio.gather(working, return_exceptions=True)
+
+    async def _beat_while(self, working: "asyncio.Future[None]") -> None:
+        """Until the work is done, or the lease has ended: a suspended process finds that out when it goes on."""
+        while self.holds() and not working.done():
             self._lease.until_ns = self._clock.monotonic_ns() + LEASE_NS
-            await self._clock.sleep_until(self._clock.monotonic_ns() + ASK_EVERY_NS)
+            resting = asyncio.ensure_future(self._clock.sleep_until(self._clock.monotonic_ns() + ASK_EVERY_NS))
+            try:
+                await asyncio.wait({resting, working}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                resting.cancel()
 
 
 class SimNames:

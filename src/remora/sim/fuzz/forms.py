@@ -24,7 +24,7 @@ _PATHS: Final = {
     Paging.NEXT: "/next",
     Paging.LAST: "/last",
 }
-_BEGIN: Final = "2025-06-01"  # long before the oldest conversation of a world
+_BEGIN: Final = "2025-12-20"  # before the oldest conversation of a world
 
 
 class Details(StrEnum):
@@ -109,7 +109,7 @@ def list_settings(form: ListForm, paging: Paging) -> ListSettings:
         cursor_header=header,
         more="has_more" if paging is Paging.LAST else None,
         since=SinceSettings() if form.scope is Scope.SINCE else None,
-        window=WindowSettings(_BEGIN, length_ns=40 * DAY_NS) if form.scope is Scope.WINDOW else None,
+        window=WindowSettings(_BEGIN, length_ns=3 * DAY_NS) if form.scope is Scope.WINDOW else None,
     )
     return msgspec.structs.replace(settings, method=Method.POST, body=_body(settings)) if form.posts else settings
 

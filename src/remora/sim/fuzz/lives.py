@@ -228,6 +228,10 @@ class Process:
             await self._home.clock.sleep_until(self._home.clock.monotonic_ns() + self.down_for_ns)
             self.down_for_ns = 0
 
+    def is_awake(self) -> bool:
+        """Whether it runs, and is not suspended."""
+        return self.running is not None and not self._home.clock.is_suspended(self.life)
+
     def crash(self, *, calls: int, after_effect: bool, down_for_ns: int) -> None:
         """Die this many calls from now, and stay down for a while."""
         self.down_for_ns = down_for_ns

@@ -51,14 +51,14 @@ class Readout:
         now_ns = self._now_wall_ns()
         ledger = await self._ledger(store)
         for number, process in enumerate(self._processes):
-            if process.running is not None:
+            if process.is_awake() and process.running is not None:
                 process.running.given.wire.look(process.running.given.governor.state().in_flight)
                 self._beats[number] = Beat(now_ns, self._snapshot(process.running, ledger))
         status = read_out(list(self._beats.values()), {NAME: ledger}, now_ns=now_ns)
         self._judge.told(msgspec.json.encode(status).decode(), where="the status")
         source = status.sources[NAME]
         self._heard()
-        alive = any(process.running is not None for process in self._processes)
+        alive = any(process.is_awake() for process in self._processes)
         heard = any(abs(now_ns - beat.at_ns) <= HEARD_WITHIN_NS for beat in self._beats.values())
         if heard != (source.state == "running") or (alive and not heard):
             self._judge.fail(f"status says {source.state}, and alive is {alive}")
@@ -71,7 +71,7 @@ class Readout:
             await self._check_list(store, source)
 
     def _now_wall_ns(self) -> int:
-        running = [process.running for process in self._processes if process.running is not None]
+        running = [process.running for process in self._processes if process.running and process.is_awake()]
         return max((one.given.clock.wall_ns() for one in running), default=self._home.clock.wall_ns())
 
     def _heard(self) -> None:

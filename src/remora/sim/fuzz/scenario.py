@@ -53,6 +53,7 @@ class IncidentKind(StrEnum):
     CRASH = "crash"
     RESTART = "restart"
     STALL = "stall"  # the machine is suspended: time passes and nothing runs
+    SUSPEND = "suspend"  # one of several processes stands still; the others go on
     STEP = "step"  # the wall clock jumps
     STORE_DOWN = "store_down"
     DISK_FULL = "disk_full"  # the SQLite file cannot grow: some writes fail, some still fit
@@ -114,6 +115,8 @@ def draw(seed: int) -> Scenario:
     store = "memory" if processes > 1 or chance.random() < 0.6 else "sqlite"
     if store == "sqlite" and backstop:
         incidents += _full_disks(seed, size, hours)
+    if processes > 1 and backstop:
+        incidents += _suspensions(seed, size, hours)
     return Scenario(
         seed=seed,
         shape=shape,
@@ -145,6 +148,20 @@ def _full_disks(seed: int, size: Size, hours: float) -> list[Incident]:
     ]
 
 
+def _suspensions(seed: int, size: Size, hours: float) -> list[Incident]:
+    """One of several processes stands still for longer than a lease, or for a moment; with a chance of its own."""
+    chance = Random(f"suspend/{seed}")
+    return [
+        Incident(
+            IncidentKind.SUSPEND,
+            _moment_s(chance, size, hours),
+            chance.choice([3.0, 40.0, 200.0, 900.0]),
+            seed=chance.randrange(1 << 30),
+        )
+        for _ in range(chance.choice([0, 1, 3, 6]))
+    ]
+
+
 def _hours(size: Size, *, is_listed: bool) -> tuple[float, float]:
     """The shortest and the longest life of a world of this size."""
     match size:
@@ -171,7 +188,8 @@ def _kinds(*, backstop: bool, is_listed: bool, has_stream: bool) -> list[Inciden
     """The possible kinds. Without a backstop, only those that lose no announcement."""
     if not backstop:
         return [IncidentKind.WEATHER, IncidentKind.CRASH, IncidentKind.RESTART, IncidentKind.BAD_ITEMS]
-    kinds: list[IncidentKind] = [kind for kind in IncidentKind if kind is not IncidentKind.DISK_FULL]
+    drawn_apart = {IncidentKind.DISK_FULL, IncidentKind.SUSPEND}
+    kinds: list[IncidentKind] = [kind for kind in IncidentKind if kind not in drawn_apart]
     if is_listed:
         kinds.remove(IncidentKind.LIE)
     if not has_stream:

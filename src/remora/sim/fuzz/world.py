@@ -171,7 +171,10 @@ async def _until(end_ns: int, home: Home, processes: list[Process], tasks: list[
         while moments and moments[0][0] <= home.clock.monotonic_ns():
             _, number, incident = moments.pop(0)
             _happen(home, processes, incident, begins=number % 2 == 0)
-            if incident.kind is IncidentKind.STALL:  # who has just woken up still believes what was true before
+            if incident.kind in {
+                IncidentKind.STALL,
+                IncidentKind.SUSPEND,
+            }:  # who has just woken up still believes what was true before
                 await home.clock.sleep_until(home.clock.monotonic_ns() + AWAKE_AFTER_NS)
         await _look(home, processes, readout)
         for task in tasks:
@@ -191,6 +194,9 @@ def _happen(home: Home, processes: list[Process], incident: Incident, *, begins:
             process.stop(down_for_ns=round(incident.for_s * SECOND_NS))
         case IncidentKind.STALL if begins:
             home.clock.stall(round(incident.for_s * SECOND_NS))
+        case IncidentKind.SUSPEND if begins:
+            home.stage.forgive()
+            home.clock.suspend(process.life, round(incident.for_s * SECOND_NS))
         case IncidentKind.STEP if begins:
             home.judge.clock_stepped = True
             home.stage.hints.clear()
@@ -225,7 +231,7 @@ async def _look(home: Home, processes: list[Process], readout: Readout) -> None:
     if len(asyncio.all_tasks()) > TASKS_MAX * len(processes):
         judge.fail(f"{len(asyncio.all_tasks())} tasks are alive")
     for process in processes:
-        if process.running is not None and process.running.service is not None:
+        if process.is_awake() and process.running is not None and process.running.service is not None:
             state = process.running.service.state()
             if state.inbox_in_memory > MEMORY_MAX:
                 judge.fail(f"{state.inbox_in_memory} inbox entries are in memory")
