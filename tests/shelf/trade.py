@@ -1,9 +1,10 @@
 """How do Stripe, Shopify, Zendesk and Django REST APIs list what they hold? By key, by link, by time and by offset."""
 
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import quote
 
-from remora.testing import TOKEN, Answer, Fake, Request, Thing, answer_json, iso, not_found
+from remora.testing import TOKEN, Answer, Fake, Request, Thing, World, answer_json, iso, not_found
 
 
 class Stripe(Fake):
@@ -74,15 +75,25 @@ class Shopify(Fake):
 
 
 class Zendesk(Fake):
-    """The oldest change first. What changed in the last minute is not listed yet; a deleted ticket is listed as deleted."""
+    """The oldest change first. What changed in the last minute is not listed yet; a deleted ticket is listed as deleted.
+
+    Events, with the comment that each adds, are a list of their own. They never change, and each page begins with the
+    last second of the one before.
+    """
 
     limit = (10, 60)
+
+    def __init__(self, world: World, **kwargs: Any) -> None:
+        super().__init__(world, **kwargs)
+        self._events: dict[int, dict[str, Any]] = {}
 
     def is_signed(self, request: Request) -> bool:
         return request.headers.get("authorization", "").startswith("Basic ")
 
     def answer(self, request: Request) -> Answer:
-        if request.path != "/cursor.json":
+        if request.path == "/ticket_events.json":
+            return self._events_page(request)
+        if request.path != "/tickets/cursor.json":
             return not_found()
         start = request.query.get("cursor") or request.query["start_time"]
         size = request.number("per_page", 1000)
@@ -91,7 +102,7 @@ class Zendesk(Fake):
         cursor = self._place(page[-1]) if page else start
         told = {
             "tickets": [self._ticket(thing) for thing in page],
-            "after_url": f"{self.origin}{self.base}/cursor.json?per_page={size}&cursor={quote(cursor)}",
+            "after_url": f"{self.origin}{self.base}/tickets/cursor.json?per_page={size}&cursor={quote(cursor)}",
             "after_cursor": cursor,
             "end_of_stream": len(things) <= size,
         }
@@ -102,7 +113,31 @@ class Zendesk(Fake):
         return answer_json(words, {"retry-after": str(wait_s)}, status=429)
 
     def truth(self) -> Mapping[str, object]:
-        return {str(thing.number): self._ticket(thing) for thing in self._listed()}
+        tickets = {f"zendesk-tickets/{thing.number}": self._ticket(thing) for thing in self._listed()}
+        return {**tickets, **{f"zendesk-comments/{event['id']}": event for event in self._past_events()}}
+
+    def _events_page(self, request: Request) -> Answer:
+        since, size = request.number("start_time", 0), request.number("per_page", 1000)
+        events = [event for event in self._past_events() if event["timestamp"] >= since]
+        size += sum(event["timestamp"] == since for event in events)  # a second never fills a real page
+        last_s = events[min(size, len(events)) - 1]["timestamp"] if events else since
+        page = [event for event in events if event["timestamp"] <= last_s]
+        told = {
+            "ticket_events": page,
+            "next_page": f"{self.origin}{self.base}{request.path}?include=comment_events&per_page={request.number('per_page', 1000)}&start_time={last_s}",
+            "count": len(page),
+            "end_of_stream": len(page) == len(events),
+            "end_time": last_s,
+        }
+        return answer_json(told)
+
+    def _past_events(self) -> list[dict[str, Any]]:
+        for thing in self._listed():
+            number = thing.number * 100 + thing.revision
+            comment = {"event_type": "Comment", "body": thing.text, "public": True}
+            event = {"id": number, "ticket_id": thing.number, "timestamp": thing.updated_s, "child_events": [comment]}
+            self._events.setdefault(number, event)
+        return sorted(self._events.values(), key=lambda event: (event["timestamp"], event["id"]))
 
     def _listed(self) -> list[Thing]:
         until_s = self.now_s - 60
