@@ -271,6 +271,21 @@ def kill_at(patch: pytest.MonkeyPatch, number: int) -> None:
         patch.setattr(Path, name, dying(getattr(Path, name)))
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_folder_that_is_refused_keeps_no_changes(mirror: MirrorReader, url: str, tmp_path: Path) -> None:
+    write_own(tmp_path / "mine")
+    for folder in (tmp_path / "absent" / "lake", tmp_path / "mine"):
+        with pytest.raises(ConfigurationError):
+            await follow(mirror, url, folder)
+    async with housekeeping(url) as keeping:
+        assert not await keeping.named_readers()
+
+
+def write_own(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("years of work")
+
+
 async def test_a_folder_of_another_source_is_refused(
     store: Store, mirror: MirrorReader, url: str, tmp_path: Path
 ) -> None:

@@ -45,3 +45,7 @@ class NamedFeed:
     async def done(self, position: str, *, now_ns: int) -> None:
         """Everything up to this position was worked on."""
         await self._store.keep_position(self._name, position, now_ns=now_ns)
+
+    async def forget(self) -> None:
+        """No longer keep changes for this reader."""
+        await self._store.forget_reader(self._name)

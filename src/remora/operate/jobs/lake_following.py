@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from remora.core.errors import ConfigurationError
 from remora.operate.jobs.following import NamedFeed
 from remora.read.export import Wanted
 from remora.read.lake import Lake
@@ -20,11 +21,12 @@ async def follow_into(
     """Keep a folder fresh until cancelled, or until it has everything; returns how many changes it read."""
     lake, count = Lake(folder, wanted.source, is_listed=wanted.is_listed), 0
     async with NamedFeed(url, reader_name(folder)) as feed:
-        if await feed.position() is None:
+        is_new = await feed.position() is None
+        if is_new:
             # From here on no change is deleted before the folder has it.
             await feed.done(await mirror.newest_position(), now_ns=time.time_ns())
         try:
-            await lake.open(mirror, tell=tell)
+            await _open(lake, mirror, feed, tell, is_new=is_new)
             while True:
                 while step := await lake.run_once(mirror):
                     count += step
@@ -36,6 +38,17 @@ async def follow_into(
                 await asyncio.sleep(LOOK_EVERY_S)
         finally:
             lake.close()
+
+
+async def _open(
+    lake: Lake, mirror: MirrorReader, feed: NamedFeed, tell: Callable[[int], None], *, is_new: bool
+) -> None:
+    try:
+        await lake.open(mirror, tell=tell)
+    except ConfigurationError:
+        if is_new:  # a folder that was refused must not keep changes for ever
+            await feed.forget()
+        raise
 
 
 def reader_name(folder: Path) -> str:
