@@ -37,7 +37,7 @@ def main() -> None:
         draw_all(DOCS)
         return
     if arguments.ablate:
-        print(ablate(list(arguments.seeds)))
+        print(ablate(list(arguments.seeds), workers=arguments.workers))
         return
     if arguments.rows is not None:
         names = [name for name in ROWS if not arguments.rows or any(word in name for word in arguments.rows)]

@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from bench.controllers.table import OURS, attempt_case, cases
 
@@ -22,8 +24,23 @@ RULES: dict[str, dict[str, float]] = {
     "bound on the debt of refusals": {"ACCOUNT_AFTER_REFUSALS": -75_000.0},
     "memory of an outage fades": {"OUTAGE_MEMORY": 1e9},
     "queue cut": {"QUEUE_LONG_NS": 1e18},
+    "climb from far below": {"FAR_BELOW": 1e18},
+    "second edge": {"EDGES_KEPT": 1},
+    "doubt of a new edge": {"DOUBT_LEAST": 0.0},
+    "small step down at rest": {"EDGE_NUDGE": 1.0},
+    "margin at rest": {"REST_MARGIN": 0.0},
+    "regular refusals are no strays": {"REGULAR": 0.0, "SAME_PLACE": 0.0},
+    "credit where strays are usual": {"STRAYS_CREDIT": 0.0},
+    "wait where the provider counts earlier requests": {"CLOGGED": 0},
+    "an edge far below the rate is new": {"LEFT_BEHIND": 1e9},
+    "fastest climb": {"FASTEST_CLIMB": 1e-9},
+    "doubt in discovery": {"DISCOVERY_DOUBT": 0.0},
+    "cheaper refusals at rest": {"REST_CHARGE": 1.0},
 }
-ROWS_ABLATED = ("b=10", "fixed 600/min", "sliding 600/min", "steps x5", "stray 429 1 %", "penalty doubles")
+ROWS_ABLATED = (
+    *("b=10", "fixed 600/min", "sliding 600/min", "shared, 5 min on and off", "steps x5"),
+    *("stray 429 1 %", "penalty doubles", "bad items, 0.2/s"),
+)
 ROWS_ABLATED_CROWDED = ("latency collapse, 30 % background",)
 
 
@@ -42,20 +59,36 @@ def without(rule: str) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def ablate(seeds: list[int]) -> str:
-    """A Markdown table: goodput in % of an oracle with all rules, and the points that are lost without each."""
-    wanted = [*cases(ROWS_ABLATED, [OURS], seeds, in_flight=1), *cases(ROWS_ABLATED_CROWDED, [OURS], seeds)]
-    names = list(dict.fromkeys(case.row for case in wanted))
+def ablate(seeds: list[int], *, workers: int = 1) -> str:
+    """A Markdown table: goodput in % of an oracle with all rules, then the points and refusals that change without each.
 
-    def goodput() -> dict[str, float]:
-        outcomes = [attempt_case(case) for case in wanted]
-        return {name: sum(100 * o.goodput for o in outcomes if o.case.row == name) / len(seeds) for name in names}
-
-    whole = goodput()
-    lines = [f"| | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
-    lines.append(f"| all rules | {' | '.join(f'{whole[name]:.1f}' for name in names)} |")
-    for rule in RULES:
-        with without(rule):
-            part = goodput()
-        lines.append(f"| without: {rule} | {' | '.join(f'{part[name] - whole[name]:+.1f}' for name in names)} |")
+    The last column is the share of requests refused, in % and as the mean of all rows.
+    """
+    with ProcessPoolExecutor(workers) as pool:
+        whole, *parts = pool.map(partial(_measure, seeds=seeds), [None, *RULES])
+    names = list(whole)
+    lines = [f"| | {' | '.join(names)} | refused |", f"|---|{'---|' * len(names)}---|"]
+    cells = [f"{goodput:.1f}" for goodput, _ in whole.values()]
+    lines.append(f"| all rules | {' | '.join(cells)} | {_mean_refused(whole):.2f} |")
+    for rule, part in zip(RULES, parts, strict=True):
+        cells = [f"{part[name][0] - whole[name][0]:+.1f}" for name in names]
+        more = _mean_refused(part) - _mean_refused(whole)
+        lines.append(f"| without: {rule} | {' | '.join(cells)} | {more:+.2f} |")
     return "\n".join(lines) + "\n"
+
+
+def _measure(rule: str | None, *, seeds: list[int]) -> dict[str, tuple[float, float]]:
+    """Goodput and refused requests of each row, in %, without this rule."""
+    wanted = [*cases(ROWS_ABLATED, [OURS], seeds, in_flight=1), *cases(ROWS_ABLATED_CROWDED, [OURS], seeds)]
+    with without(rule) if rule else nullcontext():
+        outcomes = [attempt_case(case) for case in wanted]
+    measured = {}
+    for name in dict.fromkeys(case.row for case in wanted):
+        of_row = [outcome for outcome in outcomes if outcome.case.row == name]
+        goodput, refused = sum(o.goodput for o in of_row), sum(o.refused for o in of_row)
+        measured[name] = (100 * goodput / len(of_row), 100 * refused / len(of_row))
+    return measured
+
+
+def _mean_refused(measured: dict[str, tuple[float, float]]) -> float:
+    return sum(refused for _, refused in measured.values()) / len(measured)

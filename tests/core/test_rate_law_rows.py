@@ -4,12 +4,14 @@ from random import Random
 
 import pytest
 
+from bench.controllers.ablate import RULES, without
 from bench.controllers.hard_providers import BanOnRefusals, QuotaWindow, TwoLimits
 from bench.controllers.ours import Remora
 from bench.controllers.providers import Latency, TokenBucket
 from bench.controllers.rows import ROWS
 from bench.controllers.table import PEERS, attempt_case, cases, worst_minute
 from bench.controllers.world import run
+from remora.core.rate import constants
 from remora.core.rate.law import Answer, cold_start
 from remora.core.units import MINUTE_NS, SECOND_NS
 
@@ -71,3 +73,12 @@ def test_what_the_second_limit_refuses_costs_nothing_of_the_first() -> None:
 def test_the_worst_minute_is_the_one_with_the_most_refusals() -> None:
     assert worst_minute([]) == 0
     assert worst_minute([second * SECOND_NS for second in (0, 30, 61, 62, 63, 200)]) == 4
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_of_the_ablation_is_switched_off_by_constants_of_the_law_and_then_back_on(rule: str) -> None:
+    names = RULES[rule]
+    before = {name: getattr(constants, name) for name in names}
+    with without(rule):
+        assert {name: getattr(constants, name) for name in names} == names != before
+    assert {name: getattr(constants, name) for name in names} == before

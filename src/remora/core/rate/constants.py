@@ -21,7 +21,7 @@ ACCELERATION: Final = 12  # above an edge the distance grows by a twelfth with e
 FASTEST_CLIMB: Final = 24  # and the rate by at most this part, so that the provider's window does not lag far behind
 EDGES_KEPT: Final = 2  # the present edge, and the next higher one to slow down at
 ELSEWHERE: Final = 4 * DIP  # an edge found this far away is another edge
-FAR: Final = 1.2  # and this far away, another provider
+FAR: Final = 1.2  # and this far away, another provider; a quarter of an octave, which discovery crosses in six answers
 FAR_BELOW: Final = 8.0  # so far below a rate that was once accepted, an incident is as likely as a limit
 LEFT_BEHIND: Final = 1.5  # hardly any burst carries a probe this far above an edge: the edge follows
 
@@ -43,7 +43,6 @@ REST_CHARGE: Final = 0.3  # a refusal at rest or in a test costs less than one t
 DOUBT_LEAST: Final = 0.1  # of a dip, by which a probe that got above the edge raises it; a whole dip while it is new
 EDGE_NUDGE: Final = 0.75  # of a dip, by which a refusal at rest lowers it
 REST_MARGIN: Final = DIP / 4  # how far to rest below the accepted rate, so that a burst can fill again
-FILLED_LASTS: Final = 1_500  # a burst that filled during a wait should last for this many good answers at rest
 
 # A burst that filled since the last refusal carries a probe above the edge. The probe goes no higher than this until
 # the provider has accepted more requests than the edge plus such a burst allow. Then the edge has moved: climb on.
@@ -74,7 +73,6 @@ DENSE_SHARE: Final = 0.1
 EDGE_BELIEVED: Final = 4.0  # two refusals within about 24 answers where strays are rare
 TEST_FAILED: Final = 3.3  # the same within about 32, in a test where strays are usual
 EVIDENCE_MOST: Final = 5.0  # old evidence is forgotten within about 50 answers
-SAME_RATE: Final = 1.2  # a quarter of an octave either way, which discovery crosses in six answers: strays rarely hit
 DISCOVERY_DOUBT: Final = 2.5  # requires a third refusal while no edge is known: an octave is cheap, a false edge is not
 
 # The accepted rate. Between two refusals the provider accepted all it would accept: that rate is the edge.
@@ -104,7 +102,7 @@ TROUBLE_LEAST: Final = 0.02
 TROUBLE_MOST: Final = 0.5
 TROUBLE_RATIO: Final = 4.0
 TROUBLE_MEMORY: Final = 512
-TROUBLE_BELIEVED: Final = 7.0
+OFTEN_BELIEVED: Final = 7.0  # of faults, and of slow answers
 
 # Latency, smoothed over a few answers, against a baseline that falls as fast and rises slowly.
 LATENCY_MEMORY: Final = 8
@@ -116,7 +114,6 @@ SLOW_LEAST: Final = 0.01
 SLOW_MOST: Final = 0.9
 SLOW_QUEUED: Final = 0.95
 SLOW_MEMORY: Final = 64
-SLOW_BELIEVED: Final = 7.0
 # A delay caused by our own rate is a queue: more than a whole interval longer than usual. Less is noise of the machine,
 # which on a short network path is many times the usual latency.
 LATENCY_NOISE_NS: Final = 20 * MILLISECOND_NS
@@ -125,4 +122,3 @@ QUEUE_LONG_NS: Final = 100 * MILLISECOND_NS
 QUEUE_BELIEVED: Final = 4  # answers in a row
 QUEUE_CUT: Final = 1 / 2  # of the rate at which requests are served, so that the queue drains
 QUEUE_JUDGED: Final = 16  # this many answers after the cut show whether it has helped
-QUEUE_DRAINS: Final = 0.75  # by then, a queue that we caused is shorter than this; otherwise we did not cause it

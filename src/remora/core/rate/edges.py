@@ -20,9 +20,9 @@ from remora.core.rate.constants import (
     EDGE_NUDGE,
     ELSEWHERE,
     EVIDENCE_MOST,
+    FAR,
     PRICE_LEAST,
     REST_CHARGE,
-    SAME_RATE,
     STRAY_LEAST,
     TEST_ENDED,
     TEST_FAILED,
@@ -92,7 +92,7 @@ def _refused_discovering(pace: Pace, event: Answered) -> Pace:
     """One refusal while nothing is known yet: go to the octave below."""
     rate = pace.rate_per_s
     # A stray may come at any rate; an edge refuses twice at about the same rate.
-    again = pace.suspect_per_s / SAME_RATE <= rate <= pace.suspect_per_s * SAME_RATE
+    again = pace.suspect_per_s / FAR <= rate <= pace.suspect_per_s * FAR
     pace = charged(pace, REST_CHARGE * meaning(pace))
     pace = changed(pace, edges_per_s=(rate,), provisional=not again, suspect_per_s=0.0 if again else rate)
     return cut(pace, rate / 2, event.answered_at_ns)

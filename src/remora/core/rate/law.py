@@ -27,15 +27,14 @@ from remora.core.rate.constants import (
     LATENCY_MEMORY,
     LATENCY_NOISE_NS,
     LEFT_BEHIND,
+    OFTEN_BELIEVED,
     PROBE_HEIGHT,
     QUEUE_BELIEVED,
     QUEUE_CUT,
-    QUEUE_DRAINS,
     QUEUE_JUDGED,
     QUEUE_LONG_NS,
     REST_CHARGE,
     ROUND_TRIPS_PER_DOUBLING,
-    SLOW_BELIEVED,
     SLOW_LEAST,
     SLOW_MEMORY,
     SLOW_MOST,
@@ -45,7 +44,6 @@ from remora.core.rate.constants import (
     STRAYS_CREDIT,
     STRAYS_USUAL,
     SUCCESSES_PER_DOUBLING,
-    TROUBLE_BELIEVED,
     TROUBLE_LEAST,
     TROUBLE_MEMORY,
     TROUBLE_MOST,
@@ -231,7 +229,7 @@ def _may_owe(pace: Pace) -> float:
 
 def _is_queueing(pace: Pace) -> bool:
     """Do more answers take much longer than usual than chance explains?"""
-    return _is_slow(pace, pace.latency_ns) and pace.slow * log(SLOW_QUEUED / pace.slow_share) > SLOW_BELIEVED
+    return _is_slow(pace, pace.latency_ns) and pace.slow * log(SLOW_QUEUED / pace.slow_share) > OFTEN_BELIEVED
 
 
 def _is_slow(pace: Pace, latency_ns: float) -> bool:
@@ -246,7 +244,7 @@ def _is_long(pace: Pace) -> bool:
 
 def _queued(pace: Pace, event: Answered) -> Pace:
     """Answers take much longer because we send more than is served: cut once per round trip until the queue drains."""
-    if pace.latency_ns > QUEUE_DRAINS * pace.queue_ns > 0:
+    if pace.latency_ns > pace.queue_ns > 0:
         # The last cut did not help: the provider has become slower, it is not our queue. The edge is in doubt.
         return changed(pace, baseline_ns=pace.latency_ns, account=max(0.0, pace.account), queued=0, queue_ns=0.0)
     rate, edges = pace.rate_per_s, pace.edges_per_s
@@ -279,7 +277,7 @@ def _troubled(pace: Pace, event: Answered) -> Pace:
     usual = pace.trouble_share
     evidence = pace.trouble_evidence + log(_much_trouble(usual) / usual)
     share = min(TROUBLE_MOST / TROUBLE_RATIO, usual + (1 - usual) / TROUBLE_MEMORY)
-    if evidence < TROUBLE_BELIEVED:
+    if evidence < OFTEN_BELIEVED:
         return changed(pace, trouble_share=share, trouble_evidence=evidence)
     pace = changed(pace, trouble_share=share, trouble_evidence=0.0)
     return cut(pace, max(_least(pace), pace.rate_per_s / 2), event.answered_at_ns)

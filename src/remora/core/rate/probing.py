@@ -14,7 +14,6 @@ from remora.core.rate.constants import (
     DIP,
     FAR,
     FAR_BELOW,
-    FILLED_LASTS,
     ISOLATED,
     LIMIT_DIPS,
     MEANING_LEAST,
@@ -131,8 +130,7 @@ def proven_edge(pace: Pace) -> float:
     # Off by one either way: a stray took the place of a good answer, a refusal at the edge did not.
     accepted = (pace.chain_good + 1 - 2 * says) / pace.chain_ns * SECOND_NS
     # Below it a burst can fill again. A burst also fills during a wait that the provider asked for: then rest above it.
-    fills = pace.asked_ns * accepted / SECOND_NS
-    rest = 1 + min(REST_MARGIN, fills / FILLED_LASTS) if pace.asked_ns else 1 - REST_MARGIN * says
+    rest = 1 + REST_MARGIN if pace.asked_ns else 1 - REST_MARGIN * says
     return accepted * rest / (1 - DIP)
 
 

@@ -17,7 +17,7 @@ from remora.core.rate.constants import (
     LATENCY_MEMORY,
     LATENCY_NOISE_NS,
     LIMIT_DIPS,
-    SLOW_BELIEVED,
+    OFTEN_BELIEVED,
     SLOW_LEAST,
     SLOW_MEMORY,
     SLOW_MOST,
@@ -92,7 +92,7 @@ def after_steady(pace: Pace, events: Sequence[Answered], first: int = 0) -> tupl
 def _may_be_queue(latency_ns: float, baseline_ns: float, slow: int, slow_share: float, noise_ns: int) -> bool:
     """Do more answers take much longer than usual than chance explains? Then the law decides."""
     is_slow = latency_ns > LATENCY_HIGH * baseline_ns and latency_ns - baseline_ns > noise_ns
-    return is_slow and slow * log(SLOW_QUEUED / slow_share) > SLOW_BELIEVED
+    return is_slow and slow * log(SLOW_QUEUED / slow_share) > OFTEN_BELIEVED
 
 
 def _is_steady(pace: Pace) -> bool:
