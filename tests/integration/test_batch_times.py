@@ -9,6 +9,7 @@ from remora.contracts import Outcome
 from remora.core.errors import StoreUnavailable
 from remora.operate.config.settings import Settings, StoreSettings
 from remora.operate.jobs.resources import open_resources
+from remora.operate.observe.metrics import Metrics
 from remora.stores import open_store
 from tests.contract.answers import record, story
 
@@ -51,6 +52,7 @@ async def test_a_batch_that_failed_is_not_timed(tmp_path: Path) -> None:
 
 async def test_the_runtime_shows_the_times_as_a_metric(tmp_path: Path) -> None:
     settings = Settings(store=StoreSettings(url=f"sqlite:///{tmp_path}/remora.db"))
-    async with open_resources(settings) as resources:
+    metrics = Metrics()
+    async with open_resources(settings, metrics=metrics) as resources:
         await record(resources.store, 1, story(1), at_s=1)
-        assert resources.metrics.registry.get_sample_value("remora_store_batch_seconds_count") == 1
+        assert metrics.registry.get_sample_value("remora_store_batch_seconds_count") == 1

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from secrets import token_hex
 from typing import Final
-from uuid import uuid4
 
 import structlog
 
@@ -40,7 +40,7 @@ class SharedHome:
         self._store = store
         self._clock = clock
         self._stretches = Stretches(ceiling_interval_ns)
-        self._name = uuid4().hex
+        self._name = token_hex(16)
         self._gate: Borrower | None = None
         self._asker: asyncio.Task[None] | None = None
         self._listener: asyncio.Task[None] | None = None

@@ -4,10 +4,10 @@ Names are looked up when a configuration needs one, and a package is imported on
 cannot be imported, or that names something else, is reported in one sentence.
 """
 
+from collections.abc import Sequence
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import PurePath
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import structlog
 
@@ -18,6 +18,9 @@ from remora.core.item import Decoded, WrongShape
 from remora.core.ledger.discovery import Discovery
 from remora.core.verdict import Reply
 
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
 GROUP: Final = "remora.sources"
 
 log = structlog.get_logger()
@@ -25,19 +28,25 @@ log = structlog.get_logger()
 
 def plugin_names() -> frozenset[str]:
     """The names of all installed plug-ins. Imports none of them."""
-    return frozenset(point.name for point in entry_points(group=GROUP))
+    return frozenset(point.name for point in _entry_points())
 
 
 @cache
 def plugin_named(name: str) -> SourcePlugin | None:
     """The plug-in with this name, imported; None if no package brings one."""
-    points = list(entry_points(group=GROUP, name=name))
+    points = [point for point in _entry_points() if point.name == name]
     if not points:
         return None
     if len({point.value for point in points}) > 1:
         packages = " and ".join(sorted(_package(point) for point in points))
         raise ConfigurationError(f"{packages} both bring a plug-in {name}", hint="uninstall one of them")
     return _loaded(points[0])
+
+
+def _entry_points() -> Sequence["EntryPoint"]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - most configurations name no plug-in
+
+    return tuple(entry_points(group=GROUP))
 
 
 def open_plugin(preset: str, plugin: SourcePlugin, setup: SourceSetup) -> Source:
@@ -75,7 +84,7 @@ class _Guarded:
             return WrongShape(f"the plug-in failed with {failure}")
 
 
-def _loaded(point: EntryPoint) -> SourcePlugin:
+def _loaded(point: "EntryPoint") -> SourcePlugin:
     try:
         found = point.load()
     except Exception as error:
@@ -105,5 +114,5 @@ def _place(error: BaseException) -> str:
     return f" in {PurePath(trace.tb_frame.f_code.co_filename).name}, line {trace.tb_lineno}"
 
 
-def _package(point: EntryPoint) -> str:
+def _package(point: "EntryPoint") -> str:
     return "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"

@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
@@ -13,8 +13,6 @@ from remora.core.errors import ConfigurationError, Exit, StoreBusy
 from remora.core.status.snapshot import Role, SourceFacts
 from remora.core.status.words import phase_in_words
 from remora.core.units import SECOND_NS
-from remora.loops.listed.run import ListedRun, RunOptions
-from remora.loops.numbered.worker import Worker
 from remora.operate.config.settings import Settings, pick_numbered
 from remora.operate.console.token import console_token
 from remora.operate.jobs.backfill import BackfillJob, BackfillSummary, Wanted
@@ -25,6 +23,10 @@ from remora.operate.jobs.runtime import open_listed, open_numbered, rate_facts
 from remora.operate.jobs.startup_checks import check_address
 from remora.operate.observe.sd_notify import told_to_systemd
 from remora.stores import is_shared
+
+if TYPE_CHECKING:
+    from remora.loops.listed.run import ListedRun
+    from remora.loops.numbered.worker import Worker
 
 log = structlog.get_logger()
 
@@ -38,13 +40,14 @@ async def serve(settings: Settings, *, demo: bool, catchup: bool, view: Progress
     # The service brings the console and its web server; a backfill starts in half the time without them.
     from remora.operate.jobs.demo import demo_provider  # noqa: PLC0415
     from remora.operate.jobs.service import Service  # noqa: PLC0415
+    from remora.operate.observe.metrics import Metrics  # noqa: PLC0415
 
     if demo:
         async with demo_provider(settings, view) as shown:
             return await serve(shown, demo=False, catchup=catchup, view=view)
     console_token(settings, os.environ)  # refuse to start if it is needed and cannot be created
     check_address(settings.console.address)
-    async with open_resources(settings, for_sources=settings.sources) as resources:
+    async with open_resources(settings, for_sources=settings.sources, metrics=Metrics()) as resources:
         service = Service(resources, view=view, backfill=catchup)
         async with beating(resources, Role.SERVICE, service.facts), told_to_systemd():
             await service.run()
@@ -80,7 +83,11 @@ async def work(settings: Settings, *, only: str | None, view: ProgressView) -> N
                 group.create_task(worker.run())
 
 
-async def _helper(resources: Resources, name: str, opened: AsyncExitStack) -> tuple[Worker, Callable[[], SourceFacts]]:
+async def _helper(
+    resources: Resources, name: str, opened: AsyncExitStack
+) -> tuple["Worker", Callable[[], SourceFacts]]:
+    from remora.loops.numbered.worker import Worker  # noqa: PLC0415
+
     configured = resources.settings.sources[name]
     runtime = await opened.enter_async_context(open_numbered(name, resources))
     worker = Worker(
@@ -139,6 +146,8 @@ async def run_listed_job(
     view: ProgressView,
 ) -> RunReport:
     """One bounded run over a listed source."""
+    from remora.loops.listed.run import RunOptions  # noqa: PLC0415 - only a listed source needs the walks over lists
+
     configured = settings.sources[source]
     options = RunOptions(
         max_wall_ns=configured.max_wall_ns if max_seconds is None else int(max_seconds * SECOND_NS),

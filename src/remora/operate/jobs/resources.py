@@ -6,7 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import structlog
 
@@ -19,10 +19,12 @@ from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.gates import Gates
 from remora.operate.jobs.startup_checks import naming_store, tell_upgrade
 from remora.operate.observe.heartbeat import Heart
-from remora.operate.observe.metrics import Metrics
-from remora.operate.observe.recent_meter import RecentMeter
+from remora.operate.observe.recent_meter import RecentMeter, Uncounted
 from remora.stores import open_sharing, open_store
 from remora.version import __version__
+
+if TYPE_CHECKING:
+    from remora.operate.observe.metrics import Metrics
 
 log = structlog.get_logger()
 
@@ -52,33 +54,35 @@ class Resources(SourceResources):
     """The resources of one job."""
 
     settings: Settings
-    metrics: Metrics
+    metrics: "Metrics | None"  # None: nobody can read them
     meter: RecentMeter
     owner: str  # the name of this process in leases
     sharing: Sharing | None  # what processes on one store share; None for a store with one process
 
 
 @asynccontextmanager
-async def open_resources(settings: Settings, *, for_sources: Iterable[str] = ()) -> AsyncIterator[Resources]:
+async def open_resources(
+    settings: Settings, *, for_sources: Iterable[str] = (), metrics: "Metrics | None" = None
+) -> AsyncIterator[Resources]:
     """Open the store and everything around it; close all of it in order at the end.
 
-    A source whose secret cannot be read is refused before the store is touched.
+    A source whose secret cannot be read is refused before the store is touched. Only the service shows `metrics`.
     """
     clock = SystemClock()
     credentials = Credentials(settings.sources, os.environ, clock=clock)
     for name in for_sources:
         credentials.of(name)
-    metrics = Metrics()
-    for name, source in settings.sources.items():
-        metrics.watch(name, ceiling_interval_ns=source.ceiling_interval_ns)
+    if metrics is not None:
+        for name, source in settings.sources.items():
+            metrics.watch(name, ceiling_interval_ns=source.ceiling_interval_ns)
     owner = f"{socket.gethostname()}:{os.getpid()}"
-    store = open_store(settings.store.url, on_batch=metrics.batch_stored)
+    store = open_store(settings.store.url, on_batch=None if metrics is None else metrics.batch_stored)
     tell_upgrade(settings.store.url)
     with naming_store(settings.store.url):
         await store.open()
     sharing = open_sharing(settings.store.url, owner=owner, clock=clock)
     try:
-        meter = RecentMeter(metrics, clock=clock)
+        meter = RecentMeter(metrics or Uncounted(), clock=clock)
         gates = Gates(settings.sources, store=store, clock=clock, meter=meter, sharing=sharing)
         yield Resources(
             sources=settings.sources,

@@ -1,6 +1,7 @@
 """How does `remora run` work? One bounded run over a listed source, with progress and a summary at its end."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -8,10 +9,12 @@ from remora.contracts import Clock
 from remora.core.errors import Exit
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import SECOND_NS
-from remora.loops.listed.run import ListedRun
 from remora.operate.jobs.progress import Progress, ProgressView, shown, with_rate
 from remora.operate.jobs.runtime import ListedRuntime, rate_facts
 from remora.operate.observe.recent_meter import RecentMeter
+
+if TYPE_CHECKING:
+    from remora.loops.listed.run import ListedRun
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +42,7 @@ def run_name(source: str) -> str:
 
 
 async def run_listed(
-    run: ListedRun, runtime: ListedRuntime, *, clock: Clock, meter: RecentMeter, view: ProgressView
+    run: "ListedRun", runtime: ListedRuntime, *, clock: Clock, meter: RecentMeter, view: ProgressView
 ) -> RunReport:
     """One run, shown while it goes on."""
     started_ns = clock.monotonic_ns()
@@ -59,6 +62,6 @@ async def run_listed(
     )
 
 
-def _show(run: ListedRun, runtime: ListedRuntime, meter: RecentMeter, view: ProgressView) -> None:
+def _show(run: "ListedRun", runtime: ListedRuntime, meter: RecentMeter, view: ProgressView) -> None:
     progress = Progress(source=runtime.name, done=run.counts.outcomes.total(), outcomes=dict(run.counts.outcomes))
     view.show(with_rate(progress, rate_facts(runtime.governor, meter, runtime.name)))

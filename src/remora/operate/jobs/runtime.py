@@ -6,7 +6,7 @@ Here a declaration becomes a source: by its kind, and by the preset that may bri
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -21,8 +21,6 @@ from remora.core.rate.gate_types import RateFacts
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, classify, has_content
 from remora.gate.governor import Governor
-from remora.loops.listed.joining import JoiningCollector
-from remora.loops.listed.run import ListedRun, RunOptions
 from remora.loops.numbered.newest import keep_newest, retract_absurd, take_up
 from remora.operate.config.settings import SourceKind, SourceSettings
 from remora.operate.jobs.resources import SourceResources
@@ -39,6 +37,9 @@ from remora.sources.rules import headers_named
 from remora.sources.transport.http import HttpTransport
 from remora.sources.transport.settings import HttpSettings
 from remora.sources.transport.way_out import parse_proxy, trusting
+
+if TYPE_CHECKING:
+    from remora.loops.listed.run import ListedRun, RunOptions
 
 CONNECT_TIMEOUT_S: Final = 10.0
 
@@ -82,14 +83,18 @@ class ListedRuntime:
     collector: Collector
     credential: Credential | None = None
 
-    def run(self, store: Store, options: RunOptions, *, clock: Clock, owner: str) -> ListedRun:
+    def run(self, store: Store, options: "RunOptions", *, clock: Clock, owner: str) -> "ListedRun":
         """One bounded run over it."""
+        from remora.loops.listed.run import ListedRun  # noqa: PLC0415
+
         return ListedRun(self.name, self.collector, store, self.governor, clock=clock, owner=owner, options=options)
 
 
 @asynccontextmanager
 async def open_listed(name: str, resources: SourceResources) -> AsyncIterator[ListedRuntime]:
     """Open a listed source. Its collector spends the allowance of a run."""
+    from remora.loops.listed.joining import JoiningCollector  # noqa: PLC0415 - a numbered source starts without it
+
     settings, clock, meter = resources.sources[name], resources.clock, resources.meter
     credential = resources.credentials.of(name)
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:

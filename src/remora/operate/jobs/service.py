@@ -73,6 +73,7 @@ class Service:
         self._settings = resources.settings
         self._store = resources.store
         self._clock = resources.clock
+        assert resources.metrics is not None, "the console shows metrics"
         self._metrics = resources.metrics
         self._meter = resources.meter
         self._owner = resources.owner

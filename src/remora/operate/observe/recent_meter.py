@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from remora.contracts import Clock, Meter
+from remora.contracts import Clock, Meter, Outcome
 from remora.core.lanes import Lane
 from remora.core.rate.gate_types import Barred, Recent
 from remora.core.reasons import GapReason
@@ -31,6 +31,17 @@ class _Watched:
     seconds: deque[_Second] = field(default_factory=lambda: deque(maxlen=WINDOW_S + 1))
     wire_sends: int = 0
     barred: Barred | None = None
+
+
+class Uncounted:
+    """A `contracts.Meter` that counts nothing, for a command whose metrics nobody can read."""
+
+    def departed(self, source: str, lane: Lane) -> None: ...
+    def wire_sent(self, source: str) -> None: ...
+    def judged(self, source: str, lane: Lane, verdict: Verdict) -> None: ...
+    def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None: ...
+    def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None: ...
+    def circuit_changed(self, source: str, state: str) -> None: ...
 
 
 class RecentMeter:
