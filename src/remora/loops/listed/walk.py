@@ -197,9 +197,8 @@ class ListWalk:
         """Some cursors are never null: a list has ended after `EMPTY_PAGES_MAX` empty pages in a row."""
         has_news = page.entries or page.unreadable or page.begins_part
         self._empty_pages = 0 if has_news else self._empty_pages + 1
-        if self._empty_pages < EMPTY_PAGES_MAX:
-            return page
-        return msgspec.structs.replace(page, next_position=self._ended().next_position)
+        is_over = self._empty_pages >= EMPTY_PAGES_MAX
+        return msgspec.structs.replace(page, next_position=self._ended().next_position) if is_over else page
 
     def _ended(self) -> Page:
         """The page for an end at this position: the list goes on where it has another part."""
