@@ -21,6 +21,12 @@ FOUND: tuple[Found, ...] = (
         "`tests/fuzz/worlds/walk-from-the-oldest-interrupted-at-its-end.json`",
     ),
     Found(
+        "1794810213742",
+        "the fuzzer",
+        "the rest of a walk that had been interrupted before the faults stopped counted as the full walk after which store and world are equal",
+        "`tests/fuzz/worlds/full-walk-that-was-interrupted-before-the-faults-stopped.json`",
+    ),
+    Found(
         "102",
         "the fuzzer",
         "the entries of a page that could not be read, and that is owed itself, counted as passed by the watermark",

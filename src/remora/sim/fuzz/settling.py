@@ -139,11 +139,12 @@ async def _settle_listed(home: Home, running: Running) -> None:
     archive = home.stage.provider.archive
     assert archive is not None
     await clock.sleep_until(clock.monotonic_ns() + CALM_NS)
-    await store.keep_note(NAME, FULL_WALK_NOTE, 0)
     completed, stopped_by = 0, StoppedBy.COOL_DOWN
     since_ns = clock.true_ns()
     for _ in range(RUNS_MAX):
         since_ns = clock.true_ns() if not completed else since_ns
+        # Each time: the rest of an interrupted walk is a full walk, too, but its first pages were read long ago.
+        await store.keep_note(NAME, FULL_WALK_NOTE, 0)
         await store.replay_gaps(NAME, now_ns=running.given.clock.wall_ns())
         run = ListedRun(
             NAME,
