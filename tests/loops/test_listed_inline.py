@@ -107,7 +107,7 @@ def test_inline_is_declared_in_one_word_and_alone() -> None:
     with pytest.raises(ConfigurationError, match="detail is inline and has other settings"):
         read_source("orders", {**table, "detail": {"inline": True, "key": "id"}})
     with pytest.raises(ConfigurationError, match=r"list\.entries is the expression"):
-        read_source("orders", {**table, "list": {"entries": "rows[?x]"}})
+        read_source("orders", {**table, "list": {"entries": "rows[?x]", "paging": "cursor"}})
     with pytest.raises(ConfigurationError, match="detail"):
         read_source("orders", {**table, "detail": "outline"})
 
