@@ -97,6 +97,7 @@ async def limit(url: str, first: int, last: int) -> None:
     assert parts.port is not None
     head = f"GET {parts.path}item/%d.json HTTP/1.1\r\nHost: {parts.netloc}\r\n\r\n".encode()
     ids, buffer = iter(range(first, last + 1)), bytearray(64 * 1024)
+    tls = _any_certificate() if parts.scheme == "https" else None
     ended: list[asyncio.Future[None]] = []
     for _ in range(IN_FLIGHT):
         done: asyncio.Future[None] = loop.create_future()
@@ -105,7 +106,7 @@ async def limit(url: str, first: int, last: int) -> None:
             partial(_Lean, ids, head, done, buffer),
             parts.hostname,
             parts.port,
-            ssl=_any_certificate() if parts.scheme == "https" else None,
+            ssl=tls,
         )
     await asyncio.gather(*ended)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import trustme
 
 from remora.sim.faults import FaultKind, Faults
 from remora.sim.limits import Limit
@@ -54,6 +56,16 @@ async def test_a_world_can_go_on_from_the_moment_when_an_id_was_the_newest(sessi
         async with session.get(f"{server.url}/maxitem.json") as reply:
             assert await reply.json() == 3_500
         assert server.provider.world.moment_of(2_000) == SETTINGS.start_ns
+
+
+async def test_a_world_can_be_served_over_tls(session: aiohttp.ClientSession) -> None:
+    authority, ours, theirs = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("127.0.0.1").configure_cert(ours)
+    authority.configure_trust(theirs)
+    async with await serve(SETTINGS, speed=0, tls=ours) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        async with session.get(f"{server.url}/maxitem.json", ssl=theirs) as reply:
+            assert await reply.json() == 3_000
 
 
 async def test_requests_sent_ahead_are_answered_in_order(session: aiohttp.ClientSession) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -122,7 +123,15 @@ def _json(value: object) -> Answer:
 class ServerHandle:
     """A running server."""
 
-    def __init__(self, server: asyncio.Server, provider: Provider, connections: set[ProviderProtocol]) -> None:
+    def __init__(
+        self,
+        server: asyncio.Server,
+        provider: Provider,
+        connections: set[ProviderProtocol],
+        *,
+        is_tls: bool = False,
+    ) -> None:
+        self._scheme = "https" if is_tls else "http"
         self._server = server
         self._connections = connections
         self.provider = provider
@@ -131,7 +140,7 @@ class ServerHandle:
     @property
     def origin(self) -> str:
         """The base address of everything, also of `/_sim/` and `/archive/`."""
-        return f"http://{self.host}:{self.port}"
+        return f"{self._scheme}://{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -157,13 +166,13 @@ class ServerHandle:
 async def serve(
     settings: WorldSettings,
     *,
-    host: str = "127.0.0.1",
-    port: int = 0,
+    address: tuple[str, int] = ("127.0.0.1", 0),
     faults: Faults = NO_FAULTS,
     speed: float = 1.0,
     warm: bool = False,
     archive: ArchiveSettings | None = None,
     newest_id: int = 0,
+    tls: ssl.SSLContext | None = None,
 ) -> ServerHandle:
     """Serve a world, and an archive under `/archive/` if its settings are given; port 0 takes any free port.
 
@@ -180,19 +189,30 @@ async def serve(
     )
     if warm:
         provider.warm_up()
-    return await listen(provider, Administration(provider, world_time), host=host, port=port)
+    return await listen(provider, Administration(provider, world_time), host=address[0], port=address[1], tls=tls)
 
 
 async def listen(
-    provider: Provider, admin: Admin = lambda _: NOT_FOUND, *, host: str = "127.0.0.1", port: int = 0
+    provider: Provider,
+    admin: Admin = lambda _: NOT_FOUND,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    tls: ssl.SSLContext | None = None,
 ) -> ServerHandle:
     """Serve a provider on a socket. It keeps the time source it was made with."""
     connections: set[ProviderProtocol] = set()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
-        lambda: ProviderProtocol(provider, admin, connections), host, port, backlog=_BACKLOG
+        lambda: ProviderProtocol(provider, admin, connections), host, port, backlog=_BACKLOG, ssl=tls
     )
-    return ServerHandle(server, provider, connections)
+    return ServerHandle(server, provider, connections, is_tls=tls is not None)
+
+
+def _tls(file: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return context
 
 
 def _arguments(words: list[str]) -> argparse.Namespace:
@@ -209,6 +229,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--faults", type=Path)
     parser.add_argument("--conversations", type=int, help="serve an archive of so many conversations as well")
     parser.add_argument("--newest-id", type=int, default=0, help="go on from the moment when this id was the newest")
+    parser.add_argument("--tls", type=Path, metavar="PEM", help="speak TLS, with the key and certificates in this file")
     parser.add_argument("--warm", action="store_true", help="make every body before listening")
     parser.add_argument("--until-eof", action="store_true", help="end when standard input ends")
     return parser.parse_args(words)
@@ -226,13 +247,13 @@ async def _main(words: list[str]) -> None:
         loop.add_reader(sys.stdin.fileno(), stop.set)
     listening = serve(
         settings,
-        host=given.host,
-        port=given.port,
+        address=(given.host, given.port),
         faults=faults,
         speed=given.speed,
         warm=given.warm,
         archive=ArchiveSettings(conversations=given.conversations) if given.conversations else None,
         newest_id=given.newest_id,
+        tls=_tls(given.tls) if given.tls else None,
     )
     async with await listening as server:
         print(json.dumps({"port": server.port, "url": server.url, "origin": server.origin}), flush=True)

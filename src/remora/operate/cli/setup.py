@@ -193,7 +193,7 @@ async def _simulate(
     from remora.sim.server import serve
 
     try:
-        server = await serve(world, port=port, faults=faults, speed=speed, archive=archive)
+        server = await serve(world, address=("127.0.0.1", port), faults=faults, speed=speed, archive=archive)
     except OSError as error:
         raise ConfigurationError(
             f"port {port} cannot be used ({os.strerror(error.errno or 0)})",
