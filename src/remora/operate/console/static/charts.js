@@ -71,9 +71,9 @@ export function drawRate(svg, { points, backoffs, ceiling, edge: found, from, to
     const line = run.map((point) => `${x(at(point)).toFixed(1)},${y(point.allowed).toFixed(1)}`);
     parts.push(shape("path", { class: "allowed", d: `M${line.join("L")}${run.length === 1 ? "h1" : ""}` }));
   }
+  for (const mark of marks) parts.push(backOff(mark, x(mark.at), floor, marks.length <= LINES_MAX));
   if (edge) parts.push(...level(edge, y(edge), width, "edge", `provider's limit about ${rate(edge)}`, ceilingFits && ceiling && y(edge) - y(ceiling) < 16));
   if (ceiling) parts.push(...level(ceiling, ceilingFits ? y(ceiling) : MARGIN.top - 8, width, "ceiling", `ceiling ${rate(ceiling)}${ceilingFits ? "" : ", above this scale ↑"}`));
-  for (const mark of marks) parts.push(backOff(mark, x(mark.at), floor, marks.length <= LINES_MAX));
   svg.replaceChildren(...parts);
   return { shown, marks, x, from, to, width };
 }
