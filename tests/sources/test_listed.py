@@ -389,10 +389,7 @@ async def test_no_position_leads_out_of_the_origin(paging: Paging, position: str
     assert archive.urls[0].isprintable()
 
 
-links = st.text(st.sampled_from('<>;,="/: .@?#relnxthps\\\t'), max_size=60)
-
-
-@given(links)
+@given(st.text(st.sampled_from('<>;,="/: .@?#relnxthps\\\t'), max_size=60))
 def test_no_link_header_leads_out_of_the_origin(link: str) -> None:
     decoded = source(ListSettings(paging=Paging.LINK)).decode(page_at(""), replied(b'{"items":[]}', link=link))
     if isinstance(decoded, Readable):

@@ -47,6 +47,7 @@ from remora.sources.paging import (
     NoNextPage,
     Paging,
     Request,
+    begins_again,
     missing_is_end,
     next_position,
     page_request,
@@ -300,7 +301,7 @@ class Listed:
         if len(lines) > 1 and not entries and inside == FIRST:
             contradicts = f'none of {len(lines)} entries has a key at "{self._list.key}"; check list.key'
         resume_at, missing = resume_position(self._list, inside, following), missing_is_end(self._list, following)
-        if self._is_read_again(part):
+        if begins_again(self._list, part):
             resume_at = FIRST
         further = self._next_part(part) if following is None and contradicts is None else None
         if further is not None:
@@ -320,11 +321,6 @@ class Listed:
                 is_rest=part.is_rest,
             )
         )
-
-    def _is_read_again(self, part: Part) -> bool:
-        """Whether a walk that was interrupted inside this part begins it again: there is no proof where it could go on."""
-        is_unsorted = self._list.order is Order.NONE and self._list.paging in {Paging.OFFSET, Paging.PAGE}
-        return part.each is not None or (is_unsorted and part != WHOLE)
 
     def _too_much(self, why: str) -> WrongShape:
         """A page too large to decode within bounds. The owner decides what to do."""

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
+from remora.core.item import Order
 from remora.sources.address import RELATIVE
+from remora.sources.early_end import early_end, next_setting
 from remora.sources.json_path import NOT_THERE, as_key, find
 from remora.sources.list_scope import WHOLE, Part, parameters
 from remora.sources.list_settings import PAGE_MARK
@@ -32,7 +34,6 @@ CUT_LEAST: Final = 10
 CUT_EVERY: Final = 5
 COUNTED_TO: Final = 1_000
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
-_FIELD: Final = re.compile(r"[A-Za-z_@][\w.@-]{0,39}", re.ASCII)
 _NEXT: Final = re.compile(r';\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next\b)', re.IGNORECASE)
 
 
@@ -139,6 +140,12 @@ def resume_position(settings: ListSettings, position: str, following: str | None
             return None
 
 
+def begins_again(settings: ListSettings, part: Part) -> bool:
+    """Whether a walk that was interrupted inside this part begins it again: there is no proof where it could go on."""
+    is_unsorted = settings.order is Order.NONE and settings.paging in {Paging.OFFSET, Paging.PAGE}
+    return part.each is not None or (is_unsorted and part != WHOLE)
+
+
 def next_position(
     settings: ListSettings,
     position: str,
@@ -158,9 +165,10 @@ def next_position(
     following = _following(settings, position, page, lines=lines, headers=headers, url=url)
     if following is None and more is True:
         at, named = ("more", f'"{settings.more}" is true') if settings.more else ("end", f'"{settings.end}" is false')
-        raise NoNextPage(f"{named}, but the page names no next page; check list.{at} and {_next_setting(settings)}")
-    if following is None and position == FIRST and settings.more is None and settings.end is None:
-        _refuse_early_end(settings, page, len(lines), headers)
+        raise NoNextPage(f"{named}, but the page names no next page; check list.{at} and {next_setting(settings)}")
+    ends_unsaid = following is None and position == FIRST and settings.more is None and settings.end is None
+    if ends_unsaid and (why := early_end(settings, page, len(lines), headers)) is not None:
+        raise NoNextPage(why)
     return following
 
 
@@ -237,49 +245,6 @@ def _last_key(settings: ListSettings, position: str, lines: Sequence[object]) ->
         why = "has no key" if key is None else "is the one that the page was asked to begin after"
         raise NoNextPage(f"the last entry of a page {why}; check list.key and list.last_param")
     return key
-
-
-def _next_setting(settings: ListSettings) -> str:
-    cursor = "list.next_cursor" if settings.cursor_header is None else "list.cursor_header"
-    return {Paging.CURSOR: cursor, Paging.NEXT: "list.next"}.get(settings.paging, "list.paging")
-
-
-def _refuse_early_end(settings: ListSettings, page: object, listed: int, headers: Mapping[str, str]) -> None:
-    """A first page without a next one means a short list, or a declaration that looks in the wrong place."""
-    cursor_at = settings.next_cursor if settings.cursor_header is None else ""
-    at = {Paging.CURSOR: cursor_at, Paging.NEXT: settings.next, Paging.LINK: ""}.get(settings.paging)
-    if settings.cursor_header is not None and settings.cursor_header.lower() in headers:
-        return  # an empty header in the right place is an end
-    if at is None or (at and find(page, at) is not NOT_THERE):
-        return  # numbered pages end differently, and a null in the right place is an end
-    where = f'at "{at}"' if at else f"in a {settings.cursor_header or 'Link'} header"
-    if (other := _other_next(page)) is not None:
-        setting = {Paging.CURSOR: "next_cursor", Paging.NEXT: "next"}.get(settings.paging)
-        write = f'{setting} = "{other}"' if setting else f'paging = "cursor" and next_cursor = "{other}"'
-        raise NoNextPage(f'the first page names no next page {where}, but has "{other}"; write {write} if that is it')
-    if listed >= settings.page_size:
-        raise NoNextPage(
-            f"the first page is full ({listed} entries) and names no next page {where}; check {_next_setting(settings)}, "
-            f"or write page_size = {max(1, listed - 1)} if the list has exactly {listed} entries"
-        )
-
-
-def _other_next(page: object) -> str | None:
-    """A field beside the entries whose name suggests that it leads to the next page."""
-    if not isinstance(page, dict):
-        return None
-    fields = list(page.items())
-    fields += [
-        (f"{name}.{key}", value)
-        for name, inner in page.items()
-        if isinstance(inner, dict)
-        for key, value in inner.items()
-    ]
-    for name, value in fields:
-        is_named = _FIELD.fullmatch(str(name)) and re.search("next|cursor|continu", str(name), re.IGNORECASE)
-        if is_named and as_key(value) is not None:
-            return str(name)
-    return None
 
 
 class PagePlace(NamedTuple):

@@ -1,0 +1,55 @@
+"""Is a list that ends with its first page a short list, or does its declaration look for the next page in the wrong place?"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from remora.sources.json_path import NOT_THERE, as_key, find
+from remora.sources.list_settings import ListSettings, Paging
+
+_FIELD: Final = re.compile(r"[A-Za-z_@][\w.@-]{0,39}", re.ASCII)
+
+
+def next_setting(settings: ListSettings) -> str:
+    """The setting that names the next page."""
+    cursor = "list.next_cursor" if settings.cursor_header is None else "list.cursor_header"
+    return {Paging.CURSOR: cursor, Paging.NEXT: "list.next"}.get(settings.paging, "list.paging")
+
+
+def early_end(settings: ListSettings, page: object, listed: int, headers: Mapping[str, str]) -> str | None:
+    """Why a first page without a next one is doubtful, and what to write; None if it is a short list."""
+    cursor_at = settings.next_cursor if settings.cursor_header is None else ""
+    at = {Paging.CURSOR: cursor_at, Paging.NEXT: settings.next, Paging.LINK: ""}.get(settings.paging)
+    if settings.cursor_header is not None and settings.cursor_header.lower() in headers:
+        return None  # an empty header in the right place is an end
+    if at is None or (at and find(page, at) is not NOT_THERE):
+        return None  # numbered pages end differently, and a null in the right place is an end
+    where = f'at "{at}"' if at else f"in a {settings.cursor_header or 'Link'} header"
+    if (other := _other_next(page)) is not None:
+        setting = {Paging.CURSOR: "next_cursor", Paging.NEXT: "next"}.get(settings.paging)
+        write = f'{setting} = "{other}"' if setting else f'paging = "cursor" and next_cursor = "{other}"'
+        return f'the first page names no next page {where}, but has "{other}"; write {write} if that is it'
+    if listed >= settings.page_size:
+        return (
+            f"the first page is full ({listed} entries) and names no next page {where}; check {next_setting(settings)}, "
+            f"or write page_size = {max(1, listed - 1)} if the list has exactly {listed} entries"
+        )
+    return None
+
+
+def _other_next(page: object) -> str | None:
+    """A field beside the entries whose name suggests that it leads to the next page."""
+    if not isinstance(page, dict):
+        return None
+    fields = list(page.items())
+    fields += [
+        (f"{name}.{key}", value)
+        for name, inner in page.items()
+        if isinstance(inner, dict)
+        for key, value in inner.items()
+    ]
+    for name, value in fields:
+        is_named = _FIELD.fullmatch(str(name)) and re.search("next|cursor|continu", str(name), re.IGNORECASE)
+        if is_named and as_key(value) is not None:
+            return str(name)
+    return None
