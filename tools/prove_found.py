@@ -15,6 +15,12 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "20261116023",
+        "the backfill",
+        "a lease that was lost at the moment of a stop hid the stop: the walk claimed its segment again and renewed the lease for ever",
+        "`tests/fuzz/worlds/lease-lost-at-the-moment-of-a-stop.json`",
+    ),
+    Found(
         "1794810213316",
         "the walk of a list",
         "a walk by offset that was interrupted at the end of the list went on behind it: an entry that had moved up meanwhile was skipped until the next full walk",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -276,6 +277,33 @@ def test_a_store_that_is_down_does_not_keep_a_stop_from_ending() -> None:
             store.is_down = True
             walking.cancel()
             await asyncio.gather(walking, return_exceptions=True)
+            assert walking.cancelled()
+
+    simulated(main)
+
+
+class StoppedAndLost(MemoryStore):
+    """A store that refuses a cursor, because the lease was lost, at the very moment at which the walk is stopped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stop: Callable[[], object] = lambda: None
+
+    async def advance(self, source: str, segment: Segment, cursor: int, *, lease_ns: int, now_ns: int) -> bool:
+        del source, segment, cursor, lease_ns, now_ns
+        stop, self.stop = self.stop, lambda: None
+        stop()
+        return False
+
+
+def test_a_lease_that_is_lost_at_the_moment_of_a_stop_does_not_hide_the_stop() -> None:
+    async def main(clock: SimClock) -> None:
+        store = StoppedAndLost()
+        await plan(store, clock, 1, 999)
+        async with process(clock, Numbers(clock), store) as one:
+            walking = asyncio.ensure_future(worker(one).run())
+            store.stop = walking.cancel
+            await asyncio.wait({walking}, timeout=HOUR_NS / SECOND_NS)
             assert walking.cancelled()
 
     simulated(main)

@@ -55,6 +55,13 @@ def is_worth_telling(failures: int) -> bool:
     return failures & (failures - 1) == 0
 
 
+def pass_on_cancellation() -> None:
+    """Stop if this task was cancelled while a task group failed: the group raises the failure and forgets the cancellation."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 async def until_it_works(call: Callable[[], Awaitable[T]], *, clock: Clock, what: str) -> T:
     """Repeat a store call until the store answers, so that nothing in memory is lost. Other errors are raised."""
     failures = 0

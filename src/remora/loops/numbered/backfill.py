@@ -17,6 +17,7 @@ from remora.core.ledger.coverage import IdRange, newest_first
 from remora.core.ledger.discovery import Discovery
 from remora.core.ledger.segment import BATCH_MAX, FIRST_FENCE, LEASE_NS, Segment, SegmentKind, Walk
 from remora.core.units import SECOND_NS
+from remora.loops.supervisor import pass_on_cancellation
 
 log = structlog.get_logger()
 
@@ -142,6 +143,7 @@ class SegmentWorker:
             await walk.store_cursor()
         except* LeaseLost:
             log.warning("lease_lost", source=self._source, kind=str(segment.kind))
+        pass_on_cancellation()
 
     async def _fetch(
         self, ids: Sequence[int], segment: Segment, walk: "_DurableWalk", outcomes: Counter[Outcome]
