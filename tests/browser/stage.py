@@ -11,7 +11,8 @@ from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery
 from remora.core.reasons import GapReason
 from remora.core.status.alarms import with_alarms
-from remora.core.status.model import Status
+from remora.core.status.disk_full import with_disk
+from remora.core.status.model import Disk, Status
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.operate.console.access import Access
@@ -51,6 +52,7 @@ class Stage:
         self._broken = False
         self._server: ConsoleServer | None = None
         self.access: Access | None = None
+        self.disk: Disk | None = None
         self.operator = Recording()
 
     @property
@@ -114,7 +116,7 @@ class Stage:
     async def _read(self) -> Status:
         if self._broken:
             raise StoreUnavailable("the store does not answer", hint="wait a moment")
-        return with_alarms(self.scene.status(self.clock.wall_ns()))
+        return with_alarms(with_disk(self.scene.status(self.clock.wall_ns()), self.disk))
 
     async def _replay(self, source: str | None, reason: GapReason | None, key: str | None) -> int:
         self.replayed.append((source, reason, key))

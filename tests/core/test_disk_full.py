@@ -6,7 +6,7 @@ import pytest
 from remora.core.status.alarms import Alarm, with_alarms
 from remora.core.status.disk_full import full_disk, with_disk
 from remora.core.status.health import Severity, severity
-from remora.core.status.model import Attention, Disk, Standing, Status, YesNo
+from remora.core.status.model import Attention, Disk, Standing, Status, Unknown, YesNo
 from remora.core.status.readout import read_out
 from remora.core.units import HOUR_NS
 from tests.core.test_readout import NAME, NOW_NS, beat, ledger
@@ -30,6 +30,15 @@ def test_a_full_disk_needs_a_person_and_says_what_to_do(silent: bool) -> None:
     assert (source.answers.working.answer, source.answers.working.attention) == (YesNo.NO, Attention.ACT)
     assert source.alarms == (Alarm.NOT_WORKING,)
     assert severity(told) is Severity.CRITICAL
+
+
+def test_what_could_not_store_its_first_heartbeat_is_not_called_never_started() -> None:
+    source = with_disk(read_out([], {NAME: ledger()}, now_ns=NOW_NS), FULL).sources[NAME]
+    assert source.state == "silent"
+    assert isinstance(source.rate, Unknown)
+    for reason in (source.rate.reason, source.answers.fresh.reason, source.answers.polite.reason):
+        assert reason == "no heartbeat can be stored while the disk is full"
+    assert b"no process has worked" not in msgspec.json.encode(source)
 
 
 def test_with_room_nothing_changes_but_the_room() -> None:

@@ -24,7 +24,10 @@ def answer(*, told_at_ns: int, down: ProviderDown | None = None) -> Answer:
 
 def test_a_clock_that_was_set_back_makes_no_old_answer_fresh() -> None:
     told = answer(told_at_ns=NOW_NS + DAY_NS)
-    assert (told.answer, told.reason) == (YesNo.NO, "the clock was set back since the source last told its newest id")
+    assert (told.answer, told.reason) == (
+        YesNo.NO,
+        "the clock was set back since the source last reported its newest id",
+    )
     assert answer(told_at_ns=NOW_NS + SECOND_NS).answer is YesNo.YES
 
 

@@ -6,8 +6,9 @@ import pytest
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.gap import GapState
 from remora.core.rate.circuit_breaker import CircuitState
-from remora.core.rate.gate_types import ProviderDown, Recent
+from remora.core.rate.gate_types import LimitedBy, ProviderDown, Recent
 from remora.core.reasons import GapReason
+from remora.core.status.answers import iso
 from remora.core.status.headline import collecting_in_words
 from remora.core.status.model import Attention, Progress, SourceStatus, Standing
 from remora.core.status.snapshot import InboxFacts, LedgerFacts, LoopFacts, SourceFacts, StreamFacts
@@ -32,6 +33,14 @@ def test_a_backfill_is_progress_with_a_share_and_the_time_left() -> None:
 
 def test_without_a_rate_no_time_left_is_invented() -> None:
     assert told(facts(), HALF).headline.text == "Collecting: 63 %"
+
+
+def test_during_a_pause_that_the_provider_asked_for_its_end_is_told_and_no_time_left() -> None:
+    pause = {"next_in_ns": 42 * SECOND_NS, "next_held_by": LimitedBy.RETRY_AFTER, "at_ns": NOW_NS}
+    paused = told(facts(rate=msgspec.structs.replace(LEAVING, **pause)), HALF)
+    assert paused.headline.standing is Standing.COLLECTING
+    until = iso(NOW_NS + 42 * SECOND_NS)
+    assert paused.headline.text == f"Collecting: 63 %; the provider asked for a pause until {until}"
 
 
 def test_everything_here_and_told_of_is_complete_and_fresh() -> None:

@@ -217,7 +217,7 @@ def test_complete_means_that_only_absent_gone_and_awaited_items_are_not_here(
     "changes, answer, reason",
     [
         ({}, YesNo.YES, "1 s ago"),
-        ({"newest_id_at_ns": None}, YesNo.UNKNOWN, "not told us its newest id"),
+        ({"newest_id_at_ns": None}, YesNo.UNKNOWN, "not reported its newest id"),
         ({"newest_id_at_ns": None, "stream": StreamFacts(connected=False)}, YesNo.NO, "not connected"),
         ({"newest_id_at_ns": NOW_NS - 90 * SECOND_NS}, YesNo.NO, "90 s ago"),
         ({"stream": StreamFacts(connected=False)}, YesNo.NO, "not connected"),

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from remora.core.units import DAY_NS, MINUTE_NS
+from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS
+from remora.operate.cli.status_text import disk_text
 from remora.operate.observe.disk import DiskGauge
 
 
@@ -17,15 +18,28 @@ def test_the_file_and_what_lies_beside_it_count(tmp_path: Path) -> None:
     assert disk.free_bytes is not None
 
 
-def test_growth_is_told_after_a_minute(tmp_path: Path) -> None:
+def test_a_minute_is_not_extrapolated_to_a_day(tmp_path: Path) -> None:
     file = tmp_path / "remora.db"
     gauge = DiskGauge(f"sqlite:///{file}")
-    file.write_bytes(b"x" * 100)
+    file.write_bytes(b"x" * 1_000)
     gauge.read(now_ns=0)
-    file.write_bytes(b"x" * 350)
+    file.write_bytes(b"x" * 3_500)
     disk = gauge.read(now_ns=2 * MINUTE_NS)
     assert disk is not None
-    assert disk.growth_bytes_per_day == 250 * DAY_NS // (2 * MINUTE_NS)
+    assert (disk.growth_bytes_per_day, disk.grown_bytes, disk.grown_over_ns) == (None, 2_500, 2 * MINUTE_NS)
+    assert "grew 2.5 kB in 2 min" in disk_text(disk)
+
+
+def test_after_an_hour_the_growth_is_told_by_the_day(tmp_path: Path) -> None:
+    file = tmp_path / "remora.db"
+    gauge = DiskGauge(f"sqlite:///{file}")
+    for minute in range(91):
+        file.write_bytes(b"x" * (1_000 + 10 * minute))
+        disk = gauge.read(now_ns=minute * MINUTE_NS)
+    assert disk is not None
+    assert disk.growth_bytes_per_day == 10 * DAY_NS // MINUTE_NS
+    assert disk.grown_over_ns == HOUR_NS
+    assert "grows 14.4 kB a day" in disk_text(disk)
 
 
 def test_a_server_and_a_missing_folder_are_not_measured() -> None:

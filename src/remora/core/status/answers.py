@@ -93,15 +93,15 @@ def _is_fresh_now(
     if role is Role.BACKFILL:
         return Answer(YesNo.UNKNOWN, "only a backfill runs; no process watches for changes")
     if age_ns > stale_after_ns:
-        return Answer(YesNo.NO, f"the source last told its newest id {ago(age_ns)}")
+        return Answer(YesNo.NO, f"the source last reported its newest id {ago(age_ns)}")
     if age_ns < -NEWEST_ID_NOT_FRESH_NS:  # clocks of two machines differ by less
-        return Answer(YesNo.NO, "the clock was set back since the source last told its newest id")
+        return Answer(YesNo.NO, "the clock was set back since the source last reported its newest id")
     if broken is not None:
         return Answer(YesNo.NO, broken)
     if facts is not None and facts.inbox is not None and facts.inbox.depth > INBOX_DEEP:
         return Answer(YesNo.NO, f"{facts.inbox.depth:,} changed items wait in the inbox", Attention.WAIT)
     changes = f"; stream: {stream.reason}" if isinstance(stream, NoStream) else ""
-    return Answer(YesNo.YES, f"the source told its newest id {ago(age_ns)}{changes}")
+    return Answer(YesNo.YES, f"the source reported its newest id {ago(age_ns)}{changes}")
 
 
 def is_polite(rate: RateFacts | None, *, silence: str | None) -> Answer:

@@ -29,7 +29,7 @@ def coverage_of(ledger: LedgerFacts, facts: SourceFacts | None) -> Covered | Cov
         return _cover_list(ledger.documents, ledger.owed_details, count)
     known_ids = [known for known in (ledger.newest_id, facts.newest_id if facts else None) if known is not None]
     if ledger.coverage is None or not known_ids:
-        return Unknown("the source has not told us its newest id yet")
+        return Unknown("the source has not reported its newest id yet")
     return cover(ledger.coverage, first_id=ledger.first_id, newest_id=max(known_ids), count=count)
 
 

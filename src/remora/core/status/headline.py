@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from remora.core.rate.gate_types import RateFacts
+from remora.core.rate.gate_types import LimitedBy, RateFacts
 from remora.core.status.answers import iso, span
 from remora.core.status.model import (
     Answer,
@@ -19,6 +19,7 @@ from remora.core.status.model import (
     YesNo,
 )
 from remora.core.status.snapshot import SourceFacts
+from remora.core.status.thresholds import WAIT_WORTH_TELLING_NS
 from remora.core.units import MINUTE_NS, SECOND_NS
 
 # A stream, a first answer and a first walk need some seconds: before that nothing is wrong yet.
@@ -119,8 +120,16 @@ def headline(
         if coverage.pending and facts is not None and facts.backfill is False:
             return Headline(Standing.WATCHING, f"Watching: the backfill is off, {coverage.pending:,} ids stay pending")
         if coverage.pending:
-            return Headline(Standing.COLLECTING, f"Collecting: {collecting_in_words(progress)}")
+            return Headline(Standing.COLLECTING, f"Collecting: {_collecting(progress, facts)}")
     return _steady(answers, coverage)
+
+
+def _collecting(progress: Progress, facts: SourceFacts | None) -> str:
+    """During a long pause the end of the pause is told: the time left would be counted from a rate that no longer holds."""
+    rate = facts.rate if facts is not None else None
+    if rate is None or rate.next_held_by is not LimitedBy.RETRY_AFTER or rate.next_in_ns < WAIT_WORTH_TELLING_NS:
+        return collecting_in_words(progress)
+    return f"{_percent(progress)}; the provider asked for a pause until {iso(rate.at_ns + rate.next_in_ns)}"
 
 
 def _steady(answers: Answers, coverage: Covered | CoveredList | Unknown) -> Headline:
@@ -145,8 +154,12 @@ def _still_to_fetch(coverage: Covered | CoveredList) -> str:
 
 def collecting_in_words(progress: Progress) -> str:
     """`63 %, about 51 s left`. Never rounded up to everything."""
-    percent = 100 * progress.done / progress.total
-    told = f"{int(percent)} %" if percent < 99 else f"{int(percent * 100) / 100:g} %"
+    told = _percent(progress)
     if progress.is_learning:
         return f"{told}, learning the pace"
     return f"{told}, about {span(progress.left_ns)} left" if progress.left_ns is not None else told
+
+
+def _percent(progress: Progress) -> str:
+    percent = 100 * progress.done / progress.total
+    return f"{int(percent)} %" if percent < 99 else f"{int(percent * 100) / 100:g} %"

@@ -89,7 +89,9 @@ class Disk(msgspec.Struct, frozen=True, kw_only=True):
     """What the mirror takes on disk; a value that nobody can tell is None."""
 
     size_bytes: int | None = None
-    growth_bytes_per_day: int | None = None
+    growth_bytes_per_day: int | None = None  # of the last hour; None before an hour was measured
+    grown_bytes: int | None = None  # since the first measurement, an hour ago at most
+    grown_over_ns: int | None = None
     free_bytes: int | None = None
     kept_free_bytes: int | None = None  # the store refuses to write when less is free
 

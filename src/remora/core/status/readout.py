@@ -243,8 +243,8 @@ def _is_fresh(
 ) -> Answer:
     facts = alive.snapshot.sources[name] if alive else None
     answer = is_fresh(fresh, stream, facts, alive.snapshot.role if alive else None, now_ns=now_ns)
-    if answer.answer is YesNo.YES and isinstance(coverage, Covered) and coverage.lag > BEHIND_IDS:
-        return Answer(answer.answer, f"{answer.reason}; history is {coverage.lag:,} ids behind")
+    if answer.answer is YesNo.YES and isinstance(coverage, Covered) and coverage.pending > BEHIND_IDS:
+        return Answer(answer.answer, f"{answer.reason}; {coverage.pending:,} older ids are not fetched yet")
     return _with_failure(answer, ledger)
 
 
@@ -268,7 +268,7 @@ def _fresh(
     if facts is None:
         return _without_rate(silence)
     if facts.newest_id_at_ns is None:
-        return Unknown("the source has not told us its newest id yet")
+        return Unknown("the source has not reported its newest id yet")
     return Fresh(
         newest_id=facts.newest_id,
         newest_id_at_ns=facts.newest_id_at_ns,

@@ -36,10 +36,17 @@ def render(status: Status) -> str:
 
 def disk_text(disk: Disk) -> str:
     """`12.4 MB, grows 1.2 GB a day, 48 GB free`; what is not known is left out."""
-    told = (
-        (disk.size_bytes, "{}"), (disk.growth_bytes_per_day, "grows {} a day"), (disk.free_bytes, "{} free")
-    )  # fmt: skip
-    return ", ".join(words.format(format_size(count)) for count, words in told if count is not None)
+    told = [None if disk.size_bytes is None else format_size(disk.size_bytes), _growth(disk)]
+    told.append(None if disk.free_bytes is None else f"{format_size(disk.free_bytes)} free")
+    return ", ".join(words for words in told if words is not None)
+
+
+def _growth(disk: Disk) -> str | None:
+    if disk.growth_bytes_per_day is not None:
+        return f"grows {format_size(disk.growth_bytes_per_day)} a day"
+    if disk.grown_bytes is None or disk.grown_over_ns is None:
+        return None
+    return f"grew {format_size(disk.grown_bytes)} in {span(disk.grown_over_ns)}"
 
 
 def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:

@@ -33,11 +33,16 @@ class DiskGauge:
             return None
         if not self._samples or now_ns - self._samples[-1][0] >= SAMPLE_EVERY_NS:
             self._samples.append((now_ns, size))
-        growth = self._growth(size, now_ns)
-        return Disk(size_bytes=size, growth_bytes_per_day=growth, free_bytes=free, kept_free_bytes=RESERVE_BYTES)
-
-    def _growth(self, size: int, now_ns: int) -> int | None:
         since_ns, was = self._samples[0]
-        if now_ns - since_ns < SAMPLE_EVERY_NS:
-            return None
-        return max(0, (size - was) * DAY_NS // (now_ns - since_ns))
+        over_ns = now_ns - since_ns
+        # A minute of a backfill says nothing about a day: a rate by the day needs an hour.
+        a_day = max(0, (size - was) * DAY_NS // over_ns) if over_ns >= HOUR_NS else None
+        is_measured = over_ns >= SAMPLE_EVERY_NS
+        return Disk(
+            size_bytes=size,
+            growth_bytes_per_day=a_day,
+            grown_bytes=max(0, size - was) if is_measured else None,
+            grown_over_ns=over_ns if is_measured else None,
+            free_bytes=free,
+            kept_free_bytes=RESERVE_BYTES,
+        )

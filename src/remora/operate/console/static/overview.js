@@ -83,11 +83,18 @@ function stats(source, disk) {
   return [
     [source.kind === "listed" ? "Documents held" : "Items held", heldInWords(source)],
     ["Sending now", sent === null ? "unknown" : rate(sent)],
-    ["Held back by", pace.known ? (pace.limit.split(":")[0] || "nothing").replace(/\.$/, "") : "unknown"],
+    ["Held back by", pace.known ? (pace.limit.split(/[:.] |[.]$| [(]/)[0] || "nothing") : "unknown"],
     ["Size on disk", disk?.size_bytes ? bytes(disk.size_bytes) : "unknown"],
-    ["Growth", disk && disk.growth_bytes_per_day !== null ? `${bytes(disk.growth_bytes_per_day)} a day` : "unknown"],
+    ["Growth", growth(disk)],
     ["Free space", disk?.free_bytes ? bytes(disk.free_bytes) : "unknown"],
   ];
+}
+
+// A rate by the day after an hour; before, what was added since the first measurement.
+function growth(disk) {
+  if (!disk || disk.grown_bytes === null) return "unknown";
+  if (disk.growth_bytes_per_day !== null) return `${bytes(disk.growth_bytes_per_day)} a day`;
+  return `${bytes(disk.grown_bytes)} in ${span(secondsOf(disk.grown_over_ns))}`;
 }
 
 // -- several sources ----------------------------------------------------------------------------------------------------

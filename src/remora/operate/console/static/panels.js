@@ -129,7 +129,7 @@ function drawKnownRate(panel, pace, { account, peers, now }) {
   facts(panel.querySelector(".rate-facts"), rows);
   const back = pace.last_back_off;
   say(panel.querySelector(".backoff"), back
-    ? `Last backed off at ${when(back.at_ns, now)} for ${gapReason(back.reason)}: from ${rate(back.from_per_s)} to ${rate(back.to_per_s)}.`
+    ? `Last backed off at ${when(back.at_ns, now)}: ${gapReason(back.reason)}, from ${rate(back.from_per_s)} to ${rate(back.to_per_s)}.`
     : "It has not backed off yet.");
 }
 

@@ -1,0 +1,35 @@
+"""Is the line of facts below the headline short and true? Growth as it was measured, and what holds the rate back."""
+
+from typing import Final
+
+import msgspec
+import pytest
+from playwright.async_api import expect
+
+from remora.core.status.model import Disk
+from remora.core.units import MINUTE_NS
+from tests.browser.conftest import Visit
+from tests.browser.scenes import CATCHING_UP, THROTTLED
+from tests.browser.stage import staged
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
+
+SOON_MS: Final = 60_000  # only guards against a page that never says it
+YOUNG: Final = Disk(size_bytes=31_000_000, grown_bytes=18_000_000, grown_over_ns=2 * MINUTE_NS, free_bytes=10**10)
+
+
+async def test_the_line_is_short_and_growth_is_told_by_the_day_only_after_an_hour(visit: Visit) -> None:
+    async with staged(THROTTLED) as stage:
+        stage.disk = YOUNG
+        async with visit(stage.url) as visitor:
+            page = visitor.page
+            stats = page.locator(".stats").first
+            await expect(stats).to_contain_text("Held back byThe provider asked for a pauseSize on disk31 MB")
+            await expect(stats).to_contain_text("Growth18 MB in 2 min")
+            await expect(page.locator(".headline")).to_contain_text("the provider asked for a pause until")
+            stage.disk = msgspec.structs.replace(YOUNG, growth_bytes_per_day=1_200_000_000)
+            stage.play(CATCHING_UP)
+            await expect(stats).to_contain_text("Growth1.2 GB a day", timeout=SOON_MS)
+            await expect(stats).to_contain_text("Held back byAt the ceilingSize")
+            fresh = page.locator('.answers li[data-key="fresh"] .reason')
+            await expect(fresh).to_contain_text("20,275,999 older ids are not fetched yet")
