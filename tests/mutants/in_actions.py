@@ -58,16 +58,16 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         LIVE,
         "stores/memory/mirror.py",
-        "        if isinstance(discovery.origin, FromInbox) and entry is not None and entry.ticket == discovery.origin.ticket:",
-        "        if isinstance(discovery.origin, FromInbox) and entry is not None:",
+        "        if entry is not None and entry.ticket == discovery.origin.ticket:",
+        "        if entry is not None:",
         "a change that is announced during its fetch is forgotten",
         (NEWS, MEMORY),
     ),
     Mutant(
         LIVE,
         "collect.py",
-        "            outcomes = await self._store.record_many(self._source.name, seen)\n",
-        "            outcomes = [\n                Outcome.OWED if isinstance(one.verdict, Trouble) else (await self._store.record_many(self._source.name, [one]))[0]\n                for one in seen\n            ]\n",
+        "            outcomes = await self._store.record_many(name, seen)\n",
+        "            outcomes = [\n                Outcome.OWED if isinstance(one.verdict, Trouble) else (await self._store.record_many(name, [one]))[0]\n                for one in seen\n            ]\n",
         "an item that failed is not owed",
         (NUMBERED, MEMORY, "incident=weather,outage"),
     ),
@@ -125,8 +125,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         RUNS,
         "loops/listed/walk.py",
-        "        if not is_end and (listed or is_repeated or not is_known):",
-        "        if not is_end and is_repeated:",
+        "        if not is_end and not (listed or is_repeated or not is_known):",
+        "        if not is_end and not is_repeated:",
         "a walk ends after its first page",
         (LISTED,),
     ),
@@ -237,8 +237,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         READOUT,
         "core/status/answers.py",
-        '    missing = {"pending": coverage.pending, "owed": owed, "dead": coverage.dead}',
-        '    missing = {"pending": coverage.pending}',
+        '    missing = {"not fetched yet": coverage.pending, "waiting for a retry": owed, "dead": coverage.dead}',
+        '    missing = {"not fetched yet": coverage.pending}',
         "status says complete although items are owed",
         (
             NUMBERED,
@@ -248,8 +248,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         READOUT,
         "core/status/answers.py",
-        '    missing = {"pending": coverage.pending, "owed": owed, "dead": coverage.dead}',
-        '    missing = {"owed": owed, "dead": coverage.dead}',
+        '    missing = {"not fetched yet": coverage.pending, "waiting for a retry": owed, "dead": coverage.dead}',
+        '    missing = {"waiting for a retry": owed, "dead": coverage.dead}',
         "status says complete although ids are pending",
         (NUMBERED,),
     ),

@@ -62,8 +62,8 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         LEDGER,
         "core/ledger/list_walk.py",
-        "        walking_from=newest(state.walking_from, *marks),",
-        "        walking_from=newest(state.walking_from, *marks),\n        watermark=newest(state.watermark, *marks),",
+        "        walking_from=newest(state.walking_from, *moves),",
+        "        walking_from=newest(state.walking_from, *moves),\n        watermark=newest(state.watermark, *marks),",
         "the watermark moves before the walk has seen everything",
         (LISTED,),
     ),
@@ -89,8 +89,8 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         GATE,
         "core/rate/pacing.py",
-        "            max(self.ceiling_next_ns, now_ns) + self.ceiling_interval_ns,\n            max(self.pace_next_ns, now_ns)",
-        "            self.ceiling_next_ns + self.ceiling_interval_ns,\n            self.pace_next_ns",
+        "            max(now_ns, ceiling_ns) + ceiling_interval_ns,\n            max(now_ns, pace_ns)",
+        "            ceiling_ns + ceiling_interval_ns,\n            pace_ns",
         "time in which nothing was sent is saved up",
     ),
     Mutant(

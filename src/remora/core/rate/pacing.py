@@ -121,8 +121,8 @@ class Pacer(msgspec.Struct, frozen=True, gc=False):
         return Pacer(
             ceiling_interval_ns,
             interval_ns,
-            (max(now_ns, ceiling_ns)) + ceiling_interval_ns,
-            (max(now_ns, pace_ns)) + interval_ns,
+            max(now_ns, ceiling_ns) + ceiling_interval_ns,
+            max(now_ns, pace_ns) + interval_ns,
             now_ns,
         )
 
