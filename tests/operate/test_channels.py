@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -38,7 +39,11 @@ def test_each_service_gets_its_own_shape(style: WebhookStyle, said: str) -> None
     body, headers = payload(style, NOTICE)
     assert said in body.decode()
     assert headers == (
-        {"Title": "[remora] problem: hackernews RemoraDeadLetters", "Priority": "high"}
+        {
+            "Title": "[remora] problem: hackernews RemoraDeadLetters",
+            "Priority": "high",
+            "Content-Type": "text/plain; charset=utf-8",
+        }
         if style is WebhookStyle.NTFY
         else {"Content-Type": "application/json"}
     )
@@ -118,6 +123,42 @@ async def test_in_quiet_hours_nobody_is_told_and_what_lasts_is_told_afterwards()
     minute[0] = 8 * 60
     assert await telling.run_once(status(dead=3)) == 1
     assert [notice.state for notice in owner.heard] == ["firing"]
+
+
+def test_after_quiet_hours_the_owner_hears_what_differs_from_what_they_last_heard() -> None:
+    minute = [21 * 60]
+    telling = Notifier(
+        NotifySettings("tell-me", quiet="22:00-07:00"), MemoryStore(), clock=SystemClock(), environ={},
+        minute_of_day=lambda: minute[0],
+    )  # fmt: skip
+    cleared = msgspec.structs.replace(NOTICE, state="cleared")
+    assert telling._outside_quiet_hours([NOTICE]) == [NOTICE]
+    minute[0] = 23 * 60
+    for notice in (cleared, NOTICE, cleared):  # it ends, begins again and ends: the owner still believes that it lasts
+        assert telling._outside_quiet_hours([notice]) == []
+    minute[0] = 8 * 60
+    assert telling._outside_quiet_hours([]) == [cleared]
+
+
+async def test_items_of_quiet_hours_never_take_the_place_of_an_alarm() -> None:
+    owner, minute = Owner(), [23 * 60]
+    telling = Notifier(
+        NotifySettings("tell-me", quiet="22:00-07:00"), MemoryStore(), clock=SystemClock(), tell=owner.tell,
+        environ={}, minute_of_day=lambda: minute[0],
+    )  # fmt: skip
+    items = [Notice(kind="item", source="hackernews", name=str(at), state="new", text="tide") for at in range(500)]
+    assert telling._outside_quiet_hours(items) == []
+    assert await telling.run_once(status(dead=3)) == 0
+    minute[0] = 8 * 60
+    told = telling._outside_quiet_hours([])
+    assert [notice.kind for notice in told].count("item") == 100
+    assert [notice.name for notice in told if notice.kind == "alarm"] == ["RemoraDeadLetters"]
+
+
+def test_words_of_a_stranger_call_nobody_in_slack() -> None:
+    calling = Notice(kind="item", source="hackernews", name="1", state="new", text="<!channel> a & b")
+    body, _ = payload(WebhookStyle.SLACK, calling)
+    assert json.loads(body)["text"].endswith("&lt;!channel&gt; a &amp; b")
 
 
 async def test_only_the_wanted_sources_are_told_of() -> None:

@@ -1,6 +1,7 @@
 """By which ways is the owner told? A command, a webhook in the shape its service reads, or a mail; each may fail alone."""
 
 import asyncio
+import html
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -110,9 +111,9 @@ def payload(style: WebhookStyle, notice: Notice) -> tuple[bytes, dict[str, str]]
         case WebhookStyle.JSON:
             return msgspec.json.encode(notice), {"Content-Type": "application/json"}
         case WebhookStyle.SLACK:
-            return msgspec.json.encode({"text": f"*{notice.subject}*\n{notice.text}{more}"}), {
-                "Content-Type": "application/json"
-            }
+            # Escaped as Slack asks for it: words of a stranger must not call everybody (`<!channel>`) or hide a link.
+            said = html.escape(f"*{notice.subject}*\n{notice.text}{more}", quote=False)
+            return msgspec.json.encode({"text": said}), {"Content-Type": "application/json"}
         case WebhookStyle.DISCORD:
             # Nobody may be called by words that a stranger wrote into an item.
             body = {"content": f"**{notice.subject}**\n{notice.text}{more}"[:2_000], "allowed_mentions": {"parse": []}}
@@ -120,7 +121,11 @@ def payload(style: WebhookStyle, notice: Notice) -> tuple[bytes, dict[str, str]]
         case WebhookStyle.NTFY:
             title = notice.subject.encode("ascii", "replace").decode()
             priority = "high" if notice.state == "firing" else "default"
-            return f"{notice.text}{more}".encode(), {"Title": title, "Priority": priority}
+            return f"{notice.text}{more}".encode(), {
+                "Title": title,
+                "Priority": priority,
+                "Content-Type": "text/plain; charset=utf-8",
+            }
 
 
 def _webhook(url: str, style: WebhookStyle) -> Channel:

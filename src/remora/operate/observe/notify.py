@@ -33,7 +33,7 @@ LOOK_EVERY_NS: Final = 2 * SECOND_NS
 PER_HOUR_MAX: Final = 60
 # Items appear out of order: a late one is still noticed while its id is this near to the newest.
 LATE_IDS: Final = 200
-HELD_BACK_MAX: Final = 100
+ITEMS_HELD_BACK_MAX: Final = 100
 RUNBOOK: Final = "docs/operating.md"
 
 
@@ -57,7 +57,7 @@ class Notifier:
         self._clock = clock
         self._minute_of_day = minute_of_day or local_minute
         self._alarms = Alarms()
-        self._held_back: dict[tuple[str, str], Notice] = {}  # alarms that began in quiet hours
+        self._held_back: dict[tuple[str, str], Notice] = {}  # what is not told yet because of quiet hours
         self._seen: dict[str, tuple[int, set[int]]] = {}  # by source: the id where we began, and the ids checked
         # Counted separately: a flood of items must not silence an alarm.
         self._told_ns: dict[str, deque[int]] = {}
@@ -87,16 +87,22 @@ class Notifier:
         return ", ".join(f"{name}: {'delivered' if worked else 'failed'}" for name, worked in done.items())
 
     def _outside_quiet_hours(self, notices: list[Notice]) -> list[Notice]:
-        """What may be told now. In quiet hours it is kept, and an alarm that ends meanwhile is forgotten."""
+        """What may be told now. In quiet hours it is kept, and what ends or begins again meanwhile cancels it.
+
+        So the owner hears of each alarm what differs from what they last heard. Alarms are few, by source and name; items
+        are bounded, and never take the place of an alarm.
+        """
         if not self._settings.is_quiet(self._minute_of_day()):
             kept = [*self._held_back.values()]
             self._held_back.clear()
             return [*kept, *notices]
         for notice in notices:
-            if notice.state == "cleared" and self._held_back.pop((notice.source, notice.name), None) is not None:
-                continue
-            if len(self._held_back) < HELD_BACK_MAX:
-                self._held_back[notice.source, notice.name] = notice
+            key = (notice.source, notice.name)
+            if notice.kind == "item":
+                if sum(held.kind == "item" for held in self._held_back.values()) < ITEMS_HELD_BACK_MAX:
+                    self._held_back[key] = notice
+            elif self._held_back.pop(key, None) is None:
+                self._held_back[key] = notice
         return []
 
     async def _send(self, notice: Notice) -> bool:
