@@ -99,3 +99,14 @@ def test_a_terminal_shows_a_bar_with_the_rate_and_the_ceiling(progress: Progress
     view.close()
     assert progress.source in out.getvalue()
     assert ("of at most 250/s" in out.getvalue()) is (progress is HALF)
+
+
+def test_on_a_narrow_terminal_the_counts_are_not_cut_off() -> None:
+    out = io.StringIO()
+    view = TerminalView(Console(file=out, force_terminal=True, width=80))
+    large = {"done": 27_936_641, "total": 48_212_640, "gaps": 1_234, "is_learning": True}
+    view.show(msgspec.structs.replace(HALF, source="hackernews", **large))
+    view.close()
+    assert "27936641/48212640" in out.getvalue()
+    assert "learning the pace" in out.getvalue()
+    assert "…" not in out.getvalue()

@@ -7,23 +7,28 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
-from remora.operate.jobs.progress import TERMINAL_EVERY_S, Progress, left_in_words, rate_in_words
+from remora.operate.jobs.progress import TERMINAL_EVERY_S, Progress, left_in_words, rate_in_words, short_rate
 
 REFRESH_PER_S: Final = 5
+# On a narrower terminal the counts would be cut off, so the rate is told without its cause.
+WIDE_COLUMNS: Final = 112
+NARROW_BAR: Final = 6
 
 
 class TerminalView:
     """A live bar on stderr."""
 
     def __init__(self, console: Console | None = None) -> None:
+        console = console or Console(stderr=True)
+        self._is_wide = console.width >= WIDE_COLUMNS
         self._bar = Bar(
             TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=None),
+            BarColumn(bar_width=None if self._is_wide else NARROW_BAR),
             MofNCompleteColumn(),
             TextColumn("{task.fields[rate]}"),
             TextColumn("{task.fields[gaps]}"),
             TextColumn("{task.fields[left]}"),
-            console=console or Console(stderr=True),
+            console=console,
             refresh_per_second=REFRESH_PER_S,
             transient=False,
         )
@@ -50,7 +55,8 @@ class TerminalView:
         if not self._tasks:
             self._bar.start()
         gaps = "" if progress.gaps is None else f"{progress.gaps:,} gap{'' if progress.gaps == 1 else 's'}"
-        rate, left = rate_in_words(progress), left_in_words(progress)
+        rate = rate_in_words(progress) if self._is_wide else short_rate(progress)
+        left = left_in_words(progress)
         if progress.source not in self._tasks:
             self._tasks[progress.source] = self._bar.add_task(
                 progress.source, total=progress.total, rate=rate, gaps=gaps, left=left

@@ -188,6 +188,12 @@ def rate_in_words(progress: Progress) -> str:
     return f"{rate}{ceiling}{limited}"
 
 
+def short_rate(progress: Progress) -> str:
+    """`42.2/s of 250/s`, for a narrow terminal."""
+    rate = "rate unknown" if progress.rate_per_second is None else format_rate(progress.rate_per_second)
+    return rate if progress.ceiling_per_second is None else f"{rate} of {format_rate(progress.ceiling_per_second)}"
+
+
 class _Pace:
     """Lets the first call through, then one per interval."""
 

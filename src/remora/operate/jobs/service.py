@@ -257,7 +257,7 @@ class Service:
         known = rate if isinstance(rate, RateFacts) else None
         progress = Progress(
             source=name,
-            done=covered.settled + covered.absent + covered.gone,
+            done=covered.max_id - covered.first_id + 1 - covered.pending,
             total=covered.max_id - covered.first_id + 1,
             gaps=covered.owed + covered.dead,
             eta_s=_eta_s(covered, known),
