@@ -101,6 +101,11 @@ def test_an_idle_gate_is_explained_by_what_the_ledger_knows(
     assert limit_of(facts, ledger)[0] is limited_by
 
 
+def test_idle_is_never_said_while_the_provider_is_down() -> None:
+    down = rate(LimitedBy.NO_WORK, per_s=0, provider_down=ProviderDown(NOW_NS, "no connection can be opened"))
+    assert limit_of(watching(rate=down), WHOLE)[0] is LimitedBy.CIRCUIT
+
+
 def test_idle_is_never_said_while_ids_are_pending() -> None:
     assert (
         limit_of(watching(), PENDING)[1] == "4,548 ids are pending, but no loop has asked for one in the last seconds."

@@ -23,6 +23,8 @@ def what_limits(
         return LimitedBy.PAUSED, LIMITS[LimitedBy.PAUSED]
     if never_answered(facts) and cause in {LimitedBy.NO_WORK, LimitedBy.ANSWERS}:
         cause = LimitedBy.NO_ANSWER
+    elif cause is LimitedBy.NO_WORK and rate.provider_down is not None:
+        cause = LimitedBy.CIRCUIT  # nothing is asked for because nothing would be answered
     elif cause is LimitedBy.NO_WORK:
         cause = _why_idle(facts, ledger, pending)
     return cause, sentence(cause, edge_is_known=rate.edge_per_s is not None, pending=pending)
