@@ -15,6 +15,18 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "348",
+        "the status",
+        "after a restart during a ban, refusals alone made the status say that it works",
+        "`tests/core/test_barred.py`",
+    ),
+    Found(
+        "1794813855106",
+        "the fuzzer",
+        "newest items that waited for their turn at a low pace counted as lost",
+        "`tests/fuzz/worlds/newest-items-that-wait-at-a-low-pace.json`",
+    ),
+    Found(
         "20261116023",
         "the backfill",
         "a lease that was lost at the moment of a stop hid the stop: the walk claimed its segment again and renewed the lease for ever",

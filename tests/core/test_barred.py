@@ -5,7 +5,7 @@ import pytest
 from remora.contracts import Meter
 from remora.core.item import Item
 from remora.core.lanes import Lane
-from remora.core.rate.gate_types import Barred
+from remora.core.rate.gate_types import Barred, Recent
 from remora.core.reasons import GapReason
 from remora.core.status.model import Attention, Standing, YesNo
 from remora.core.units import MINUTE_NS, SECOND_NS
@@ -38,6 +38,15 @@ def test_a_ban_needs_a_person_and_says_what_to_do() -> None:
 def test_a_row_of_private_items_is_no_ban(since_ns: int, answers: int) -> None:
     rate = a_rate(barred=barred(since_ns=since_ns, answers=answers))
     assert seen(beat(of=facts(rate=rate))).answers.working.answer is YesNo.YES
+
+
+@pytest.mark.parametrize("refused, failed, works", [(1, 0, YesNo.UNKNOWN), (2, 3, YesNo.UNKNOWN), (2, 2, YesNo.YES)])
+def test_a_provider_that_has_only_refused_since_the_start_is_not_called_working(
+    refused: int, failed: int, works: YesNo
+) -> None:
+    recent = Recent(departures=5, answers=5 if refused > 1 else 1, refused=refused, failed=failed, window_ns=SECOND_NS)
+    source = facts(rate=a_rate(recent=recent), newest_id_at_ns=None, backfill=True)
+    assert seen(beat(of=source)).answers.working.answer is works
 
 
 @pytest.mark.parametrize(

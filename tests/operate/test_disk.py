@@ -33,7 +33,6 @@ def test_a_minute_is_not_extrapolated_to_a_day(tmp_path: Path) -> None:
 def test_after_an_hour_the_growth_is_told_by_the_day(tmp_path: Path) -> None:
     file = tmp_path / "remora.db"
     gauge = DiskGauge(f"sqlite:///{file}")
-    disk = None
     for minute in range(91):
         file.write_bytes(b"x" * (1_000 + 10 * minute))
         gauge.read(now_ns=minute * MINUTE_NS)

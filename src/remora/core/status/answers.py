@@ -160,6 +160,8 @@ def is_working(
         return Answer(YesNo.NO, why)
     if never_answered(facts):
         return Answer(YesNo.UNKNOWN, "the provider has not answered since the start")
+    if _only_refused(facts):
+        return Answer(YesNo.UNKNOWN, "the provider has only refused requests since the start")
     return Answer(YesNo.YES, facts.doing or "all loops are running")
 
 
@@ -168,6 +170,13 @@ def never_answered(facts: SourceFacts) -> bool:
     recent = facts.rate.recent if facts.rate else None
     answered = recent is not None and recent.answers > recent.failed
     return facts.backfill is not None and facts.newest_id_at_ns is None and not answered
+
+
+def _only_refused(facts: SourceFacts) -> bool:
+    """The same for a provider that answers, but with refusals and failures only."""
+    recent = facts.rate.recent if facts.rate else None
+    nothing = recent is not None and recent.answers == recent.failed + recent.refused
+    return facts.backfill is not None and facts.newest_id_at_ns is None and nothing
 
 
 def iso(at_ns: int) -> str:
