@@ -5,13 +5,14 @@ import json
 
 import msgspec
 import pytest
+import structlog
 from rich.console import Console
 
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import LimitedBy, RateFacts, Recent
 from remora.core.units import SECOND_NS
 from remora.operate.cli.terminal import TerminalView
-from remora.operate.jobs.progress import JsonView, PlainView, Progress, eta_s, in_words, is_learning
+from remora.operate.jobs.progress import JsonView, PlainView, Progress, ServiceView, eta_s, in_words, is_learning
 
 HALF = Progress(
     source="hackernews",
@@ -110,3 +111,24 @@ def test_on_a_narrow_terminal_the_counts_are_not_cut_off() -> None:
     assert "27936641/48212640" in out.getvalue()
     assert "learning the pace" in out.getvalue()
     assert "…" not in out.getvalue()
+
+
+def test_a_service_without_a_terminal_logs_its_backfill_once_a_minute_and_is_silent_afterwards() -> None:
+    now_s = [0]
+    out = io.StringIO()
+    view = ServiceView(out, monotonic_s=lambda: now_s[0])
+    assert HALF.total is not None
+    complete = msgspec.structs.replace(HALF, done=HALF.total, gaps=7)
+    with structlog.testing.capture_logs() as told:
+        for _ in range(30):
+            view.show(HALF)
+            now_s[0] += 5
+        for _ in range(1_000):
+            view.show(complete)
+            now_s[0] += 5
+            view.show(HALF)  # a new item is pending for a moment
+        view.show(complete)
+        view.close()
+    assert [event["done"] for event in told] == [HALF.done] * 2 + [HALF.total]
+    assert {event["event"] for event in told} == {"backfill_progress"}
+    assert out.getvalue() == ""

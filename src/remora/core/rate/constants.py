@@ -16,7 +16,7 @@ ROUND_TRIPS_PER_DOUBLING: Final = 4
 
 # Around the edge. A dip of 2.5 % is cheap to rest at and wider than the edge's own noise.
 DIP: Final = 0.025
-CLIMB_SUCCESSES: Final = 64  # from the dip to the edge: slow enough that one refusal tells where the edge is
+CLIMB_SUCCESSES: Final = 64  # the last steps to the edge are this part of a dip: one refusal tells where the edge is
 ACCELERATION: Final = 12  # above an edge the distance grows by a twelfth with each success
 FASTEST_CLIMB: Final = 24  # and the rate by at most this part, so that the provider's window does not lag far behind
 EDGES_KEPT: Final = 2  # the present edge, and the next higher one to slow down at

@@ -103,7 +103,7 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, **common: str | None
     from remora.operate.jobs.stopping import run_job
 
     start_logs(settings)
-    view = view_for(as_json=False)
+    view = view_for(as_json=False, is_service=True)
     try:
         with if_busy("`remora status` shows what it does; wait for it, stop it first, or use PostgreSQL"):
             ended = run_job(serve(settings, demo=demo, catchup=not no_catchup, view=view))

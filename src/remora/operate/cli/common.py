@@ -120,8 +120,8 @@ def if_busy(hint: str) -> Iterator[None]:
         raise StoreBusy(busy.message, hint=hint) from None
 
 
-def view_for(*, as_json: bool) -> "ProgressView":
-    """The view that shows the progress of a long job."""
+def view_for(*, as_json: bool, is_service: bool = False) -> "ProgressView":
+    """The view that shows the progress of a long job. A service that nobody watches writes a log, not progress."""
     if as_json:
         from remora.operate.jobs.progress import JsonView
 
@@ -130,9 +130,9 @@ def view_for(*, as_json: bool) -> "ProgressView":
         from remora.operate.cli.terminal import TerminalView
 
         return TerminalView()
-    from remora.operate.jobs.progress import PlainView
+    from remora.operate.jobs.progress import PlainView, ServiceView
 
-    return PlainView()
+    return ServiceView() if is_service else PlainView()
 
 
 def print_json(value: object) -> None:

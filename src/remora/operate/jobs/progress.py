@@ -13,13 +13,17 @@ from contextlib import asynccontextmanager
 from typing import Final, Protocol, TextIO
 
 import msgspec
+import structlog
 
 from remora.core.quantities import format_duration, format_rate
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.limits import gate_limit, wait_in_words
 from remora.core.units import SECOND_NS
 
+log = structlog.get_logger()
+
 PLAIN_EVERY_S: Final = 5.0
+LOGGED_EVERY_S: Final = 60.0
 JSON_EVERY_S: Final = 1.0
 TERMINAL_EVERY_S: Final = 0.1
 # From one request per second to hundreds takes about half a minute. After this time the rate counts as learned.
@@ -162,6 +166,46 @@ class JsonView(_PacedView):
 
     def _write(self, fields: Mapping[str, object]) -> None:
         print(msgspec.json.encode(fields).decode(), file=self._out, flush=True)
+
+
+class ServiceView:
+    """For a service whose output is a log: how a backfill is going, once a minute, and nothing while nothing is pending."""
+
+    def __init__(self, out: TextIO | None = None, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._out = out or sys.stderr
+        self._monotonic_s = monotonic_s
+        self._due_s: dict[str, float] = {}  # of the sources that have something pending
+        self._told: set[str] = set()
+
+    def say(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+    def show(self, progress: Progress) -> None:
+        source, now_s = progress.source, self._monotonic_s()
+        if progress.total is None or progress.done >= progress.total:
+            self._due_s.pop(source, None)
+            if source in self._told:
+                self._told.remove(source)
+                self._tell(progress)
+            return
+        # Not told at once: each new item is pending for a moment.
+        if now_s >= self._due_s.setdefault(source, now_s + LOGGED_EVERY_S):
+            self._due_s[source] = now_s + LOGGED_EVERY_S
+            self._told.add(source)
+            self._tell(progress)
+
+    def close(self) -> None: ...
+
+    def _tell(self, progress: Progress) -> None:
+        log.info(
+            "backfill_progress",
+            source=progress.source,
+            done=progress.done,
+            total=progress.total,
+            gaps=progress.gaps,
+            rate_per_s=progress.rate_per_second,
+            left_s=eta_s(progress),
+        )
 
 
 def in_words(progress: Progress) -> str:
