@@ -27,6 +27,12 @@ FOUND: tuple[Found, ...] = (
         "`tests/fuzz/worlds/newest-items-that-wait-at-a-low-pace.json`",
     ),
     Found(
+        "410",
+        "the fuzzer",
+        "where a list is read in windows, the fuzzer took the time of another clock than the last process had: what is newer than that process's clock, which had been set back by a day, counted as lost",
+        "the seed itself",
+    ),
+    Found(
         "20261116023",
         "the backfill",
         "a lease that was lost at the moment of a stop hid the stop: the walk claimed its segment again and renewed the lease for ever",

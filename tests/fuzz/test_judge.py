@@ -9,17 +9,23 @@ from remora.contracts import Observation, Outcome
 from remora.core.item import Item
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
-from remora.core.ledger.discovery import Discovery, Kind
+from remora.core.ledger.discovery import Discovery, Kind, fingerprint
+from remora.core.ledger.notes import ENTRY_MARK_NOTE
 from remora.core.verdict import Found
 from remora.sim.clock import SimClock, run
+from remora.sim.fanned import Channels, Fanned
 from remora.sim.fuzz.__main__ import fits
 from remora.sim.fuzz.counted import LOOKS_BEFORE_LOST, CountedWire
+from remora.sim.fuzz.forms import ListForm
 from remora.sim.fuzz.judge import NAME, Judge
 from remora.sim.fuzz.scenario import draw
+from remora.sim.fuzz.stage import Stage
 from remora.sim.limits import Limit
+from remora.sim.listed import ArchiveSettings
 from remora.sim.provider import Provider
 from remora.sim.transport import FreePermit
 from remora.sim.world import World, WorldSettings
+from remora.stores.memory import MemoryStore
 
 
 def judge() -> Judge:
@@ -90,3 +96,25 @@ def test_a_place_that_the_gate_never_gets_back_is_seen() -> None:
 def test_worlds_can_be_chosen_by_incident_and_limit(wanted: dict[str, str], is_there: bool) -> None:
     worlds = [msgspec.structs.replace(draw(seed), limit=Limit(kind="heat")) for seed in range(30)]
     assert any(fits(world, wanted) for world in worlds) is is_there
+
+
+def test_a_watermark_of_one_channel_beyond_an_entry_that_was_never_seen_is_seen() -> None:
+    async def main(clock: SimClock) -> list[str]:
+        fanned, one, store = Fanned(ArchiveSettings(conversations=9), Channels(2, 0.0, 0.0)), judge(), MemoryStore()
+        world = World(WorldSettings(items=10))
+        provider = Provider(world, now=clock.true_ns, ticks=clock.monotonic_ns, archive=fanned)
+        one.stage = Stage(provider, ceiling_interval_ns=1, is_sparse=False, fail=one.fail)
+        one.stage.form = ListForm(channels=2)
+        line = min(fanned.listing(clock.true_ns()), key=lambda line: line.mark)
+        channel = line.key.partition("/")[0]
+        note = f"{ENTRY_MARK_NOTE} {fingerprint(NAME, channel)}"
+        await store.keep_note(NAME, note, line.mark)
+        await one.look(store, is_numbered=False)
+        assert one.violations == []
+        await store.keep_note(NAME, note, line.mark + "0")
+        await one.look(store, is_numbered=False)
+        return one.violations
+
+    told = run(main)
+    assert told
+    assert all("the watermark is beyond" in violation for violation in told)

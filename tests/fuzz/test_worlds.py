@@ -51,6 +51,12 @@ def test_a_world_that_failed_once_keeps_every_promise_now(path: Path) -> None:
     assert judge_world(msgspec.json.decode(path.read_bytes(), type=Scenario)).violations == []
 
 
+def test_a_world_with_a_list_for_each_channel_keeps_every_promise() -> None:
+    scenario = draw(111)
+    assert scenario.form.channels == 2
+    assert judge_world(scenario).violations == []
+
+
 @pytest.mark.parametrize("seed", [3, 12])
 def test_a_seed_gives_the_same_world_every_time(seed: int) -> None:
     one, two = judge_world(draw(seed)), judge_world(draw(seed))
@@ -92,6 +98,7 @@ def test_every_form_of_a_list_is_drawn() -> None:
     assert {form.turning for form in forms} == set(Turning)
     assert {form.order for form in forms} == {Order.UPDATED, Order.CREATED, Order.OLDEST}
     assert {form.posts for form in forms} == {True, False}
+    assert {form.channels for form in forms} == {0, 2, 3, 4, 5}
 
 
 def test_a_scenario_can_be_kept_in_a_file() -> None:

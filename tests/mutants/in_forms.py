@@ -1,6 +1,6 @@
-"""Which bugs are planted in the forms of a list: inline, parts, batches, POST, since, windows, headers, last keys?"""
+"""Which bugs are planted in the forms of a list: inline, parts, batches, POST, since, windows, headers, last keys, channels?"""
 
-from tests.mutants.mutant import LEDGER, LISTED, RUNS, Mutant
+from tests.mutants.mutant import CHANNELS, LEDGER, LISTED, RUNS, Mutant
 
 IN_FORMS: tuple[Mutant, ...] = (
     Mutant(
@@ -98,5 +98,29 @@ IN_FORMS: tuple[Mutant, ...] = (
         "        position=page.next_position or position,\n",
         "an interrupted walk goes on behind a page that moved",
         ("shape=offset", "max_fetches=7"),
+    ),
+    Mutant(
+        LEDGER,
+        "sources/fan_out.py",
+        "        return self._walked[at] if at < len(self._walked) else None",
+        "        return self._walked[at + 1] if at + 1 < len(self._walked) else None",
+        "the list of every second channel is never walked",
+        (LISTED, CHANNELS),
+    ),
+    Mutant(
+        LEDGER,
+        "sources/listed.py",
+        "        watermark = self._parents.watermark(each) if is_rest else None\n",
+        "        watermark = max(self._parents._watermarks.values(), default=None) if is_rest else None\n",
+        "the list of a new channel is read from the watermark of another one on",
+        (LISTED, CHANNELS, "scope=since,window"),
+    ),
+    Mutant(
+        RUNS,
+        "sources/fan_out.py",
+        "    return f\"{quote(parent, safe=' :@,;=+$!*()')}/{key}\"\n",
+        "    return f\"{quote(parent[:6], safe=' :@,;=+$!*()')}/{key}\"\n",
+        "documents of two channels share their keys",
+        (LISTED, CHANNELS),
     ),
 )

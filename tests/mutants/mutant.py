@@ -7,6 +7,7 @@ RUNS, PERSISTENCE, SHARING, READOUT = "runs", "persistence", "sharing", "readout
 NUMBERED = "shape=hackernews,numbered"
 NEWS = "shape=hackernews"
 LISTED = "shape=offset,cursor,page,link"
+CHANNELS = "channels=2,3,4,5"
 FILE = "store=sqlite"
 MEMORY = "store=memory"
 SHARED = "processes=2,3"

@@ -4,7 +4,7 @@ loop, clock, crash      time that jumps, and processes that die without a trace
 world                   a Hacker News from a seed (cast: roles of ids; lives: what happens when; threads, bodies, prose)
 feed, streams           what changed, and how it is announced
 limits, faults, weather hidden limits and everything that goes wrong
-provider, listed        the answers of a numbered source and of a listed one
+provider, listed        the answers of a numbered source and of a listed one (fanned: a list for each channel)
 transport               reaches them in virtual time
 server, wire            reach them over a real socket
 fuzz                    random worlds, each from one seed, judged after every step

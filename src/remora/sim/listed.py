@@ -9,6 +9,7 @@ required. The usual limit is of the kind `heat`.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,8 +33,9 @@ HEAD: Final = "/archive/head/"
 MESSAGES: Final = "/archive/messages/"
 BATCH: Final = "/archive/batch"
 POSTED: Final = "/archive/detail"  # with the key in the JSON of a POST
-DETAILS: Final = (POSTED, HEAD, MESSAGES, BATCH)  # everything but the list
-__all__ = ["DETAIL", "DETAILS", "PREFIX", "Archive", "ArchiveSettings", "Listed"]
+__all__ = ["DETAIL", "PREFIX", "Archive", "ArchiveSettings", "Listed", "is_detail"]
+# Everything but the lists, also below a channel (`fanned`).
+_DETAILS: Final = re.compile(r"/archive/(?:channels/|in/[^/]+/)?(?:detail|head/|messages/|batch)")
 _UPDATES_MAX: Final = 6
 _TOGETHER: Final = 3  # conversations created in the same second, so that marks are not unique
 _OLD_SPACING_NS: Final = HOUR_NS
@@ -81,9 +83,9 @@ class Conversation:
 class Archive:
     """The archive at any moment, and its answers."""
 
-    def __init__(self, settings: ArchiveSettings) -> None:
+    def __init__(self, settings: ArchiveSettings, prose: Prose | None = None) -> None:
         self.settings = settings
-        self._prose = Prose(settings.seed)
+        self._prose = prose or Prose(settings.seed)
         self._limiter = limiter(settings.limit)
         self._spacing_ns = max(1, int(DAY_NS / settings.added_per_day)) if settings.added_per_day > 0 else NEVER_NS
         self._made: list[Conversation] = []
@@ -253,6 +255,11 @@ class Archive:
             removed_ns=made_ns + _age_ns(removal_age) if removed else NEVER_NS,
             oddity=odd / _DRAW_MAX,
         )
+
+
+def is_detail(target: str) -> bool:
+    """Whether a request asks for documents, not for a page of a list."""
+    return _DETAILS.match(target) is not None
 
 
 @lru_cache(maxsize=65_536)

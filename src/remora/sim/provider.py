@@ -20,9 +20,8 @@ from remora.sim import replies
 from remora.sim.faults import NO_FAULTS, FaultKind, Faults
 from remora.sim.feed import Feed
 from remora.sim.limits import limiter
-from remora.sim.listed import DETAILS as ARCHIVE_DETAILS
 from remora.sim.listed import PREFIX as ARCHIVE_PREFIX
-from remora.sim.listed import Archive
+from remora.sim.listed import Archive, is_detail
 from remora.sim.replies import Answer, Hang, Reset, Response
 from remora.sim.streams import EventStream, News, event, update_events
 from remora.sim.world import World
@@ -199,7 +198,7 @@ class Provider:
         """Answer for the archive. It has its own account and limit; the faults of its details are declared here."""
         answer = archive.respond(target, headers, body, now_ns=self.now(), at_ns=self.ticks())
         path = target.partition("?")[0]
-        if answer.status != 200 or not path.startswith(ARCHIVE_DETAILS):
+        if answer.status != 200 or not is_detail(path):
             return answer
         fault = self._fault(path, path.rpartition("/")[2])
         return answer if fault is None else self._spoil(fault, answer.body)

@@ -1,6 +1,7 @@
 """Does Remora keep its promises in worlds that nobody thought of? Production code runs in random worlds, one per seed.
 
-forms        how a list and its details are shown: inline, in parts, in batches, by POST, since a moment, in windows
+forms        how a list and its details are shown: inline, in parts, in batches, by POST, since a moment, in windows,
+             for each channel
 scenario     what is drawn: the source, the store, the limits, and a list of incidents
 stage        the provider as a client sees it: bans, lies, wrong hints, and the log of arrivals
 watched      the store as a process sees it: sometimes unreachable, and every call is checked by the judge

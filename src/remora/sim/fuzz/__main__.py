@@ -76,7 +76,7 @@ def _values(scenario: Scenario, name: str) -> set[str]:
             return {incident.kind.value for incident in scenario.incidents}
         case "limit":
             return {scenario.limit.kind}
-        case "details" | "scope" | "order" | "turning" | "posts":
+        case "details" | "scope" | "order" | "turning" | "posts" | "channels":
             return {str(getattr(scenario.form, name))}
         case _:
             return {str(getattr(scenario, name))}
@@ -99,7 +99,14 @@ def tell(verdict: Verdict) -> None:
 
 def _form(scenario: Scenario) -> str:
     form = scenario.form
-    words = [form.details, form.scope, f"by {form.order}", form.turning, "POST" if form.posts else ""]
+    words = [
+        form.details,
+        form.scope,
+        f"by {form.order}",
+        form.turning,
+        "POST" if form.posts else "",
+        f"{form.channels} channels" if form.channels else "",
+    ]
     return "" if scenario.shape.paging is None else f" ({' '.join(word for word in words if word)})"
 
 

@@ -24,6 +24,9 @@ _PATHS: Final = {
     Paging.NEXT: "/next",
     Paging.LAST: "/last",
 }
+CHANNELS: Final = "channels"
+CHANNELS_LIST: Final = ListSettings(path="/channels/list", paging=Paging.OFFSET, page_size=4)
+CHANNELS_DETAIL: Final = DetailSettings(path="/channels/detail/{key}", key="id", updated="update_time")
 _BEGIN: Final = "2025-12-20"  # before the oldest conversation of a world
 
 
@@ -62,6 +65,7 @@ class ListForm(msgspec.Struct, frozen=True):
     order: Order = Order.UPDATED
     turning: Turning = Turning.AS_DRAWN
     posts: bool = False  # pages are asked for with POST
+    channels: int = 0  # how many there are at the start, each with a list of its own; 0: one list
 
     @property
     def is_by_creation(self) -> bool:
@@ -70,6 +74,7 @@ class ListForm(msgspec.Struct, frozen=True):
 
 
 PLAIN: Final = ListForm()
+_CHANNELS_SHARE: Final = 0.2
 _ORDERS: Final = {
     Scope.WHOLE: [Order.UPDATED, Order.UPDATED, Order.CREATED, Order.OLDEST],
     Scope.SINCE: [Order.UPDATED, Order.OLDEST],
@@ -78,7 +83,14 @@ _ORDERS: Final = {
 
 
 def draw_form(seed: int, paging: Paging | None) -> ListForm:
-    """With a chance of its own: everything else in the world of this seed stays as it was."""
+    """With chances of their own: everything else in the world of this seed stays as it was."""
+    chance, form = Random(f"each/{seed}"), _draw_form(seed, paging)
+    if paging is None or chance.random() >= _CHANNELS_SHARE:
+        return form
+    return msgspec.structs.replace(form, channels=chance.randint(2, 5))
+
+
+def _draw_form(seed: int, paging: Paging | None) -> ListForm:
     chance = Random(f"form/{seed}")
     if paging is None or chance.random() < 0.3:
         return PLAIN
@@ -96,7 +108,7 @@ def list_settings(form: ListForm, paging: Paging) -> ListSettings:
     header = "x-next-cursor" if form.turning is Turning.HEADER else None
     if form.turning in {Turning.NEXT, Turning.LAST}:
         paging = Paging(form.turning.value)
-    path = "/header" if header else _PATHS[paging]
+    path = _place(form) + ("/header" if header else _PATHS[paging])
     fixed = {"order": form.order.value} if form.order is not Order.UPDATED else {}
     fixed |= {"whole": "1"} if form.details is Details.INLINE else {}
     query = "&".join(f"{name}={value}" for name, value in fixed.items())
@@ -126,21 +138,31 @@ def _body(settings: ListSettings) -> dict[str, Any]:
     return dict(names)
 
 
+def _place(form: ListForm) -> str:
+    """Where the lists and details of a channel are."""
+    return "/in/{entry}" if form.channels else ""
+
+
 def detail_settings(form: ListForm) -> DetailSettings:
     """How an owner declares the details of this form."""
+    place = _place(form)
     match form.details:
         case Details.PLAIN:
-            return DetailSettings(key="id", updated="update_time")
+            return DetailSettings(path=f"{place}/detail/{{key}}", key="id", updated="update_time")
         case Details.INLINE:
             return DetailSettings(inline=True)
         case Details.PARTS:
-            messages = PartSettings(name="messages", path="/messages/{key}", page_size=2, key="id", updated="")
-            return DetailSettings(path="/head/{key}", key="id", updated="update_time", parts=(messages,))
+            messages = PartSettings(
+                name="messages", path=f"{place}/messages/{{key}}", page_size=2, key="id", updated=""
+            )
+            return DetailSettings(path=f"{place}/head/{{key}}", key="id", updated="update_time", parts=(messages,))
         case Details.BATCH:
-            return DetailSettings(path="/batch?ids={keys}", key="id", updated="update_time", batch=7)
+            return DetailSettings(path=f"{place}/batch?ids={{keys}}", key="id", updated="update_time", batch=7)
         case Details.POST:
             body = {"id": "{key}"}
-            return DetailSettings(path="/detail", key="id", updated="update_time", method=Method.POST, body=body)
+            return DetailSettings(
+                path=f"{place}/detail", key="id", updated="update_time", method=Method.POST, body=body
+            )
 
 
 def truth(form: ListForm, archive: Archive, now_ns: int) -> dict[str, bytes]:

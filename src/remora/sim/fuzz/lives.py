@@ -2,9 +2,9 @@
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from remora.collect import Collector
@@ -21,7 +21,7 @@ from remora.loops.numbered.service import NumberedService, ServiceSettings
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
 from remora.sim.fuzz.counted import CountedWire
-from remora.sim.fuzz.forms import detail_settings, list_settings
+from remora.sim.fuzz.forms import CHANNELS, CHANNELS_DETAIL, CHANNELS_LIST, detail_settings, list_settings
 from remora.sim.fuzz.governors import Gates
 from remora.sim.fuzz.judge import CANARY, NAME, Judge
 from remora.sim.fuzz.scenario import Scenario, SourceShape
@@ -70,6 +70,7 @@ class Running:
     service: NumberedService | None = None
     schedule: ListedSchedule | None = None
     lease: LeaderLease | None = None
+    channels: Collector | None = None  # of the list whose entries have lists of their own
 
 
 class Home:
@@ -165,21 +166,27 @@ class Home:
         return Running(given, collector, service.run, given.clock.wall_ns(), service=service, lease=lease)
 
     def _listed(self, given: Given, wire: SimTransport) -> Running:
+        form, paging = self.scenario.form, self.scenario.shape.paging
+        assert paging is not None
+        address, token, each = "http://sim/archive", Secret(CANARY), CHANNELS if form.channels else None
+        declared = ListedSettings(address, list_settings(form, paging), detail_settings(form), each=each, token=token)
+        running = self._scheduled(given, Listed(wire, declared, name=NAME))
+        if each is None:
+            return running
+        # Both are sources of one account: they share its gate and ceiling.
+        listed = ListedSettings(address, CHANNELS_LIST, CHANNELS_DETAIL, token=token)
+        channels = self._scheduled(given, Listed(wire, listed, name=each))
+        works = (channels.work, running.work)
+        return replace(running, work=lambda: _together(works), channels=channels.collector)
+
+    def _scheduled(self, given: Given, source: Listed) -> Running:
         scenario = self.scenario
-        assert scenario.shape.paging is not None
-        declared = ListedSettings(
-            "http://sim/archive",
-            list_settings(scenario.form, scenario.shape.paging),
-            detail_settings(scenario.form),
-            token=Secret(CANARY),
-        )
-        source = Listed(wire, declared, name=NAME)
         collector = JoiningCollector(
             source, given.store, given.governor, clock=given.clock, meter=self.meter, policy=LISTED
         )
-        lease = self.gates.leader_lease(f"run:{NAME}", given.clock)
+        lease = self.gates.leader_lease(f"run:{source.name}", given.clock)
         schedule = ListedSchedule(
-            NAME,
+            source.name,
             collector,
             given.store,
             given.governor,
@@ -275,6 +282,20 @@ class Process:
         if not (isinstance(error, StoreError) and home.trouble.failures):
             home.judge.fail(f"a process ended by itself: {type(error).__name__}: {error}")
         self.down_for_ns = max(self.down_for_ns, AGAIN_AFTER_NS)
+
+
+async def _together(works: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """Run all, until the first one ends; an error of one ends all."""
+    tasks = [asyncio.ensure_future(work()) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task in done:
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _abandon(store: Store) -> None:

@@ -13,9 +13,11 @@ from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.loops.recover import Recover, Recovery
 from remora.sim.checks import compare
 from remora.sim.crash import Generation
-from remora.sim.fuzz.forms import Scope, truth
+from remora.sim.fanned import Fanned
+from remora.sim.fuzz.forms import CHANNELS, Scope, truth
 from remora.sim.fuzz.judge import AT_REST, GAPS_READ_MAX, NAME
 from remora.sim.fuzz.lives import WINDOW_NS, Home, Running
+from remora.sim.listed import Archive
 
 ROUNDS_MAX: Final = 12
 RUNS_MAX: Final = 24
@@ -141,6 +143,27 @@ async def _compare_items(home: Home, running: Running, since_ns: int, waits: set
             home.judge.fail(f"store and world differ in item {difference.item_id}: {what}")
 
 
+async def _walk_all(running: Running) -> StoppedBy:
+    """A run with a full walk: of the channels, if there are any, and of the list. How the last one that stopped early did."""
+    stopped_by = StoppedBy.COMPLETE
+    for name, collector in ((CHANNELS, running.channels), (NAME, running.collector)):
+        if collector is None:
+            continue
+        store, clock = running.given.store, running.given.clock
+        # Each time: the rest of an interrupted walk is a full walk, too, but its first pages were read long ago.
+        await store.keep_note(name, FULL_WALK_NOTE, 0)
+        await store.replay_gaps(name, now_ns=clock.wall_ns())
+        options, governor = RunOptions(force=True), running.given.governor
+        run = ListedRun(name, collector, store, governor, clock=clock, owner="last", options=options)
+        ended = (await run.run_once()).stopped_by
+        stopped_by = stopped_by if ended is StoppedBy.COMPLETE else ended
+    return stopped_by
+
+
+def _has_no_channels(archive: Archive, now_ns: int) -> bool:
+    return isinstance(archive, Fanned) and not archive.channels.listing(now_ns)
+
+
 async def _settle_listed(home: Home, running: Running) -> None:
     store, clock = running.given.store, home.clock
     archive = home.stage.provider.archive
@@ -150,21 +173,9 @@ async def _settle_listed(home: Home, running: Running) -> None:
     since_ns = clock.true_ns()
     for _ in range(RUNS_MAX):
         since_ns = clock.true_ns() if not completed else since_ns
-        # Each time: the rest of an interrupted walk is a full walk, too, but its first pages were read long ago.
-        await store.keep_note(NAME, FULL_WALK_NOTE, 0)
-        await store.replay_gaps(NAME, now_ns=running.given.clock.wall_ns())
-        run = ListedRun(
-            NAME,
-            running.collector,
-            store,
-            running.given.governor,
-            clock=running.given.clock,
-            owner="last",
-            options=RunOptions(force=True),
-        )
-        stopped_by = (await run.run_once()).stopped_by
+        stopped_by = await _walk_all(running)
         completed += stopped_by is StoppedBy.COMPLETE
-        if completed >= 2:
+        if completed >= 2 or _has_no_channels(archive, clock.true_ns()):
             break
         await clock.sleep_until(clock.monotonic_ns() + HOUR_NS)
     else:
@@ -174,7 +185,7 @@ async def _settle_listed(home: Home, running: Running) -> None:
     form = home.scenario.form
     before = truth(form, archive, since_ns)
     # The last window ends at our own time: what is newer by the provider's clock is read when our clock gets there.
-    ahead_ns = max(0, now_ns - clock.wall_ns()) if form.scope is Scope.WINDOW else 0
+    ahead_ns = max(0, now_ns - running.given.clock.wall_ns()) if form.scope is Scope.WINDOW else 0
     asked_for = {line.key: line.mark for line in archive.listing(since_ns - ahead_ns)}
     marks = {line.key: line.mark for line in archive.listing(now_ns)}
     for key, body in truth(form, archive, now_ns).items():

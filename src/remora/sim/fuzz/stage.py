@@ -13,10 +13,11 @@ from remora.core.rate.pacing import burst_allowance
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import NEAR_NEWEST_IDS
 from remora.sim import replies
+from remora.sim.fanned import Fanned
 from remora.sim.faults import FaultKind
 from remora.sim.fuzz.forms import PLAIN
 from remora.sim.fuzz.scenario import Incident, IncidentKind
-from remora.sim.listed import DETAILS, PREFIX, Listed
+from remora.sim.listed import PREFIX, Listed, is_detail
 from remora.sim.provider import Provider
 from remora.sim.replies import Answer, Hang, Reset, Response
 from remora.sim.streams import EventStream
@@ -152,6 +153,8 @@ class Stage:
         self._active.clear()
         self.let_store(works=True)
         self.provider.heal()
+        if isinstance(self.provider.archive, Fanned):
+            self.provider.archive.refuses = False
 
     def let_store(self, *, works: bool) -> None:
         """From now on the store works, or not. What it could not keep is asked for more often than once."""
@@ -230,7 +233,7 @@ class Stage:
 
     def _count_same(self, at_ns: int, target: str) -> None:
         """Who asks for the same thing again and again has a loop without a pause."""
-        if _ITEM.fullmatch(target) is None and not target.startswith(DETAILS):
+        if _ITEM.fullmatch(target) is None and not is_detail(target):
             return
         if at_ns // HOUR_NS != self._hour:
             self._hour = at_ns // HOUR_NS
@@ -247,7 +250,7 @@ class Stage:
         if self.active(IncidentKind.WRONG_HINT) and self._chance.random() < _WRONG_HINT_SHARE:
             hint = self._chance.choice(HINTS)
             return Answer(self._chance.choice([429, 503]), b"{}", {"retry-after": hint})
-        if target.startswith(PREFIX) and not target.startswith(DETAILS) and self._is_page_bad():
+        if target.startswith(PREFIX) and not is_detail(target) and self._is_page_bad():
             return self._chance.choice(_BAD_PAGES)
         response = self.provider.respond(target, headers, body)
         if not isinstance(response, Answer) or response.status != 200:

@@ -19,6 +19,7 @@ from remora.core.item import Item, Readable
 from remora.core.units import DAY_NS, MINUTE_NS, SECOND_NS
 from remora.loops.numbered.inbox import MEMORY_MAX
 from remora.sim.clock import Deadlock, Livelock, RanTooLong, SimClock, run
+from remora.sim.fanned import Channels, Fanned
 from remora.sim.faults import FaultKind, Faults, Flood, Outage, StreamFaults
 from remora.sim.fuzz.judge import CANARY, Judge
 from remora.sim.fuzz.lives import SPARSE, Home, Process
@@ -262,22 +263,12 @@ def _make_stage(scenario: Scenario, clock: SimClock, judge: Judge) -> Stage:
         )
     )
     listed = scenario.shape.paging is not None
-    archive = Archive(
-        ArchiveSettings(
-            seed=scenario.seed,
-            conversations=scenario.items,
-            added_per_day=scenario.new_per_day,
-            token=CANARY,
-            limit=scenario.limit,
-            removed_share=Random(scenario.seed).choice([0.02, 0.2, 0.6]),
-        )
-    )
     provider = Provider(
         world,
         Faults(seed=scenario.seed, limit=scenario.limit if not listed else Limit(), **_from_the_beginning(scenario)),
         now=clock.true_ns,
         ticks=clock.monotonic_ns,
-        archive=archive if listed else None,
+        archive=_archive(scenario) if listed else None,
     )
     return Stage(
         provider,
@@ -285,6 +276,23 @@ def _make_stage(scenario: Scenario, clock: SimClock, judge: Judge) -> Stage:
         is_sparse=is_sparse,
         fail=judge.fail,
     )
+
+
+def _archive(scenario: Scenario) -> Archive:
+    """The lists of a listed world: one, or one for each channel."""
+    settings = ArchiveSettings(
+        seed=scenario.seed,
+        conversations=scenario.items,
+        added_per_day=scenario.new_per_day,
+        token=CANARY,
+        limit=scenario.limit,
+        removed_share=Random(scenario.seed).choice([0.02, 0.2, 0.6]),
+    )
+    if not scenario.form.channels:
+        return Archive(settings)
+    chance = Random(f"channels/{scenario.seed}")
+    added = chance.choice([0.0, 0.1, 0.4] if scenario.size is Size.LONG else [0.0, 2.0, 8.0])
+    return Fanned(settings, Channels(scenario.form.channels, added, chance.choice([0.0, 0.2, 0.5])))
 
 
 def _from_the_beginning(scenario: Scenario) -> dict[str, Any]:
