@@ -117,14 +117,13 @@ async def test_changes_come_in_order_and_a_position_resumes_without_a_hole(mirro
 async def test_who_follows_hears_of_a_change_that_comes_later(mirror: MirrorReader, store: Store) -> None:
     feed = mirror.changes(since=await mirror.newest_position(), follow=True)
 
-    async def until_heard() -> None:
+    async def heard() -> str:
         # PostgreSQL shows a change when no older transaction of the server is open, so earlier ones may come first.
-        while (await anext(feed)).key != "51":
-            pass
+        return await anext(change.key async for change in feed if change.key == "51")
 
-    waiting = asyncio.ensure_future(until_heard())
+    waiting = asyncio.ensure_future(heard())
     await keep(store, item(51), at_s=9)
-    await waiting
+    assert await waiting == "51"
     await feed.aclose()  # type: ignore[attr-defined]
 
 
