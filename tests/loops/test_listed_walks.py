@@ -127,6 +127,24 @@ def test_a_list_that_moves_faster_than_it_can_be_read_ends_the_walk_and_keeps_th
     run(main)
 
 
+def test_an_entry_that_moves_twice_ahead_of_the_walk_is_found_by_the_next_run() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(200))
+        oldest = rig.archive.listing()[-1][0]
+
+        def hook(asked: str) -> None:
+            if asked.startswith("page") and len(rig.archive.requests("page")) in {5, 12}:
+                rig.archive.add(oldest)
+
+        rig.archive.hook = hook
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.mirror() != rig.archive.truth(), "it was on no page when that page was read"
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.mirror() == rig.archive.truth()
+
+    run(main)
+
+
 @pytest.mark.parametrize("paging", PAGINGS)
 def test_entries_added_and_updated_during_a_walk_are_collected_by_the_next_run(paging: Paging) -> None:
     async def main(clock: SimClock) -> None:
