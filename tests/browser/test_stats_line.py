@@ -1,5 +1,6 @@
 """Is the line of facts below the headline short and true? Growth as it was measured, and what holds the rate back."""
 
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -7,10 +8,12 @@ import pytest
 from playwright.async_api import expect
 
 from remora.core.status.model import Disk
+from remora.core.status.snapshot import LedgerFacts
 from remora.core.units import MINUTE_NS
 from tests.browser.conftest import Visit
 from tests.browser.scenes import CATCHING_UP, THROTTLED
 from tests.browser.stage import staged
+from tests.browser.test_listed_console import RUNNING
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
 
@@ -33,3 +36,17 @@ async def test_the_line_is_short_and_growth_is_told_by_the_day_only_after_an_hou
             await expect(stats).to_contain_text("Held back byAt the ceilingSize")
             fresh = page.locator('.answers li[data-key="fresh"] .reason')
             await expect(fresh).to_contain_text("20,275,999 older ids are not fetched yet")
+
+
+async def test_a_source_that_does_not_run_is_not_called_always_on(visit: Visit) -> None:
+    several = replace(RUNNING, ledgers=lambda now_ns: {**RUNNING.ledgers(now_ns), "new": LedgerFacts(kind="numbered")})
+    async with staged(several) as stage, visit(stage.url, wait_for="#overview tbody tr") as visitor:
+        for name, told in {"new": "not running", "issues": "running"}.items():
+            await expect(visitor.page.locator(f'#overview tr[data-key="{name}"] td').last).to_have_text(told)
+
+
+async def test_on_a_phone_the_table_of_runs_is_not_cut_off(visit: Visit) -> None:
+    async with staged(RUNNING) as stage, visit(f"{stage.url}/#issues", phone=True) as visitor:
+        table = visitor.page.locator(".runs .scroll")
+        await expect(table).to_contain_text("complete: everything listed was asked for")
+        assert await table.evaluate("(node) => node.scrollWidth <= node.clientWidth + 1")

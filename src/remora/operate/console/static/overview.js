@@ -145,7 +145,8 @@ function freshness({ fresh }, now) {
   return agoOf(fresh.walked_at_ns ?? fresh.newest_id_at_ns, now);
 }
 
-function nextRun({ next_run_at_ns: at, kind }, now) {
+function nextRun({ next_run_at_ns: at, kind, state }, now) {
   if (at) return secondsOf(at) <= now ? "now" : `in ${span(secondsOf(at) - now)}`;
+  if (state !== "running") return state === "silent" ? "unknown" : "not running";
   return kind === "listed" ? "running" : "always on";
 }
