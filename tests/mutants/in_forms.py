@@ -1,6 +1,6 @@
-"""Which bugs are planted in the forms of a list: inline, parts, batches, POST, since, windows, headers, last keys, channels?"""
+"""Which bugs are planted in the forms of a list (inline, parts, batches, windows, channels …) and in the dialects?"""
 
-from tests.mutants.mutant import CHANNELS, LEDGER, LISTED, RUNS, Mutant
+from tests.mutants.mutant import CHANNELS, GATE, LEDGER, LIMITED, LISTED, NUMBERED, RUNS, Mutant
 
 IN_FORMS: tuple[Mutant, ...] = (
     Mutant(
@@ -122,5 +122,29 @@ IN_FORMS: tuple[Mutant, ...] = (
         "    return f\"{quote(parent[:6], safe=' :@,;=+$!*()')}/{key}\"\n",
         "documents of two channels share their keys",
         (LISTED, CHANNELS),
+    ),
+    Mutant(
+        GATE,
+        "sources/rules.py",
+        "                return Translation(rule.means, rule.wait_ns(seen, reply.headers, now_wall_ns=now_wall_ns))",
+        "                return Translation(rule.means, None)",
+        "a wait that a rule finds in the body is not kept",
+        (NUMBERED, "dialect=own", LIMITED),
+    ),
+    Mutant(
+        GATE,
+        "sources/dialects.py",
+        "Rules((*(CompiledRule(rule) for rule in own), *COMMON))",
+        "Rules(COMMON)",
+        "the rules of an owner are never asked",
+        (NUMBERED, "dialect=own", LIMITED),
+    ),
+    Mutant(
+        GATE,
+        "sources/dialects.py",
+        'body.error_name == \'throttle_violation\'", "throttle_violation"',
+        'body.error_name == \'throttled\'", "throttle_violation"',
+        "a 400 that means too many counts as the item's fault",
+        (NUMBERED, "dialect=stack", LIMITED),
     ),
 )

@@ -2,6 +2,7 @@
 
 forms        how a list and its details are shown: inline, in parts, in batches, by POST, since a moment, in windows,
              for each channel
+dialects     how the provider says "too many" without a 429
 scenario     what is drawn: the source, the store, the limits, and a list of incidents
 stage        the provider as a client sees it: bans, lies, wrong hints, and the log of arrivals
 watched      the store as a process sees it: sometimes unreachable, and every call is checked by the judge

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from remora.core.units import DAY_NS
+from remora.sim.fuzz.dialects import Dialect
 from remora.sim.fuzz.many import try_many
 from remora.sim.fuzz.record import keep
 from remora.sim.fuzz.scenario import Scenario, draw
@@ -87,7 +88,7 @@ def tell(verdict: Verdict) -> None:
     scenario = verdict.scenario
     _say(
         f"seed {scenario.seed}: {scenario.shape}{_form(scenario)}, {scenario.store}, {scenario.processes} process(es), "
-        f"{len(scenario.incidents)} incidents, {verdict.simulated_ns / DAY_NS:.2f} days, {verdict.requests} requests, "
+        f"{len(scenario.incidents)} incidents{_dialect(scenario)}, {verdict.simulated_ns / DAY_NS:.2f} days, {verdict.requests} requests, "
         f"{verdict.faults} faults, {verdict.crashes} crashes, {verdict.limited_most} refusals in the worst minute, trace {verdict.trace}: "
         f"{'violated' if verdict.violations else 'well'}"
     )
@@ -108,6 +109,10 @@ def _form(scenario: Scenario) -> str:
         f"{form.channels} channels" if form.channels else "",
     ]
     return "" if scenario.shape.paging is None else f" ({' '.join(word for word in words if word)})"
+
+
+def _dialect(scenario: Scenario) -> str:
+    return "" if scenario.dialect is Dialect.STATUS else f', "too many" as {scenario.dialect}'
 
 
 def _say(text: str) -> None:

@@ -21,6 +21,7 @@ from remora.loops.numbered.service import NumberedService, ServiceSettings
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
 from remora.sim.fuzz.counted import CountedWire
+from remora.sim.fuzz.dialects import rules_of
 from remora.sim.fuzz.forms import CHANNELS, CHANNELS_DETAIL, CHANNELS_LIST, detail_settings, list_settings
 from remora.sim.fuzz.governors import Gates
 from remora.sim.fuzz.judge import CANARY, NAME, Judge
@@ -30,6 +31,7 @@ from remora.sim.fuzz.watched import StoreTrouble, watched
 from remora.sim.meter import CountingMeter
 from remora.sim.transport import SimTransport
 from remora.sources.declaration import Declaration, ItemSettings, NewestSettings
+from remora.sources.dialects import Dialects
 from remora.sources.hackernews import DECLARATION, HackerNewsReading
 from remora.sources.json_path import WHOLE_BODY
 from remora.sources.listed import Listed, ListedSettings
@@ -146,7 +148,8 @@ class Home:
         return Numbered(wire, "http://sim/v0", SPARSE, name=NAME, token=token)
 
     def _numbered(self, given: Given, source: NumberedSource) -> Running:
-        collector = Collector(source, given.store, given.governor, clock=given.clock, meter=self.meter)
+        dialect = Dialects(rules_of(self.scenario.dialect))
+        collector = Collector(source, given.store, given.governor, clock=given.clock, meter=self.meter, dialect=dialect)
         lease = self.gates.leader_lease(f"watch:{NAME}", given.clock)
         settings = ServiceSettings(
             rescan=RescanSettings(window_ns=WINDOW_NS) if self.scenario.backstop else None,
@@ -182,7 +185,13 @@ class Home:
     def _scheduled(self, given: Given, source: Listed) -> Running:
         scenario = self.scenario
         collector = JoiningCollector(
-            source, given.store, given.governor, clock=given.clock, meter=self.meter, policy=LISTED
+            source,
+            given.store,
+            given.governor,
+            clock=given.clock,
+            meter=self.meter,
+            policy=LISTED,
+            dialect=Dialects(rules_of(scenario.dialect)),
         )
         lease = self.gates.leader_lease(f"run:{source.name}", given.clock)
         schedule = ListedSchedule(

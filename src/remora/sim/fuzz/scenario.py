@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from remora.sim.fuzz.dialects import Dialect, draw_dialect
 from remora.sim.fuzz.forms import PLAIN, ListForm, draw_form
 from remora.sim.limits import Limit
 from remora.sources.paging import Paging
@@ -90,6 +91,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     poll_every_s: float = 15.0  # of the newest id, while no stream reports it
     max_fetches: int | None  # of one run; None: unlimited
     form: ListForm = PLAIN  # of the list and its details
+    dialect: Dialect = Dialect.STATUS  # how the provider says "too many"
     incidents: tuple[Incident, ...]
 
     def without(self, index: int) -> "Scenario":
@@ -135,6 +137,7 @@ def draw(seed: int) -> Scenario:
         poll_every_s=chance.choice([60.0, 900.0]) if size is Size.LONG else 15.0,
         max_fetches=chance.choice([None, None, 7, 60]),
         form=draw_form(seed, shape.paging),
+        dialect=draw_dialect(seed),
         incidents=tuple(sorted(incidents, key=lambda incident: incident.at_s)),
     )
 

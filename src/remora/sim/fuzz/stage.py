@@ -15,6 +15,7 @@ from remora.core.verdict import NEAR_NEWEST_IDS
 from remora.sim import replies
 from remora.sim.fanned import Fanned
 from remora.sim.faults import FaultKind
+from remora.sim.fuzz.dialects import Dialect, said_in
 from remora.sim.fuzz.forms import PLAIN
 from remora.sim.fuzz.scenario import Incident, IncidentKind
 from remora.sim.listed import PREFIX, Listed, is_detail
@@ -85,6 +86,7 @@ class Stage:
         self._is_sparse = is_sparse
         self.archive_pages = False  # the list has numbered pages
         self.form = PLAIN  # of the list
+        self.dialect = Dialect.STATUS
         self.fail = fail
         self._active: list[Incident] = []
         self._chance = Random(0)
@@ -172,7 +174,7 @@ class Stage:
         self._log(at_ns, response)
         if (item := _ITEM.fullmatch(target)) is not None and isinstance(response, Answer):
             self._remember(int(item[1]), response)
-        return response
+        return said_in(self.dialect, response)
 
     def _remember(self, item_id: int, answer: Answer) -> None:
         if answer.status in {404, 410} or answer.body == b"null":

@@ -131,6 +131,7 @@ def _listening(judge: Judge) -> Any:
 async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdict: Verdict, folder: Path) -> None:
     stage = _make_stage(scenario, clock, judge)
     stage.archive_pages, stage.form = scenario.shape is SourceShape.PAGE, scenario.form
+    stage.dialect = scenario.dialect
     judge.stage, judge.is_exact = stage, scenario.store == "memory"
     home = Home(scenario, clock, stage, judge, folder)
     processes = [Process(home, number) for number in range(scenario.processes)]
