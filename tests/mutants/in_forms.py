@@ -1,6 +1,6 @@
-"""Which bugs are planted in the forms of a list (inline, parts, batches, windows, channels …) and in the dialects?"""
+"""Which bugs are planted in the forms of a list (inline, parts, batches, windows, channels …), in dialects and credentials?"""
 
-from tests.mutants.mutant import CHANNELS, GATE, LEDGER, LIMITED, LISTED, NUMBERED, RUNS, Mutant
+from tests.mutants.mutant import CHANNELS, GATE, LEDGER, LIMITED, LISTED, NUMBERED, ROTATED, RUNS, Mutant
 
 IN_FORMS: tuple[Mutant, ...] = (
     Mutant(
@@ -146,5 +146,21 @@ IN_FORMS: tuple[Mutant, ...] = (
         'body.error_name == \'throttled\'", "throttle_violation"',
         "a 400 that means too many counts as the item's fault",
         (NUMBERED, "dialect=stack", LIMITED),
+    ),
+    Mutant(
+        RUNS,
+        "collect.py",
+        "        return is_refused and self._credential is not None and await self._credential.renew()",
+        "        return False and is_refused",
+        "a credential that was replaced is not read again",
+        (LISTED, ROTATED),
+    ),
+    Mutant(
+        RUNS,
+        "sources/auth.py",
+        "            if last_ns is not None and now_ns - last_ns < RENEW_AFTER_REFUSAL_EVERY_NS:",
+        "            if last_ns is not None:",
+        "a credential is read again only once",
+        (LISTED, ROTATED),
     ),
 )

@@ -3,6 +3,7 @@
 forms        how a list and its details are shown: inline, in parts, in batches, by POST, since a moment, in windows,
              for each channel
 dialects     how the provider says "too many" without a 429
+credentials  how the credential of a list is replaced from time to time
 scenario     what is drawn: the source, the store, the limits, and a list of incidents
 stage        the provider as a client sees it: bans, lies, wrong hints, and the log of arrivals
 watched      the store as a process sees it: sometimes unreachable, and every call is checked by the judge

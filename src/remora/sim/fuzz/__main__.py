@@ -112,7 +112,8 @@ def _form(scenario: Scenario) -> str:
 
 
 def _dialect(scenario: Scenario) -> str:
-    return "" if scenario.dialect is Dialect.STATUS else f', "too many" as {scenario.dialect}'
+    words = "" if scenario.dialect is Dialect.STATUS else f', "too many" as {scenario.dialect}'
+    return f"{words}, a new credential every {scenario.rotates_every_s:g} s" if scenario.rotates_every_s else words
 
 
 def _say(text: str) -> None:

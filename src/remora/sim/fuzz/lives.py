@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from remora.collect import Collector
-from remora.contracts import Clock, LeaderLease, NumberedSource, Store
+from remora.contracts import Clock, LeaderLease, NumberedSource, Store, Transport
 from remora.core.errors import StoreError
 from remora.core.ledger.asking import LISTED
 from remora.core.units import DAY_NS, SECOND_NS
@@ -30,6 +30,7 @@ from remora.sim.fuzz.stage import Stage
 from remora.sim.fuzz.watched import StoreTrouble, watched
 from remora.sim.meter import CountingMeter
 from remora.sim.transport import SimTransport
+from remora.sources.auth import Credential, SignedTransport, Way
 from remora.sources.declaration import Declaration, ItemSettings, NewestSettings
 from remora.sources.dialects import Dialects
 from remora.sources.hackernews import DECLARATION, HackerNewsReading
@@ -171,18 +172,24 @@ class Home:
     def _listed(self, given: Given, wire: SimTransport) -> Running:
         form, paging = self.scenario.form, self.scenario.shape.paging
         assert paging is not None
-        address, token, each = "http://sim/archive", Secret(CANARY), CHANNELS if form.channels else None
+        address, each, rotation = "http://sim/archive", CHANNELS if form.channels else None, self.stage.rotation
+        token: Secret | None = Secret(CANARY)
+        credential: Credential | None = None
+        transport: Transport = wire
+        if rotation is not None:
+            token, credential = None, Credential(Way.BEARER, rotation, clock=given.clock)
+            transport = SignedTransport(wire, credential, url=address)
         declared = ListedSettings(address, list_settings(form, paging), detail_settings(form), each=each, token=token)
-        running = self._scheduled(given, Listed(wire, declared, name=NAME))
+        running = self._scheduled(given, Listed(transport, declared, name=NAME), credential)
         if each is None:
             return running
         # Both are sources of one account: they share its gate and ceiling.
         listed = ListedSettings(address, CHANNELS_LIST, CHANNELS_DETAIL, token=token)
-        channels = self._scheduled(given, Listed(wire, listed, name=each))
+        channels = self._scheduled(given, Listed(transport, listed, name=each), credential)
         works = (channels.work, running.work)
         return replace(running, work=lambda: _together(works), channels=channels.collector)
 
-    def _scheduled(self, given: Given, source: Listed) -> Running:
+    def _scheduled(self, given: Given, source: Listed, credential: Credential | None) -> Running:
         scenario = self.scenario
         collector = JoiningCollector(
             source,
@@ -192,6 +199,7 @@ class Home:
             meter=self.meter,
             policy=LISTED,
             dialect=Dialects(rules_of(scenario.dialect)),
+            credential=credential,
         )
         lease = self.gates.leader_lease(f"run:{source.name}", given.clock)
         schedule = ListedSchedule(

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from remora.sim.fuzz.credentials import draw_rotation
 from remora.sim.fuzz.dialects import Dialect, draw_dialect
 from remora.sim.fuzz.forms import PLAIN, ListForm, draw_form
 from remora.sim.limits import Limit
@@ -91,6 +92,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     poll_every_s: float = 15.0  # of the newest id, while no stream reports it
     max_fetches: int | None  # of one run; None: unlimited
     form: ListForm = PLAIN  # of the list and its details
+    rotates_every_s: float = 0.0  # when the credential of a list is replaced; 0: never
     dialect: Dialect = Dialect.STATUS  # how the provider says "too many"
     incidents: tuple[Incident, ...]
 
@@ -138,6 +140,7 @@ def draw(seed: int) -> Scenario:
         max_fetches=chance.choice([None, None, 7, 60]),
         form=draw_form(seed, shape.paging),
         dialect=draw_dialect(seed),
+        rotates_every_s=draw_rotation(seed) if is_listed else 0.0,
         incidents=tuple(sorted(incidents, key=lambda incident: incident.at_s)),
     )
 

@@ -15,6 +15,7 @@ from remora.core.verdict import NEAR_NEWEST_IDS
 from remora.sim import replies
 from remora.sim.fanned import Fanned
 from remora.sim.faults import FaultKind
+from remora.sim.fuzz.credentials import Rotation
 from remora.sim.fuzz.dialects import Dialect, said_in
 from remora.sim.fuzz.forms import PLAIN
 from remora.sim.fuzz.scenario import Incident, IncidentKind
@@ -87,6 +88,7 @@ class Stage:
         self.archive_pages = False  # the list has numbered pages
         self.form = PLAIN  # of the list
         self.dialect = Dialect.STATUS
+        self.rotation: Rotation | None = None  # of the credential; None: it stays the same
         self.fail = fail
         self._active: list[Incident] = []
         self._chance = Random(0)
@@ -254,6 +256,9 @@ class Stage:
             return Answer(self._chance.choice([429, 503]), b"{}", {"retry-after": hint})
         if target.startswith(PREFIX) and not is_detail(target) and self._is_page_bad():
             return self._chance.choice(_BAD_PAGES)
+        if self.rotation is not None and (headers := self.rotation.accepted(headers)) is None:
+            self.provider.arrivals.add(self.provider.ticks(), target)
+            return replies.UNAUTHORIZED
         response = self.provider.respond(target, headers, body)
         if not isinstance(response, Answer) or response.status != 200:
             return response

@@ -21,6 +21,7 @@ from remora.loops.numbered.inbox import MEMORY_MAX
 from remora.sim.clock import Deadlock, Livelock, RanTooLong, SimClock, run
 from remora.sim.fanned import Channels, Fanned
 from remora.sim.faults import FaultKind, Faults, Flood, Outage, StreamFaults
+from remora.sim.fuzz.credentials import Rotation
 from remora.sim.fuzz.judge import CANARY, Judge
 from remora.sim.fuzz.lives import SPARSE, Home, Process
 from remora.sim.fuzz.readout import Readout
@@ -132,6 +133,8 @@ async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdi
     stage = _make_stage(scenario, clock, judge)
     stage.archive_pages, stage.form = scenario.shape is SourceShape.PAGE, scenario.form
     stage.dialect = scenario.dialect
+    if scenario.rotates_every_s:
+        stage.rotation = Rotation(CANARY, scenario.rotates_every_s, clock.true_ns)
     judge.stage, judge.is_exact = stage, scenario.store == "memory"
     home = Home(scenario, clock, stage, judge, folder)
     processes = [Process(home, number) for number in range(scenario.processes)]
