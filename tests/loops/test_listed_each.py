@@ -210,6 +210,20 @@ def test_without_a_known_channel_the_run_says_what_to_run_first() -> None:
     run(main)
 
 
+def test_when_every_channel_has_vanished_there_is_nothing_to_walk_and_nothing_is_wrong() -> None:
+    async def main(clock: SimClock) -> None:
+        rig, workspace = await rig_of(clock, "cursor", channels=2)
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        await rig.store.record_vanished("channels", walk=2, now_ns=clock.wall_ns())
+        workspace.asked.clear()
+        await rig.wait(HOUR_NS)
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert workspace.asked == []
+        assert await rig.mirror() == workspace.documents(), "what was collected is kept"
+
+    run(main)
+
+
 def test_a_message_of_a_channel_may_have_parts() -> None:
     async def main(clock: SimClock) -> None:
         rig, _ = await rig_of(clock, "cursor", channels=2, messages=3)

@@ -125,7 +125,7 @@ class ListedRun:
             return Stop(StoppedBy.COOL_DOWN, cooling.reason, wait_ns)
         if self._options.recover_only:
             return await self._rest() or Stop(StoppedBy.RECOVER_ONLY)
-        if orphaned is not None:
+        if orphaned is not None or self._all_parents_vanished():
             return await self._rest() or orphaned
         walk_stop = await self._walk(waits=False)
         if walk_stop is not None and walk_stop.is_pressure:
@@ -143,18 +143,24 @@ class ListedRun:
         each, source = self._collector.capabilities.each, self._collector.walked
         if each is None or source is None:
             return None
-        lacking = 0
+        known, lacking = 0, 0
         async for held in self._store.documents(each):
             if held.body is not None:
+                known += 1
                 lacking += source.take_parents([(held.key, held.body, held.vanished_ns is None)])
                 if (mark := await kept_mark(self._store, self._source, held.key)) is not None:
                     source.take_watermark(held.key, mark)
         why = None
         if lacking:
             why = f"{lacking} entries of {each} lack a field that list.path needs; check the name after {{entry.}}"
-        elif not source.has_parents():
+        elif not known:
             why = f"the list is walked for each entry of {each}, and none is known yet; run {each} first"
         return None if why is None else Stop(StoppedBy.LIST_CONTRADICTS, GapReason.MALFORMED, why=why)
+
+    def _all_parents_vanished(self) -> bool:
+        """Whether the list belongs to entries of another source, and none of them is there any more: nothing to walk."""
+        walked = self._collector.walked
+        return walked is not None and walked.capabilities.each is not None and not walked.has_parents()
 
     async def _rest(self) -> Stop | None:
         """Fetch what is owed. What was refused before comes last, because it may always be refused."""
