@@ -15,6 +15,12 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "1794813855345",
+        "the shared gate",
+        "a circuit that opened during a Retry-After was never probed: while the provider's wait lasted nobody asked for time, and nobody was woken after it",
+        "`tests/fuzz/worlds/circuit-that-opens-during-a-wait-of-the-provider.json`",
+    ),
+    Found(
         "348",
         "the status",
         "after a restart during a ban, refusals alone made the status say that it works",

@@ -291,8 +291,7 @@ class Governor:
                 self._holds.note(self._in_flight)
                 self._wait_events.tell(hold)
                 if hold.limited_by in PACING:
-                    in_bursts = burst_allowance(self._granted.interval_ns) > 1
-                    await self._timer.until_turn(hold, in_bursts=in_bursts)
+                    await self._timer.until_turn(hold, in_bursts=burst_allowance(self._granted.interval_ns) > 1)
                 else:
                     await self._timer.until_over(hold)
                     self._unhindered_since_ns = self._clock.monotonic_ns()
@@ -367,6 +366,8 @@ class Governor:
         """No stretch is held: wait until the gate home grants more time."""
         if self._home.is_silent:
             return Hold(LimitedBy.STORE, None)
+        if self._learner.not_before_ns > now_ns:  # until then no time is asked for, and nobody would end another wait
+            return Hold(LimitedBy.RETRY_AFTER, self._learner.not_before_ns)
         if not self._learner.circuit.passes(now_ns=now_ns):
             return Hold(LimitedBy.CIRCUIT, None)
         return self._learner.hold(now_ns=now_ns, is_probe=is_probe) or Hold(self._paced_by(), None)
