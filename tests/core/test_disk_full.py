@@ -33,7 +33,7 @@ def test_a_full_disk_needs_a_person_and_says_what_to_do(silent: bool) -> None:
 
 
 def test_what_could_not_store_its_first_heartbeat_is_not_called_never_started() -> None:
-    source = with_disk(read_out([], {NAME: ledger()}, now_ns=NOW_NS), FULL).sources[NAME]
+    source = read_out([], {NAME: ledger()}, now_ns=NOW_NS, disk=FULL).sources[NAME]
     assert source.state == "silent"
     assert isinstance(source.rate, Unknown)
     for reason in (source.rate.reason, source.answers.fresh.reason, source.answers.polite.reason):

@@ -158,25 +158,22 @@ def is_working(
         return Answer(YesNo.NO, why)
     if (why := barred(facts.rate, now_ns=now_ns)) is not None:
         return Answer(YesNo.NO, why)
-    if never_answered(facts):
-        return Answer(YesNo.UNKNOWN, "the provider has not answered since the start")
-    if _only_refused(facts):
-        return Answer(YesNo.UNKNOWN, "the provider has only refused requests since the start")
+    if has_nothing_yet(facts):
+        so_far = "has only refused requests" if has_refused(facts) else "has not answered"
+        return Answer(YesNo.UNKNOWN, f"the provider {so_far} since the start")
     return Answer(YesNo.YES, facts.doing or "all loops are running")
 
 
-def never_answered(facts: SourceFacts) -> bool:
-    """Whether the process that watches a numbered source has never received its newest id."""
+def has_nothing_yet(facts: SourceFacts) -> bool:
+    """Whether the process that watches a numbered source has had neither its newest id nor any other good answer."""
     recent = facts.rate.recent if facts.rate else None
-    answered = recent is not None and recent.answers > recent.failed
+    answered = recent is not None and recent.answers > recent.failed + recent.refused
     return facts.backfill is not None and facts.newest_id_at_ns is None and not answered
 
 
-def _only_refused(facts: SourceFacts) -> bool:
-    """The same for a provider that answers, but with refusals and failures only."""
-    recent = facts.rate.recent if facts.rate else None
-    nothing = recent is not None and recent.answers == recent.failed + recent.refused
-    return facts.backfill is not None and facts.newest_id_at_ns is None and nothing
+def has_refused(facts: SourceFacts) -> bool:
+    """Whether the provider refused a request of the last seconds."""
+    return facts.rate is not None and facts.rate.recent is not None and facts.rate.recent.refused > 0
 
 
 def iso(at_ns: int) -> str:

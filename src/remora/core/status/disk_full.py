@@ -1,14 +1,9 @@
 """Is there room to store anything? A disk that is almost full needs a person, whatever else is known."""
 
-from typing import Final
-
 import msgspec
 
 from remora.core.quantities import format_size
-from remora.core.status.model import Answer, Attention, Disk, Headline, SourceStatus, Standing, Status, Unknown, YesNo
-from remora.core.status.readout import NEVER_STARTED
-
-NO_HEARTBEAT: Final = "no heartbeat can be stored while the disk is full"
+from remora.core.status.model import Answer, Attention, Disk, Headline, SourceStatus, Standing, Status, YesNo
 
 
 def full_disk(disk: Disk | None) -> str | None:
@@ -22,35 +17,16 @@ def full_disk(disk: Disk | None) -> str | None:
 
 
 def with_disk(status: Status, disk: Disk | None) -> Status:
-    """The same status with the room on disk. On a full disk no heartbeat is stored, so this is the reason for the silence."""
+    """The same status with the room on disk. A full disk is told before everything that follows from it."""
     why = full_disk(disk)
     sources = status.sources if why is None else {name: _stopped(one, why) for name, one in status.sources.items()}
     return msgspec.structs.replace(status, disk=disk, sources=sources)
-
-
-def _unheard(source: SourceStatus) -> SourceStatus:
-    """The same source, if its first heartbeat could not be stored: whether it was started is not known."""
-    unknown = {
-        name: Unknown(NO_HEARTBEAT)
-        for name in source.__struct_fields__
-        if isinstance(told := getattr(source, name), Unknown) and told.reason == NEVER_STARTED
-    }
-    answers = {
-        name: msgspec.structs.replace(answer, reason=NO_HEARTBEAT)
-        for name in source.answers.__struct_fields__
-        if (answer := getattr(source.answers, name)).reason == NEVER_STARTED
-    }
-    return msgspec.structs.replace(
-        source, state="silent", answers=msgspec.structs.replace(source.answers, **answers), **unknown
-    )
 
 
 def _stopped(source: SourceStatus, why: str) -> SourceStatus:
     if source.state == "stopped":
         return source  # it ended for a reason of its own, and nothing tries to write
     working = Answer(YesNo.NO, why, Attention.ACT)
-    if source.state == "never_started":
-        source = _unheard(source)
     return msgspec.structs.replace(
         source,
         headline=Headline(Standing.ATTENTION, f"Needs attention: {why}"),

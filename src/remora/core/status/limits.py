@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from remora.core.ledger.run import StoppedBy
 from remora.core.rate.gate_types import PACING, LimitedBy, QuotaFacts, RateFacts
 from remora.core.reasons import GapFamily, GapReason
-from remora.core.status.answers import iso, never_answered, span
+from remora.core.status.answers import has_nothing_yet, has_refused, iso, span
 from remora.core.status.model import Covered, CoveredList, Unknown
 from remora.core.status.snapshot import LedgerFacts, SourceFacts
 from remora.core.status.thresholds import AT_THE_PACE, FAR_BELOW_THE_CEILING, WAIT_WORTH_TELLING_NS
@@ -21,7 +21,7 @@ def what_limits(
     cause = gate_limit(rate)
     if facts.orders.paused_at_ns is not None:
         return LimitedBy.PAUSED, LIMITS[LimitedBy.PAUSED]
-    if never_answered(facts) and cause in {LimitedBy.NO_WORK, LimitedBy.ANSWERS}:
+    if has_nothing_yet(facts) and not has_refused(facts) and cause in {LimitedBy.NO_WORK, LimitedBy.ANSWERS}:
         cause = LimitedBy.NO_ANSWER
     elif cause is LimitedBy.NO_WORK and rate.provider_down is not None:
         cause = LimitedBy.CIRCUIT  # nothing is asked for because nothing would be answered

@@ -25,6 +25,7 @@ from remora.core.status.answers import (
 )
 from remora.core.status.answers import iso as iso
 from remora.core.status.covering import coverage_of
+from remora.core.status.disk_full import full_disk, with_disk
 from remora.core.status.headline import headline, progress_of, with_attention
 from remora.core.status.limits import what_limits
 from remora.core.status.model import (
@@ -33,6 +34,7 @@ from remora.core.status.model import (
     Answers,
     Covered,
     CoveredList,
+    Disk,
     Fresh,
     FreshList,
     NoStream,
@@ -69,16 +71,22 @@ ROLE_ORDER: Final = (Role.SERVICE, Role.RUN, Role.BACKFILL, Role.WORKER)
 AGES_PER_BUCKET: Final = 3
 FAILURES: Final = frozenset(stopped_by for stopped_by in StoppedBy if stopped_by.exit_code is Exit.FAILED)
 NEVER_STARTED: Final = "no process has worked on this source yet"
+NO_HEARTBEAT: Final = "no heartbeat can be stored while the disk is full"
 
 
-def read_out(beats: Sequence[Beat], ledgers: Mapping[str, LedgerFacts], *, now_ns: int) -> Status:
-    """The status of every source in the ledger."""
+def read_out(
+    beats: Sequence[Beat], ledgers: Mapping[str, LedgerFacts], *, now_ns: int, disk: Disk | None = None
+) -> Status:
+    """The status of every source in the ledger. `disk`: the room for the store, if it was measured."""
     ordered = sorted(beats, key=lambda beat: (ROLE_ORDER.index(beat.snapshot.role), -beat.at_ns))
-    return Status(
+    # On a full disk not even the first heartbeat is stored: whether a process was started is then unknown.
+    unheard = ("never_started", NEVER_STARTED) if full_disk(disk) is None else ("silent", NO_HEARTBEAT)
+    status = Status(
         as_of_ns=now_ns,
         runtimes=tuple(_runtime(beat, now_ns) for beat in _worth_telling(ordered, now_ns)),
-        sources={name: _source(name, ledger, ordered, now_ns) for name, ledger in sorted(ledgers.items())},
+        sources={name: _source(name, ledger, ordered, unheard, now_ns) for name, ledger in sorted(ledgers.items())},
     )
+    return with_disk(status, disk)
 
 
 def _worth_telling(beats: Iterable[Beat], now_ns: int) -> Iterable[Beat]:
@@ -100,24 +108,28 @@ def is_alive(beat: Beat, *, now_ns: int) -> bool:
 # -- one source --------------------------------------------------------------------------------------------------------
 
 
-def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) -> SourceStatus:
+def _source(
+    name: str, ledger: LedgerFacts, beats: Sequence[Beat], unheard: tuple[str, str], now_ns: int
+) -> SourceStatus:
+    """`unheard`: the state of a source of which there is no heartbeat, and the reason."""
     ours = [beat for beat in beats if name in beat.snapshot.sources]
     ours.sort(key=lambda beat: beat.snapshot.sources[name].stands_by)
     alive = next((beat for beat in ours if is_alive(beat, now_ns=now_ns)), None)
     last = alive or max(ours, key=lambda beat: beat.at_ns, default=None)
     facts = alive.snapshot.sources[name] if alive else None
-    silence = None if alive else _silence(last, name)
+    state, silence = _heard(alive, last, name, unheard)
     told = facts or SourceFacts()
     coverage = coverage_of(ledger, facts)
     listed = ledger.owed_details is not None
     fresh = _fresh_list(ledger) if listed else _fresh(facts, silence, ledger, coverage)
     stream = _stream(told, silence, ledger)
-    working = _is_working(facts, silence, alive, last, now_ns)
+    why, rests = silence.reason if silence else None, alive is None and last is not None and _is_between_runs(last)
+    working = is_working(facts, silence=why, ended=state == "stopped", now_ns=now_ns, rests=rests)
     is_down = working.reason == down(told.rate, now_ns=now_ns)
     answers = Answers(
         complete=is_complete(coverage, fresh) if ledger.hole is None else Answer(YesNo.NO, ledger.hole),
         fresh=_is_fresh(fresh, stream, alive, name, coverage, ledger, now_ns),
-        polite=is_polite(told.rate, silence=silence.reason if silence else None),
+        polite=is_polite(told.rate, silence=why),
         working=working,
     )
     running_ns = now_ns - alive.snapshot.started_at_ns if alive else None
@@ -127,7 +139,7 @@ def _source(name: str, ledger: LedgerFacts, beats: Sequence[Beat], now_ns: int) 
     progress = progress_of(coverage, told.rate, running_ns=running_ns)
     return SourceStatus(
         kind=ledger.kind,
-        state=_state(alive, last),
+        state=state,
         doing=told.doing,
         headline=headline(answers, coverage, progress, facts, is_down=is_down),
         progress=progress,
@@ -168,30 +180,18 @@ def _stream(told: SourceFacts, silence: Unknown | None, ledger: LedgerFacts) -> 
     return without_stream(ledger)
 
 
-def _is_working(
-    facts: SourceFacts | None, silence: Unknown | None, alive: Beat | None, last: Beat | None, now_ns: int
-) -> Answer:
-    return is_working(
-        facts,
-        silence=silence.reason if silence else None,
-        ended=_state(alive, last) == "stopped",
-        now_ns=now_ns,
-        rests=alive is None and last is not None and _is_between_runs(last),
-    )
-
-
-def _state(alive: Beat | None, last: Beat | None) -> str:
+def _heard(alive: Beat | None, last: Beat | None, name: str, unheard: tuple[str, str]) -> tuple[str, Unknown | None]:
+    """What the heartbeats say: the state, and, if no process runs, why the current values are unknown."""
     if alive is not None:
-        return "running"
+        return "running", None
     if last is None:
-        return "never_started"
-    return "stopped" if last.snapshot.ended_at_ns is not None else "silent"
+        state, reason = unheard
+        return state, Unknown(reason)
+    return "stopped" if last.snapshot.ended_at_ns is not None else "silent", _silence(last, name)
 
 
-def _silence(last: Beat | None, name: str) -> Unknown:
+def _silence(last: Beat, name: str) -> Unknown:
     """Why the current state is unknown. The last known rate is included, marked as past."""
-    if last is None:
-        return Unknown(NEVER_STARTED)
     rate = last.snapshot.sources[name].rate
     was_per_s = rate.per_s if rate else None
     role, ended_ns = last.snapshot.role.replace("_", "-"), last.snapshot.ended_at_ns
@@ -224,7 +224,8 @@ def _rate(
     coverage: Covered | CoveredList | Unknown,
 ) -> RateFacts | Unknown:
     if alive is None:
-        return silence or Unknown(NEVER_STARTED)
+        assert silence is not None, "no process, and no reason for it"
+        return silence
     facts = alive.snapshot.sources[name]
     if facts.rate is None:
         return Unknown("the gate has not said anything yet", alive.snapshot.started_at_ns)
@@ -266,6 +267,7 @@ def _fresh(
     coverage: Covered | CoveredList | Unknown,
 ) -> Fresh | Unknown:
     if facts is None:
+        assert silence is not None, "no process, and no reason for it"
         return _without_rate(silence)
     if facts.newest_id_at_ns is None:
         return Unknown("the source has not reported its newest id yet")
@@ -324,5 +326,5 @@ def _gaps(tally: GapTally, next_run_at_ns: int | None) -> GapTally:
     return msgspec.structs.replace(tally, next_at_ns=next_at_ns)
 
 
-def _without_rate(silence: Unknown | None) -> Unknown:
-    return Unknown(NEVER_STARTED) if silence is None else Unknown(silence.reason, silence.since_ns)
+def _without_rate(silence: Unknown) -> Unknown:
+    return Unknown(silence.reason, silence.since_ns)

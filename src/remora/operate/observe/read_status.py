@@ -9,7 +9,6 @@ from remora.core.ledger.discovery import Kind
 from remora.core.ledger.freshness import is_stream_too_dear, poll_interval_ns
 from remora.core.ledger.notes import BACKLOG_NOTE, NEWEST_NOTE
 from remora.core.status.alarms import with_alarms
-from remora.core.status.disk_full import with_disk
 from remora.core.status.model import Disk, Status
 from remora.core.status.readout import iso, read_out
 from remora.core.status.snapshot import Beat, GapTally, LedgerFacts, RunFacts, Snapshot
@@ -26,7 +25,7 @@ async def read_status(
     beats = decode_beats(await store.heartbeats())
     names = [only] if only is not None else sorted(settings.sources)
     ledgers = {name: await read_ledger(store, name, settings.sources[name]) for name in names}
-    return with_alarms(with_disk(read_out(beats, ledgers, now_ns=now_ns), disk))
+    return with_alarms(read_out(beats, ledgers, now_ns=now_ns, disk=disk))
 
 
 async def read_ledger(store: Store, name: str, source: SourceSettings) -> LedgerFacts:
