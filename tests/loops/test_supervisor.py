@@ -4,6 +4,8 @@ import asyncio
 from itertools import pairwise
 
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
 from remora.core.errors import ConfigurationError, RemoraError, StoreUnavailable
 from remora.loops.supervisor import (
@@ -184,6 +186,25 @@ def test_what_is_in_hand_is_kept_until_the_store_answers() -> None:
         return await until_it_works(call, clock=clock, what="test"), clock.monotonic_ns() // SECOND_NS
 
     assert in_virtual_time(main) == (7, 3)
+
+
+def test_a_store_that_is_awaited_is_told_once_a_minute_and_when_it_answers_again() -> None:
+    failures = iter([DOWN] * 9)
+
+    async def call() -> None:
+        if (error := next(failures, None)) is not None:
+            raise error
+
+    async def main(clock: SimClock) -> list[tuple[str, int]]:
+        structlog.reset_defaults()  # the tests of this folder are silent otherwise
+        with capture_logs() as lines:
+            await until_it_works(call, clock=clock, what="the newest items")
+        return [(line["event"], line["failures"]) for line in lines]
+
+    assert in_virtual_time(main) == [
+        *(("store_awaited", failures) for failures in (1, 7, 8, 9)),
+        ("store_answers_again", 9),
+    ]
 
 
 def test_a_store_that_will_not_come_back_is_not_waited_for() -> None:

@@ -6,13 +6,14 @@ which only a person or a new process can repair. An `OSError` counts as a bug: e
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import structlog
 
 from remora.contracts import Clock
 from remora.core.errors import RemoraError
+from remora.core.repeats import Repeats
 from remora.core.status.snapshot import LoopFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
 
@@ -50,11 +51,6 @@ def restart_delay_ns(failures: int) -> int:
     return min(RESTART_MAX_NS, RESTART_FIRST_NS << min(failures - 1, RESTART_MAX_NS.bit_length()))
 
 
-def is_worth_telling(failures: int) -> bool:
-    """Whether this failure in a row is logged: the 1st, 2nd, 4th, 8th and so on, so that the lines become rare, too."""
-    return failures & (failures - 1) == 0
-
-
 def pass_on_cancellation() -> None:
     """Stop if this task was cancelled while a task group failed: the group raises the failure and forgets the cancellation."""
     task = asyncio.current_task()
@@ -64,21 +60,20 @@ def pass_on_cancellation() -> None:
 
 async def until_it_works(call: Callable[[], Awaitable[T]], *, clock: Clock, what: str) -> T:
     """Repeat a store call until the store answers, so that nothing in memory is lost. Other errors are raised."""
-    failures = 0
+    repeats = Repeats()
     while True:
         try:
             result = await call()
         except RemoraError as error:
             if not error.retryable:
                 raise
-            failures += 1
-            if is_worth_telling(failures):
-                log.warning("store_awaited", what=what, error=type(error).__name__, failures=failures)
+            if repeats.is_worth_telling(now_ns=clock.monotonic_ns()):
+                log.warning("store_awaited", what=what, error=type(error).__name__, failures=repeats.failures)
         else:
-            if failures:
+            if failures := repeats.over():
                 log.info("store_answers_again", what=what, failures=failures)
             return result
-        await clock.sleep_until(clock.monotonic_ns() + restart_delay_ns(failures))
+        await clock.sleep_until(clock.monotonic_ns() + restart_delay_ns(repeats.failures))
 
 
 @dataclass(slots=True)
@@ -87,7 +82,7 @@ class _Life:
 
     alive: bool = False
     restarts: int = 0
-    failures: int = 0  # in a row
+    repeats: Repeats = field(default_factory=Repeats)
     last_error: str | None = None
 
 
@@ -138,14 +133,14 @@ class Supervisor:
                         raise
                     raise leaf from None
                 if self._clock.monotonic_ns() - started_ns >= WELL_AFTER_NS:
-                    life.failures = 0
-                life.failures += 1
+                    life.repeats.over()
                 life.restarts += 1
             finally:
                 life.alive = False
-            if is_worth_telling(life.failures):
-                log.warning("loop_restarts", loop=name, error=life.last_error, failures=life.failures)
-            await self._clock.sleep_until(self._clock.monotonic_ns() + restart_delay_ns(life.failures))
+            now_ns = self._clock.monotonic_ns()
+            if life.repeats.is_worth_telling(now_ns=now_ns):
+                log.warning("loop_restarts", loop=name, error=life.last_error, failures=life.repeats.failures)
+            await self._clock.sleep_until(now_ns + restart_delay_ns(life.repeats.failures))
 
 
 async def _stop(tasks: list["asyncio.Task[None]"]) -> None:

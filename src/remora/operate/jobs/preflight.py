@@ -183,7 +183,7 @@ async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], 
     try:
         async with opened_store(settings, read_only=True) as store:
             beats = decode_beats(await store.heartbeats())
-            asked = {*names, *settings.sources} if parents else names
+            asked = settings.sources if parents else names
             learned = {name: await store.load_pace(account_of(name, settings.sources[name])) for name in asked}
             for parent in parents:
                 async for held in store.documents(parent):
