@@ -21,6 +21,7 @@ from remora.contracts.reader import ITEM_ROW, ItemColumns, MirroredDocument, Mir
 from remora.core.errors import ConfigurationError
 from remora.core.ledger.discovery import Kind
 from remora.core.units import MILLISECOND_NS, MINUTE_NS
+from remora.files import PRIVATE_FILE, PRIVATE_FOLDER, sync_path, whole_file, write_whole
 from remora.read.arrow import by_month, document_table, item_table, load_pyarrow
 from remora.read.earlier import item_of
 from remora.read.export import Wanted
@@ -38,8 +39,6 @@ SMALL_FILES_MAX: Final = 8
 SMALL_BYTES: Final = 32 << 20
 # A reader that made its list of files before a merge has this long to open them.
 REPLACED_KEPT_NS: Final = 10 * MINUTE_NS
-_PRIVATE_FOLDER: Final = 0o700
-_PRIVATE_FILE: Final = 0o600
 
 Thing = TypeVar("Thing", MirroredItem, MirroredDocument)
 
@@ -157,14 +156,12 @@ class Lake:
         """A file that appears when it is complete and on the disk. Readers look for *.parquet, so never see half of it."""
         assert self._state is not None, "it was opened"
         self._state = msgspec.structs.replace(self._state, files=self._state.files + 1)
-        folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(mode=PRIVATE_FOLDER)
+            sync_path(self._folder)
         path = folder / f"change-{self._state.files:08}.parquet"
-        part = path.with_suffix(".part")
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE_FILE), "wb") as file:
+        with whole_file(path) as file:
             self._pyarrow.parquet.write_table(table, file, compression="zstd")
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
 
     def _merge(self, folder: Path) -> None:
         """One file in place of many small ones. The old ones go some time later: a reader may see a row twice, never none."""
@@ -198,7 +195,7 @@ class Lake:
         """Only one process may add to a folder: two would overwrite each other's files."""
         path = self._folder.with_name(f"{self._folder.name}.lock")
         try:
-            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
+            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         except OSError as error:
             raise ConfigurationError(
                 f"{self._folder} cannot be written ({error.strerror})", hint="name a folder in an existing folder"
@@ -231,12 +228,7 @@ class Lake:
         return msgspec.structs.replace(found, files=max([found.files, *taken]))
 
     def _keep(self, state: _State) -> None:
-        part = self._folder / f"{STATE}.part"
-        with part.open("wb") as file:
-            file.write(msgspec.json.encode(state))
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self._folder / STATE)
+        write_whole(self._folder / STATE, msgspec.json.encode(state))
         self._state = state
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from remora.core.errors import ConfigurationError
+from remora.files import PRIVATE_FILE, PRIVATE_FOLDER, put_in_place, sync_tree, write_whole
 from remora.read.arrow import by_month, document_table, item_table, load_pyarrow, schema
 from remora.read.export import Wanted, row_pages
 from remora.read.mirror import MirrorReader
@@ -36,9 +37,6 @@ NO_MONTH: Final = "unknown"
 # Columns with few different values get a dictionary; for texts, neither one nor their least and greatest value helps.
 REPEATING: Final = frozenset({"source", "type", "by", "dead", "deleted", "revision", "gone", "exported_at"})
 LONG_TEXTS: Final = frozenset({"title", "url", "text", "body"})
-_PRIVATE_FOLDER: Final = 0o700
-_PRIVATE_FILE: Final = 0o600
-
 
 # Files are closed and the place is remembered after this many rows: an interrupted export goes on from there.
 REMEMBER_EVERY_ROWS: Final = 1_000_000
@@ -89,7 +87,8 @@ async def _export_items(
                 await writing.done()
                 remembered = rows
                 await asyncio.to_thread(months.close)
-                _remember(part, wanted, _Progress(page["id"][-1] + 1, rows, dict(months.parts)))
+                progress = _Progress(page["id"][-1] + 1, rows, dict(months.parts))
+                await asyncio.to_thread(_remember, part, wanted, progress)
 
 
 class _Behind:
@@ -129,9 +128,8 @@ class _Progress(msgspec.Struct, frozen=True):
 
 
 def _remember(part: Path, wanted: Wanted, progress: _Progress) -> None:
-    new = part / f"{PROGRESS}.new"
-    new.write_bytes(msgspec.json.encode([_asked(wanted), progress]))
-    new.replace(part / PROGRESS)
+    sync_tree(part)  # a place is only worth remembering when the rows before it are on the disk
+    write_whole(part / PROGRESS, msgspec.json.encode([_asked(wanted), progress]))
 
 
 def _progress(part: Path, wanted: Wanted) -> _Progress:
@@ -162,12 +160,13 @@ def complete_folder(folder: Path) -> Iterator[Path]:
             raise ConfigurationError(
                 f"{folder} exists and is not an earlier export", hint="name a folder that does not exist yet"
             )
-        part.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+        part.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         yield part
+        sync_tree(part)
         if folder.exists():
             shutil.rmtree(old, ignore_errors=True)
             folder.rename(old)
-        part.rename(folder)
+        put_in_place(part, folder)
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise ConfigurationError(
@@ -227,9 +226,9 @@ class _Months:
     def _new_writer(self, month: str) -> Any:
         number = self.parts[month] = self.parts.get(month, 0) + 1
         folder = self._folder / f"month={month}"
-        folder.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         path = folder / f"part-{number:04}.parquet"
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, _PRIVATE_FILE))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, PRIVATE_FILE))
         return self.pyarrow.parquet.ParquetWriter(
             path,
             self._schema,

@@ -14,11 +14,11 @@ from typing import BinaryIO, Final
 import msgspec
 
 from remora.core.errors import ConfigurationError
+from remora.files import PRIVATE_FILE, put_in_place, sync_file, write_whole
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 # The place is remembered after this many rows.
 REMEMBER_EVERY_ROWS: Final = 500_000
-_PRIVATE_FILE: Final = 0o600
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -68,12 +68,12 @@ def resumable_file(path: Path, asked: str) -> Iterator[Target]:
         with _opened(part, done) as file:
 
             def remember(rows: int, next_id: int) -> None:
-                _on_disk(file)
-                _replace(place, msgspec.json.encode(Progress(asked, rows, file.tell(), next_id)))
+                sync_file(file)
+                write_whole(place, msgspec.json.encode(Progress(asked, rows, file.tell(), next_id)))
 
             yield Target(file, done.rows, done.next_id, remember)
-            _on_disk(file)
-        part.replace(path)
+            sync_file(file)
+        put_in_place(part, path)
         is_complete = True
     except OSError as error:
         raise _unwritable(path, error.strerror) from None
@@ -98,7 +98,7 @@ def _unwritable(path: Path, why: str | None) -> ConfigurationError:
 
 def _opened(part: Path, done: Progress) -> BinaryIO:
     flags = os.O_RDWR if done.rows else os.O_RDWR | os.O_CREAT | os.O_EXCL
-    file = os.fdopen(os.open(part, flags, _PRIVATE_FILE), "r+b", WRITE_BUFFER_BYTES)
+    file = os.fdopen(os.open(part, flags, PRIVATE_FILE), "r+b", WRITE_BUFFER_BYTES)
     file.truncate(done.size)
     file.seek(done.size)
     return file
@@ -114,16 +114,3 @@ def _progress(part: Path, place: Path, asked: str) -> Progress:
     place.unlink(missing_ok=True)
     part.unlink(missing_ok=True)
     return Progress()
-
-
-def _on_disk(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _replace(path: Path, text: bytes) -> None:
-    new = path.with_name(f"{path.name}.new")
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _PRIVATE_FILE), "wb") as file:
-        file.write(text)
-        _on_disk(file)
-    new.replace(path)

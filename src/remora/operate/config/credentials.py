@@ -13,6 +13,7 @@ import msgspec
 from remora.contracts import Clock
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.units import DAY_NS, SECOND_NS
+from remora.files import write_whole
 from remora.operate.config.auth_settings import AuthSettings
 from remora.operate.config.secrets import checked_token, key_of, oauth_secret, token_from_environment, token_from_file
 from remora.operate.config.settings import SourceSettings, account_of
@@ -85,12 +86,7 @@ def _token_endpoint(key: str, auth: AuthSettings, environ: Mapping[str, str]) ->
 
 def _keep(path: Path, token: Secret) -> None:
     """Replace the file whole: a crash in between must lose neither the old token nor the new one."""
-    beside = path.with_name(f"{path.name}.new")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(token.reveal())
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    write_whole(path, token.reveal().encode())
 
 
 class FromEnvironment:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from remora.core.errors import ConfigurationError, StoreUnavailable
+from remora.files import PRIVATE_FILE, put_in_place, sync_path
 from remora.stores.sqlite.database import connect_reader, explained, find_damage
 from remora.stores.sqlite.statements import queries
-from remora.stores.sqlite.writer_lock import PRIVATE_MODE
 
 # 16 MiB: a step is short, so that Ctrl-C ends the copy soon.
 PAGES_PER_STEP: Final = 4_096
@@ -31,7 +31,7 @@ def back_up(path: Path, target: Path, *, progress: Progress, pages_per_step: int
     _check_target(target)
     part = target.with_name(f"{target.name}.part")
     try:
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_MODE))
+        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
     except FileExistsError:
         raise ConfigurationError(
             f"there is an unfinished backup {part}", hint="delete it, unless another process is writing it"
@@ -45,9 +45,8 @@ def back_up(path: Path, target: Path, *, progress: Progress, pages_per_step: int
             raise StoreUnavailable(
                 f"the backup is damaged: {damage}", hint="run `remora check`: is the store itself whole?"
             )
-        _make_durable(part)
-        part.rename(target)
-        _make_durable(target.parent)
+        sync_path(part)
+        put_in_place(part, target)
     finally:
         part.unlink(missing_ok=True)
     return is_whole
@@ -80,11 +79,3 @@ def _copy(path: Path, part: Path, progress: Progress, pages_per_step: int) -> No
         raise explained(error, path) from error
     finally:
         source.close()
-
-
-def _make_durable(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from remora.core.errors import StoreBusy, StoreUnavailable
+from remora.files import PRIVATE_FILE
 from remora.stores.sqlite.database import unusable
 
 LOCK_SUFFIX: Final = ".lock"
 PROCESS_ID_BYTES_MAX: Final = 20
-# A mirror may hold private documents: only its owner reads what we create. Files that exist keep their mode.
-PRIVATE_MODE: Final = 0o600
 # SQLite locks bytes near 1 GiB. This one is beyond the end of any database, so the two never meet.
 IDENTITY_BYTE: Final = 1 << 62
 
@@ -54,7 +53,7 @@ class WriterLock:
 
     def _lock_name(self, real_path: Path) -> None:
         file = os.open(
-            real_path.with_name(real_path.name + LOCK_SUFFIX), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE
+            real_path.with_name(real_path.name + LOCK_SUFFIX), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE
         )
         self._name_file = file
         try:
@@ -67,7 +66,7 @@ class WriterLock:
 
     def _lock_identity(self, real_path: Path) -> None:
         # Kept open until SQLite has closed its own: closing any descriptor of a file frees SQLite's locks on it.
-        file = os.open(real_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_MODE)
+        file = os.open(real_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         self._database_file = file
         if not _lock_byte(file):
             raise self._busy("", " under another name")
