@@ -13,7 +13,10 @@ from remora.contracts.browsing import BrowsingReader, ReadTooSlow, StoryList
 from remora.contracts.search import SearchOrder
 from remora.core.errors import ConfigurationError
 from remora.core.item import Document
+from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.discovery import Kind
+from remora.core.ledger.segment import SegmentKind
+from remora.core.units import MINUTE_NS
 from remora.operate.jobs.search_index import build
 from remora.read.ancestors import read_ancestors
 from remora.read.browsing import WAITING_MAX, Browsing, TooManyReads
@@ -74,6 +77,19 @@ async def test_an_owed_document_is_listed_by_its_key(reader: BrowsingReader, sto
     (gap,) = await reader.gaps(ARCHIVE, kind=Kind.DOCUMENT, state="owed", limit=9)
     assert gap.document_key == "chat-3"
     assert gap.key != "chat-3"
+
+
+async def test_what_was_not_asked_for_yet_is_listed(reader: BrowsingReader, store: Store) -> None:
+    assert await reader.waiting_ids(SOURCE, limit=9) == ()
+    await store.plan(SOURCE, SegmentKind.BACKFILL, [IdRange(100, 149), IdRange(250, 299)], now_ns=0)
+    newest = await store.claim(SOURCE, [SegmentKind.BACKFILL], owner="walker", lease_ns=MINUTE_NS, now_ns=0)
+    assert newest is not None
+    await store.advance(SOURCE, newest, 259, lease_ns=MINUTE_NS, now_ns=0)
+    left = [(ids.kind, ids.first_id, ids.last_id) for ids in await reader.waiting_ids(SOURCE, limit=9)]
+    assert left == [("backfill", 100, 149), ("backfill", 260, 299)]
+    await store.announce(SOURCE, [(Kind.ITEM, "7"), (Kind.USER, "a\nb")], now_ns=5 * MINUTE_NS)
+    announced = [(each.kind, each.key, each.announced_ns) for each in await reader.announced(SOURCE, limit=9)]
+    assert announced == [("item", "7", 5 * MINUTE_NS), ("user", "a\nb", 5 * MINUTE_NS)]
 
 
 async def test_the_latest_changes_come_first(reader: BrowsingReader) -> None:

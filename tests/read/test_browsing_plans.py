@@ -23,6 +23,8 @@ INDEXES = {
     "browse_roots": "items_by_key (source=? AND id=?)",
     "browse_gaps": "gaps_open (source=? AND kind=? AND state=?)",
     "browse_owed_documents": "documents_owed (source=?)",
+    "browse_waiting_ids": "segments_unfinished (source=?)",
+    "browse_announced": "sqlite_autoindex_inbox_1 (source=?)",
     "browse_document": "sqlite_autoindex_documents_1 (source=? AND key=?)",
     "browse_document_revisions": "sqlite_autoindex_document_revisions_1 (source=? AND key=?)",
 }

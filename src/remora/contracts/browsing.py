@@ -50,6 +50,24 @@ class MirroredGap:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingIds:
+    """A range of ids that a walk has not asked for yet, both ends included."""
+
+    kind: str  # backfill, rescan or repair
+    first_id: int
+    last_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A change that was announced and is not fetched yet."""
+
+    kind: str
+    key: str
+    announced_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentFacts:
     """What the ledger knows about a document, besides its body."""
 
@@ -83,6 +101,12 @@ class BrowsingReader(Reader, Protocol):
 
     async def owed_documents(self, source: str, *, limit: int) -> Sequence[tuple[str, str | None]]:
         """Documents whose detail is owed, with the mark that the list shows."""
+
+    async def waiting_ids(self, source: str, *, limit: int) -> Sequence[WaitingIds]:
+        """The ids that unfinished walks have still to ask for, the lowest first."""
+
+    async def announced(self, source: str, *, limit: int) -> Sequence[Announced]:
+        """Announced changes that are not fetched yet, by key."""
 
     async def latest_changes(self, source: str, *, limit: int) -> Sequence[Change]:
         """The newest lines of the change feed, the newest first. Only the last ten thousand are looked at."""

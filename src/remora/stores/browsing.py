@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from remora.contracts.browsing import DocumentFacts, MirroredGap, StoryList
+from remora.contracts.browsing import Announced, DocumentFacts, MirroredGap, StoryList, WaitingIds
 from remora.contracts.reader import Change, MirroredItem, Revision
 from remora.core.units import MILLISECOND_NS
 from remora.stores.reading import CommonReader, item_from
@@ -77,6 +77,16 @@ class CommonBrowsing(CommonReader):
         """Documents whose detail is owed."""
         rows = await self._rows("browse_owed_documents", {"source": source, "limit": limit})
         return tuple((self._load_key(key), None if mark is None else self._load_key(mark)) for key, mark in rows)
+
+    async def waiting_ids(self, source: str, *, limit: int) -> Sequence[WaitingIds]:
+        """The ids that unfinished walks have still to ask for."""
+        rows = await self._rows("browse_waiting_ids", {"source": source, "limit": limit})
+        return tuple(WaitingIds(kind, first_id, last_id) for kind, first_id, last_id in rows)
+
+    async def announced(self, source: str, *, limit: int) -> Sequence[Announced]:
+        """Announced changes that are not fetched yet."""
+        rows = await self._rows("browse_announced", {"source": source, "limit": limit})
+        return tuple(Announced(kind, self._load_key(key), at * MILLISECOND_NS) for kind, key, at in rows)
 
     async def latest_changes(self, source: str, *, limit: int) -> Sequence[Change]:
         """The newest lines of the change feed."""

@@ -68,6 +68,15 @@ ORDER BY g.reason, g.first_seen_at LIMIT %(limit)s;
 SELECT key, listed_mark FROM documents WHERE source = %(source)s AND owed
 ORDER BY listed_rank DESC NULLS LAST, listed_mark DESC NULLS LAST, key LIMIT %(limit)s;
 
+-- name: browse_waiting_ids
+-- What unfinished walks have still to ask for. A cursor is the last id that is durable.
+SELECT kind, greatest(first_id, cursor + 1), last_id FROM segments
+WHERE source = %(source)s AND state <> 'done' AND cursor < last_id ORDER BY kind, first_id LIMIT %(limit)s;
+
+-- name: browse_announced
+-- Announced changes that are not fetched yet.
+SELECT kind, key, announced_at FROM inbox WHERE source = %(source)s ORDER BY kind, key LIMIT %(limit)s;
+
 -- name: browse_changes
 -- The newest lines of the change feed, of one source.
 SELECT c.xid::text || ':' || c.seq::text, c.kind, c.key, c.change, c.changed_at

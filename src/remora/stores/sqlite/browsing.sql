@@ -68,6 +68,15 @@ ORDER BY g.reason, g.first_seen_at LIMIT :limit;
 SELECT key, listed_mark FROM documents WHERE source = :source AND owed = 1
 ORDER BY listed_rank DESC, listed_mark DESC, key LIMIT :limit;
 
+-- name: browse_waiting_ids
+-- What unfinished walks have still to ask for. A cursor is the last id that is durable.
+SELECT kind, max(first_id, cursor + 1), last_id FROM segments
+WHERE source = :source AND state <> 'done' AND cursor < last_id ORDER BY kind, first_id LIMIT :limit;
+
+-- name: browse_announced
+-- Announced changes that are not fetched yet.
+SELECT kind, key, announced_at FROM inbox WHERE source = :source ORDER BY kind, key LIMIT :limit;
+
 -- name: browse_changes
 -- The newest lines of the change feed, of one source.
 SELECT CAST(c.seq AS TEXT), c.kind, c.key, c.change, c.changed_at

@@ -19,6 +19,8 @@ COUNTED: Final = {
     "dead": "dead",
     "absent": "absent",
     "gone": "gone",
+    "pending": "waiting",
+    "announced": "waiting",
 }
 
 

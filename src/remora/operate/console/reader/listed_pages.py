@@ -35,6 +35,7 @@ class ListedPages(Pages):
             web.get(f"{place}/document", self.document),
             web.get(f"{place}/document/history", self.document_history),
             web.get(f"{place}/changes", self.changes),
+            web.get(f"{place}/waiting", self.waiting),
             web.get(f"{place}/{{state:{'|'.join(STATES)}}}", self.gaps),
         ]
 
@@ -95,6 +96,24 @@ class ListedPages(Pages):
             source = await self.named_source(reader, request)
             found = await reader.latest_changes(source.name, limit=LIST_ROWS)
         return await page(request, "changes.html", source=source, changes=found)
+
+    @shown
+    async def waiting(self, request: web.Request) -> web.StreamResponse:
+        """What was not asked for yet: ids and announced changes, or documents whose detail is owed."""
+        async with self._browsing.reader() as reader:
+            source = await self.named_source(reader, request)
+            ids = await reader.waiting_ids(source.name, limit=LIST_ROWS + 1)
+            announced = await reader.announced(source.name, limit=LIST_ROWS + 1)
+            details = await reader.owed_documents(source.name, limit=LIST_ROWS + 1)
+        return await page(
+            request,
+            "waiting.html",
+            source=source,
+            ids=ids[:LIST_ROWS],
+            announced=announced[:LIST_ROWS],
+            details=details[:LIST_ROWS],
+            is_cut=max(len(ids), len(announced), len(details)) > LIST_ROWS,
+        )
 
     @shown
     async def gaps(self, request: web.Request) -> web.StreamResponse:

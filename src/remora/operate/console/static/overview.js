@@ -1,6 +1,7 @@
 // How is it going, at a glance? The line of each source, its progress, and a table where there are several.
 import { drawProgress } from "./charts.js";
-import { agoOf, bytes, element, facts, human, isCounted, number, rate, say, secondsOf, share, span, sync, when } from "./words.js";
+import { countedAt } from "./reader_links.js";
+import { agoOf, bytes, element, facts, human, isCounted, number, rate, say, secondsOf, share, span, sync, tell, when } from "./words.js";
 
 // The worst first: what needs a person, then what nobody knows, then what goes on by itself.
 const ORDER = ["attention", "unknown", "stopped", "waiting", "collecting", "watching", "complete"];
@@ -40,7 +41,7 @@ export function drawHeadline(card, source, disk, now) {
   const held = progressOf(source);
   bar.toggleAttribute("hidden", held === null || source.headline.standing === "complete");
   if (held) drawProgress(bar, held);
-  facts(card.querySelector(".stats"), stats(source, disk));
+  facts(card.querySelector(".stats"), stats(card.dataset.name, source, disk));
 }
 
 // Every alarm, and an outage of the provider, links to its part of the runbook.
@@ -77,11 +78,11 @@ export function quotaInWords(quota, now) {
   return `${countedOf({ done: quota.remaining, total: quota.limit })} left until ${when(quota.until_ns, now)}`;
 }
 
-function stats(source, disk) {
+function stats(name, source, disk) {
   const pace = source.rate;
   const sent = pace.known ? sentPerSecond(pace) : null;
   return [
-    [source.kind === "listed" ? "Documents held" : "Items held", heldInWords(source)],
+    [source.kind === "listed" ? "Documents held" : "Items held", heldInWords(source), countedAt(name, "settled")],
     ["Sending now", sent === null ? "unknown" : rate(sent)],
     ["Held back by", pace.known ? (pace.limit.split(/[:.] |[.]$| [(]/)[0] || "nothing") : "unknown"],
     ["Size on disk", disk?.size_bytes ? bytes(disk.size_bytes) : "unknown"],
@@ -129,9 +130,9 @@ export function drawOverview(panel, sources, now) {
     const bar = row.children[2].lastElementChild;
     bar.toggleAttribute("hidden", held === null);
     if (held) drawProgress(bar, held);
-    say(row.children[2].firstElementChild, held ? `${countedOf(held)}, ${human(share(held.done, held.total), now)}` : "unknown");
+    tell(row.children[2].firstElementChild, held ? `${countedOf(held)}, ${human(share(held.done, held.total), now)}` : "unknown", held ? countedAt(name, "settled") : null);
     const texts = [freshness(source, now), sent === null ? "unknown" : rate(sent), owed === null ? "unknown" : number(owed), nextRun(source, now)];
-    texts.forEach((text, index) => say(row.children[index + 3], text));
+    texts.forEach((text, index) => tell(row.children[index + 3], text, index === 2 && owed ? countedAt(name, "owed") : null));
   });
 }
 

@@ -1,9 +1,9 @@
 // What does the operator see of one source? Each panel is brought up to date from a status; unknown is shown as unknown.
 import { PLACES, describeRate, drawAges, drawCoverage, drawRate, drawSmall, readAt, windowOf } from "./charts.js";
 import { drawHeadline, quotaInWords, sentPerSecond } from "./overview.js";
-import { counted, itemLink, linked } from "./reader_links.js";
+import { counted, countedAt, itemLink, linked } from "./reader_links.js";
 import { drawActions, drawTimeline, makeActions } from "./timeline.js";
-import { PLACE_WORDS, QUESTIONS, ago, agoOf, circuitState, clock, element, facts, gapReason, gapState, human, isCounted, moment, number, perSecond, phase, plain, rate, say, secondsOf, share, span, stopped, sync, when } from "./words.js";
+import { PLACE_WORDS, QUESTIONS, ago, agoOf, circuitState, clock, element, facts, gapReason, gapState, human, isCounted, moment, number, perSecond, phase, plain, rate, say, secondsOf, share, span, stopped, sync, tell, when } from "./words.js";
 
 const SYMBOLS = { yes: "✓", no: "✕", unknown: "?", wait: "…" };
 const STATES = ["dead", "owed", "leased", "absent", "gone"];
@@ -49,11 +49,11 @@ export function drawCard(card, source, { now, history, items, old, disk, events,
   drawCoveragePanel(card.querySelector(".coverage"), card.dataset.name, source, old);
   for (const [name, shown] of [[".live", !listed], [".rescan", !listed], [".runs", listed], [".items", !listed]]) card.querySelector(name).hidden = !shown;
   card.classList.toggle("listed", listed);
-  if (listed) drawRuns(card.querySelector(".runs"), source, now);
+  if (listed) drawRuns(card.querySelector(".runs"), card.dataset.name, source, now);
   else {
-    drawStream(card.querySelector(".stream"), source, now);
-    drawMachine(card.querySelector(".machine"), source);
-    drawRescan(card.querySelector(".rescan"), source, now);
+    drawStream(card.querySelector(".stream"), card.dataset.name, source, now);
+    drawMachine(card.querySelector(".machine"), card.dataset.name, source);
+    drawRescan(card.querySelector(".rescan"), card.dataset.name, source, now);
     drawItems(card.querySelector(".items ol"), card.dataset.name, items, now);
   }
   drawGaps(card, source, now, old);
@@ -202,15 +202,16 @@ function sumOf(coverage, total) {
 
 // -- stream, machine, rescan ------------------------------------------------------------------------------------------
 
-function drawStream(panel, { stream, fresh }, now) {
-  const newest = fresh.known ? `${fresh.newest_id === null ? "unknown" : number(fresh.newest_id)}, reported ${agoOf(fresh.newest_id_at_ns, now)}` : `unknown: ${human(fresh.reason, now)}`;
+function drawStream(panel, name, { stream, fresh }, now) {
+  const told = fresh.known ? `${fresh.newest_id === null ? "unknown" : number(fresh.newest_id)}, reported ${agoOf(fresh.newest_id_at_ns, now)}` : `unknown: ${human(fresh.reason, now)}`;
+  const newest = ["newest item", told, fresh.known ? countedAt(name, "newest") : null];
   panel.classList.toggle("unknown", !stream.known);
   if (stream.declared === false) {
-    facts(panel.querySelector("dl"), [["stream", stream.reason], ["newest item", newest]]);
+    facts(panel.querySelector("dl"), [["stream", stream.reason], newest]);
     return;
   }
   if (!stream.known) {
-    facts(panel.querySelector("dl"), [["stream", `unknown: ${human(stream.reason, now)}`], ["newest item", newest]]);
+    facts(panel.querySelector("dl"), [["stream", `unknown: ${human(stream.reason, now)}`], newest]);
     return;
   }
   facts(panel.querySelector("dl"), [
@@ -218,12 +219,12 @@ function drawStream(panel, { stream, fresh }, now) {
     ["last byte", agoOf(stream.last_byte_at_ns, now)],
     ["last change", agoOf(stream.last_event_at_ns, now)],
     ["reconnects", `${number(stream.reconnects)} since the start`],
-    ["newest item", newest],
+    newest,
   ]);
 }
 
-function drawMachine(panel, { inbox, loops, workers_alive: workers }) {
-  const rows = [["changes", inbox.known ? `${number(inbox.depth)} waiting${inbox.bound ? `, bound ${number(inbox.bound)}` : ""}` : `unknown: ${inbox.reason}`]];
+function drawMachine(panel, name, { inbox, loops, workers_alive: workers }) {
+  const rows = [["changes", inbox.known ? `${number(inbox.depth)} waiting${inbox.bound ? `, bound ${number(inbox.bound)}` : ""}` : `unknown: ${inbox.reason}`, inbox.known ? countedAt(name, "announced") : null]];
   rows.push(["update workers", workers === null ? "unknown" : `${number(workers)} alive`]);
   const names = Object.keys(loops);
   const dead = names.filter((name) => !loops[name].alive);
@@ -233,7 +234,7 @@ function drawMachine(panel, { inbox, loops, workers_alive: workers }) {
   facts(panel.querySelector("dl"), rows);
 }
 
-function drawRescan(panel, { rescan, update_ages: buckets }, now) {
+function drawRescan(panel, name, { rescan, update_ages: buckets }, now) {
   panel.classList.toggle("unknown", !rescan.known);
   const figure = panel.querySelector("figure");
   if (!rescan.known) {
@@ -243,7 +244,7 @@ function drawRescan(panel, { rescan, update_ages: buckets }, now) {
   }
   facts(panel.querySelector("dl"), [
     ["rescan", rescan.running ? "running now" : rescan.last_success_at_ns ? `last finished ${agoOf(rescan.last_success_at_ns, now)}` : "none finished yet"],
-    ["it found", rescan.processed ? `${number(rescan.changed)} changed of ${number(rescan.processed)} read since the start (${share(rescan.changed, rescan.processed)})` : "nothing was read again since the start"],
+    ["it found", rescan.processed ? `${number(rescan.changed)} changed of ${number(rescan.processed)} read since the start (${share(rescan.changed, rescan.processed)})` : "nothing was read again since the start", rescan.processed ? countedAt(name, "changed") : null],
     ["window", `${rescan.window_ns === null ? "unknown" : span(secondsOf(rescan.window_ns))}, ${rescan.suggested_window_ns === null ? "too few changes seen to suggest one" : `suggested ${span(secondsOf(rescan.suggested_window_ns))}`}`],
   ]);
   const total = (buckets || []).reduce((sum, bucket) => sum + bucket.count, 0);
@@ -261,7 +262,7 @@ function drawRescan(panel, { rescan, update_ages: buckets }, now) {
 const FETCHED = ["new", "changed", "unchanged", "stale"];
 
 // The run in progress, with the counts that its process tells.
-function drawRunNow(box, { runs, coverage }, now) {
+function drawRunNow(box, name, { runs, coverage }, now) {
   const run = runs.find((one) => one.phase);
   box.hidden = !run;
   if (box.hidden) return;
@@ -269,16 +270,16 @@ function drawRunNow(box, { runs, coverage }, now) {
   say(box.querySelector(".doing-now"), `A run is in progress: ${phase(run.phase)}, for ${span(now - secondsOf(run.started_at_ns))}.`);
   facts(box.querySelector("dl"), [
     ["pages walked", number(counts.pages ?? 0)],
-    ["entries seen", number(counts.entries ?? 0)],
-    ["details fetched", number(FETCHED.reduce((sum, outcome) => sum + (counts[outcome] ?? 0), 0))],
-    ["still to fetch", coverage.known ? number(coverage.pending) : "unknown"],
+    ["entries seen", number(counts.entries ?? 0), countedAt(name, "settled")],
+    ["details fetched", number(FETCHED.reduce((sum, outcome) => sum + (counts[outcome] ?? 0), 0)), countedAt(name, "changed")],
+    ["still to fetch", coverage.known ? number(coverage.pending) : "unknown", countedAt(name, "pending")],
     ["requests sent", number(counts.requests ?? 0)],
     ["waits for the provider", number(counts.waits ?? 0)],
   ]);
 }
 
-function drawRuns(panel, source, now) {
-  drawRunNow(panel.querySelector(".now"), source, now);
+function drawRuns(panel, name, source, now) {
+  drawRunNow(panel.querySelector(".now"), name, source, now);
   const { budget, fresh, runs } = source;
   const bounds = [budget?.max_wall_ns && span(secondsOf(budget.max_wall_ns)), budget?.max_fetches && `${number(budget.max_fetches)} requests`].filter(Boolean);
   const walked = fresh.known ? `The whole list was last walked ${agoOf(fresh.walked_at_ns, now)}.` : `The list was never walked completely: ${fresh.reason}.`;
@@ -292,7 +293,7 @@ function drawRuns(panel, source, now) {
     const took = run.ended_at_ns ? span(secondsOf(run.ended_at_ns - run.started_at_ns)) : run.phase ? "in progress" : "no end recorded";
     const counts = run.counts;
     const texts = [moment(secondsOf(run.started_at_ns), now), took, number(counts.requests ?? 0), number(counts.new ?? 0), number(counts.waits ?? 0), run.stopped_by ? stopped(run.stopped_by) : run.ended_at_ns ? "unknown" : ""];
-    texts.forEach((text, index) => say(row.children[index], text));
+    texts.forEach((text, index) => tell(row.children[index], text, index === 3 && counts.new ? countedAt(name, "changed") : null));
   });
 }
 
@@ -305,7 +306,7 @@ function drawGaps(card, source, now, old) {
   const dead = gaps.filter((gap) => gap.state === "dead").reduce((sum, gap) => sum + gap.count, 0);
   panel.querySelector(".scroll").hidden = gaps.length === 0;
   const note = gaps.length === 0 ? "Nothing waits for a retry." : dead === 0 ? "No dead letters." : `${number(dead)} dead ${dead === 1 ? "letter" : "letters"}: not fetched after several attempts; tried again once a week.`;
-  say(panel.querySelector(".note"), (old ? "As it was: " : "") + note);
+  tell(panel.querySelector(".note"), (old ? "As it was: " : "") + note, dead ? countedAt(card.dataset.name, "dead") : null);
   sync(panel.querySelector("tbody"), gaps.map((gap) => [`${gap.kind} ${gap.state} ${gap.reason}`, gap]), (gap) => {
     const row = element("tr", undefined, gap.state);
     for (const className of ["", "", "right", "", "", "right"]) row.append(element("td", "", className));

@@ -10,14 +10,15 @@ export const COUNTED = {
   dead: "dead",
   absent: "absent",
   gone: "gone",
+  pending: "waiting",
+  announced: "waiting",
 };
 
 export const itemLink = (source, id) => `read/${encodeURIComponent(source)}/item/${id}`;
 
-export function counted(source, number, text) {
-  if (!COUNTED[number]) return element("span", text);
-  return linked(`read/${encodeURIComponent(source)}/${COUNTED[number]}`, text);
-}
+export const countedAt = (source, number) => `read/${encodeURIComponent(source)}/${COUNTED[number]}`;
+
+export const counted = (source, number, text) => linked(countedAt(source, number), text);
 
 export function linked(address, text) {
   const link = element("a", text);

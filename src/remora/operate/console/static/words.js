@@ -160,10 +160,20 @@ export function sync(parent, entries, make, update) {
   for (const child of present.values()) child.remove();
 }
 
+// The same with a link to what a number counts; without an address it is plain text.
+export function tell(node, text, address) {
+  let link = node.querySelector("a");
+  if (!address) return link ? node.replaceChildren(text) : say(node, text);
+  if (!link) node.replaceChildren(link = element("a"));
+  if (link.getAttribute("href") !== address) link.setAttribute("href", address);
+  say(link, text);
+}
+
+// Each row is a label, a text and perhaps the address of what the text counts.
 export function facts(list, rows) {
-  sync(list, rows.map(([label, text]) => [label, [label, text]]), ([label]) => {
+  sync(list, rows.map((row) => [row[0], row]), ([label]) => {
     const row = element("div");
     row.append(element("dt", label), element("dd"));
     return row;
-  }, (row, [, text]) => say(row.lastElementChild, text));
+  }, (row, [, text, address]) => tell(row.lastElementChild, text, address));
 }
