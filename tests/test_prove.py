@@ -1,8 +1,13 @@
 """Does the page about reliability say what was recorded, and nothing else?"""
 
+from pathlib import Path
+
+import pytest
+
 from remora.sim.fuzz.record import RecordedRun
 from tests.mutants.runner import Caught
 from tests.mutants.table import MUTANTS
+from tools import prove_kills
 from tools.mutation_run import MutationRun, Tried
 from tools.prove import page
 from tools.prove_kills import Killed
@@ -47,6 +52,19 @@ def test_a_planted_bug_that_is_not_caught_is_told_as_such() -> None:
 def test_kills_are_told_with_what_they_broke() -> None:
     killed = Killed(date="2026-01-02", commit="abc", command="run", store="SQLite", kills=20, violations=["lost"])
     assert "| 2026-01-02 | abc | `run` | SQLite | 20 | 1 |" in page([], [], [killed])
+
+
+def test_kills_of_one_commit_are_added_up_as_each_mirror_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove_kills, "RECORD", tmp_path / "kills.json")
+
+    def killed(command: str, kills: int, violations: list[str]) -> Killed:
+        return Killed(
+            date="2026-01-02", commit="abc", command=command, store="SQLite", kills=kills, violations=violations
+        )
+
+    prove_kills.keep([killed("up", 20, [])])
+    prove_kills.keep([killed("run", 20, []), killed("up", 3, ["lost"])])
+    assert prove_kills.read() == [killed("up", 23, ["lost"]), killed("run", 20, [])]
 
 
 def test_a_sample_of_changes_is_told_with_its_interval_and_its_survivors() -> None:

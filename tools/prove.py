@@ -81,8 +81,7 @@ def prove(options: argparse.Namespace) -> bool:
     subprocess.run(
         [sys.executable, "-m", "tools.mutation_run", "--mutants", str(options.mutants), "--record"], check=True
     )
-    killed = prove_kills.kill_many(options.kills)
-    prove_kills.keep(killed)
+    killed = prove_kills.kill_many(options.kills, record=True)
     are_caught = all(found is not None for _, found in caught)
     return not totals.failing_seeds and are_caught and not any(one.violations for one in killed)
 

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -29,6 +30,7 @@ class LoopbackArchive:
         self.spoiled: dict[str, tuple[int, bytes]] = {}
         self.list_answer: tuple[int, bytes] | None = None
         self.asked: list[str] = []
+        self.asked_ns: list[int] = []  # when, monotonic
         self.url = ""
 
     def requests(self, kind: str) -> Counter[str]:
@@ -44,6 +46,7 @@ class LoopbackArchive:
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         key = unquote(parts.path.removeprefix("/api/detail/"))
         is_detail = parts.path.startswith("/api/detail/")
+        self.asked_ns.append(time.monotonic_ns())
         self.asked.append(f"detail {key}" if is_detail else f"page {query.get('offset', '')}")
         if authorization != f"Bearer {TOKEN}":
             return 401, b'{"error":"who are you, ' + CANARY.encode() + b'?"}'
