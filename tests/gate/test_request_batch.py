@@ -1,6 +1,7 @@
 """Are many items collected together exactly as each would be alone? One turn, permit and departure for each."""
 
 import asyncio
+import gc
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from remora.core.ledger.discovery import Discovery
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.gate.governor import Limits
+from remora.gate.request_batch import RequestBatch
 from remora.sim.clock import SimClock, run
 from remora.stores.memory import MemoryStore
 from tests.gate.numbers import NAME, POISON, Numbers, Process, process
@@ -135,6 +137,21 @@ def test_each_item_is_asked_for_once_and_durable(kind: type[Numbers]) -> None:
             assert sorted(source.ids) == list(range(1, 301))
             assert one.governor.state().departures == 300
             assert [item_id async for item_id, _ in store.bodies(NAME)] == list(range(1, 301))
+
+    run(scenario)
+
+
+def test_a_batch_that_is_over_is_freed_at_once(kind: type[Numbers]) -> None:
+    async def scenario(clock: SimClock) -> None:
+        async with process(clock, kind(clock)) as one:
+            gc.collect()
+            gc.disable()  # a long walk has thousands of batches between two collections
+            try:
+                for first in range(1, 101, 10):
+                    await collect(one, range(first, first + 10))
+                assert not [each for each in gc.get_objects() if isinstance(each, RequestBatch)]
+            finally:
+                gc.enable()
 
     run(scenario)
 

@@ -67,9 +67,10 @@ class RequestBatch(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Give up what is not answered."""
-        assert self._queued is not None, "left without having entered"
-        self._queued.turn.remove_done_callback(self._after_last_turn)
-        self._queued.turn.cancel()  # no more turns
+        queued, self._queued = self._queued, None  # it knows this batch: neither would be freed before the next collection
+        assert queued is not None, "left without having entered"
+        queued.turn.remove_done_callback(self._after_last_turn)
+        queued.turn.cancel()  # no more turns
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
