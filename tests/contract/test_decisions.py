@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +85,18 @@ def test_a_plan_adds_every_wanted_id_once_and_none_that_is_planned_already(
     assert Coverage.of([*added, *unfinished]) == Coverage.of([*pieces, *unfinished])
     planned = Coverage.of(unfinished)
     assert not any(item_id in planned for piece in added for item_id in range(piece.start, piece.end + 1))
+
+
+def test_a_plan_keeps_the_order_of_its_pieces() -> None:
+    pieces = [IdRange(50, 60), IdRange(10, 30), IdRange(55, 70)]
+    assert unplanned(pieces, [IdRange(20, 22)]) == [IdRange(50, 60), IdRange(10, 19), IdRange(23, 30), IdRange(61, 70)]
+
+
+@pytest.mark.timeout(60)
+def test_a_plan_of_a_hundred_thousand_holes_is_one_walk_over_them() -> None:
+    holes = [IdRange(10 * number, 10 * number) for number in range(100_000, 0, -1)]
+    covered = [IdRange(10 * number + 1, 10 * number + 9) for number in range(100_000)]
+    assert unplanned(holes, covered) == holes
 
 
 @given(st.text())

@@ -169,15 +169,24 @@ class RecentFetches:
 
 
 def unplanned(pieces: Iterable[IdRange], unfinished: Iterable[IdRange]) -> list[IdRange]:
-    """The parts of `pieces` that are neither in an unfinished segment's remaining ids nor in an earlier piece."""
-    taken = Coverage.of(unfinished)
-    added: list[IdRange] = []
-    for piece in pieces:
-        holes = taken.uncovered(piece)
-        added.extend(holes)
-        for hole in holes:
-            taken = taken.with_range(hole)
-    return added
+    """The parts of `pieces` that are in no unfinished segment's remaining ids, each id once, in the order of the pieces.
+
+    One walk over both: after an import there may be a hundred thousand pieces.
+    """
+    taken = Coverage.of(unfinished).ranges
+    added: list[tuple[int, IdRange]] = []
+    index = next_id = 0
+    for order, piece in sorted(enumerate(pieces), key=lambda numbered: numbered[1].start):
+        next_id = max(next_id, piece.start)
+        while index < len(taken) and taken[index].start <= piece.end:
+            if taken[index].start > next_id:
+                added.append((order, IdRange(next_id, taken[index].start - 1)))
+            next_id = max(next_id, taken[index].end + 1)
+            index += 1
+        if next_id <= piece.end:
+            added.append((order, IdRange(next_id, piece.end)))
+            next_id = piece.end + 1
+    return [hole for _, hole in sorted(added, key=lambda numbered: numbered[0])]
 
 
 def adds_coverage(kind: SegmentKind) -> bool:

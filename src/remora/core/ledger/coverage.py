@@ -32,7 +32,7 @@ class Coverage:
     def of(cls, ranges: Iterable[IdRange]) -> "Coverage":
         """The union of any ranges."""
         merged: list[IdRange] = []
-        for piece in sorted(ranges):
+        for piece in sorted(ranges, key=lambda piece: piece.start):
             if merged and piece.start <= merged[-1].end + 1:
                 merged[-1] = IdRange(merged[-1].start, max(merged[-1].end, piece.end))
             else:
