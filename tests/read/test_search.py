@@ -71,14 +71,36 @@ async def test_a_word_in_the_title_counts_more_than_one_in_the_text(
     assert (await keys(mirror, "walrus"))[0] == "71"
 
 
-async def test_words_alone_rank_the_newest_that_match_and_filters_look_at_all(
+async def test_the_newest_that_match_words_and_filters_are_compared(
+    mirror: MirrorReader, store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound in ("RANKED_MAX", "SORTED_MAX"):
+        monkeypatch.setattr(search_values, bound, 2)
+    first, second = item(70, title="walrus", score=9, time=1), item(71, text="walrus", score=1, time=2)
+    newest = item(72, text="a walrus and more words", score=3, time=3)
+    await keep(store, first, second, newest, item(73, type="job", text="walrus", time=4))
+    await built(url)
+    assert await keys(mirror, "walrus type:comment") == ["71", "72"]
+    assert await keys(mirror, "walrus type:comment", order="score") == ["72", "71"]
+    assert await keys(mirror, "walrus type:comment until:1970-01-01T00:00:03Z", order="score") == ["70", "71"]
+    assert set(await keys(mirror, "walrus")) == {"72", "73"}
+
+
+async def test_a_common_word_of_one_author_or_domain_is_found_however_many_newer_ones_there_are(
     mirror: MirrorReader, store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_values, "RANKED_MAX", 2)
-    await keep(store, item(70, title="walrus"), item(71, text="walrus"), item(72, text="a walrus and more words"))
+    await keep(store, *[item(n, text="walrus", by="sealion") for n in range(70, 74)])
+    await keep(
+        store, item(80, by="auk", text="walrus"), item(81, by="auk", title="walrus"), item(82, by="auk", text="no")
+    )
+    await keep(store, item(83, type="story", url="https://ice.example/1", title="walrus"))
+    await keep(store, *[item(n, text="walrus", by="sealion") for n in range(90, 94)])
     await built(url)
-    assert await keys(mirror, "walrus") == ["71", "72"]
-    assert (await keys(mirror, "walrus type:comment"))[0] == "70"
+    assert await keys(mirror, "walrus by:auk") == ["81", "80"]
+    assert await keys(mirror, "walrus domain:ice.example") == ["83"]
+    assert await keys(mirror, "walrus by:auk domain:ice.example") == []
+    assert await keys(mirror, "walrus by:auk -walrus") == []
 
 
 async def test_a_snippet_marks_the_words_and_stays_short(mirror: MirrorReader, store: Store, url: str) -> None:

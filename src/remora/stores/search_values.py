@@ -4,13 +4,17 @@ from typing import Final
 
 from remora.contracts.search import SearchOrder, SearchQuery
 
-# Words alone may match millions. The best of the newest that match are found, which takes as long in any mirror.
+# Words may match millions. The best of the newest that match are found, which takes as long in any mirror. To compare by
+# relevance means to read the words of each.
 RANKED_MAX: Final = 50_000
+SORTED_MAX: Final = 200_000
+# Looking up one entry in the words takes as long as going through a hundred that have them.
+FEW_MAX: Final = 5_000
 
 
-def is_ranked(query: SearchQuery, *, source: str | None, order: SearchOrder) -> bool:
-    """Whether words alone decide, so that only the newest that match are ranked."""
-    return query.has_words and not query.has_filters and source is None and order is SearchOrder.RELEVANCE
+def compared_max(order: SearchOrder) -> int:
+    """How many of the newest that match are compared."""
+    return RANKED_MAX if order is SearchOrder.RELEVANCE else SORTED_MAX
 
 
 def search_values(
@@ -28,5 +32,5 @@ def search_values(
         "score": query.score_above,
         "order": order.value,
         "limit": limit,
-        "ranked": RANKED_MAX,
+        "compared": compared_max(order),
     }

@@ -12,7 +12,7 @@ from remora.core.errors import StoreBusy, StoreUnavailable
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.statements import parse
 from remora.stores.postgres.values import dump_key, load_key
-from remora.stores.search_values import is_ranked, search_values
+from remora.stores.search_values import search_values
 
 _SQL: Final = parse(files(__package__).joinpath("search.sql").read_text("utf-8"))
 
@@ -38,7 +38,9 @@ class PostgresSearchIndex:
     async def open(self, *, to_write: bool) -> None:
         """Connect. For writing, create the tables if needed."""
         timeout = {"statement_timeout": str(int(self._seconds_max * 1_000))}
-        settings = None if to_write else {"default_transaction_read_only": "on", **timeout}
+        # Enough to note every row with a common word: with less, PostgreSQL notes pages and reads all words on them again.
+        reading = {"default_transaction_read_only": "on", "work_mem": "64MB"}
+        settings = None if to_write else {**reading, **timeout}
         self._pool = Pool(self._url, size=1, settings=settings)
         if to_write:
             await self._execute("create_index")
@@ -76,8 +78,7 @@ class PostgresSearchIndex:
     ) -> Sequence[tuple[str, str, str]]:
         """What matches, best first."""
         values = search_values(query, match=_match(query), source=source, order=order, limit=limit)
-        words = "find_best" if is_ranked(query, source=source, order=order) else "find_words"
-        rows = await self._rows(words if query.has_words else "find_filters", values)
+        rows = await self._rows("find_words" if query.has_words else "find_filters", values)
         return [(found, kind, load_key(key)) for found, kind, key in rows]
 
     async def columns(self, keys: Sequence[tuple[str, str, str]]) -> Sequence[EntryColumns]:

@@ -19,6 +19,7 @@ CREATE INDEX IF NOT EXISTS search_entries_by_words ON search_entries USING gin (
 CREATE INDEX IF NOT EXISTS search_entries_by_author ON search_entries (author, time) WHERE author IS NOT NULL;
 CREATE INDEX IF NOT EXISTS search_entries_by_domain ON search_entries (domain, time) WHERE domain IS NOT NULL;
 CREATE INDEX IF NOT EXISTS search_entries_by_time ON search_entries (time);
+CREATE INDEX IF NOT EXISTS search_entries_by_type ON search_entries (type, time);
 CREATE TABLE IF NOT EXISTS search_progress (one boolean PRIMARY KEY DEFAULT true CHECK (one), value text NOT NULL);
 
 -- name: clear_index
@@ -55,33 +56,34 @@ ON CONFLICT (source, kind, key) DO UPDATE SET
   type = excluded.type, author = excluded.author, domain = excluded.domain, time = excluded.time,
   score = excluded.score, words = excluded.words;
 
--- name: find_best
--- The best entries with these words, of the newest that match: to rank millions takes seconds. A word in the title counts more.
-SELECT source, kind, key FROM (
-  SELECT * FROM search_entries WHERE words @@ websearch_to_tsquery('simple', %(match)s) ORDER BY time DESC LIMIT %(ranked)s
-) AS e ORDER BY ts_rank_cd(words, websearch_to_tsquery('simple', %(match)s), 1) DESC, entry DESC LIMIT %(limit)s;
-
 -- name: find_words
--- Entries with these words. A word in the title counts more.
-SELECT e.source, e.kind, e.key FROM search_entries AS e, websearch_to_tsquery('simple', %(match)s) AS wanted
-WHERE e.words @@ wanted
-AND (%(source)s::text IS NULL OR e.source = %(source)s) AND (%(by)s::text IS NULL OR e.author = %(by)s)
-AND (%(type)s::text IS NULL OR e.type = %(type)s) AND (%(domain)s::text IS NULL OR e.domain = %(domain)s)
-AND (%(since)s::bigint IS NULL OR e.time >= %(since)s) AND (%(until)s::bigint IS NULL OR e.time < %(until)s)
-AND (%(score)s::bigint IS NULL OR e.score > %(score)s)
+-- Entries with these words, the best of the newest that match: to compare millions takes seconds. A word in the title counts more.
+SELECT m.source, m.kind, m.key FROM (
+  SELECT e.* FROM search_entries AS e
+  WHERE e.words @@ websearch_to_tsquery('simple', %(match)s)
+  AND (%(source)s::text IS NULL OR e.source = %(source)s) AND (%(by)s::text IS NULL OR e.author = %(by)s)
+  AND (%(type)s::text IS NULL OR e.type = %(type)s) AND (%(domain)s::text IS NULL OR e.domain = %(domain)s)
+  AND (%(since)s::bigint IS NULL OR e.time >= %(since)s) AND (%(until)s::bigint IS NULL OR e.time < %(until)s)
+  AND (%(score)s::bigint IS NULL OR e.score > %(score)s)
+  ORDER BY e.time DESC LIMIT %(compared)s
+) AS m
 ORDER BY
-  CASE %(order)s WHEN 'time' THEN e.time WHEN 'score' THEN e.score ELSE ts_rank_cd(e.words, wanted, 1)::double precision END DESC NULLS LAST,
-  e.entry DESC
+  CASE %(order)s WHEN 'time' THEN m.time WHEN 'score' THEN m.score
+    ELSE ts_rank_cd(m.words, websearch_to_tsquery('simple', %(match)s), 1)::double precision END DESC NULLS LAST,
+  m.entry DESC
 LIMIT %(limit)s;
 
 -- name: find_filters
--- Entries without words.
-SELECT e.source, e.kind, e.key FROM search_entries AS e
-WHERE (%(source)s::text IS NULL OR e.source = %(source)s) AND (%(by)s::text IS NULL OR e.author = %(by)s)
-AND (%(type)s::text IS NULL OR e.type = %(type)s) AND (%(domain)s::text IS NULL OR e.domain = %(domain)s)
-AND (%(since)s::bigint IS NULL OR e.time >= %(since)s) AND (%(until)s::bigint IS NULL OR e.time < %(until)s)
-AND (%(score)s::bigint IS NULL OR e.score > %(score)s)
-ORDER BY CASE %(order)s WHEN 'score' THEN e.score ELSE e.time END DESC NULLS LAST, e.entry DESC
+-- Entries without words: the newest, or the highest of the newest.
+SELECT m.source, m.kind, m.key FROM (
+  SELECT e.* FROM search_entries AS e
+  WHERE (%(source)s::text IS NULL OR e.source = %(source)s) AND (%(by)s::text IS NULL OR e.author = %(by)s)
+  AND (%(type)s::text IS NULL OR e.type = %(type)s) AND (%(domain)s::text IS NULL OR e.domain = %(domain)s)
+  AND (%(since)s::bigint IS NULL OR e.time >= %(since)s) AND (%(until)s::bigint IS NULL OR e.time < %(until)s)
+  AND (%(score)s::bigint IS NULL OR e.score > %(score)s)
+  ORDER BY e.time DESC LIMIT %(compared)s
+) AS m
+ORDER BY CASE %(order)s WHEN 'score' THEN m.score ELSE m.time END DESC NULLS LAST, m.entry DESC
 LIMIT %(limit)s;
 
 -- name: entry_columns

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from remora.contracts.browsing import too_slow
 from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchOrder, SearchQuery
 from remora.core.errors import StoreBusy, StoreUnavailable
-from remora.stores.search_values import is_ranked, search_values
+from remora.stores.search_values import FEW_MAX, search_values
 from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, explained, roll_back
 from remora.stores.sqlite.offload import InThread
 from remora.stores.sqlite.writer_lock import WriterLock
@@ -135,10 +135,10 @@ class SqliteSearchIndex:
     ) -> Sequence[tuple[str, str, str]]:
         """What matches, best first."""
         values = search_values(query, match=_match(query), source=source, order=order, limit=limit)
-        if is_ranked(query, source=source, order=order):
-            name = "find_best"
-        elif query.has_words:
-            name = "find_words"
+        if query.has_words:
+            few = {"by": query.by, "domain": query.domain, "few": FEW_MAX + 1}
+            has_few = (await self._run(lambda: self._find("has_few", few)))[0][0]
+            name = "find_words_of_few" if has_few else "find_words"
         elif query.by is not None:
             name = "find_author"
         else:

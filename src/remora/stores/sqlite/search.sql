@@ -64,19 +64,34 @@ VALUES (:source, :kind, :key, :type, :author, :domain, :time, :score, :words_has
 -- Its words.
 INSERT INTO words (rowid, title, text) VALUES (:entry, :title, :text);
 
--- name: find_best
--- The best entries with these words, of the newest that match: to rank millions takes seconds. A word in the title counts more.
-SELECT e.source, e.kind, e.key FROM (
-  SELECT rowid AS entry, bm25(words, 4.0, 1.0) AS rank FROM words WHERE words MATCH :match ORDER BY rowid DESC LIMIT :ranked
-) AS w JOIN entries AS e ON e.entry = w.entry ORDER BY w.rank, e.entry DESC LIMIT :limit;
-
 -- name: find_words
--- Entries with these words. A word in the title counts more.
-SELECT e.source, e.kind, e.key FROM words JOIN entries AS e ON e.entry = words.rowid
-WHERE words MATCH :match
-AND (:source IS NULL OR e.source = :source) AND (:by IS NULL OR e.author = :by) AND (:type IS NULL OR e.type = :type)
-AND (:domain IS NULL OR e.domain = :domain) AND (:since IS NULL OR e.time >= :since)
-AND (:until IS NULL OR e.time < :until) AND (:score IS NULL OR e.score > :score)
+-- Entries with these words, the best of the newest that match: to compare millions takes seconds. A word in the title counts more.
+SELECT m.source, m.kind, m.key FROM (
+  SELECT e.source, e.kind, e.key, e.entry, e.time, e.score,
+    CASE :order WHEN 'relevance' THEN bm25(words, 4.0, 1.0) END AS rank
+  FROM words CROSS JOIN entries AS e ON e.entry = words.rowid
+  WHERE words MATCH :match
+  AND (:source IS NULL OR e.source = :source) AND (:by IS NULL OR e.author = :by) AND (:type IS NULL OR e.type = :type)
+  AND (:domain IS NULL OR e.domain = :domain) AND (:since IS NULL OR e.time >= :since)
+  AND (:until IS NULL OR e.time < :until) AND (:score IS NULL OR e.score > :score)
+  ORDER BY words.rowid DESC LIMIT :compared
+) AS m
+ORDER BY CASE :order WHEN 'time' THEN -m.time WHEN 'score' THEN -m.score ELSE m.rank END NULLS LAST, m.entry DESC
+LIMIT :limit;
+
+-- name: has_few
+-- Whether an author or a domain has so few entries that each of them can be looked up in the words.
+SELECT (SELECT count(*) FROM (SELECT 1 FROM entries WHERE author = :by LIMIT :few)) BETWEEN 1 AND :few - 1
+OR (SELECT count(*) FROM (SELECT 1 FROM entries WHERE domain = :domain LIMIT :few)) BETWEEN 1 AND :few - 1;
+
+-- name: find_words_of_few
+-- Entries with these words of an author or a domain with few entries: to go through a common word would take longer.
+SELECT e.source, e.kind, e.key FROM entries AS e CROSS JOIN words ON words.rowid = e.entry
+WHERE e.entry IN (SELECT entry FROM entries WHERE author = :by UNION SELECT entry FROM entries WHERE domain = :domain)
+AND words MATCH :match
+  AND (:source IS NULL OR e.source = :source) AND (:by IS NULL OR e.author = :by) AND (:type IS NULL OR e.type = :type)
+  AND (:domain IS NULL OR e.domain = :domain) AND (:since IS NULL OR e.time >= :since)
+  AND (:until IS NULL OR e.time < :until) AND (:score IS NULL OR e.score > :score)
 ORDER BY CASE :order WHEN 'time' THEN -e.time WHEN 'score' THEN -e.score ELSE bm25(words, 4.0, 1.0) END NULLS LAST,
   e.entry DESC
 LIMIT :limit;
