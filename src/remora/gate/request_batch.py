@@ -67,7 +67,8 @@ class RequestBatch(Generic[T]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Give up what is not answered."""
-        queued, self._queued = self._queued, None  # it knows this batch: neither would be freed before the next collection
+        # It knows this batch: without this, neither would be freed before the next collection.
+        queued, self._queued = self._queued, None
         assert queued is not None, "left without having entered"
         queued.turn.remove_done_callback(self._after_last_turn)
         queued.turn.cancel()  # no more turns
