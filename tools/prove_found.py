@@ -15,6 +15,12 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "7011",
+        "the change stream",
+        "a newest id that was told too high once made a quiet stream look deaf at every keep-alive: a reconnect and a rescan of all young items every 30 s until the next event",
+        "`tests/loops/test_updates.py`",
+    ),
+    Found(
         "1794813855345",
         "the shared gate",
         "a circuit that opened during a Retry-After was never probed: while the provider's wait lasted nobody asked for time, and nobody was woken after it",

@@ -208,6 +208,39 @@ def test_a_stream_that_lives_but_announces_nothing_while_ids_are_handed_out_is_l
     in_virtual_time(main)
 
 
+def test_quiet_hours_after_a_newest_id_that_was_too_high_do_not_cause_one_rescan_after_the_other() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = Rig.make(clock, world=WorldSettings(items=900, new_per_day=0.01))
+        alive: list[Line] = [pause(30), KEEP_ALIVE] * 500
+        transport = Scripted(SimTransport(rig.provider, clock), clock, [[updates(1), *alive], *[alive] * 500])
+        async with rig.process(transport=transport) as process:
+            process.collector.newest_id = 1_000
+            listener = Listener(process)
+            asyncio.get_running_loop().call_later(200, lambda: setattr(process.collector, "newest_id", 1_040))
+            await listener.listen_for(2 * 3_600)
+        assert listener.rescans == 1
+        assert len(transport.connected_s) == 2
+
+    in_virtual_time(main)
+
+
+def test_a_stream_that_stays_deaf_while_ids_are_handed_out_is_left_at_most_every_five_minutes() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = Rig.make(clock, world=WorldSettings(items=900, new_per_day=0.01))
+        alive: list[Line] = [pause(30), KEEP_ALIVE] * 500
+        transport = Scripted(SimTransport(rig.provider, clock), clock, [[updates(1), *alive], *[alive] * 500])
+        async with rig.process(transport=transport) as process:
+            process.collector.newest_id = 1_000
+            listener = Listener(process)
+            for minute in range(60):
+                newest_id = 1_000 + 20 * minute
+                asyncio.get_running_loop().call_later(60 * minute, setattr, process.collector, "newest_id", newest_id)
+            await listener.listen_for(3_600)
+        assert 2 <= listener.rescans <= 12
+
+    in_virtual_time(main)
+
+
 def test_ids_created_while_blind_go_to_the_inbox_counted_from_the_last_event() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=WorldSettings(items=1_000, new_per_day=86_400))

@@ -89,6 +89,7 @@ class Updates:
         )
         self._last: LastEvent | None = None
         self._waits_for_first = False  # no event yet: `_last` is only where a first blind window would begin
+        self._judged: LastEvent | None = None  # when the stream was last called deaf; None after an event
         self._heard_monotonic_ns: int | None = None
         # The last event before the earliest window that is not repaired yet. The durable note stays at this event.
         self._blind_since: LastEvent | None = None
@@ -213,17 +214,20 @@ class Updates:
         newest_id = self._collector.newest_id
         now_ns = self._clock.wall_ns()
         self._last = LastEvent(now_ns, newest_id, heard_at_ns=now_ns)
-        self._waits_for_first = False
+        self._waits_for_first, self._judged = False, None
         if item_ids and (newest_id is None or max(item_ids) > newest_id):
             self._look_for_new()  # not believed, only asked about: a wrong number must not declare ids missing
         return True
 
     def _check_hearing(self) -> None:
-        newest_id = self._collector.newest_id
-        if self._last is not None and is_deaf(self._last, newest_id=newest_id, now_ns=self._clock.wall_ns()):
-            # What it sent since the last event no longer proves anything.
-            self._last = replace(self._last, heard_at_ns=self._last.at_ns)
-            raise Reconnect("deaf")
+        newest_id, now_ns, began = self._collector.newest_id, self._clock.wall_ns(), self._judged or self._last
+        if self._last is None or began is None or not is_deaf(began, newest_id=newest_id, now_ns=now_ns):
+            return
+        # What it sent since the last event no longer proves anything. The next connection is judged by what comes after this
+        # moment: the same quiet hours must not cause a reconnect and a rescan at every keep-alive.
+        self._last = replace(self._last, heard_at_ns=began.at_ns)
+        self._judged = LastEvent(now_ns, newest_id, heard_at_ns=now_ns)
+        raise Reconnect("deaf")
 
     # ── what the stream could not tell ──────────────────────────────────────────────────────────────────────────────
 
