@@ -15,6 +15,12 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "1794822508058",
+        "the status",
+        "a list whose last requests failed was said to wait for the circuit breaker until the next run, hours after the circuit had let a probe pass; nothing was left to ask for",
+        "`tests/fuzz/worlds/provider-that-was-down-at-the-end-of-a-run.json`",
+    ),
+    Found(
         "7011",
         "the change stream",
         "a newest id that was told too high once made a quiet stream look deaf at every keep-alive: a reconnect and a rescan of all young items every 30 s until the next event",

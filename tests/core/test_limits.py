@@ -106,6 +106,21 @@ def test_idle_is_never_said_while_the_provider_is_down() -> None:
     assert limit_of(watching(rate=down), WHOLE)[0] is LimitedBy.CIRCUIT
 
 
+def test_between_two_runs_a_provider_that_was_down_waits_for_the_next_run() -> None:
+    was_down = ProviderDown(NOW_NS - 2 * MINUTE_NS, "it answers HTTP 500 (server error)")
+    ledger = a_list(stopped_by="list_trouble", pending=7)
+    resting = rate(LimitedBy.NO_WORK, per_s=0, provider_down=was_down, circuit=CircuitState.OPEN)
+    source = seen(msgspec.structs.replace(RESTING, rate=resting), ledger)
+    assert isinstance(source.rate, RateFacts)
+    assert source.rate.limited_by is LimitedBy.SCHEDULE
+    assert source.answers.working.reason.endswith("server error); next probe with the next run")
+    cooling = msgspec.structs.replace(resting, circuit_wait_ns=9 * SECOND_NS)
+    source = seen(msgspec.structs.replace(RESTING, rate=cooling), ledger)
+    assert isinstance(source.rate, RateFacts)
+    assert source.rate.limited_by is LimitedBy.CIRCUIT
+    assert source.answers.working.reason.endswith("next probe in 9 s")
+
+
 def test_idle_is_never_said_while_ids_are_pending() -> None:
     assert (
         limit_of(watching(), PENDING)[1] == "4,548 ids are pending, but no loop has asked for one in the last seconds."

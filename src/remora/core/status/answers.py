@@ -72,7 +72,7 @@ def is_fresh(
             late = every_ns is not None and age_ns > RUNS_MISSED_NOT_FRESH * every_ns
             return Answer(YesNo.NO if late else YesNo.YES, f"the whole list was last walked {ago(age_ns)}")
         case Fresh(newest_id_at_ns=newest_id_at_ns, stale_after_ns=stale_after_ns):
-            if facts is not None and (why := down(facts.rate, now_ns=now_ns)) is not None and role is Role.SERVICE:
+            if facts is not None and (why := down(facts, now_ns=now_ns)) is not None and role is Role.SERVICE:
                 # Without this, a clock that was set back would keep the last answer young for as long as it was set back.
                 return Answer(YesNo.NO, why)
             answer = _is_fresh_now(now_ns - newest_id_at_ns, stale_after_ns, broken, stream, facts, role)
@@ -119,9 +119,10 @@ def is_polite(rate: RateFacts | None, *, silence: str | None) -> Answer:
     return Answer(YesNo.YES, f"never faster than the ceiling of {rate.ceiling_per_s:,.4g}/s")
 
 
-def down(rate: RateFacts | None, *, now_ns: int) -> str | None:
+def down(facts: SourceFacts | None, *, now_ns: int) -> str | None:
     """Since when the provider is down, what it answers and when the next probe is; None while it is up."""
-    if rate is None or rate.provider_down is None:
+    rate = None if facts is None else facts.rate
+    if facts is None or rate is None or rate.provider_down is None:
         return None
     since_ns = rate.provider_down.since_ns
     told = f"the provider has been down since {iso(since_ns)} ({span(now_ns - since_ns)}): {rate.provider_down.answers}"
@@ -129,7 +130,9 @@ def down(rate: RateFacts | None, *, now_ns: int) -> str | None:
     if wait_ns is None:
         return f"{told}; a probe is under way"
     left_ns = max(wait_ns, rate.not_before_in_ns) - (now_ns - rate.at_ns)
-    return f"{told}; next probe {f'in {span(left_ns)}' if left_ns >= SECOND_NS else 'now'}"
+    if left_ns >= SECOND_NS:
+        return f"{told}; next probe in {span(left_ns)}"
+    return f"{told}; next probe {'now' if facts.next_run_at_ns is None else 'with the next run'}"
 
 
 def barred(rate: RateFacts | None, *, now_ns: int) -> str | None:
@@ -154,7 +157,7 @@ def is_working(
         return Answer(YesNo.NO, f"not running: {', '.join(dead)}{_last_error(facts.loops[dead[0]])}")
     if facts.workers_alive == 0:
         return Answer(YesNo.NO, "no update worker is alive")
-    if (why := down(facts.rate, now_ns=now_ns)) is not None:
+    if (why := down(facts, now_ns=now_ns)) is not None:
         return Answer(YesNo.NO, why)
     if (why := barred(facts.rate, now_ns=now_ns)) is not None:
         return Answer(YesNo.NO, why)

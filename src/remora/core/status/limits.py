@@ -23,11 +23,16 @@ def what_limits(
         return LimitedBy.PAUSED, LIMITS[LimitedBy.PAUSED]
     if has_nothing_yet(facts) and not has_refused(facts) and cause in {LimitedBy.NO_WORK, LimitedBy.ANSWERS}:
         cause = LimitedBy.NO_ANSWER
-    elif cause is LimitedBy.NO_WORK and rate.provider_down is not None:
+    elif cause is LimitedBy.NO_WORK and rate.provider_down is not None and not _may_probe_later(rate, facts):
         cause = LimitedBy.CIRCUIT  # nothing is asked for because nothing would be answered
     elif cause is LimitedBy.NO_WORK:
         cause = _why_idle(facts, ledger, pending)
     return cause, sentence(cause, edge_is_known=rate.edge_per_s is not None, pending=pending)
+
+
+def _may_probe_later(rate: RateFacts, facts: SourceFacts) -> bool:
+    """Whether the circuit breaker lets a probe pass, and only the next run has one to send."""
+    return rate.circuit_wait_ns == 0 and facts.next_run_at_ns is not None
 
 
 def gate_limit(rate: RateFacts) -> LimitedBy:

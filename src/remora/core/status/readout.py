@@ -125,7 +125,7 @@ def _source(
     stream = _stream(told, silence, ledger)
     why, rests = silence.reason if silence else None, alive is None and last is not None and _is_between_runs(last)
     working = is_working(facts, silence=why, ended=state == "stopped", now_ns=now_ns, rests=rests)
-    is_down = working.reason == down(told.rate, now_ns=now_ns)
+    is_down = working.reason == down(told, now_ns=now_ns)
     answers = Answers(
         complete=is_complete(coverage, fresh) if ledger.hole is None else Answer(YesNo.NO, ledger.hole),
         fresh=_is_fresh(fresh, stream, alive, name, coverage, ledger, now_ns),
