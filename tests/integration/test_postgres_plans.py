@@ -8,6 +8,7 @@ import pytest
 
 from remora.stores.postgres import migrate
 from remora.stores.postgres.statements import SQL
+from tests.read.test_lookups import thread_in_the_docs
 
 pytestmark = pytest.mark.postgres
 
@@ -97,6 +98,7 @@ BY_HAND = (
     "SELECT body FROM items WHERE \"by\" = 'u7' ORDER BY time DESC LIMIT 50",
     "SELECT title FROM item_fields WHERE source = 's' AND domain = 'd70.org' ORDER BY id DESC LIMIT 50",
     "SELECT root FROM threads WHERE source = 's' AND id = 7",
+    thread_in_the_docs(),
 )
 
 

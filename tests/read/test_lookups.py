@@ -11,6 +11,7 @@ from remora.contracts import Store
 from remora.core.item import Item
 from remora.read.mirror import MirrorReader
 from remora.stores.sqlite import SqliteStore
+from tests.contract.answers import SOURCE
 from tests.read.conftest import fill, item, keep
 
 URLS = {
@@ -60,6 +61,17 @@ async def test_profiles_have_columns(mirror: MirrorReader) -> None:
     assert (await mirror.query("SELECT name, karma, about FROM user_fields")).rows == (("ada", 7, None),)
 
 
+def thread_in_the_docs() -> str:
+    """The statement with which the documentation reads a whole thread."""
+    text = (Path(__file__).parents[2] / "docs/tables.md").read_text("utf-8")
+    return text[text.index("WITH RECURSIVE") :].partition(";")[0]
+
+
+async def test_the_statement_of_the_docs_reads_a_whole_thread(store: Store, mirror: MirrorReader) -> None:
+    statement = thread_in_the_docs().replace("'hackernews'", f"'{SOURCE}'").replace("8863", "1")
+    assert [row[:2] for row in (await mirror.query(statement)).rows] == [(1, 0), (2, 1), (4, 1), (3, 2)]
+
+
 ASKED_MOST = (
     "SELECT * FROM items WHERE \"by\" = 'ada' ORDER BY time DESC LIMIT 50",
     "SELECT title FROM item_fields WHERE source = 'hn' AND \"by\" = 'ada'",
@@ -67,6 +79,7 @@ ASKED_MOST = (
     "SELECT title FROM item_fields WHERE source = 'hn' AND domain = 'x.org' ORDER BY time DESC LIMIT 50",
     "SELECT root FROM threads WHERE \"by\" = 'ada'",
     "SELECT root FROM threads WHERE source = 'hn' AND id = 7",
+    thread_in_the_docs(),
 )
 
 
@@ -77,6 +90,7 @@ async def test_what_is_asked_most_is_looked_up_in_an_index(tmp_path: Path, state
     await store.close()
     with closing(sqlite3.connect(tmp_path / "remora.db")) as connection:
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}")]
+    assert any(step.startswith("SEARCH i USING INDEX") for step in plan)
     assert [step for step in plan if step.startswith(("SCAN i", "SEARCH i USING INDEX items_by_key (source=?)"))] == []
 
 

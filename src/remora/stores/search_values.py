@@ -32,5 +32,6 @@ def search_values(
         "score": query.score_above,
         "order": order.value,
         "limit": limit,
-        "compared": compared_max(order),
+        # Without words the newest are looked up in an index, in their order.
+        "compared": compared_max(order) if query.has_words or order is SearchOrder.SCORE else limit,
     }
