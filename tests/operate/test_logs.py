@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,10 +12,11 @@ from structlog.testing import capture_logs
 from remora.core.status.readout import read_out
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.observe.log_format import LogFormat, format_for
-from remora.operate.observe.logs import EVENTS_PER_SECOND_MAX, RateLimit, Redaction, set_up_logs
+from remora.operate.observe.logs import EVENTS_PER_SECOND_MAX, RateLimit, Redaction, set_up_logs, tell
 from remora.operate.observe.summary import HourlySummary
 from remora.sources.secret import MASK
 from tests.core.test_readout import NAME, NOW_NS, a_rate, beat, facts, ledger
+from tests.operate.command_line import command_line_in
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +109,32 @@ def test_under_systemd_the_journal_format_is_chosen(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("JOURNAL_STREAM")
     assert format_for(LogFormat.AUTO) is LogFormat.JSON
     assert format_for(LogFormat.TEXT) is LogFormat.TEXT
+
+
+def test_a_command_that_ends_writes_text_into_a_pipe() -> None:
+    assert format_for(LogFormat.AUTO, is_service=False) is LogFormat.TEXT
+
+
+def test_a_sentence_is_an_event_where_a_machine_reads_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {}
+    for log_format in (LogFormat.JSON, LogFormat.JOURNAL, LogFormat.TEXT):
+        set_up_logs(log_format=log_format)
+        tell("the console is at http://127.0.0.1:8611")
+        told[log_format] = capsys.readouterr().err.removesuffix("\n")
+    event = json.loads(told[LogFormat.JSON])
+    assert (event["event"], event["level"]) == ("notice", "info")
+    assert event["message"] == "the console is at http://127.0.0.1:8611"
+    assert told[LogFormat.JOURNAL] == "<6>the console is at http://127.0.0.1:8611"
+    assert told[LogFormat.TEXT] == "the console is at http://127.0.0.1:8611"
+
+
+def test_a_refusal_is_json_too_when_json_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    remora = command_line_in(tmp_path, monkeypatch)
+    words = ("up", "--url", "http://127.0.0.1:9/v0", "--ceiling", "fast")
+    (told,) = remora.refused(*words, "--log-format", "json").splitlines()
+    assert json.loads(told)["level"] == "error"
+    structlog.reset_defaults()
+    assert json.loads(told)["message"] == remora.refused(*words).removesuffix("\n")
 
 
 @pytest.mark.parametrize("level, told", [("debug", 3), ("info", 2), ("warning", 1), (None, 2)])

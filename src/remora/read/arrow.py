@@ -5,6 +5,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final
 
+from remora.contracts.extras import install_hint
 from remora.contracts.reader import ItemColumns
 from remora.core.errors import ConfigurationError
 from remora.core.units import MILLISECOND_NS
@@ -23,7 +24,7 @@ def load_pyarrow() -> ModuleType:
     except ImportError:
         raise ConfigurationError(
             "Parquet and Arrow need pyarrow, which is not installed",
-            hint="install it with: pip install '.[export]' in the folder of the source code",
+            hint=install_hint("pyarrow"),
         ) from None
 
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from remora.contracts.extras import install_hint
 from remora.core.errors import ConfigurationError
 from remora.sources.dump_rows import ALIASES, COLUMNS, body_of, check_columns
 
@@ -124,7 +125,7 @@ def load_pyarrow() -> ModuleType:
     except ImportError:
         raise ConfigurationError(
             "Parquet needs pyarrow, which is not installed",
-            hint="install it with: pip install '.[export]' in the folder of the source code",
+            hint=install_hint("pyarrow"),
         ) from None
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from remora.contracts import Clock, Sharing, Store
 from remora.contracts.browsing import BrowsingReader
+from remora.contracts.extras import install_hint
 from remora.contracts.reader import Reader
 from remora.contracts.search import SearchIndex
 from remora.core.errors import ConfigurationError
@@ -131,6 +132,6 @@ def _postgres(url: str, *, read_only: bool, on_batch: OnBatch | None) -> Store:
     except ImportError as error:
         raise ConfigurationError(
             "the PostgreSQL driver is not installed",
-            hint="install it with: pip install '.[postgres]' in the folder of the source code",
+            hint=install_hint("psycopg[binary]"),
         ) from error
     return PostgresStore(url, read_only=read_only, on_batch=on_batch)

@@ -101,8 +101,9 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, **common: str | None
     check_was_asked(settings, ("demo" if demo else None, common["config"], common["source"], common["url"]))
     from remora.operate.jobs.app import serve
     from remora.operate.jobs.stopping import run_job
+    from remora.operate.observe.logs import tell
 
-    start_logs(settings)
+    start_logs(settings, is_service=True)
     view = view_for(as_json=False, is_service=True)
     try:
         with if_busy("`remora status` shows what it does; wait for it, stop it first, or use PostgreSQL"):
@@ -110,9 +111,9 @@ def up(*, demo: bool, no_catchup: bool, listen: str | None, **common: str | None
     finally:
         view.close()
     if ended.stopped:
-        click.echo("stopped on request; the next start resumes here", err=True)
+        tell("stopped on request; the next start resumes here")
     if demo:
-        click.echo("look at the mirror with: remora status --store sqlite:///demo/remora.db", err=True)
+        tell("look at the mirror with: remora status --store sqlite:///demo/remora.db")
     sys.exit(Exit.DONE if ended.result is None else ended.result)
 
 
@@ -124,14 +125,15 @@ def worker(**common: str | None) -> None:
     settings = load_settings(**common)
     from remora.operate.jobs.app import work
     from remora.operate.jobs.stopping import run_job
+    from remora.operate.observe.logs import tell
 
-    start_logs(settings)
-    view = view_for(as_json=False)
+    start_logs(settings, is_service=True)
+    view = view_for(as_json=False, is_service=True)
     try:
         run_job(work(settings, only=common.get("source"), view=view))
     finally:
         view.close()
-    click.echo("stopped on request", err=True)
+    tell("stopped on request")
 
 
 @click.command()

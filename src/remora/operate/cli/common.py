@@ -8,14 +8,14 @@ Everything heavy is imported when a command runs, so that `remora --help` answer
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from remora.core.errors import ConfigurationError, StoreBusy
+from remora.core.errors import ConfigurationError, Exit, StoreBusy
 
 if TYPE_CHECKING:
     from remora.operate.config.settings import Settings
@@ -26,6 +26,10 @@ T = TypeVar("T")
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
 
+# What a command keeps in the context that it shares with `main`.
+LOG_CHOICE: Final = f"{__name__}.log"
+IS_SERVICE: Final = f"{__name__}.service"
+
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "text", "json", "journal")
 
@@ -35,7 +39,11 @@ def log_options(command: Command) -> Command:
 
     @wraps(command)
     def with_logs(*, log_level: str | None, log_format: str, verbose: bool, **extra: Any) -> Any:
-        click.get_current_context().meta[__name__] = (log_level or ("info" if verbose else None), log_format)
+        level = log_level or ("info" if verbose else None)
+        click.get_current_context().meta[LOG_CHOICE] = (level, log_format)
+        if log_format != "auto":
+            # A refusal of the configuration comes before `start_logs`, and is a line of the same log.
+            _set_up(None, level, log_format)
         return command(**extra)
 
     for option in (
@@ -58,13 +66,29 @@ def log_options(command: Command) -> Command:
     return cast("Command", with_logs)
 
 
-def start_logs(settings: "Settings") -> None:
+def start_logs(settings: "Settings", *, is_service: bool = False) -> None:
     """Log as the options of the command say."""
+    meta = click.get_current_context().meta
+    _set_up(settings, *meta[LOG_CHOICE], is_service=is_service)
+    meta[IS_SERVICE] = is_service
+
+
+def writes_events(meta: Mapping[str, Any], code: Exit) -> bool:
+    """Whether the last line of a failure belongs into a log for machines.
+
+    A refusal is text unless events were asked for: whoever started the command corrects something.
+    """
+    _, log_format = meta.get(LOG_CHOICE, (None, "auto"))
+    if log_format == "auto":
+        return bool(meta.get(IS_SERVICE)) and code is not Exit.USAGE
+    return bool(log_format != "text")
+
+
+def _set_up(settings: "Settings | None", level: str | None, log_format: str, *, is_service: bool = False) -> None:
     from remora.operate.observe.log_format import LogFormat
     from remora.operate.observe.logs import set_up_logs
 
-    level, log_format = click.get_current_context().meta[__name__]
-    set_up_logs(settings, level=level, log_format=LogFormat(log_format))
+    set_up_logs(settings, level=level, log_format=LogFormat(log_format), is_service=is_service)
 
 
 def store_options(command: Command) -> Command:
@@ -122,17 +146,19 @@ def if_busy(hint: str) -> Iterator[None]:
 
 def view_for(*, as_json: bool, is_service: bool = False) -> "ProgressView":
     """The view that shows the progress of a long job. A service that nobody watches writes a log, not progress."""
+    from remora.operate.observe.logs import is_read_by_machines
+
     if as_json:
         from remora.operate.jobs.progress import JsonView
 
         return JsonView()
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not is_read_by_machines():
         from remora.operate.cli.terminal import TerminalView
 
         return TerminalView()
     from remora.operate.jobs.progress import PlainView, ServiceView
 
-    return ServiceView() if is_service else PlainView()
+    return ServiceView() if is_service or is_read_by_machines() else PlainView()
 
 
 def print_json(value: object) -> None:

@@ -36,12 +36,17 @@ def explain(error: Exception) -> tuple[str, Exit]:
     return f"remora: stopped by a bug ({what}); please report the traceback above, the next start resumes", Exit.FAILED
 
 
-def end(words: str, code: Exit) -> NoReturn:
-    """Print the last line and exit. Nothing is printed after it."""
+def end(words: str, code: Exit, *, as_event: bool = False) -> NoReturn:
+    """Print the last line, as an event where stderr is a log for machines, and exit. Nothing is printed after it."""
     gc.collect()  # asyncio reports an error that nobody read when the task is freed; let it do so before the last line
     _drop_unwritable_output()
     with suppress(OSError):
-        click.echo(words, err=True)
+        if as_event:
+            from remora.operate.observe.logs import tell
+
+            tell(words, is_failure=True)
+        else:
+            click.echo(words, err=True)
     sys.exit(code)
 
 

@@ -1,11 +1,14 @@
 """Which commands does `remora` have, and what catches what they raise?"""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import click
 
 from remora.operate.cli.changes import changes
 from remora.operate.cli.collecting import catchup, run, up, worker
+from remora.operate.cli.common import writes_events
 from remora.operate.cli.completion import completion
 from remora.operate.cli.examples import GROUPS, add_examples
 from remora.operate.cli.export import export
@@ -25,13 +28,15 @@ from remora.version import __version__
 class RemoraGroup(click.Group):
     """Ends every failure with one line on stderr and an exit code."""
 
+    _meta: Mapping[str, Any] = MappingProxyType({})
+
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command. A closed pipe, Ctrl-C and mistakes in the arguments are click's own business."""
         try:
             return super().main(*args, **extra)
         except Exception as error:  # noqa: BLE001 - the last place that can say why the process ends
             words, code = explain(error)
-        return end(words, code)
+        return end(words, code, as_event=writes_events(self._meta, code))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands by what they are for, several in a line: one line each would not fit a screen."""
@@ -42,6 +47,7 @@ class RemoraGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a subcommand; neither `--version` nor `--help` comes here."""
         load_structlog_alone()
+        self._meta = ctx.meta  # shared with the context of the subcommand
         return super().invoke(ctx)
 
 

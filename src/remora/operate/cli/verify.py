@@ -33,6 +33,7 @@ def verify(*, sample: int, as_json: bool, **common: str | None) -> None:
     from remora.operate.config.settings import known_source
     from remora.operate.jobs.stopping import run_job
     from remora.operate.jobs.verify import verify as verify_mirror
+    from remora.operate.observe.logs import tell
 
     name = name or next(iter(settings.sources))
     known_source(settings, name)
@@ -44,7 +45,7 @@ def verify(*, sample: int, as_json: bool, **common: str | None) -> None:
     finally:
         view.close()
     if ended.result is None:
-        click.echo("stopped on request; what was read is stored", err=True)
+        tell("stopped on request; what was read is stored")
         return
     found = ended.result
     if as_json:

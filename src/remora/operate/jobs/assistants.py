@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from remora.contracts.extras import install_hint
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.opened_store import opened_store
@@ -49,7 +50,7 @@ def _load_library() -> Any:
     except ImportError:
         raise ConfigurationError(
             "`remora mcp` needs the package mcp, which is not installed",
-            hint="install it with: pip install '.[mcp]' in the folder of the source code",
+            hint=install_hint("mcp"),
         ) from None
 
 

@@ -19,6 +19,7 @@ from remora.core.quantities import format_duration, format_rate
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.limits import gate_limit, wait_in_words
 from remora.core.units import SECOND_NS
+from remora.operate.observe.logs import tell
 
 log = structlog.get_logger()
 
@@ -137,7 +138,7 @@ class _PacedView(ABC):
 
 
 class PlainView(_PacedView):
-    """One line every few seconds, for logs and pipes."""
+    """One line every few seconds, for a pipe that a person reads."""
 
     def __init__(self, out: TextIO | None = None, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__(PLAIN_EVERY_S, monotonic_s)
@@ -169,16 +170,15 @@ class JsonView(_PacedView):
 
 
 class ServiceView:
-    """For a service whose output is a log: how a backfill is going, once a minute, and nothing while nothing is pending."""
+    """Where the output is a log: how a backfill is going, once a minute, and nothing while nothing is pending."""
 
-    def __init__(self, out: TextIO | None = None, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._out = out or sys.stderr
+    def __init__(self, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
         self._due_s: dict[str, float] = {}  # of the sources that have something pending
         self._told: set[str] = set()
 
     def say(self, text: str) -> None:
-        print(text, file=self._out, flush=True)
+        tell(text)
 
     def show(self, progress: Progress) -> None:
         source, now_s = progress.source, self._monotonic_s()

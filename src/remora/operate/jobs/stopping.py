@@ -4,12 +4,12 @@ import asyncio
 import gc
 import os
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from remora.core.errors import Exit, RemoraError
+from remora.operate.observe.logs import tell
 
 DRAIN_MAX_S: Final = 10.0
 # New objects between two collections of garbage; Python's own value is 700.
@@ -102,7 +102,7 @@ def _restore(loop: asyncio.AbstractEventLoop, heard: tuple[signal.Signals, ...],
 def _say(words: str) -> None:
     """Print to stderr. A terminal that was closed (SIGHUP) must not keep the job from draining."""
     try:
-        print(words, file=sys.stderr, flush=True)
+        tell(words)
     except OSError:
         nothing = os.open(os.devnull, os.O_WRONLY)
         for descriptor in (1, 2):

@@ -17,6 +17,8 @@ COLOUR: Final = {
     "critical": "\x1b[31m",
 }
 PLAIN: Final = "\x1b[0m"
+# A sentence for a person, in a log that a machine reads.
+NOTICE: Final = "notice"
 # In the line at another place, or not at all.
 ELSEWHERE: Final = frozenset({"event", "level", "timestamp", "exception"})
 
@@ -30,13 +32,18 @@ class LogFormat(StrEnum):
     JOURNAL = "journal"
 
 
-def format_for(wanted: LogFormat) -> LogFormat:
-    """The format to use: text on a terminal, the journal's under systemd, JSON in any other pipe."""
+def format_for(wanted: LogFormat, *, is_service: bool = True) -> LogFormat:
+    """The format to use: text on a terminal, the journal's under systemd, in any other pipe JSON for a service.
+
+    A collector reads what a service writes to a pipe. A person reads the output of a command that ends, as in a mail of cron.
+    """
     if wanted is not LogFormat.AUTO:
         return wanted
     if sys.stderr.isatty():
         return LogFormat.TEXT
-    return LogFormat.JOURNAL if os.environ.get("JOURNAL_STREAM") else LogFormat.JSON
+    if os.environ.get("JOURNAL_STREAM"):
+        return LogFormat.JOURNAL
+    return LogFormat.JSON if is_service else LogFormat.TEXT
 
 
 def as_text(logger: object, method: str, event: Mapping[str, Any]) -> str:
@@ -56,6 +63,8 @@ def as_journal(logger: object, method: str, event: Mapping[str, Any]) -> str:
 
 
 def _told(event: Mapping[str, Any]) -> str:
+    if event.get("event") == NOTICE:
+        return str(event.get("message", ""))
     fields = " ".join(f"{name}={_value(value)}" for name, value in event.items() if name not in ELSEWHERE)
     told = str(event.get("event", "")).replace("_", " ")
     line = f"{told}  {fields}" if fields else told

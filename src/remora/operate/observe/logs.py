@@ -104,13 +104,14 @@ def set_up_logs(
     secrets: Iterable[str] = (),
     log_format: LogFormat = LogFormat.AUTO,
     level: str | None = None,
+    is_service: bool = False,
 ) -> None:
-    """Send events to stderr: short lines on a terminal, lines with a priority under systemd, JSON in another pipe.
+    """Send events to stderr, as `format_for` decides: short lines, lines with a priority, or JSON.
 
     Without a level a terminal shows warnings only, because the progress view is there, and everything else gets `info`.
     """
     known = [*secrets, *(secret_values(settings, os.environ) if settings is not None else ())]
-    chosen = format_for(log_format)
+    chosen = format_for(log_format, is_service=is_service)
     level = level or ("warning" if sys.stderr.isatty() else "info")
     renderers: dict[LogFormat, Any] = {LogFormat.TEXT: as_text, LogFormat.JOURNAL: as_journal}
     renderer = renderers.get(chosen) or structlog.processors.JSONRenderer()
@@ -129,6 +130,23 @@ def set_up_logs(
         cache_logger_on_first_use=False,
     )
     hear_libraries()
+
+
+def is_read_by_machines() -> bool:
+    """Whether every line on stderr belongs to a log that a collector or the journal reads."""
+    if not structlog.is_configured():
+        return False
+    renderer = structlog.get_config()["processors"][-1]
+    return renderer is as_journal or isinstance(renderer, structlog.processors.JSONRenderer)
+
+
+def tell(words: str, *, is_failure: bool = False) -> None:
+    """Write a sentence to stderr. In a log that machines read it is an event, because every line must be parsable."""
+    if is_read_by_machines():
+        log = structlog.get_logger()
+        (log.error if is_failure else log.info)("notice", message=words)
+    else:
+        print(words, file=sys.stderr, flush=True)
 
 
 class _Stderr:
