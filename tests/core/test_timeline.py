@@ -64,6 +64,27 @@ def test_an_outage_has_its_beginning_and_its_end() -> None:
     assert [(event.at_ns, event.until_ns) for event in over] == [(NOW_NS - HOUR_NS, NOW_NS + SECOND_NS)]
 
 
+def test_an_outage_that_was_not_over_when_the_service_stopped_is_not_told_as_if_it_lasted() -> None:
+    began = added((), events_between(CALM, DOWN, at_ns=NOW_NS), now_ns=NOW_NS)
+    restarted = added(began, events_between(None, CALM, at_ns=NOW_NS + HOUR_NS), now_ns=NOW_NS + HOUR_NS)
+    outage, started = restarted
+    assert outage.text == "the provider was down when the service stopped: it answers HTTP 503"
+    assert (outage.at_ns, outage.until_ns, started.kind) == (NOW_NS - HOUR_NS, None, "started")
+
+
+def test_an_outage_that_lasts_over_a_restart_is_told_once() -> None:
+    began = added((), events_between(CALM, DOWN, at_ns=NOW_NS), now_ns=NOW_NS)
+    restarted = added(began, events_between(None, DOWN, at_ns=NOW_NS + HOUR_NS), now_ns=NOW_NS + HOUR_NS)
+    assert [event.text for event in restarted if event.kind == "provider_down"] == [
+        "the provider is down: it answers HTTP 503"
+    ]
+    over = added(restarted, events_between(DOWN, CALM, at_ns=NOW_NS + 2 * HOUR_NS), now_ns=NOW_NS + 2 * HOUR_NS)
+    assert [(event.kind, event.until_ns) for event in over] == [
+        ("provider_down", NOW_NS + 2 * HOUR_NS),
+        ("started", None),
+    ]
+
+
 def test_back_offs_close_together_are_one_event_with_a_count() -> None:
     events: tuple[Event, ...] = ()
     before = CALM

@@ -12,6 +12,9 @@ from remora.core.units import DAY_NS, MINUTE_NS
 EVENTS_MAX: Final = 1_000
 KEPT_NS: Final = 30 * DAY_NS
 # Back-offs and the like that follow each other this closely are told as one event with a count.
+STARTED: Final = "started"
+PROVIDER_DOWN: Final = "provider_down"
+IS_DOWN: Final = "the provider is down: "
 JOINED_NS: Final = 10 * MINUTE_NS
 JOINED: Final = frozenset({"back_off", "stream"})
 
@@ -29,7 +32,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 def events_between(before: SourceStatus | None, now: SourceStatus, *, at_ns: int) -> Iterator[Event]:
     """What changed between two readings of one source."""
     if before is None:
-        yield Event(at_ns=at_ns, kind="started", text="the service started to watch this source")
+        yield Event(at_ns=at_ns, kind=STARTED, text="the service started to watch this source")
+        yield from _of_provider(None, _down(now), at_ns)
         return
     yield from _of_provider(_down(before), _down(now), at_ns)
     yield from _of_rate(before, now)
@@ -44,10 +48,10 @@ def _down(source: SourceStatus) -> ProviderDown | None:
 
 def _of_provider(before: ProviderDown | None, now: ProviderDown | None, at_ns: int) -> Iterator[Event]:
     if now is not None and before is None:
-        yield Event(at_ns=now.since_ns, kind="provider_down", text=f"the provider is down: {now.answers}")
+        yield Event(at_ns=now.since_ns, kind=PROVIDER_DOWN, text=f"{IS_DOWN}{now.answers}")
     if before is not None and now is None:
         yield Event(
-            at_ns=before.since_ns, until_ns=at_ns, kind="provider_down", text=f"the provider was down: {before.answers}"
+            at_ns=before.since_ns, until_ns=at_ns, kind=PROVIDER_DOWN, text=f"the provider was down: {before.answers}"
         )
 
 
@@ -101,7 +105,9 @@ def added(events: tuple[Event, ...], new: Iterable[Event], *, now_ns: int) -> tu
     """The timeline with new events: repetitions joined, an outage that ended replaces its beginning, bounded."""
     kept = list(events)
     for event in new:
-        if event.until_ns is not None:
+        if event.kind == STARTED:
+            kept = [_left_open(one) for one in kept]
+        if event.until_ns is not None or event.kind == PROVIDER_DOWN:
             kept = [one for one in kept if (one.kind, one.at_ns, one.until_ns) != (event.kind, event.at_ns, None)]
         last = next((one for one in reversed(kept) if one.kind == event.kind), None)
         if event.kind in JOINED and last is not None and event.at_ns - (last.until_ns or last.at_ns) < JOINED_NS:
@@ -109,4 +115,13 @@ def added(events: tuple[Event, ...], new: Iterable[Event], *, now_ns: int) -> tu
             kept[kept.index(last)] = joined
         else:
             kept.append(event)
+    kept.sort(key=lambda event: event.at_ns)
     return tuple(event for event in kept if now_ns - (event.until_ns or event.at_ns) <= KEPT_NS)[-EVENTS_MAX:]
+
+
+def _left_open(event: Event) -> Event:
+    """An outage whose end no process saw. It must not read as if it still lasted."""
+    if event.kind != PROVIDER_DOWN or not event.text.startswith(IS_DOWN):
+        return event
+    answers = event.text.removeprefix(IS_DOWN)
+    return msgspec.structs.replace(event, text=f"the provider was down when the service stopped: {answers}")
