@@ -40,7 +40,7 @@ def test_what_a_container_runs_is_a_command() -> None:
 
 def test_what_compose_mounts_from_the_repository_exists() -> None:
     mounted = re.findall(r"(\.\./[\w./-]+):", COMPOSE.read_text())
-    assert len(mounted) == 3
+    assert len(mounted) == 4
     assert [name for name in mounted if not (COMPOSE.parent / name).exists()] == []
 
 
