@@ -63,7 +63,7 @@ def body_of(row: Mapping[str, Any]) -> tuple[int, bytes] | None:
     if item_id is None or item_id < 1:
         return None
     kind = row.get("type")
-    kind = TYPES.get(kind, kind) if isinstance(kind, int) else kind
+    kind = TYPES.get(kind) if isinstance(kind, int) else text(kind)
     score, descendants = whole(row.get("score")), whole(row.get("descendants"))
     if kind in {"comment", "pollopt"}:  # zero means nothing: the provider never sends it for them
         score, descendants = score or None if kind == "comment" else score, None
@@ -82,7 +82,7 @@ def body_of(row: Mapping[str, Any]) -> tuple[int, bytes] | None:
             text=text(row.get("text")),
             time=seconds(row.get("time")) or seconds(row.get("timestamp")),
             title=text(row.get("title")),
-            type=text(kind),
+            type=kind,
             url=text(row.get("url")),
         )
     )

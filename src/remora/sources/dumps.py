@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from hashlib import blake2b
 from importlib import import_module
@@ -15,6 +16,7 @@ import msgspec
 from remora.contracts.extras import install_hint
 from remora.core.errors import ConfigurationError
 from remora.sources.dump_rows import ALIASES, COLUMNS, body_of, check_columns
+from remora.sources.event_stream import ITEM_ID_MAX
 
 PAGE_ROWS: Final = 5_000
 PAGE_BYTES: Final = 32 << 20
@@ -63,7 +65,7 @@ def pages(path: Path, *, after_rows: int = 0) -> Iterator[Page]:
                 return
             with gzip.open(file) if begin.startswith(_GZIP) else file as lines:
                 yield from _line_pages(path, lines, after_rows)  # type: ignore[arg-type]
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from None
 
 
@@ -75,7 +77,7 @@ def _line_pages(path: Path, lines: BinaryIO, after_rows: int) -> Iterator[Page]:
     for line in _lines(path, lines):
         count += 1
         size += len(line)
-        if (row := _line_row(line)) is not None:
+        if (row := _line_row(line)) is not None and 0 < row[0] <= ITEM_ID_MAX:
             rows.append(row)
         if count == PAGE_ROWS or size >= PAGE_BYTES:
             yield rows, count
@@ -181,6 +183,6 @@ def _plain(pyarrow: ModuleType, column: Any) -> Any:
     return column
 
 
-def _unreadable(path: Path, error: OSError | EOFError) -> ConfigurationError:
+def _unreadable(path: Path, error: OSError | EOFError | zlib.error) -> ConfigurationError:
     why = getattr(error, "strerror", None) or str(error)
     return ConfigurationError(f"{path} cannot be read ({why})", hint="name a file that exists and is complete")

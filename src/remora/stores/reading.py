@@ -164,8 +164,9 @@ def _page_of(source: str, first_id: int, last_id: int, changed_since_ns: int, li
 
 def no_position(text: str) -> ConfigurationError:
     """The error for a text that is no position in this store's change feed."""
+    shown = text[:40].encode("unicode_escape").decode()  # it may come from a request
     return ConfigurationError(
-        f'"{text}" is not a position in the change feed',
+        f'"{shown}" is not a position in the change feed',
         hint="write the position of the last change you have read, or 0 to begin",
     )
 

@@ -80,9 +80,10 @@ def _read_file(config: str | None, directory: Path) -> Table:
         if config is None and not path.is_file():
             return {}
         return tomllib.loads(path.read_text("utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         hint = 'compare with the file that remora init writes; texts stand in quotes, as ceiling = "250/s"'
-        raise ConfigurationError(f"{path} is not valid TOML: {error}", hint=hint) from None
+        why = error if isinstance(error, tomllib.TOMLDecodeError) else "it is nested too deeply"
+        raise ConfigurationError(f"{path} is not valid TOML: {why}", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"the configuration {path} cannot be read ({getattr(error, 'strerror', 'it is not UTF-8 text')})",
