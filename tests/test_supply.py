@@ -28,6 +28,11 @@ def direct() -> list[str]:
     return [Requirement(line).name for line in (*project["dependencies"], *extras)]
 
 
+def test_every_extra_that_an_owner_may_choose_is_accounted_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(sbom.EXTRAS) == set(project["optional-dependencies"]) - {"bench", "dev"}
+
+
 def test_every_hashed_package_has_the_version_of_the_constraints() -> None:
     pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines())
     differing = {name: version for name, version in hashed().items() if pinned.get(name, version) != version}
