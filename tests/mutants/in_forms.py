@@ -142,8 +142,8 @@ IN_FORMS: tuple[Mutant, ...] = (
     Mutant(
         GATE,
         "sources/dialects.py",
-        'body.error_name == \'throttle_violation\'", "throttle_violation"',
-        'body.error_name == \'throttled\'", "throttle_violation"',
+        'body.error_name == \'throttle_violation\'", _ERROR, "throttle_violation"',
+        'body.error_name == \'throttled\'", _ERROR, "throttle_violation"',
         "a 400 that means too many counts as the item's fault",
         (NUMBERED, "dialect=stack", LIMITED),
     ),

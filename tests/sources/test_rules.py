@@ -161,7 +161,31 @@ def test_every_text_holds_one_of_the_fragments_that_are_looked_for_first(texts: 
     assert len(fragments) <= len(set(traces))
 
 
-def test_the_common_rules_need_fewer_searches_than_rules() -> None:
-    traces = [rule.trace for rule in COMMON]
+def test_one_search_excludes_the_common_rules_in_a_good_answer() -> None:
+    assert Rules(COMMON).hints(200) == (b'"error',)
+
+
+def test_a_body_that_a_rule_matches_holds_one_of_the_texts_that_are_looked_for_first() -> None:
+    traces = [rule.traces for rule in COMMON]
     assert all(traces)
-    assert len(shared_fragments(traces)) <= len(set(traces)) // 2
+    for status in (200, 400, 403, 503, 999):
+        hints = Rules(COMMON).hints(status)
+        for rule in COMMON:
+            body = b" ".join(rule.traces)
+            assert not rule.may_match(status) or any(hint in body for hint in hints)
+        assert len(hints) <= len(COMMON) // 2
+
+
+@pytest.mark.parametrize(
+    "when, status",
+    [
+        ("status == `403`", 403),
+        ("status > `403` || body.a", 200),
+        ("!(status == `200`)", 404),
+        ("body.a && (status == `400` || status == `403`)", 400),
+        ("status >= `500`", 777),  # no status that a rule may name; the expression decides
+    ],
+)
+def test_a_rule_is_asked_about_every_status_with_which_it_can_match(when: str, status: int) -> None:
+    rules = [rule("status == `299`", Means.TROUBLE), rule(when, Means.MISSING)]
+    assert said(rules, reply(status, b'{"a": true}')).means is Means.MISSING

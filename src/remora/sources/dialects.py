@@ -18,21 +18,24 @@ _IN_SO_MANY_WORDS: Final = ("rate limit", "Rate limit", "too many requests", "To
 _GOOGLE: Final = ("userRateLimitExceeded", "rateLimitExceeded", "quotaExceeded", "dailyLimitExceeded")
 
 
-def _pressure(when: str, trace: str, wait: str | None = _RETRY_AFTER) -> CompiledRule:
-    return CompiledRule(Rule(when, Means.PRESSURE, wait), trace=trace.encode())
+def _pressure(when: str, *traces: str) -> CompiledRule:
+    return CompiledRule(Rule(when, Means.PRESSURE, _RETRY_AFTER), traces=[trace.encode() for trace in traces])
 
+
+# The field in which all of them say it with any status. Good answers rarely have one: one search excludes all of these.
+_ERROR: Final = '"error'
 
 COMMON: Final = (
     # Slack, inside a 200
-    _pressure("body.ok == `false` && body.error == 'ratelimited'", "ratelimited"),
+    _pressure("body.ok == `false` && body.error == 'ratelimited'", _ERROR, "ratelimited"),
     # Wikipedia and every other MediaWiki, inside a 200
-    _pressure("contains(['maxlag', 'ratelimited'], body.error.code)", "maxlag"),
-    _pressure("body.error.code == 'ratelimited'", "ratelimited"),
+    _pressure("contains(['maxlag', 'ratelimited'], body.error.code)", _ERROR, "maxlag"),
+    _pressure("body.error.code == 'ratelimited'", _ERROR, "ratelimited"),
     # Gmail and other APIs of Google, as a 403
-    *(_pressure(f"body.error.errors[?reason == '{reason}']", reason) for reason in _GOOGLE),
-    _pressure("body.error.status == 'RESOURCE_EXHAUSTED'", "RESOURCE_EXHAUSTED"),
+    *(_pressure(f"body.error.errors[?reason == '{reason}']", _ERROR, reason) for reason in _GOOGLE),
+    _pressure("body.error.status == 'RESOURCE_EXHAUSTED'", _ERROR, "RESOURCE_EXHAUSTED"),
     # Stack Exchange, as a 400
-    _pressure("body.error_name == 'throttle_violation'", "throttle_violation"),
+    _pressure("body.error_name == 'throttle_violation'", _ERROR, "throttle_violation"),
     # GitHub's secondary limit, and others that say it in words
     *(
         _pressure(f"(status == `400` || status == `403`) && contains({_MESSAGE}, '{words}')", words)

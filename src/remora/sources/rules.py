@@ -6,6 +6,7 @@ A rule is two JMESPath expressions, compiled and checked when the configuration 
 
 import operator
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -65,15 +66,20 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class CompiledRule:
-    """A compiled rule. Without the text `trace` in it, a body cannot match; if `trace` is empty, any body may."""
+    """A compiled rule. A body that matches holds all of these texts (`traces`); if there are none, any body may match."""
 
-    __slots__ = ("_wait", "_when", "means", "trace")
+    __slots__ = ("_statuses", "_wait", "_when", "means", "traces")
 
-    def __init__(self, rule: Rule, *, trace: bytes = b"") -> None:
+    def __init__(self, rule: Rule, *, traces: Sequence[bytes] = ()) -> None:
         self._when = jmespath.compile(rule.when)
         self._wait = None if rule.wait is None else jmespath.compile(rule.wait)
+        self._statuses = _statuses(self._when.parsed)
         self.means = rule.means
-        self.trace = trace
+        self.traces = tuple(traces)
+
+    def may_match(self, status: int) -> bool:
+        """Whether the expression can be true for a reply with this status."""
+        return status in self._statuses or status not in STATUSES
 
     def matches(self, seen: Mapping[str, object]) -> bool:
         """Whether the expression is true for this reply; false if it cannot be evaluated."""
@@ -97,28 +103,36 @@ class Rules:
 
     def __init__(self, rules: Sequence[CompiledRule]) -> None:
         self._rules = tuple(rules)
-        self._always = any(not rule.trace for rule in rules)
-        self._hints = shared_fragments(rule.trace for rule in rules if rule.trace)
+        self._hints: dict[int, tuple[bytes, ...]] = {}  # by status
 
     def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
         """What the first matching rule says; the body is only parsed if one of them may match."""
-        if not self._always and not self._may_match(reply.body):
-            return NOTHING_SAID  # fast path
+        hints = self._hints.get(reply.status)
+        if hints is None:
+            hints = self._hints[reply.status] = self.hints(reply.status)
+        for hint in hints:  # a generator would cost as much as the searches; this runs for every reply
+            if hint in reply.body:
+                return self._first_match(reply, now_wall_ns)
+        return NOTHING_SAID  # fast path
+
+    def hints(self, status: int) -> tuple[bytes, ...]:
+        """Texts of which a body holds at least one, if a rule matches it with this status. An empty one is in any body."""
+        rules = [rule for rule in self._rules if rule.may_match(status)]
+        if any(not rule.traces for rule in rules):
+            return (b"",)
+        shared = Counter(trace for rule in rules for trace in rule.traces)
+        return shared_fragments(max(rule.traces, key=shared.__getitem__) for rule in rules)
+
+    def _first_match(self, reply: Reply, now_wall_ns: int) -> Translation:
         seen: dict[str, object] | None = None
         for rule in self._rules:
-            if rule.trace and rule.trace not in reply.body:
+            if not rule.may_match(reply.status) or not all(trace in reply.body for trace in rule.traces):
                 continue
             if seen is None:
                 seen = {"status": reply.status, "headers": dict(reply.headers), "body": body_of(reply.body)}
             if rule.matches(seen):
                 return Translation(rule.means, rule.wait_ns(seen, reply.headers, now_wall_ns=now_wall_ns))
         return NOTHING_SAID
-
-    def _may_match(self, body: bytes) -> bool:
-        for hint in self._hints:  # noqa: SIM110  a generator would cost as much as the searches; this runs for every reply
-            if hint in body:
-                return True
-        return False
 
 
 def shared_fragments(texts: Iterable[bytes]) -> tuple[bytes, ...]:
