@@ -27,7 +27,7 @@ from remora.contracts import (
 )
 from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.contracts.source import WalkedSource
-from remora.core.item import Decoded, WrongShape
+from remora.core.item import Decoded, Readable, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
 from remora.core.ledger.discovery import Discovery, Kind
@@ -332,9 +332,12 @@ class Collector(BelievedNewest):
         return Asked(verdict, started_at_ns, 1, took_ns)
 
     def _classify(self, discovery: Discovery, reply: Reply | NoReply, said: Translation, now_wall_ns: int) -> Verdict:
+        decoded = self._decode(discovery, reply) if said.means is None else None
+        if isinstance(decoded, Readable):
+            return Found(decoded.thing)  # fast path
         return classify(
             reply,
-            self._decode(discovery, reply) if said.means is None else None,
+            decoded,
             behind_newest=self._behind_newest(discovery),
             now_wall_ns=now_wall_ns,
             absent_statuses=self._absent_statuses,

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remora.core.quota import Quota
+from remora.core.rate.constants import QUEUE_LONG_NS
 from remora.core.rate.law import Answer, Answered, Pace, after, after_any, after_many, cold_start
 from remora.core.rate.pace import changed
 from remora.core.rate.steady import after_steady
@@ -34,19 +35,19 @@ def starts() -> list[Pace]:
 def answers(seed: int, count: int) -> list[Answered]:
     """Mostly good answers, at times slow, late, refused, troubled, idle or with a quota."""
     chance, now_ns, heard = Random(seed), START_NS, []
-    slow_for, slowness = 0, 1
-    odd = chance.choice([0.0, 0.02, 0.2])
+    slow_for, slowness = 0, 1.0
+    odd, usual_ns = chance.choice([0.0, 0.02, 0.2]), chance.choice([1e8, 3e7])
     for _ in range(count):
         now_ns += int(chance.choice([40, 100, 100, 103]) * MILLISECOND_NS)
-        latency_ns = int(chance.uniform(0.8, 1.3) * 1e8)
+        latency_ns = int(chance.uniform(0.8, 1.3) * usual_ns)
         answer, is_bound, quota = Answer.GOOD, chance.random() < 0.9, None
         slow_for -= 1
-        latency_ns *= slowness if slow_for > 0 else 1
+        latency_ns = int(latency_ns * (slowness if slow_for > 0 else 1))
         if chance.random() < odd:
             answer = chance.choice([Answer.GOOD, Answer.GOOD, Answer.REFUSED, Answer.TROUBLED])
-            slow_for, slowness = chance.choice([1, 1, 3, 12]), chance.choice([1, 3, 10])
+            slow_for, slowness = chance.choice([1, 1, 3, 12]), chance.choice([1, 1.6, 3, 10])
             quota = chance.choice([None, None, Quota(5, 10, SECOND_NS)])
-            latency_ns *= slowness
+            latency_ns = int(latency_ns * slowness)
             now_ns += chance.choice([0, 0, SECOND_NS, HOUR_NS])
         heard.append(Answered(answer, now_ns - latency_ns, now_ns, is_bound, quota=quota))
     return heard
@@ -92,6 +93,20 @@ def test_answers_that_are_slow_now_and_then_stay_on_the_fast_path_until_there_ma
     assert after_steady(ceiling, now_and_then)[1] == len(now_and_then)
     assert after_steady(ceiling, always)[1] < len(always)
     assert after_many(ceiling, always) == by_the_general_way(ceiling, always)
+
+
+def test_a_short_queue_stays_on_the_fast_path_and_a_long_one_is_judged_by_the_law() -> None:
+    quick = changed(starts()[1], ceiling_interval_ns=MILLISECOND_NS, rate_per_s=1_000.0, octave_per_s=1_000.0)
+    quick = changed(quick, latency_ns=1e6, baseline_ns=1e6, gap_ns=1e6)
+    at_ns = range(START_NS, START_NS + 200 * MILLISECOND_NS, MILLISECOND_NS)
+    short, long = (
+        [Answered(Answer.GOOD, at, at + latency_ns, pace_bound=True) for at in at_ns]
+        for latency_ns in (QUEUE_LONG_NS // 2, 4 * QUEUE_LONG_NS)
+    )
+    assert after_steady(quick, short)[1] == len(short)
+    assert after_steady(quick, long)[1] < len(long)
+    for heard in (short, long):
+        assert after_many(quick, heard) == by_the_general_way(quick, heard)
 
 
 def test_a_refusal_ends_the_run_and_is_heard_by_the_law() -> None:

@@ -89,8 +89,8 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         GATE,
         "core/rate/pacing.py",
-        "            max(now_ns, ceiling_ns) + ceiling_interval_ns,\n            max(now_ns, pace_ns)",
-        "            ceiling_ns + ceiling_interval_ns,\n            pace_ns",
+        "(now_ns if now_ns > ceiling_ns else ceiling_ns) + ceiling_interval_ns",
+        "ceiling_ns + ceiling_interval_ns",
         "time in which nothing was sent is saved up",
     ),
     Mutant(

@@ -98,7 +98,7 @@ class SourceBreaker:
         return self._attribution.is_asked or (self._probes_with_canary and self.state is not CircuitState.CLOSED)
 
     @property
-    def _is_untroubled(self) -> bool:
+    def is_untroubled(self) -> bool:
         """Whether nothing is under way that a good answer would change."""
         return self._own.is_calm and self._failing_since_ns is None and self._attribution.is_forgotten
 
@@ -114,7 +114,7 @@ class SourceBreaker:
 
         `is_nonsense`: the answer arrived complete and in time, but is not what was asked for.
         """
-        if answer is Answer.GOOD and not is_nonsense and self._is_untroubled:
+        if answer is Answer.GOOD and not is_nonsense and self.is_untroubled:
             return Lesson.TEACH  # fast path
         if self.state is not CircuitState.CLOSED and not sent.is_probe:
             return Lesson.TEACH  # it was sent before the circuit opened

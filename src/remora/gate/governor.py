@@ -14,7 +14,7 @@ from remora.contracts import Clock, GateHome, Meter, SharedPace
 from remora.core.lanes import Lane
 from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
 from remora.core.rate.gate_types import PACING, Hold, LimitedBy, RateFacts, Sent
-from remora.core.rate.held_time import limiting, pacing_limit
+from remora.core.rate.held_time import pacing_limit
 from remora.core.rate.limits import Limits as Limits
 from remora.core.rate.pacing import SEND_NS, Pacer, burst_allowance, new_pacer
 from remora.core.rate.stretches import Stretch
@@ -30,6 +30,7 @@ from remora.gate.learner import Learner
 from remora.gate.pace_events import WaitEvents
 from remora.gate.permit import Admission
 from remora.gate.permit import GovernedPermit as GovernedPermit
+from remora.gate.rate_facts import Counts, rate_facts
 
 
 class Governor:
@@ -171,7 +172,10 @@ class Governor:
     ) -> None:
         """Learn what an answer says about the rate and about the provider; see `Learner.hear`."""
         permit.was_heard = True
-        sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe, permit.is_canary, permit.in_batch)
+        is_run = permit.in_batch and said is NOTHING_SAID
+        if is_run and self._learner.hear_in_run(reply, verdict, pace_bound=permit.pace_bound):
+            return
+        sent = Sent(permit.departed_at_ns, permit.pace_bound, permit.is_probe, permit.is_canary)
         self._learner.hear(sent, reply, verdict, already_counted=already_counted, said=said)
 
     def batch_heard(self) -> None:
@@ -181,32 +185,10 @@ class Governor:
     def state(self) -> RateFacts:
         """The facts about the rate. Reading them changes nothing."""
         now_ns = self._clock.monotonic_ns()
-        pace, circuit = self._learner.pace, self._learner.circuit
-        held = self._holds.shares(now_ns=now_ns)
+        counts = Counts(self._in_flight, self._leaving, len(self._admissions), self._departures)
         hold = self._hold(self._granted.earliest_ns(), now_ns=now_ns, is_probe=False)
-        return RateFacts(
-            at_ns=self._clock.wall_ns(),
-            interval_ns=pace.interval_ns,
-            ceiling_interval_ns=self._limits.ceiling_interval_ns,
-            edge_per_s=pace.edges_per_s[0] if pace.edges_per_s else None,
-            limited_by=self._holds.stopped_by() or limiting(held),
-            held=dict(held),
-            circuit=CircuitState.OPEN if circuit.is_shut(now_ns=now_ns) else circuit.state,
-            circuit_wait_ns=circuit.wait_ns(now_ns=now_ns),
-            provider_down=circuit.down,
-            provider_back_at_ns=circuit.back_at_ns,
-            not_before_in_ns=max(0, self._learner.not_before_ns - now_ns),
-            quota=self._learner.quota.facts(),
-            next_in_ns=0 if hold is None or hold.until_ns is None else max(0, hold.until_ns - now_ns),
-            next_held_by=None if hold is None else hold.limited_by,
-            in_flight=self._in_flight,
-            in_flight_bound=self._limits.in_flight,
-            leaving=self._leaving,
-            waiting=len(self._admissions),
-            last_back_off=self._learner.last_back_off,
-            restored=self._learner.restored,
-            departures=self._departures,
-        )
+        wall_ns = self._clock.wall_ns()
+        return rate_facts(self._limits, self._learner, self._holds, counts, hold, now_ns=now_ns, wall_ns=wall_ns)
 
     # ── what the home asks ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -28,7 +28,7 @@ from remora.core.rate.pace_record import (
     wait_ns_of,
 )
 from remora.core.rate.quota import told as after_quota
-from remora.core.rate.shared_pace import COMMON, Common, UnsharedAnswers, from_common, heard_on_top, to_common
+from remora.core.rate.shared_pace import COMMON, Common, from_common, heard_on_top, to_common
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.verdict import NoReply, Pressure, Reply, Verdict
 from remora.gate.circuit_breaker import SourceBreaker
@@ -63,7 +63,6 @@ class Learner(PaceInRuns):
         self._meter = meter
         self._on_change = on_change
         self._version = 0  # of the shared pace, as far as this process knows
-        self._unshared = UnsharedAnswers()
         self._shared_interval_ns = 0
         self._common_cuts = 0
         now_ns = clock.monotonic_ns()
@@ -79,7 +78,6 @@ class Learner(PaceInRuns):
             on_attributed=self._attributed,
         )
         self._held: list[tuple[Answered, Verdict]] = []  # troubled; a canary decides whether they count
-        self._well_answered = signal.WellAnswered()
         self.quota = ToldQuota(clock)
         self.not_before_ns = 0
         self._common_wait = CommonWait()
@@ -99,9 +97,11 @@ class Learner(PaceInRuns):
     def hold(self, *, now_ns: int, is_probe: bool) -> Hold | None:
         """Why nothing may be sent right now, apart from the pace: the reason with the longest wait."""
         if (
-            self.circuit.passes(now_ns=now_ns)
-            and self._cuts == self._cuts_saved
-            and max(self.not_before_ns, self.pace.quiet_until_ns, self._common_wait.until_ns) <= now_ns
+            self._cuts == self._cuts_saved
+            and self.not_before_ns <= now_ns
+            and self.pace.quiet_until_ns <= now_ns
+            and self._common_wait.until_ns <= now_ns
+            and self.circuit.passes(now_ns=now_ns)
         ):
             return None  # fast path
         circuit_wait_ns = self.circuit.wait_ns(now_ns=now_ns, is_probe=is_probe)
@@ -131,6 +131,7 @@ class Learner(PaceInRuns):
         `already_counted` marks a failure that an earlier attempt met, or that made the item owed: it does not slow us
         down a second time. Nor does an item that hangs while the source answers others.
         """
+        self.settle()
         answer, departed_at_ns = signal.answer_of(verdict), sent.departed_at_ns
         is_good = answer is Answer.GOOD
         if departed_at_ns is not None and is_good:
@@ -154,10 +155,6 @@ class Learner(PaceInRuns):
             asked_ns if answer is Answer.REFUSED else 0,
             quota,
         )
-        if sent.in_batch and is_good and quota is None:
-            self._hear_later(event, verdict)
-            self._unshared.append(event)
-            return
         is_news = is_good or (answer is not None and not already_counted)
         if is_news and (answer is not Answer.TROUBLED or lesson is Lesson.TEACH):
             self._teach(event, verdict, asks_canary=not sent.is_canary)
@@ -175,9 +172,9 @@ class Learner(PaceInRuns):
             self._held.append((event, verdict))
             return
         self._learn(event, learned, verdict)
-        self._unshared.append(event)
+        self._unshared.add(event)
 
-    def _learn(self, event: Answered, learned: Pace, verdict: Verdict) -> None:
+    def _learn(self, event: Answered, learned: Pace, verdict: Verdict | None = None) -> None:
         before, self.pace = self.pace, learned
         if event.answered_at_ns - self._shared_at_ns >= self._home.share_every_ns:
             self._unsaved.set()
@@ -233,9 +230,12 @@ class Learner(PaceInRuns):
         self._pace_events.tell(change)
         self._on_change()
 
+    def _waits_for_good_answers(self) -> bool:
+        return not self.circuit.is_untroubled
+
     def is_ahead_of_all(self, by: float = keeping.AHEAD_OF_ALL) -> bool:
         """Whether this process has learned a faster pace than it has shared; all processes keep the slower one."""
-        return self.pace.interval_ns * by < self._shared_interval_ns
+        return bool(self._shared_interval_ns) and self.pace.interval_ns * by < self._shared_interval_ns
 
     def _tell_soon(self) -> None:
         self._unsaved.set()

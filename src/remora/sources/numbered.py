@@ -79,6 +79,8 @@ class Numbered:
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token.reveal()}"
         self._reading = reading or DeclaredReading(declaration)
+        first, *others = declaration.item.path.split(ID)
+        self._around_id = (f"{self._url}{first}", *others)
 
     @property
     def name(self) -> str:
@@ -92,19 +94,19 @@ class Numbered:
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
         """One request for one thing."""
-        return await self._transport.get(f"{self._url}{self._path(discovery)}", permit, headers=self._headers)
+        return await self._transport.get(self._address(discovery), permit, headers=self._headers)
 
     def fetch_now(self, discovery: Discovery, permit: PromptPermit, on_reply: OnReply) -> Sent | None:
         """The same, sent at once where the transport can."""
         if self._prompt is None:
             return None
-        return self._prompt.get_now(f"{self._url}{self._path(discovery)}", permit, on_reply, headers=self._headers)
+        return self._prompt.get_now(self._address(discovery), permit, on_reply, headers=self._headers)
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
         """What the reply holds."""
+        if discovery.kind is Kind.ITEM:  # fast path
+            return self._reading.item(int(discovery.key), reply.body)
         match discovery.kind:
-            case Kind.ITEM:
-                return self._reading.item(discovery.item_id, reply.body)
             case Kind.USER:
                 return self._reading.user(discovery.key, reply.body)
             case Kind.NEWEST if discovery.key:
@@ -112,7 +114,7 @@ class Numbered:
                 return changed_lately(self._declared.updates, reply.body)
             case Kind.NEWEST:
                 return self._reading.newest(reply.body)
-            case Kind.DOCUMENT | Kind.PAGE | Kind.UNREAD_PAGE:
+            case Kind.ITEM | Kind.DOCUMENT | Kind.PAGE | Kind.UNREAD_PAGE:
                 raise _unknown(discovery.kind)
 
     def changes(self, connect: ConnectGate) -> AsyncIterator[StreamPart]:
@@ -127,10 +129,13 @@ class Numbered:
         stream = self._transport.stream(f"{self._url}{self._declared.newest.stream}", connect, headers=self._headers)
         return announcements(stream, self._reading.newest_event)
 
+    def _address(self, discovery: Discovery) -> str:
+        if discovery.kind is Kind.ITEM:  # fast path
+            return discovery.key.join(self._around_id)
+        return f"{self._url}{self._path(discovery)}"
+
     def _path(self, discovery: Discovery) -> str:
         match discovery.kind:
-            case Kind.ITEM:
-                return self._declared.item.path.replace(ID, discovery.key)
             case Kind.USER:
                 assert self._declared.user is not None, "no users are declared"
                 return self._declared.user.path.replace(NAME, quoted(discovery.key))
@@ -139,7 +144,7 @@ class Numbered:
                 return self._declared.updates.path
             case Kind.NEWEST:
                 return self._declared.newest.path
-            case Kind.DOCUMENT | Kind.PAGE | Kind.UNREAD_PAGE:
+            case Kind.ITEM | Kind.DOCUMENT | Kind.PAGE | Kind.UNREAD_PAGE:
                 raise _unknown(discovery.kind)
 
 

@@ -76,13 +76,13 @@ class Refusals:
     def hear(self, discovery: Discovery, verdict: Verdict) -> bool:
         """Remember an answer. True: it is a repeated refusal that is the key's own."""
         match verdict:
-            case Pressure():
-                return self._refused(discovery)
             case Found() | NotYet() | Missing() | Malformed():
                 self._recent.append(None)
                 if self._keys:
                     self._keys.pop((discovery.kind, discovery.key), None)
                 return False
+            case Pressure():
+                return self._refused(discovery)
             case Trouble() | Refused() | Deferred():
                 return False
 

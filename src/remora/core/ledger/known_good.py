@@ -27,16 +27,17 @@ class KnownGood:
 
     def hear(self, discovery: Discovery, verdict: Verdict) -> None:
         """Remember which keys have good answers, and which kind fails."""
+        if isinstance(verdict, Found):  # fast path
+            self.is_answering = True
+            keys = self._keys[discovery.kind]
+            keys.pop(discovery.key, None)
+            keys[discovery.key] = None
+            if len(keys) > KEYS_PER_KIND:
+                del keys[next(iter(keys))]
+            if isinstance(verdict.thing, Page):
+                self._list(verdict.thing)
+            return
         match verdict:
-            case Found(thing):
-                self.is_answering = True
-                keys = self._keys[discovery.kind]
-                keys.pop(discovery.key, None)
-                keys[discovery.key] = None
-                if len(keys) > KEYS_PER_KIND:
-                    del keys[next(iter(keys))]
-                if isinstance(thing, Page):
-                    self._list(thing)
             case Trouble() | Malformed():
                 self._failing, self.is_answering = discovery.kind, False
                 self._keys[discovery.kind].pop(discovery.key, None)

@@ -57,7 +57,6 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
     pace_bound: bool
     is_probe: bool
     is_canary: bool = False  # it asked for something that is known to be good
-    in_batch: bool = False  # more answers are heard in the same moment, and then the law hears the good ones together
 
 
 class BackOff(msgspec.Struct, frozen=True):

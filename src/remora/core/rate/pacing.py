@@ -47,17 +47,19 @@ class Pacer(msgspec.Struct, frozen=True, gc=False):
     pace_next_ns: int
     last_departure_ns: int
 
+    # What runs several times for every request compares without calling `max`, which costs more than all the rest.
+
     def earliest_ns(self) -> int:
         """The first moment at which the next request may depart."""
         ceiling_ns = self.ceiling_next_ns - _tolerance_ns(self.ceiling_interval_ns)
         pace_ns = self.pace_next_ns - _tolerance_ns(self.interval_ns)
-        return max(pace_ns, ceiling_ns)
+        return pace_ns if pace_ns > ceiling_ns else ceiling_ns  # noqa: FURB136
 
     def turn_ns(self) -> int:
         """The first moment at which the next request may get its turn, to be ready when it may depart."""
         ceiling_ns = self.ceiling_next_ns - _turn_lead_ns(self.ceiling_interval_ns)
         pace_ns = self.pace_next_ns - _turn_lead_ns(self.interval_ns)
-        return max(pace_ns, ceiling_ns)
+        return pace_ns if pace_ns > ceiling_ns else ceiling_ns  # noqa: FURB136
 
     def at_interval(self, interval_ns: int) -> "Pacer":
         """The same pacer at another pace; what is left of the current wait stretches or shrinks with it.
@@ -121,8 +123,8 @@ class Pacer(msgspec.Struct, frozen=True, gc=False):
         return Pacer(
             ceiling_interval_ns,
             interval_ns,
-            max(now_ns, ceiling_ns) + ceiling_interval_ns,
-            max(now_ns, pace_ns) + interval_ns,
+            (now_ns if now_ns > ceiling_ns else ceiling_ns) + ceiling_interval_ns,  # noqa: FURB136
+            (now_ns if now_ns > pace_ns else pace_ns) + interval_ns,  # noqa: FURB136
             now_ns,
         )
 

@@ -68,9 +68,9 @@ class UnsharedAnswers:
     def __iter__(self) -> Iterator[Answered]:
         return iter(self._answers)
 
-    def append(self, answer: Answered) -> None:
-        """Add one answer."""
-        self._answers.append(answer)
+    def add(self, *answers: Answered) -> None:
+        """Add these."""
+        self._answers.extend(answers)
 
     def forget(self, told: Iterable[Answered]) -> None:
         """Remove answers that were shared."""

@@ -72,7 +72,7 @@ def came_at_ns(reply: Reply | NoReply) -> int:
     return max(reply.departed_at_ns, reply.answered_at_ns - reply.late_ns)
 
 
-def slowed_because(before: Pace, learned: Pace, verdict: Verdict) -> str | None:
+def slowed_because(before: Pace, learned: Pace, verdict: Verdict | None) -> str | None:
     """What lowered the pace; None: a good answer lowered it a little, after a refusal that was told already."""
     if isinstance(verdict, Pressure | Trouble):
         return str(verdict.reason)
@@ -90,9 +90,9 @@ class WellAnswered:
     def __init__(self) -> None:
         self._left_at_ns: deque[int] = deque(maxlen=RECENT_ANSWERS)
 
-    def add(self, departed_at_ns: int) -> None:
-        """A request that was sent then was answered well."""
-        self._left_at_ns.append(departed_at_ns)
+    def add(self, *departed_at_ns: int) -> None:
+        """Requests that were sent then were answered well."""
+        self._left_at_ns.extend(departed_at_ns)
 
     def have_overtaken(self, departed_at_ns: int) -> bool:
         """Whether all requests that the circuit judges by were sent later: this one says nothing about the present."""

@@ -18,6 +18,7 @@ from remora.core.rate.constants import (
     LATENCY_NOISE_NS,
     LIMIT_DIPS,
     OFTEN_BELIEVED,
+    QUEUE_LONG_NS,
     SLOW_LEAST,
     SLOW_MEMORY,
     SLOW_MOST,
@@ -47,12 +48,11 @@ def after_steady(pace: Pace, events: Sequence[Answered], first: int = 0) -> tupl
         departed_ns, now_ns = event.departed_at_ns, event.answered_at_ns
         if event.answer is not Answer.GOOD or event.quota is not None or departed_ns < pace.last_cut_at_ns:
             break
-        if slow and _may_be_queue(latency_ns, baseline_ns, slow, slow_share, noise_ns):
-            break
-        if event.pace_bound and edge and account >= 0:
-            break  # a probe may begin
+        is_queue = slow > 0 and _may_be_queue(latency_ns, baseline_ns, slow, slow_share, noise_ns)
+        if event.pace_bound and (latency_ns - baseline_ns > QUEUE_LONG_NS if is_queue else edge and account >= 0):
+            break  # the rate may be cut, or a probe may begin
         latency = float(now_ns - departed_ns) if now_ns > departed_ns else 1.0
-        learned_at_ns = now_ns if event.pace_bound else learned_at_ns
+        learned_at_ns = now_ns if event.pace_bound and not is_queue else learned_at_ns
         since_ns = interval_ns if event.pace_bound else max(interval_ns, departed_ns - left_at_ns)
         may_burst = edge and (chain_ns >= 0 or filled > 0)
         filled = min(BURST_MOST, filled + since_ns * limit_per_s / SECOND_NS - 1) if may_burst else 0.0

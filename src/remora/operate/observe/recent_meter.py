@@ -9,7 +9,7 @@ from remora.core.lanes import Lane
 from remora.core.rate.gate_types import Barred, Recent
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
-from remora.core.verdict import Deferred, Pressure, Refused, Trouble, Verdict
+from remora.core.verdict import Deferred, Found, Pressure, Refused, Trouble, Verdict
 
 WINDOW_S: Final = 10
 WINDOW_NS: Final = WINDOW_S * SECOND_NS
@@ -19,6 +19,7 @@ BARRING: Final = frozenset({GapReason.UNAUTHORIZED, GapReason.FORBIDDEN})
 @dataclass(slots=True)
 class _Second:
     at_s: int
+    ends_ns: int
     departures: int = 0
     answers: int = 0
     refused: int = 0
@@ -51,6 +52,7 @@ class RecentMeter:
         self._inner = inner
         self._clock = clock
         self._sources: dict[str, _Watched] = {}
+        self._present: dict[str, _Second] = {}  # the last of each source's seconds
         # What is only passed on goes straight to the inner meter.
         self.recorded, self.pace_changed, self.circuit_changed = (
             inner.recorded,
@@ -97,7 +99,9 @@ class RecentMeter:
     def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
         second = self._second(source)
         second.answers += 1
-        if isinstance(verdict, Pressure):
+        if isinstance(verdict, Found):  # fast path
+            self._sources[source].barred = None
+        elif isinstance(verdict, Pressure):
             second.refused += 1
         elif isinstance(verdict, Trouble):
             second.failed += 1
@@ -119,8 +123,10 @@ class RecentMeter:
         return watched
 
     def _second(self, source: str) -> _Second:
-        seconds = (self._sources.get(source) or self._watch(source)).seconds
-        now_s = self._clock.monotonic_ns() // SECOND_NS
-        if not seconds or seconds[-1].at_s != now_s:
-            seconds.append(_Second(now_s))
-        return seconds[-1]
+        now_ns = self._clock.monotonic_ns()
+        second = self._present.get(source)
+        if second is None or now_ns >= second.ends_ns:
+            now_s = now_ns // SECOND_NS
+            second = self._present[source] = _Second(now_s, ends_ns=(now_s + 1) * SECOND_NS)
+            (self._sources.get(source) or self._watch(source)).seconds.append(second)
+        return second

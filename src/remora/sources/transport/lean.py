@@ -26,9 +26,10 @@ from remora.sources.transport.places import Places
 from remora.sources.transport.settings import KEEP_ALIVE_S, HttpSettings
 from remora.sources.transport.way_out import open_tunnel, trusting
 
-# How often we check for overdue answers and idle connections; one check covers all of them. A check that is overdue also
-# shows how late our own event loop is.
-SWEEP_EVERY_S: Final = 0.02
+# How often a timer shows how late our own event loop is, and how often it checks for overdue answers and idle connections:
+# one check covers all of them.
+LOOK_EVERY_S: Final = 0.02
+SWEEP_EVERY_S: Final = 0.1
 # If one address of a host does not answer within this time, the next one is tried in parallel.
 NEXT_ADDRESS_AFTER_S: Final = 0.25
 
@@ -71,7 +72,8 @@ class LeanTransport:
         self._busy: set[Connection] = set()
         self._buffer = bytearray(READ_BYTES)
         self._sweeper: asyncio.TimerHandle | None = None
-        self._sweep_due_ns = 0
+        self._look_due_ns = 0
+        self._swept_at_ns = 0
         self._common_head = f"User-Agent: {settings.user_agent}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n".encode(
             "ascii"
         )
@@ -177,7 +179,7 @@ class LeanTransport:
         exchange.connection.send(request, exchange.answered, departed_at_ns=departed_at_ns)
         permit.sent()
         if self._sweeper is None:
-            self._sweep_later()
+            self._look_later()
 
     def finished(self, exchange: "_Exchange") -> None:
         """The request is over; its connection may be used again."""
@@ -203,7 +205,7 @@ class LeanTransport:
             return
         pool.idle.append((connection, self._clock.monotonic_ns()))
         if self._sweeper is None:
-            self._sweep_later()
+            self._look_later()
 
     async def _open(self, origin: Origin) -> Connection | Fault:
         try:
@@ -264,18 +266,25 @@ class LeanTransport:
 
     # ── one look at everything, now and then ────────────────────────────────────────────────────────────────────────
 
-    def _sweep_later(self) -> None:
-        self._sweeper = asyncio.get_running_loop().call_later(SWEEP_EVERY_S, self._sweep)
-        self._sweep_due_ns = self._clock.monotonic_ns() + int(SWEEP_EVERY_S * SECOND_NS)
+    def _look_later(self) -> None:
+        self._sweeper = asyncio.get_running_loop().call_later(LOOK_EVERY_S, self._look)
+        self._look_due_ns = self._clock.monotonic_ns() + int(LOOK_EVERY_S * SECOND_NS)
 
     def _late_ns(self, now_ns: int) -> int:
         """How late our own event loop is: whatever came meanwhile was not read at once."""
-        return 0 if self._sweeper is None else max(0, now_ns - self._sweep_due_ns)
+        return 0 if self._sweeper is None else max(0, now_ns - self._look_due_ns)
 
-    def _sweep(self) -> None:
-        """Fail requests that have taken too long, and close connections that have been idle for too long."""
+    def _look(self) -> None:
         self._sweeper = None
         now_ns = self._clock.monotonic_ns()
+        if now_ns - self._swept_at_ns >= SWEEP_EVERY_S * SECOND_NS:
+            self._swept_at_ns = now_ns
+            self._sweep(now_ns)
+        if self._busy or any(pool.idle for pool in self._pools.values()):
+            self._look_later()
+
+    def _sweep(self, now_ns: int) -> None:
+        """Fail requests that have taken too long, and close connections that have been idle for too long."""
         silent_ns = int(self._settings.read_timeout_s * SECOND_NS)
         total_ns = int(self._settings.total_timeout_s * SECOND_NS)
         for connection in list(self._busy):
@@ -287,8 +296,6 @@ class LeanTransport:
                 if now_ns - since_ns > keep_ns:
                     connection.close()
             pool.idle = [(connection, since_ns) for connection, since_ns in pool.idle if not connection.is_closed]
-        if self._busy or any(pool.idle for pool in self._pools.values()):
-            self._sweep_later()
 
     # ── what is written ─────────────────────────────────────────────────────────────────────────────────────────────
 
