@@ -19,7 +19,7 @@ from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.list_walk import joins
 from remora.core.verdict import NoReply, Reply
 from remora.sources.listed import DetailSettings, Listed, ListedSettings, ListSettings, Paging, Secret
-from remora.sources.paging import next_position, page_url, proves_an_end, resume_position, shared_with_last
+from remora.sources.paging import PageRead, next_position, page_url, proves_an_end, resume_position, shared_with_last
 from tests.sources.permits import Gate, OnlyGets
 from tests.sources.replies import replied
 
@@ -145,7 +145,7 @@ def test_pages_by_offset_that_join_skip_nothing_whatever_vanishes_between_them(
         if not joins(page, seen):
             return  # the walk steps back
         seen.update(shown)
-        following = next_position(settings, position, {}, lines=list(shown), headers={}, url="")
+        following = next_position(settings, position, PageRead({}, list(shown), {}, ""))
         if following is None:
             break
         position = following

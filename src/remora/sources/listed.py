@@ -45,6 +45,7 @@ from remora.sources.paging import (
     FIRST,
     ListSettings,
     NoNextPage,
+    PageRead,
     Paging,
     Request,
     begins_again,
@@ -295,7 +296,7 @@ class Listed:
             shared = 1  # the list moved: only a known entry could prove that none was skipped
         following, contradicts = None, None
         try:
-            following = next_position(self._list, inside, value, lines=lines, headers=headers, url=url)
+            following = next_position(self._list, inside, PageRead(value, lines, headers, url))
         except NoNextPage as odd:
             contradicts = str(odd)
         if len(lines) > 1 and not entries and inside == FIRST:

@@ -146,28 +146,28 @@ def begins_again(settings: ListSettings, part: Part) -> bool:
     return part.each is not None or (is_unsorted and part != WHOLE)
 
 
-def next_position(
-    settings: ListSettings,
-    position: str,
-    page: object,
-    *,
-    lines: Sequence[object],
-    headers: Mapping[str, str],
-    url: str,
-) -> str | None:
-    """Where the list goes on after this page with these entries; None at its end. Raises `NoNextPage`."""
-    more = find(page, settings.more) if settings.more is not None else None
-    if settings.end is not None and isinstance(ended := find(page, settings.end), bool):
+class PageRead(NamedTuple):
+    """A page as it came: its value, the entries in it, the headers, and the address it came from."""
+
+    value: object
+    lines: Sequence[object]
+    headers: Mapping[str, str]
+    url: str
+
+
+def next_position(settings: ListSettings, position: str, page: PageRead) -> str | None:
+    """Where the list goes on after this page; None at its end. Raises `NoNextPage`."""
+    more = find(page.value, settings.more) if settings.more is not None else None
+    if settings.end is not None and isinstance(ended := find(page.value, settings.end), bool):
         more = not ended
     if more is False:
-        is_doubtful = _may_be_cut(settings, position, len(lines))
-        return _confirming(settings, position, page, lines=lines, headers=headers, url=url) if is_doubtful else None
-    following = _following(settings, position, page, lines=lines, headers=headers, url=url)
+        return _confirming(settings, position, page) if _may_be_cut(settings, position, len(page.lines)) else None
+    following = _following(settings, position, page)
     if following is None and more is True:
         at, named = ("more", f'"{settings.more}" is true') if settings.more else ("end", f'"{settings.end}" is false')
         raise NoNextPage(f"{named}, but the page names no next page; check list.{at} and {next_setting(settings)}")
     ends_unsaid = following is None and position == FIRST and settings.more is None and settings.end is None
-    if ends_unsaid and (why := early_end(settings, page, len(lines), headers)) is not None:
+    if ends_unsaid and (why := early_end(settings, page.value, len(page.lines), page.headers)) is not None:
         raise NoNextPage(why)
     return following
 
@@ -178,18 +178,10 @@ def _may_be_cut(settings: ListSettings, position: str, listed: int) -> bool:
     return listed >= size or (listed >= CUT_LEAST and listed % CUT_EVERY == 0)
 
 
-def _confirming(
-    settings: ListSettings,
-    position: str,
-    page: object,
-    *,
-    lines: Sequence[object],
-    headers: Mapping[str, str],
-    url: str,
-) -> str | None:
+def _confirming(settings: ListSettings, position: str, page: PageRead) -> str | None:
     """The page behind one that says it is the last, and may be cut: a field that always says so would hide the rest."""
     try:
-        following = _following(settings, position, page, lines=lines, headers=headers, url=url)
+        following = _following(settings, position, page)
     except NoNextPage:
         return None
     # Some providers refuse a number behind the last page. A page that overlaps always exists.
@@ -204,35 +196,31 @@ def missing_is_end(settings: ListSettings, following: str | None) -> bool:
     return settings.paging in {Paging.PAGE, Paging.OFFSET} and not shared_with_last(settings, following)
 
 
-def _following(
-    settings: ListSettings,
-    position: str,
-    page: object,
-    *,
-    lines: Sequence[object],
-    headers: Mapping[str, str],
-    url: str,
-) -> str | None:
+def _following(settings: ListSettings, position: str, page: PageRead) -> str | None:
     match settings.paging:
         case Paging.OFFSET:
-            return _next_offset(settings, position, page, len(lines))
+            return _next_offset(settings, position, page.value, len(page.lines))
         case Paging.PAGE:
-            return next_page(settings, position, len(lines))
+            return next_page(settings, position, len(page.lines))
         case Paging.CURSOR:
             header = settings.cursor_header
-            value = find(page, settings.next_cursor) if header is None else headers.get(header.lower(), NOT_THERE)
-            return _next_cursor(settings, position, value, len(lines))
+            value = (
+                find(page.value, settings.next_cursor)
+                if header is None
+                else page.headers.get(header.lower(), NOT_THERE)
+            )
+            return _next_cursor(settings, position, value, len(page.lines))
         case Paging.LINK:
-            link = headers.get("link", "")
+            link = page.headers.get("link", "")
             target = next((found[1] for found in _LINK.finditer(link) if _NEXT.search(found[2])), None)
-            return _next_address(target, url, "the Link header")
+            return _next_address(target, page.url, "the Link header")
         case Paging.NEXT:
-            found = find(page, settings.next)
+            found = find(page.value, settings.next)
             if found is not NOT_THERE and found and not isinstance(found, str):
                 raise NoNextPage(f'"{settings.next}" is no address; check list.next')
-            return _next_address(found or None if isinstance(found, str) else None, url, f'"{settings.next}"')
+            return _next_address(found or None if isinstance(found, str) else None, page.url, f'"{settings.next}"')
         case Paging.LAST:
-            return _last_key(settings, position, lines)
+            return _last_key(settings, position, page.lines)
         case Paging.NONE:
             return None
 

@@ -15,7 +15,7 @@ from remora.core.errors import ConfigurationError
 from remora.sources.address import check_path, quoted
 from remora.sources.json_path import NOT_THERE, as_key, check_place, find, is_steps, raw_lines
 from remora.sources.list_settings import ListSettings, OrNone
-from remora.sources.paging import FIRST, Request, next_position, page_request, shared_with_last, with_query
+from remora.sources.paging import FIRST, PageRead, Request, next_position, page_request, shared_with_last, with_query
 from remora.sources.request_body import Method
 
 KEY: Final = "{key}"
@@ -109,7 +109,7 @@ def lines_of(
         left = step.ids[part.name][part.chunk :]
         following = _entered(parts, Step(step.part, FIRST, {**step.ids, part.name: left}))
         return Lines(tuple(raw), keys, 0, following)
-    page = next_position(part, step.page, value, lines=found, headers=headers, url=url)
+    page = next_position(part, step.page, PageRead(value, found, headers, url))
     further = Step(step.part + 1, FIRST, step.ids) if page is None else Step(step.part, page, step.ids)
     return Lines(tuple(raw), keys, shared_with_last(part, step.page), _entered(parts, further))
 
