@@ -74,8 +74,7 @@ async def test_a_word_in_the_title_counts_more_than_one_in_the_text(
 async def test_the_newest_that_match_words_and_filters_are_compared(
     mirror: MirrorReader, store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for bound in ("RANKED_MAX", "SORTED_MAX"):
-        monkeypatch.setattr(search_values, bound, 2)
+    monkeypatch.setattr(search_values, "COMPARED_MAX", 2)
     first, second = item(70, title="walrus", score=9, time=1), item(71, text="walrus", score=1, time=2)
     newest = item(72, text="a walrus and more words", score=3, time=3)
     await keep(store, first, second, newest, item(73, type="job", text="walrus", time=4))
@@ -89,7 +88,7 @@ async def test_the_newest_that_match_words_and_filters_are_compared(
 async def test_a_common_word_of_one_author_or_domain_is_found_however_many_newer_ones_there_are(
     mirror: MirrorReader, store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_values, "RANKED_MAX", 2)
+    monkeypatch.setattr(search_values, "COMPARED_MAX", 2)
     await keep(store, *[item(n, text="walrus", by="sealion") for n in range(70, 74)])
     await keep(
         store, item(80, by="auk", text="walrus"), item(81, by="auk", title="walrus"), item(82, by="auk", text="no")

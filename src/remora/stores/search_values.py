@@ -4,17 +4,10 @@ from typing import Final
 
 from remora.contracts.search import SearchOrder, SearchQuery
 
-# Words may match millions. The best of the newest that match are found, which takes as long in any mirror. To compare by
-# relevance means to read the words of each.
-RANKED_MAX: Final = 50_000
-SORTED_MAX: Final = 200_000
+# Words may match millions. The best of the newest that match are found, which takes as long in any mirror.
+COMPARED_MAX: Final = 50_000
 # Looking up one entry in the words takes as long as going through a hundred that have them.
 FEW_MAX: Final = 5_000
-
-
-def compared_max(order: SearchOrder) -> int:
-    """How many of the newest that match are compared."""
-    return RANKED_MAX if order is SearchOrder.RELEVANCE else SORTED_MAX
 
 
 def search_values(
@@ -33,5 +26,5 @@ def search_values(
         "order": order.value,
         "limit": limit,
         # Without words the newest are looked up in an index, in their order.
-        "compared": compared_max(order) if query.has_words or order is SearchOrder.SCORE else limit,
+        "compared": COMPARED_MAX if query.has_words or order is SearchOrder.SCORE else limit,
     }

@@ -39,7 +39,12 @@ class PostgresSearchIndex:
         """Connect. For writing, create the tables if needed."""
         timeout = {"statement_timeout": str(int(self._seconds_max * 1_000))}
         # Enough to note every row with a common word: with less, PostgreSQL notes pages and reads all words on them again.
-        reading = {"default_transaction_read_only": "on", "work_mem": "64MB"}
+        # And each query has its own plan: one plan for all would ignore the filters that are left out.
+        reading = {
+            "default_transaction_read_only": "on",
+            "work_mem": "64MB",
+            "plan_cache_mode": "force_custom_plan",
+        }
         settings = None if to_write else {**reading, **timeout}
         self._pool = Pool(self._url, size=1, settings=settings)
         if to_write:

@@ -20,6 +20,7 @@ CREATE INDEX IF NOT EXISTS search_entries_by_author ON search_entries (author, t
 CREATE INDEX IF NOT EXISTS search_entries_by_domain ON search_entries (domain, time) WHERE domain IS NOT NULL;
 CREATE INDEX IF NOT EXISTS search_entries_by_time ON search_entries (time);
 CREATE INDEX IF NOT EXISTS search_entries_by_type ON search_entries (type, time);
+CREATE INDEX IF NOT EXISTS search_entries_by_score ON search_entries (score) WHERE score IS NOT NULL;
 CREATE TABLE IF NOT EXISTS search_progress (one boolean PRIMARY KEY DEFAULT true CHECK (one), value text NOT NULL);
 
 -- name: clear_index

@@ -12,7 +12,7 @@ from remora.operate.console.reader.pages import Pages, shown, status_of
 from remora.operate.console.reader.rendering import page
 from remora.read.browsing import SearchPage
 from remora.read.search import HITS_MAX
-from remora.stores.search_values import compared_max
+from remora.stores.search_values import COMPARED_MAX
 
 HITS_ROWS: Final = 20
 FILTERS: Final = ("by", "type", "domain", "since", "until")
@@ -35,16 +35,14 @@ class SearchPages(Pages):
         found: SearchPage | None = None
         error: RemoraError | None = None
         skip = 0
-        order = SearchOrder.RELEVANCE
         try:
-            order = _order(asked["order"])
             skip = parse_skip(request.query.get("skip", ""))
             text = query_text(asked)
             if text:
                 found = await self._browsing.search(
                     text,
                     source=asked["source"] or None,
-                    order=order,
+                    order=_order(asked["order"]),
                     skip=skip,
                     limit=HITS_ROWS,
                 )
@@ -62,7 +60,7 @@ class SearchPages(Pages):
             skip=skip,
             rows=HITS_ROWS,
             hits_max=HITS_MAX,
-            compared_max=compared_max(order) if asked["q"] else None,
+            compared_max=COMPARED_MAX,
             orders=tuple(SearchOrder),
         )
 
