@@ -1,5 +1,6 @@
 """Is the line of facts below the headline short and true? Growth as it was measured, and what holds the rate back."""
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -50,3 +51,17 @@ async def test_on_a_phone_the_table_of_runs_is_not_cut_off(visit: Visit) -> None
         table = visitor.page.locator(".runs .scroll")
         await expect(table).to_contain_text("complete: everything listed was asked for")
         assert await table.evaluate("(node) => node.scrollWidth <= node.clientWidth + 1")
+
+
+async def test_a_long_chart_counts_no_back_offs_because_it_does_not_know_all_of_them(visit: Visit) -> None:
+    async with staged(THROTTLED) as stage, visit(stage.url) as visitor:
+        await visitor.page.get_by_role("button", name="30 d").first.click()
+        told = re.compile(r"requests sent\. “What happened” lists the back-offs")
+        await expect(visitor.page.locator(".chart")).to_have_attribute("aria-label", told)
+        await expect(visitor.page.locator(".chart .backoff")).to_have_count(0)
+
+
+async def test_a_list_that_no_run_has_read_has_no_numbers(visit: Visit) -> None:
+    unread = replace(RUNNING, ledgers=lambda now_ns: {**RUNNING.ledgers(now_ns), "new": LedgerFacts(kind="listed")})
+    async with staged(unread) as stage, visit(stage.url, wait_for="#overview tbody tr") as visitor:
+        await expect(visitor.page.locator('#overview tr[data-key="new"] td').nth(2)).to_have_text("unknown")

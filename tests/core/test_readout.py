@@ -299,11 +299,19 @@ def test_a_list_that_nobody_has_walked_is_never_called_complete() -> None:
     "runs, answer, reason",
     [
         ((), YesNo.UNKNOWN, "no run has walked the whole list yet"),
-        ((("list_trouble", 5), ("max_fetches", 9)), YesNo.NO, "whole list yet, and the last one failed (list_trouble)"),
+        (
+            (("list_trouble", 5), ("max_fetches", 9)),
+            YesNo.NO,
+            "whole list yet; the last one failed: the list does not answer",
+        ),
         ((("max_fetches", 5), ("list_trouble", 9)), YesNo.UNKNOWN, "no run has walked the whole list yet"),
         ((("list_refused", 5), ("complete", 40)), YesNo.YES, "last walked 40 s ago"),
         ((("complete", 400),), YesNo.NO, "last walked 6 min ago"),
-        ((("list_contradicts", 5), ("complete", 40)), YesNo.NO, "contradicts its declaration, and the last one failed"),
+        (
+            (("list_contradicts", 5), ("complete", 40)),
+            YesNo.NO,
+            "the last one failed: the list contradicts its declaration",
+        ),
     ],
 )
 def test_a_list_is_as_fresh_as_the_last_walk_that_saw_all_of_it(

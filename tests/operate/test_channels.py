@@ -103,6 +103,8 @@ async def test_a_mail_is_given_to_its_server() -> None:
     server.close()
     text = "".join(heard)
     assert "Subject: [remora] problem: hackernews RemoraDeadLetters" in text
+    assert "\r\nDate: " in text
+    assert "@example.org>\r\n" in text.partition("\r\nMessage-ID: <")[2]
     assert "What to do: docs/x.md" in text
     nobody = NotifySettings(mail_to="ops@example.org", smtp="127.0.0.1:9")
     assert not await channels_of(nobody, {})["mail"](NOTICE)

@@ -59,6 +59,7 @@ from remora.core.status.snapshot import (
     StreamFacts,
 )
 from remora.core.status.thresholds import BEHIND_IDS
+from remora.core.status.words import STOPPED
 from remora.core.units import SECOND_NS
 
 T = TypeVar("T", StreamFacts, RescanFacts)
@@ -254,7 +255,7 @@ def _with_failure(fresh: Answer, ledger: LedgerFacts) -> Answer:
     last = max((run for run in ledger.runs if run.stopped_by), key=lambda run: run.ended_at_ns or 0, default=None)
     if fresh.answer is not YesNo.UNKNOWN or last is None or last.stopped_by not in FAILURES:
         return fresh
-    return Answer(YesNo.NO, f"{fresh.reason}, and the last one failed ({last.stopped_by})")
+    return Answer(YesNo.NO, f"{fresh.reason}; the last one failed: {STOPPED[StoppedBy(last.stopped_by)]}")
 
 
 # -- what only a live runtime knows --------------------------------------------------------------------------------------

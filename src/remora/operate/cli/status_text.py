@@ -57,7 +57,7 @@ def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:
     if source.progress is not None:
         done = f"{source.progress.done:,} of {source.progress.total:,} ids"
         yield _line("progress", f"{done}, {source.progress.held:,} items held")
-    elif isinstance(source.coverage, CoveredList) and source.coverage.settled is not None:
+    elif isinstance(source.coverage, CoveredList) and source.coverage.settled is not None and source.coverage.listed:
         yield _line("progress", f"{source.coverage.settled:,} of {source.coverage.listed:,} documents are here")
     yield from _run_in_progress(source, now_ns)
     for question, answer in answers_of(source).items():
@@ -170,7 +170,7 @@ def _coverage(coverage: Covered | CoveredList | Unknown) -> str:
 def _stream(stream: StreamFacts, now_ns: int) -> str:
     connected = "connected" if stream.connected else "not connected"
     byte, event = _ago(stream.last_byte_at_ns, now_ns), _ago(stream.last_event_at_ns, now_ns)
-    return f"{connected}, last byte {byte}, last event {event}, {stream.reconnects:,} reconnects"
+    return f"{connected}, last byte {byte}, last event {event}, {stream.reconnects:,} reconnect{'' if stream.reconnects == 1 else 's'}"
 
 
 def _rescan(rescan: RescanFacts, now_ns: int) -> str:

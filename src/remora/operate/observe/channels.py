@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -159,6 +160,9 @@ def mail(settings: NotifySettings, notice: Notice) -> EmailMessage:
     message["Subject"] = " ".join(notice.subject.split())
     message["From"] = settings.mail_from or settings.mail_to or ""
     message["To"] = settings.mail_to or ""
+    # Without these two, many servers take a mail for unwanted.
+    message["Date"] = formatdate(localtime=True)
+    message["Message-ID"] = make_msgid(domain=message["From"].partition("@")[2] or "localhost")
     more = f"\n\nWhat to do: {notice.runbook}" if notice.runbook else ""
     message.set_content(f"{notice.text}{more}\n")
     return message

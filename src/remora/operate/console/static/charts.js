@@ -4,6 +4,7 @@ import { clock, number, rate, share, shortClock, shortDay, span } from "./words.
 const SVG = "http://www.w3.org/2000/svg";
 const MARGIN = { top: 28, right: 8, bottom: 24, left: 44 };
 const TIME_STEPS = [60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 432000];
+const MARKED_S = 6 * 3600; // single back-offs are kept for so long; the timeline keeps them for 30 days
 const LINES_MAX = 24; // more back-offs than this are only marked, else they hide what they mark
 
 function shape(name, attributes, text) {
@@ -54,7 +55,7 @@ export function drawRate(svg, { points, backoffs, ceiling, edge: found, from, to
   const height = width < 420 ? 190 : 230;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   const shown = points.filter((point) => point.at + point.span >= from && point.at <= to);
-  const marks = backoffs.filter((mark) => mark.at >= from && mark.at <= to);
+  const marks = to - from > MARKED_S ? [] : backoffs.filter((mark) => mark.at >= from && mark.at <= to);
   const { top, ceilingFits } = scaleOf(shown, ceiling, edge);
   const x = (at) => MARGIN.left + ((at - from) / (to - from)) * (width - MARGIN.left - MARGIN.right);
   const floor = height - MARGIN.bottom;
@@ -118,7 +119,8 @@ export function describeRate({ shown, marks, from, to }, ceiling) {
   const known = Math.max(0, to - Math.max(from, shown[0].at));
   const between = rate(least) === rate(most) ? rate(most) : `between ${rate(least)} and ${rate(most)}`;
   const backs = marks.length === 0 ? "no back-off" : marks.length === 1 ? "1 back-off" : `${marks.length} back-offs`;
-  return `Over the last ${span(known)}: ${between} sent, ceiling ${ceiling ? rate(ceiling) : "unknown"}, ${backs}. Line: allowed pace; filled: requests sent; triangles: back-offs.`;
+  const [told, marked] = to - from > MARKED_S ? ["", ". “What happened” lists the back-offs"] : [`, ${backs}`, "; triangles: back-offs"];
+  return `Over the last ${span(known)}: ${between} sent, ceiling ${ceiling ? rate(ceiling) : "unknown"}${told}. Line: allowed pace; filled: requests sent${marked}.`;
 }
 
 // Refused requests, items held, age of the last news: small, over the same time, each on its own scale.

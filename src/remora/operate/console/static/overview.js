@@ -55,8 +55,9 @@ function drawAlarms(line, alarms) {
 }
 
 // How much of it was asked for, of a numbered source, or is here, of a listed one; null if nobody can tell.
-function progressOf({ progress, coverage }) {
+function progressOf({ progress, coverage, answers }) {
   if (progress) return { done: progress.done, total: progress.total };
+  if (coverage.listed === 0 && answers.complete.answer === "unknown") return null; // no run has seen the list yet
   return isCounted(coverage) && coverage.listed !== undefined ? { done: coverage.settled, total: coverage.listed } : null;
 }
 

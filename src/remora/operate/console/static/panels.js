@@ -130,7 +130,7 @@ function drawKnownRate(panel, pace, { account, peers, now }) {
   const back = pace.last_back_off;
   say(panel.querySelector(".backoff"), back
     ? `Last backed off at ${when(back.at_ns, now)}: ${gapReason(back.reason)}, from ${rate(back.from_per_s)} to ${rate(back.to_per_s)}.`
-    : "It has not backed off yet.");
+    : "It has not backed off since the start.");
 }
 
 // The causes of the last seconds, the largest first.
@@ -195,6 +195,7 @@ function drawCoveragePanel(panel, name, source, old) {
 
 function sumOf(coverage, total) {
   if (!isCounted(coverage)) return "Found in the list:";
+  if (coverage.listed === 0) return "The list has shown no document so far.";
   if (coverage.listed !== undefined) return `${number(coverage.settled)} of ${number(coverage.listed)} documents are here.`;
   const done = coverage.lag === 0 ? "All of them were asked for." : coverage.frontier < coverage.first_id ? "The oldest part is not fetched yet." : `Everything up to ${number(coverage.frontier)} was asked for.`;
   return `${number(total)} ids, from ${number(coverage.first_id)} to ${number(coverage.max_id)}. ${done}`;
