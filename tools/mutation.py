@@ -34,6 +34,7 @@ ARITHMETIC: Final[dict[type[ast.operator], type[ast.operator]]] = {
     ast.FloorDiv: ast.Mult,
     ast.Mod: ast.FloorDiv,
 }
+LARGE: Final = 1_000  # from here on a constant is doubled: one more would be the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,8 @@ def _relevant(node: ast.AST) -> Iterator[Node]:
     for name, value in ast.iter_fields(node):
         if name in {"annotation", "returns", "decorator_list", "type_params"} or isinstance(node, ast.JoinedStr):
             continue
+        if isinstance(node, ast.ClassDef) and name == "keywords":
+            continue  # frozen, as a decorator would say it
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.Assert | ast.Import | ast.ImportFrom) or not isinstance(child, ast.AST):
                 continue
@@ -153,7 +156,7 @@ def _changed(node: Node, at: int) -> Node:
         case ast.Constant(value=bool(value)):
             new.value = not value
         case ast.Constant(value=int() | float() as value):
-            new.value = value + 1
+            new.value = value + 1 if abs(value) < LARGE else value * 2
         case ast.Return(value=ast.Constant(value=bool(value))):
             new.value = ast.Constant(value=not value)
         case ast.Return():
