@@ -1,5 +1,6 @@
 """Does the page about reliability say what was recorded, and nothing else?"""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,17 @@ def test_the_days_of_all_runs_are_added_up_and_a_failing_seed_is_shown() -> None
 def test_a_planted_bug_that_is_not_caught_is_told_as_such() -> None:
     told = page([], [(MUTANTS[0], None), (MUTANTS[1], Caught(33, 6.2, "it | broke"))], [])
     assert "1 of 2 have been caught" in told
+    assert "0 more are harmless" in told
     assert f"| {MUTANTS[0].room} | {MUTANTS[0].breaks} | \N{EN DASH} | \N{EN DASH} | \N{EN DASH} |" in told
     assert f"| {MUTANTS[1].room} | {MUTANTS[1].breaks} | 33 | 6.2 | it / broke |" in told
+
+
+def test_a_planted_bug_that_another_layer_guards_against_is_counted_apart() -> None:
+    guarded = replace(MUTANTS[0], guard="the next layer; `tests/x.py`")
+    told = page([], [(guarded, None), (MUTANTS[1], Caught(33, 6.2, "it broke"))], [])
+    assert "1 of 1 have been caught" in told
+    assert "1 more are harmless in a world" in told
+    assert "guarded: the next layer; `tests/x.py` |" in told
 
 
 def test_kills_are_told_with_what_they_broke() -> None:

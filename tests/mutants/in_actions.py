@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import (
     FILE,
+    LIMITED,
     LISTED,
     LIVE,
     MEMORY,
@@ -73,14 +74,11 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         LIVE,
-        "loops/recover.py",
-        "            now_ns=self._clock.wall_ns(),\n            without=without,",
-        "            now_ns=self._clock.wall_ns() + 10**15,\n            without=without,",
+        "stores/memory/gaps.py",
+        "        return is_lease_over(row.lease_until_ns, lease_ns=lease_ns, now_ns=now_ns)",
+        "        return True",
         "leases of others are taken over",
-        (
-            NUMBERED,
-            SHARED,
-        ),
+        (NUMBERED, SHARED),
     ),
     Mutant(
         RESCAN,
@@ -144,7 +142,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         "        if isinstance(asked.verdict, Pressure):\n            self._refused[discovery] = asked\n            return self._allowance.stop",
         "        if isinstance(asked.verdict, Pressure):\n            return None",
         "a refused detail is not recorded",
-        (LISTED,),
+        (LISTED, LIMITED),
     ),
     Mutant(
         RUNS,
@@ -184,7 +182,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         "                return row if row.state is SegmentState.CLAIMED and row.fence == segment.fence else None",
         "                return row",
         "an outdated fence is accepted",
-        (NUMBERED, MEMORY),
+        (NUMBERED, SHARED, "incident=suspend", "ceiling_per_s=2.0"),
     ),
     Mutant(
         PERSISTENCE,
@@ -220,8 +218,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     ),
     Mutant(
         SHARING,
-        "gate/governor.py",
-        "                self._departed = self._departed.starting_at(stretch.starts_ns)\n",
+        "core/rate/pacing.py",
+        "            ceiling_next_ns=max(self.ceiling_next_ns, starts_ns + _tolerance_ns(self.ceiling_interval_ns)),\n            pace_next_ns=max(self.pace_next_ns, starts_ns + _tolerance_ns(self.interval_ns)),",
         "",
         "a process sends before its stretch of time",
         (SHARED,),
@@ -233,6 +231,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         "        loops = dict(self._watching_loops())",
         "a successor goes on with what it knew long ago",
         (NUMBERED, SHARED),
+        guard="every loop reads the store again when it starts; `tests/loops/test_live.py`",
     ),
     Mutant(
         READOUT,

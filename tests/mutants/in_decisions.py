@@ -123,8 +123,8 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         GATE,
         "gate/governor.py",
-        "        self._in_flight -= 1\n        if not self._leaving:",
-        "        if not permit.is_probe:\n            self._in_flight -= 1\n        if not self._leaving:",
+        "            self._in_flight -= 1\n        if not self._leaving:",
+        "            self._in_flight -= 0 if permit.is_probe else 1\n        if not self._leaving:",
         "a probe keeps its place for ever",
         ("incident=outage,ban",),
     ),

@@ -14,8 +14,8 @@ IN_FORMS: tuple[Mutant, ...] = (
     Mutant(
         RUNS,
         "loops/listed/pages.py",
-        "(known is None or is_newer(entry.updated_at, known.updated_at))",
-        "known is None",
+        "        entries = list(whole.values())\n",
+        "        entries = [one for one in whole.values() if await self._store.document(self._source, one.key) is None]\n",
         "an inline document that was updated is not stored again",
         (LISTED, "details=inline"),
     ),
@@ -98,6 +98,7 @@ IN_FORMS: tuple[Mutant, ...] = (
         "        position=page.next_position or position,\n",
         "an interrupted walk goes on behind a page that moved",
         ("shape=offset", "max_fetches=7"),
+        guard="the first page after an interruption must show a known entry, or the walk begins anew; `tests/core/test_list_walk.py`",
     ),
     Mutant(
         LEDGER,

@@ -25,3 +25,4 @@ class Mutant:
     after: str
     breaks: str
     where: tuple[str, ...] = ()
+    guard: str = ""  # which other layer makes it harmless in a world, and which test sees it

@@ -36,10 +36,14 @@ def plant(mutant: Mutant, folder: Path) -> Path:
     """A copy of the package with the bug in it."""
     shutil.copytree(PACKAGE, folder / "remora", ignore=shutil.ignore_patterns("__pycache__"))
     path = folder / "remora" / mutant.file
-    text = path.read_text()
-    assert text.count(mutant.before) == 1, f"{mutant.file} has changed: {mutant.breaks} cannot be planted"
-    path.write_text(text.replace(mutant.before, mutant.after))
+    path.write_text(planted(mutant, path.read_text()))
     return folder
+
+
+def planted(mutant: Mutant, text: str) -> str:
+    """The text of the file with the bug in it."""
+    assert text.count(mutant.before) == 1, f"{mutant.file} has changed: {mutant.breaks} cannot be planted"
+    return text.replace(mutant.before, mutant.after)
 
 
 def known() -> dict[str, Caught]:
