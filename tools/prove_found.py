@@ -15,6 +15,18 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "410",
+        "the walk of a list",
+        "a full walk in windows, which end at our own time, called documents vanished that are newer than our clock, which had been set back by a day",
+        "`tests/loops/test_listed_since.py`",
+    ),
+    Found(
+        "1794822508094",
+        "the fuzzer",
+        "a circuit that was open when a run ended, and that nobody could probe until the next run hours later, counted as wrong",
+        "the seed itself",
+    ),
+    Found(
         "1794822508091",
         "the fuzzer",
         "a document that the hidden limit refused in the last complete run, and that is owed, counted as lost; the next run asks for it again",

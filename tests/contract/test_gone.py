@@ -129,6 +129,17 @@ async def test_a_walk_that_went_no_further_judges_only_missing_details_above_its
     assert await vanished(store, walk=2, at_s=3, newer_than="no number and no date") == 0
 
 
+async def test_a_mark_is_known_to_be_a_time_at_or_after_a_second(store: Store) -> None:
+    marks = {"a": "100", "b": "1700000000123", "c": "2030-01-01T00:00:00Z", "d": "no time", "e": None}
+    await page(store, *marks.items(), walk=1, at_s=0)
+    seconds = (100, 1_700_000_000, 1_893_456_000, 1_893_456_001)
+    assert [await store.is_listed_from(ARCHIVE, second) for second in seconds] == [True, True, True, False]
+    await page(store, *((key, marks[key]) for key in "abde"), walk=2, at_s=1)
+    assert await vanished(store, walk=2, at_s=2) == 1
+    assert not await store.is_listed_from(ARCHIVE, 1_700_000_001)
+    assert not await store.is_listed_from(SOURCE, 0)
+
+
 async def test_the_number_of_a_walk_and_a_full_walk_that_is_not_judged_are_kept(store: Store) -> None:
     state = WalkState(watermark="9", walk=7, full_walk=7)
     await store.record_page(ARCHIVE, (), state, now_ns=at(0))

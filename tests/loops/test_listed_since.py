@@ -139,6 +139,25 @@ def test_what_a_walk_from_the_watermark_does_not_show_has_not_vanished_but_a_ful
     run(main)
 
 
+def test_what_is_newer_than_a_clock_that_was_set_back_has_not_vanished() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = rig_of(clock, "window")
+        await rig.run()
+        clock.step_wall(-6 * DAY_NS)
+        for _ in range(3):
+            await rig.run(RunOptions(force=True))
+            await rig.wait(HOUR_NS)
+        assert [key for key in rig.archive.truth() if await vanished(rig, key)] == []
+        clock.step_wall(6 * DAY_NS)
+        rig.archive.remove("c5", "c56")
+        for _ in range(3):
+            await rig.wait(8 * DAY_NS)
+            await rig.run()
+        assert [await vanished(rig, key) for key in ("c5", "c55", "c56")] == [True, False, True]
+
+    run(main)
+
+
 async def vanished(rig: ListedRig, key: str) -> bool:
     held = await rig.store.document(NAME, key)
     assert held is not None

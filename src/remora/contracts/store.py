@@ -313,6 +313,9 @@ class ListLedger(Protocol):
     async def count_unlisted(self, source: str, *, walk: int) -> int:
         """How many documents no page has shown since this walk began, without those already known to have vanished."""
 
+    async def is_listed_from(self, source: str, second: int) -> bool:
+        """Whether an entry that has not vanished has a time at or after this second as its mark."""
+
     async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
         """Record as vanished what no page has shown since this walk began; returns how many vanished now.
 

@@ -127,8 +127,8 @@ class Listed:
         part, inside = self._split(position)
         further = self._next_part(part)
         following = None if further is None else position_of(further, FIRST)
-        begins_part = inside == FIRST and part != WHOLE
-        return Page((), following, resume_at=following, begins_part=begins_part, is_rest=part.is_rest)
+        begins, end_s = inside == FIRST and part != WHOLE, part.end_s
+        return Page((), following, resume_at=following, begins_part=begins, is_rest=part.is_rest, covers_before_s=end_s)
 
     def take_parents(self, documents: Iterable[tuple[str, bytes, bool]]) -> int:
         """The entries of the other source. How many of them lack a field that an address needs."""
@@ -320,6 +320,7 @@ class Listed:
                 missing_is_end=missing,
                 begins_part=begins_part,
                 is_rest=part.is_rest,
+                covers_before_s=part.end_s,
             )
         )
 

@@ -120,6 +120,14 @@ ON CONFLICT (source) DO UPDATE SET
 SELECT count(*) FROM documents
 WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL;
 
+-- name: is_listed_from
+-- Whether an entry has a time at or after a second as its mark, in seconds or milliseconds.
+SELECT count(*) FROM (
+  SELECT 1 FROM documents
+  WHERE source = :source AND vanished_at IS NULL AND listed_at IS NOT NULL
+  AND CASE WHEN listed_rank > 1e11 THEN listed_rank / 1000 ELSE listed_rank END >= :second LIMIT 1
+) AS found;
+
 -- name: mark_vanished
 -- Mark as vanished what no page has shown since a walk began.
 UPDATE documents SET vanished_at = :now

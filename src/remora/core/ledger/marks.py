@@ -12,6 +12,7 @@ _NUMBER: Final = re.compile(r"[+-]?\d{1,400}(?:\.\d{0,400})?(?:[eE][+-]?\d{1,3})
 # Some providers use nanoseconds; a datetime has microseconds and would treat two such marks as equal.
 _FRACTION: Final = re.compile(r"(?P<before>.*:\d\d)[.,](?P<digits>\d{1,40})(?P<after>.*)", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SECONDS_MAX: Final = 1e11  # a larger number counts milliseconds
 _DATE_LEAST_LENGTH: Final = len("2026-01-01")
 
 
@@ -50,6 +51,12 @@ def rank(mark: str | None) -> float | None:
     if value is None:
         value = _moment(mark)
     return None if value is None else _finite(value)
+
+
+def is_from(mark: str | None, second: int) -> bool:
+    """Whether a mark is a time at or after this second. A mark that is no time is not."""
+    value = rank(mark)
+    return value is not None and (value / 1_000 if value > _SECONDS_MAX else value) >= second
 
 
 def _finite(value: Decimal) -> float:

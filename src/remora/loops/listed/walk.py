@@ -292,10 +292,8 @@ class ListWalk:
         is_repeated, self._is_resuming = self._is_resuming, False
         # After an unreadable entry the walk continues, but the stored progress does not move past that entry.
         self._is_whole = self._is_whole and page.unreadable == 0
-        is_end, is_known = (
-            page.next_position is None,
-            is_at_end(self._entries.in_part(self._state, self._position), page),
-        )
+        is_end = page.next_position is None
+        is_known = is_at_end(self._entries.in_part(self._state, self._position), page)
         # Only a walk that began at the beginning of the list has seen the whole of it.
         is_full = is_end and not page.is_rest
         began = self._state
@@ -323,7 +321,7 @@ class ListWalk:
             return False
         if self._is_whole and is_full:
             await self._unread.settle_but(self._holes.keys)
-        if self._is_whole and not self._holes.keys:
+        if self._is_whole and not self._holes.keys and not await self._is_clock_behind(page):
             await self._judge_vanished(began, is_end=is_full)
             await self._settle_vanished_inline(now_ns)
         if not is_full:
@@ -331,19 +329,21 @@ class ListWalk:
             await self._store.record_page(self._source, (), self._state, now_ns=now_ns)
         return True
 
+    async def _is_clock_behind(self, page: Page) -> bool:
+        """Whether the list has shown a mark beyond the last window, which ends at our own time."""
+        end_s = page.covers_before_s
+        return end_s is not None and await self._store.is_listed_from(self._source, end_s)
+
     async def _judge_vanished(self, began: WalkState, *, is_end: bool) -> None:
         """At the end of a walk: entries that neither an earlier full walk nor this one showed have vanished."""
-        now_ns = self._clock.wall_ns()
-        if began.full_walk is not None:
-            self._counts.vanished += await self._store.record_vanished(
-                self._source, walk=began.full_walk, now_ns=now_ns
-            )
+        store, name, now_ns, down_to = self._store, self._source, self._clock.wall_ns(), self._state.seen_down_to
+        if (walk := began.full_walk) is not None:
+            self._counts.vanished += await store.record_vanished(name, walk=walk, now_ns=now_ns)
+        walk = began.walk
         if is_end:
-            self.misses_entries = await self._store.count_unlisted(self._source, walk=began.walk) > 0
-        elif self._state.seen_down_to is not None and self._collector.capabilities.each is None:
-            self._counts.vanished += await self._store.record_vanished(
-                self._source, walk=began.walk, newer_than=self._state.seen_down_to, now_ns=now_ns
-            )
+            self.misses_entries = await store.count_unlisted(name, walk=walk) > 0
+        elif down_to is not None and self._collector.capabilities.each is None:
+            self._counts.vanished += await store.record_vanished(name, walk=walk, newer_than=down_to, now_ns=now_ns)
 
     async def _settle_vanished_inline(self, now_ns: int) -> None:
         """What an inline list no longer shows cannot be requested: it is gone. A kill may have left it owed."""

@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from remora.contracts import Store
+from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.notes import FULL_WALK_NOTE
@@ -165,6 +166,26 @@ def _has_no_channels(archive: Archive, now_ns: int) -> bool:
     return isinstance(archive, Fanned) and not archive.channels.listing(now_ns)
 
 
+async def _look_for_wrongly_vanished(home: Home, store: Store, *, since_ns: int, ahead_ns: int) -> None:
+    """Nothing that exists and was listed is called vanished after a complete walk.
+
+    Where our clock is behind and no mark that we have seen shows it, what moved beyond our windows looks deleted.
+    """
+    archive, now_ns = home.stage.provider.archive, home.clock.true_ns()
+    assert archive is not None
+    before = {line.key for line in archive.listing(since_ns)}
+    kept = [document async for document in store.documents(NAME)]
+    ours_s = (now_ns - ahead_ns) // SECOND_NS
+    shown = (document.updated_at for document in kept if document.vanished_ns is None)
+    is_shown = any(marks.is_from(mark, ours_s + HOUR_NS // SECOND_NS) for mark in shown)
+    beyond = {line.key for line in archive.listing(now_ns) if ahead_ns and marks.is_from(line.mark, ours_s)}
+    listed = {line.key for line in archive.listing(now_ns)} & before
+    for document in kept:
+        is_excused = document.key in beyond and not is_shown
+        if document.vanished_ns is not None and document.key in listed and not is_excused:
+            home.judge.fail(f"{document.key} is called vanished, and the list shows it")
+
+
 async def _owes_refused(store: Store) -> bool:
     """Whether the hidden limit refused something of a complete run: the next one asks for it again."""
     return any(gap.state is GapState.OWED and gap.reason in PRESSURE for gap in await store.gaps(NAME))
@@ -195,9 +216,10 @@ async def _settle_listed(home: Home, running: Running) -> None:
     # The last window ends at our own time: what is newer by the provider's clock is read when our clock gets there.
     ahead_ns = max(0, now_ns - running.given.clock.wall_ns()) if form.scope is Scope.WINDOW else 0
     asked_for = {line.key: line.mark for line in archive.listing(since_ns - ahead_ns)}
-    marks = {line.key: line.mark for line in archive.listing(now_ns)}
+    marks_now = {line.key: line.mark for line in archive.listing(now_ns)}
+    await _look_for_wrongly_vanished(home, store, since_ns=since_ns, ahead_ns=ahead_ns)
     for key, body in truth(form, archive, now_ns).items():
-        is_asked_for = not ahead_ns or asked_for.get(key) == marks.get(key)
+        is_asked_for = not ahead_ns or asked_for.get(key) == marks_now.get(key)
         if before.get(key) == body and held.get(key) != body and is_asked_for:
             state = "missing" if key not in held else "outdated"
             home.judge.fail(f"store and world differ: {key} is {state}")

@@ -43,6 +43,12 @@ class MemoryLists(MemoryPart):
         """How many documents no page has shown since this walk began."""
         return len(self._unlisted(source, walk))
 
+    async def is_listed_from(self, source: str, second: int) -> bool:
+        """Whether an entry has a time at or after this second as its mark."""
+        rows = (row for (named, _), row in self._tables.documents.items() if named == source)
+        shown = (row for row in rows if row.listed_ns is not None and row.vanished_ns is None)
+        return any(marks.is_from(row.listed_mark, second) for row in shown)
+
     async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
         """Mark as vanished what no page has shown since this walk began."""
         rows = self._unlisted(source, walk)

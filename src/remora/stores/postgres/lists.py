@@ -52,6 +52,10 @@ class PostgresLists(PostgresPart):
         """How many documents no page has shown since this walk began."""
         return await self._count("count_unlisted", {"source": source, "walk": walk})
 
+    async def is_listed_from(self, source: str, second: int) -> bool:
+        """Whether an entry has a time at or after this second as its mark."""
+        return await self._count("is_listed_from", {"source": source, "second": second}) > 0
+
     async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
         """Mark as vanished what no page has shown since this walk began."""
         values = {"source": source, "walk": walk, "rank": marks.rank(newer_than), "now": milliseconds(now_ns)}
