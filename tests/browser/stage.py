@@ -22,9 +22,14 @@ from remora.operate.observe.metrics import Metrics
 from remora.operate.observe.newest_items import NewestItems
 from remora.operate.observe.status_cache import StatusCache
 from remora.stores.memory import MemoryStore
-from tests.browser.scenes import NEWEST_ID, Scene
+from tests.browser.scenes import CATCHING_UP, LISTED, NEWEST_ID, Scene
 from tests.operate.test_actions import Recording
 
+SEVERAL: Final = Scene(
+    "several",
+    lambda now_ns: {**LISTED.facts(now_ns), **CATCHING_UP.facts(now_ns)},
+    lambda now_ns: {**LISTED.ledgers(now_ns), **CATCHING_UP.ledgers(now_ns)},
+)
 PAST_S: Final = 6 * 3_600
 PAST_STEP_S: Final = 20
 FINE_PAST_S: Final = 2_400

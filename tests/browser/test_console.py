@@ -29,14 +29,8 @@ from tests.browser.scenes import (
     THROTTLED,
     Scene,
 )
-from tests.browser.stage import staged
+from tests.browser.stage import SEVERAL, staged
 from tests.browser.take_screenshots import FOLDER
-
-SEVERAL = Scene(
-    "several",
-    lambda now_ns: {**LISTED.facts(now_ns), **CATCHING_UP.facts(now_ns)},
-    lambda now_ns: {**LISTED.ledgers(now_ns), **CATCHING_UP.ledgers(now_ns)},
-)
 
 # One loop for all: the browser is started once and belongs to it.
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.asyncio(loop_scope="session")]
@@ -63,28 +57,6 @@ async def test_the_page_answers_four_questions_without_errors_or_foreign_request
         assert foreign == set()
 
 
-async def links(page: Page) -> dict[str, str]:
-    """Where each labelled number of the one source leads in the reader."""
-    told: dict[str, str] = await page.evaluate(
-        """() => Object.fromEntries([...document.querySelectorAll(".source dl a")].map((link) =>
-          [link.closest("div").querySelector("dt").textContent, link.getAttribute("href").split("/").pop()]))"""
-    )
-    return told
-
-
-async def test_the_numbers_of_several_sources_lead_into_the_reader(visit: Visit) -> None:
-    async with staged(SEVERAL) as stage, visit(stage.url, wait_for="#overview tbody tr") as visitor:
-        row = visitor.page.locator("#overview tbody tr[data-key=hackernews]")
-        await expect(row.locator("td").nth(2).locator("a")).to_have_attribute("href", "read/hackernews/newest")
-        await expect(row.locator("td").nth(5).locator("a")).to_have_attribute("href", "read/hackernews/owed")
-        stage.play(STREAM_DOWN)
-        dead = visitor.page.locator(".gaps .note a")
-        await expect(dead).to_have_attribute("href", "read/hackernews/dead", timeout=SOON_MS)
-        stage.play(HEALTHY)
-        await expect(visitor.page.locator(".gaps .note")).to_have_text("No dead letters.", timeout=SOON_MS)
-        await expect(dead).to_have_count(0)
-
-
 async def test_a_change_is_seen_live_and_said_aloud_once(visit: Visit) -> None:
     async with staged(HEALTHY) as stage, visit(stage.url) as visitor:
         await expect(visitor.page.locator(visitor.answer("fresh"))).to_have_text("Yes")
@@ -93,26 +65,6 @@ async def test_a_change_is_seen_live_and_said_aloud_once(visit: Visit) -> None:
         said = visitor.page.locator("#announcement")
         await expect(said).to_contain_text("fresh: no. the stream of changes is not connected", timeout=SOON_MS)
         assert visitor.errors == []
-
-
-async def test_numbers_and_items_lead_into_the_reader(visit: Visit) -> None:
-    async with staged(CATCHING_UP) as stage, visit(stage.url) as visitor:
-        settled = visitor.page.locator(".legend .settled a")
-        await expect(settled).to_have_attribute("href", "read/hackernews/newest")
-        assert await links(visitor.page) == {
-            "Items held": "newest",
-            "here": "newest",
-            "absent": "absent",
-            "gone upstream": "gone",
-            "waiting for a retry": "owed",
-            "dead letters": "dead",
-            "not fetched yet": "waiting",
-            "newest item": "newest",
-            "changes": "waiting",
-            "it found": "changes",
-        }
-        first = visitor.page.locator(".items .item .text a").first
-        await expect(first).to_have_attribute("href", f"read/hackernews/item/{NEWEST_ID}")
 
 
 async def test_numbers_carry_their_window(visit: Visit) -> None:

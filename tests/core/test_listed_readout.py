@@ -1,9 +1,10 @@
 """What is known of a listed source? Its documents add up, and a run in progress has the counts of its live process."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.status.model import CoveredList
+from remora.core.status.model import CoveredList, YesNo
 from remora.core.status.snapshot import GapTally, LedgerFacts, RunFacts, SourceFacts
 from remora.core.units import DAY_NS, SECOND_NS
 from tests.core.test_readout import NOW_NS, a_rate, beat, seen, tallies
@@ -43,3 +44,46 @@ def test_a_run_in_progress_has_the_counts_of_its_live_process_and_an_ended_one_t
     assert status.runs == (live, of.runs[1])
     assert status.headline.text == "Collecting: 1,252 of 5,800 documents"
     assert seen(beat(of=SourceFacts(rate=a_rate(), run=live), age_ns=DAY_NS), of=of).runs == of.runs
+
+
+def test_a_listed_source_counts_what_its_list_showed() -> None:
+    status = seen(of=LedgerFacts(kind="listed", owed_details=7))
+    assert isinstance(status.coverage, CoveredList)
+    assert status.answers.complete.reason == "7 not fetched yet"
+
+
+def test_a_list_that_nobody_has_walked_is_never_called_complete() -> None:
+    complete = seen(of=LedgerFacts(kind="listed", owed_details=0)).answers.complete
+    assert (complete.answer, complete.reason) == (YesNo.UNKNOWN, "no run has walked the whole list yet")
+
+
+@pytest.mark.parametrize(
+    "runs, answer, reason",
+    [
+        ((), YesNo.UNKNOWN, "no run has walked the whole list yet"),
+        (
+            (("list_trouble", 5), ("max_fetches", 9)),
+            YesNo.NO,
+            "whole list yet; the last one failed: the list does not answer",
+        ),
+        ((("max_fetches", 5), ("list_trouble", 9)), YesNo.UNKNOWN, "no run has walked the whole list yet"),
+        ((("list_refused", 5), ("complete", 40)), YesNo.YES, "last walked 40 s ago"),
+        ((("complete", 400),), YesNo.NO, "last walked 6 min ago"),
+        (
+            (("list_contradicts", 5), ("complete", 40)),
+            YesNo.NO,
+            "the last one failed: the list contradicts its declaration",
+        ),
+    ],
+)
+def test_a_list_is_as_fresh_as_the_last_walk_that_saw_all_of_it(
+    runs: tuple[tuple[str, int], ...], answer: YesNo, reason: str
+) -> None:
+    told = tuple(
+        RunFacts(run_id=number, started_at_ns=1, ended_at_ns=NOW_NS - ago_s * SECOND_NS, stopped_by=by)
+        for number, (by, ago_s) in enumerate(runs)
+    )
+    answers = seen(of=LedgerFacts(kind="listed", owed_details=0, runs=told, every_ns=100 * SECOND_NS)).answers
+    assert answers.fresh.answer is answer
+    assert reason in answers.fresh.reason
+    assert answers.complete.answer is not YesNo.YES or runs[0][0] != "list_contradicts"

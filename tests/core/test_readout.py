@@ -25,7 +25,6 @@ from remora.core.status.snapshot import (
     LoopFacts,
     RescanFacts,
     Role,
-    RunFacts,
     Snapshot,
     SourceFacts,
     StreamFacts,
@@ -282,49 +281,6 @@ def test_a_fresh_section_says_when_the_newest_id_was_told() -> None:
     fresh = seen(beat()).fresh
     assert isinstance(fresh, Fresh)
     assert (fresh.newest_id_at_ns, fresh.lag) == (NOW_NS - SECOND_NS, 0)
-
-
-def test_a_listed_source_counts_what_its_list_showed() -> None:
-    status = seen(of=LedgerFacts(kind="listed", owed_details=7))
-    assert isinstance(status.coverage, CoveredList)
-    assert status.answers.complete.reason == "7 not fetched yet"
-
-
-def test_a_list_that_nobody_has_walked_is_never_called_complete() -> None:
-    complete = seen(of=LedgerFacts(kind="listed", owed_details=0)).answers.complete
-    assert (complete.answer, complete.reason) == (YesNo.UNKNOWN, "no run has walked the whole list yet")
-
-
-@pytest.mark.parametrize(
-    "runs, answer, reason",
-    [
-        ((), YesNo.UNKNOWN, "no run has walked the whole list yet"),
-        (
-            (("list_trouble", 5), ("max_fetches", 9)),
-            YesNo.NO,
-            "whole list yet; the last one failed: the list does not answer",
-        ),
-        ((("max_fetches", 5), ("list_trouble", 9)), YesNo.UNKNOWN, "no run has walked the whole list yet"),
-        ((("list_refused", 5), ("complete", 40)), YesNo.YES, "last walked 40 s ago"),
-        ((("complete", 400),), YesNo.NO, "last walked 6 min ago"),
-        (
-            (("list_contradicts", 5), ("complete", 40)),
-            YesNo.NO,
-            "the last one failed: the list contradicts its declaration",
-        ),
-    ],
-)
-def test_a_list_is_as_fresh_as_the_last_walk_that_saw_all_of_it(
-    runs: tuple[tuple[str, int], ...], answer: YesNo, reason: str
-) -> None:
-    told = tuple(
-        RunFacts(run_id=number, started_at_ns=1, ended_at_ns=NOW_NS - ago_s * SECOND_NS, stopped_by=by)
-        for number, (by, ago_s) in enumerate(runs)
-    )
-    answers = seen(of=LedgerFacts(kind="listed", owed_details=0, runs=told, every_ns=100 * SECOND_NS)).answers
-    assert answers.fresh.answer is answer
-    assert reason in answers.fresh.reason
-    assert answers.complete.answer is not YesNo.YES or runs[0][0] != "list_contradicts"
 
 
 # -- health --------------------------------------------------------------------------------------------------------------

@@ -290,20 +290,19 @@ class Listed:
         part, inside = self._split(position)
         read = [self._entry(line, bodies[at] if bodies else None, part) for at, line in enumerate(lines)]
         entries = tuple(entry for entry in read if entry is not None)
-        url = self._page_request(part, inside).url
+        page = PageRead(value, lines, headers, self._page_request(part, inside).url)
         begins_part, shared = inside == FIRST and part != WHOLE, shared_with_last(self._list, inside)
         if entries and proves_an_end(self._list, inside):
             shared = 1  # the list moved: only a known entry could prove that none was skipped
         following, contradicts = None, None
         try:
-            following = next_position(self._list, inside, PageRead(value, lines, headers, url))
+            following = next_position(self._list, inside, page)
         except NoNextPage as odd:
             contradicts = str(odd)
         if len(lines) > 1 and not entries and inside == FIRST:
             contradicts = f'none of {len(lines)} entries has a key at "{self._list.key}"; check list.key'
         resume_at, missing = resume_position(self._list, inside, following), missing_is_end(self._list, following)
-        if begins_again(self._list, part):
-            resume_at = FIRST
+        resume_at = FIRST if begins_again(self._list, part) else resume_at
         further = self._next_part(part) if following is None and contradicts is None else None
         if further is not None:
             part, following, resume_at = further, FIRST, FIRST
