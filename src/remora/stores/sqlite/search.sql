@@ -98,27 +98,36 @@ LIMIT :limit;
 
 -- name: find_author
 -- Entries by one author, without words.
-SELECT e.source, e.kind, e.key FROM entries AS e
-WHERE e.author = :by
-AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type)
-AND (:domain IS NULL OR e.domain = :domain) AND (:since IS NULL OR e.time >= :since)
-AND (:until IS NULL OR e.time < :until) AND (:score IS NULL OR e.score > :score)
-ORDER BY CASE :order WHEN 'score' THEN -e.score ELSE -e.time END NULLS LAST, e.entry DESC LIMIT :limit;
+SELECT m.source, m.kind, m.key FROM (
+  SELECT e.* FROM entries AS e
+  WHERE e.author = :by
+  AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type)
+  AND (:domain IS NULL OR e.domain = :domain) AND (:since IS NULL OR e.time >= :since)
+  AND (:until IS NULL OR e.time < :until) AND (:score IS NULL OR e.score > :score)
+  ORDER BY e.time DESC LIMIT :compared
+) AS m
+ORDER BY CASE :order WHEN 'score' THEN -m.score ELSE -m.time END NULLS LAST, m.entry DESC LIMIT :limit;
 
 -- name: find_domain
 -- Entries of one domain, without words.
-SELECT e.source, e.kind, e.key FROM entries AS e
-WHERE e.domain = :domain
-AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type)
-AND (:since IS NULL OR e.time >= :since) AND (:until IS NULL OR e.time < :until) AND (:score IS NULL OR e.score > :score)
-ORDER BY CASE :order WHEN 'score' THEN -e.score ELSE -e.time END NULLS LAST, e.entry DESC LIMIT :limit;
+SELECT m.source, m.kind, m.key FROM (
+  SELECT e.* FROM entries AS e
+  WHERE e.domain = :domain
+  AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type)
+  AND (:since IS NULL OR e.time >= :since) AND (:until IS NULL OR e.time < :until) AND (:score IS NULL OR e.score > :score)
+  ORDER BY e.time DESC LIMIT :compared
+) AS m
+ORDER BY CASE :order WHEN 'score' THEN -m.score ELSE -m.time END NULLS LAST, m.entry DESC LIMIT :limit;
 
 -- name: find_newest
 -- Entries by time, without words, author and domain.
-SELECT e.source, e.kind, e.key FROM entries AS e
-WHERE e.time >= coalesce(:since, -9223372036854775808) AND e.time < coalesce(:until, 9223372036854775807)
-AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type) AND (:score IS NULL OR e.score > :score)
-ORDER BY CASE :order WHEN 'score' THEN -e.score ELSE -e.time END NULLS LAST, e.entry DESC LIMIT :limit;
+SELECT m.source, m.kind, m.key FROM (
+  SELECT e.* FROM entries AS e
+  WHERE e.time >= coalesce(:since, -9223372036854775808) AND e.time < coalesce(:until, 9223372036854775807)
+  AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type) AND (:score IS NULL OR e.score > :score)
+  ORDER BY e.time DESC LIMIT :compared
+) AS m
+ORDER BY CASE :order WHEN 'score' THEN -m.score ELSE -m.time END NULLS LAST, m.entry DESC LIMIT :limit;
 
 -- name: entry_columns
 -- What filters ask for, of some entries.
