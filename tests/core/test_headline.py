@@ -148,3 +148,12 @@ def test_after_an_outage_the_stream_has_time_to_open_before_somebody_has_to_act(
     stream = StreamFacts(connected=False, last_byte_at_ns=NOW_NS - HOUR_NS)
     rate = a_rate(provider_back_at_ns=NOW_NS - back_ns)
     assert told(facts(stream=stream, rate=rate)).answers.fresh.attention is attention
+
+
+def test_a_newest_id_that_nothing_confirms_needs_attention_and_is_not_called_unreported() -> None:
+    unread = facts(newest_id=None, newest_id_at_ns=None, newest_refused=4_062)
+    source = seen(beat(of=unread), of=ledger(coverage=None, newest_id=None))
+    why = "the source reports a newest id of 4,062, but no item near it can be read"
+    assert source.headline.standing is Standing.ATTENTION
+    assert source.headline.text == f"Needs attention: not fresh: {why}"
+    assert source.answers.complete.reason == why

@@ -147,7 +147,7 @@ async def test_behind_a_count_are_ids_or_fingerprints_with_the_reason_why_not_no
         (gap(reason=GapReason.RATE_LIMITED), "waits until the provider accepts more"),
         (gap(reason=GapReason.FORBIDDEN), "the provider refuses this one"),
         (gap(reason=GapReason.MAX_FETCHES), "waits for the next run"),
-        (gap(GapState.LEASED), "being fetched now"),
+        (gap(GapState.LEASED), "being fetched, or next in line"),
         (gap(GapState.ABSENT), "it has no such item"),
         (gap(GapState.GONE), "the last content is kept"),
     ],

@@ -111,7 +111,7 @@ def ringing(source: SourceStatus, *, now_ns: int) -> Iterator[tuple[Alarm, str]]
     if source.newest_refused is not None:
         yield (
             Alarm.NEWEST_ID_REFUSED,
-            f"the source tells a newest id of {source.newest_refused:,}; no item near it exists",
+            f"the source reports a newest id of {source.newest_refused:,}, but no item near it can be read",
         )
 
 

@@ -29,8 +29,15 @@ def coverage_of(ledger: LedgerFacts, facts: SourceFacts | None) -> Covered | Cov
         return _cover_list(ledger.documents, ledger.owed_details, count)
     known_ids = [known for known in (ledger.newest_id, facts.newest_id if facts else None) if known is not None]
     if ledger.coverage is None or not known_ids:
-        return Unknown("the source has not reported its newest id yet")
+        return Unknown(no_newest_id(facts))
     return cover(ledger.coverage, first_id=ledger.first_id, newest_id=max(known_ids), count=count)
+
+
+def no_newest_id(facts: SourceFacts | None) -> str:
+    """Why no newest id is known: the source names none, or one that nothing confirms."""
+    if facts is None or facts.newest_refused is None:
+        return "the source has not reported its newest id yet"
+    return f"the source reports a newest id of {facts.newest_refused:,}, but no item near it can be read"
 
 
 class Tallies(NamedTuple):

@@ -24,7 +24,7 @@ from remora.core.status.answers import (
     without_stream,
 )
 from remora.core.status.answers import iso as iso
-from remora.core.status.covering import coverage_of
+from remora.core.status.covering import coverage_of, no_newest_id
 from remora.core.status.disk_full import full_disk, with_disk
 from remora.core.status.headline import headline, progress_of, with_attention
 from remora.core.status.limits import what_limits
@@ -247,6 +247,8 @@ def _is_fresh(
     answer = is_fresh(fresh, stream, facts, alive.snapshot.role if alive else None, now_ns=now_ns)
     if answer.answer is YesNo.YES and isinstance(coverage, Covered) and coverage.pending > BEHIND_IDS:
         return Answer(answer.answer, f"{answer.reason}; {coverage.pending:,} older ids are not fetched yet")
+    if answer.answer is YesNo.UNKNOWN and facts is not None and facts.newest_refused is not None:
+        return Answer(YesNo.NO, answer.reason)
     return _with_failure(answer, ledger)
 
 
@@ -271,7 +273,7 @@ def _fresh(
         assert silence is not None, "no process, and no reason for it"
         return _without_rate(silence)
     if facts.newest_id_at_ns is None:
-        return Unknown("the source has not reported its newest id yet")
+        return Unknown(no_newest_id(facts))
     return Fresh(
         newest_id=facts.newest_id,
         newest_id_at_ns=facts.newest_id_at_ns,

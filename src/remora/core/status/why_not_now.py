@@ -15,7 +15,7 @@ def why_not_now(gap: Gap, *, now_ns: int) -> str:
         case GapState.DEAD:
             return f"given up for now after {asked}; tried again in {left}, or at once when you ask"
         case GapState.LEASED:
-            return f"being fetched now; {asked}"
+            return f"being fetched, or next in line; {asked}"
         case GapState.ABSENT:
             return f"absent: the provider said {gap.null_count} times that it has no such item"
         case GapState.GONE:
@@ -38,7 +38,7 @@ def _waits_for(gap: Gap) -> str:
         case GapFamily.RUN_CAP:
             return "waits for the next run"
         case GapFamily.ITEM:
-            return f"the provider refuses this one; given up for now after {ATTEMPTS_BEFORE_DEAD} attempts"
+            return f"the provider refuses this one; a dead letter after attempt {ATTEMPTS_BEFORE_DEAD}"
         case GapFamily.TRANSPORT:
             return "waits until the provider answers again"
         case GapFamily.YOUNG:

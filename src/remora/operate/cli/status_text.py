@@ -81,7 +81,9 @@ def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:
     if isinstance(source.fresh, Fresh):
         yield _line("newest id", f"{_id(source.fresh.newest_id)}, told {_ago(source.fresh.newest_id_at_ns, now_ns)}")
     if source.newest_refused is not None:
-        yield _line("refused", f"the source tells a newest id of {source.newest_refused:,}; no item near it exists")
+        yield _line(
+            "refused", f"the source reports a newest id of {source.newest_refused:,}, but no item near it can be read"
+        )
     if isinstance(source.stream, StreamFacts):
         yield _line("stream", _stream(source.stream, now_ns))
     elif isinstance(source.stream, NoStream):

@@ -117,7 +117,7 @@ export const CIRCUIT = {
 };
 // -- end of what is written --
 export const PLACE_WORDS = { settled: "here", absent: "absent", gone: "gone upstream", owed: "waiting for a retry", dead: "dead letters", pending: "not fetched yet" };
-const GAP_STATES = { owed: "waiting for a retry", leased: "being fetched", dead: "dead letter" };
+const GAP_STATES = { owed: "waiting for a retry", leased: "next in line", dead: "dead letter" };
 // An old id that is answered with nothing is asked for again before it is believed to be absent.
 export const gapState = ({ state, reason, kind }) => (state !== "dead" && GAP_STATES[state] && reason === "not_found" && kind === "item" ? "absent, to be confirmed" : GAP_STATES[state] ?? state);
 // Whether everything that is known of a source was counted, so that it can be drawn as a share.
