@@ -1,7 +1,7 @@
 """How many small mistakes in core/ do the tests notice? `python -m tools.mutation_run --mutants 300 --record`.
 
-A mistake inside a function is planted into a fork of a session of pytest (tools/mutation_session.py). One in a constant, and
-one that survived there, gets a process that has imported nothing of Remora yet, and loads the changed module instead.
+A mistake inside a function is planted into a fork of a session of pytest (tools/mutation_session.py). One in a constant or in a
+default gets a process that has imported nothing of Remora yet, and loads the changed module instead.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import pytest
 
 from tools.forks import DID_NOT_END, forked
 from tools.mutation import Mutant, planted, sample
-from tools.mutation_session import KILLED, LIMIT_S, SURVIVED, TOO_SLOW, Found, Session
+from tools.mutation_session import CANNOT, KILLED, LIMIT_S, SURVIVED, TOO_SLOW, Found, Session, tell
 from tools.mutation_tests import Choice, RanTest, files
 
 RECORD: Final = Path("docs/reliability-mutants.json")
@@ -101,7 +101,8 @@ def in_session(mutants: Sequence[Mutant], workers: int, kept: Path | None) -> Fo
         child = os.fork()
         if child == 0:
             session = Session(mutants, workers=workers, folder=Path(folder), ran=ran)
-            os._exit(int(pytest.main([*QUIET, *PYTEST, *files()], [session])))
+            named = files() if ran is None else sorted({test.name.partition("::")[0] for test in ran})
+            os._exit(int(pytest.main([*QUIET, *PYTEST, *named], [session])))
         os.waitpid(child, 0)
         found = msgspec.json.decode((Path(folder) / "found.json").read_bytes(), type=Found)
     if kept is not None:
@@ -112,20 +113,16 @@ def in_session(mutants: Sequence[Mutant], workers: int, kept: Path | None) -> Fo
 def try_all(mutants: Sequence[Mutant], found: Found, workers: int) -> list[Tried]:
     """The fates of these mutants, in their order."""
     tests, fates = Choice(found.ran), dict(found.fates)
-    left = [number for number in range(len(mutants)) if fates.get(number) not in {KILLED, TOO_SLOW}]
+    left = [number for number in range(len(mutants)) if fates.get(number, CANNOT) == CANNOT]
     works = [partial(run_tests, tests.of(mutants[number]), mutants[number]) for number in left]
     for at, code in forked(works, limit_s=LIMIT_S, workers=workers):
         fates[left[at]] = {0: SURVIVED, DID_NOT_END: TOO_SLOW}.get(code, KILLED)
         if code == 0:
-            _tell(mutants[left[at]])
+            tell(mutants[left[at]])
     return [
         Tried(file=one.file, line=one.line, operator=one.operator, change=one.change, fate=fates[number])
         for number, one in enumerate(mutants)
     ]
-
-
-def _tell(mutant: Mutant) -> None:
-    print(f"mutation: survived: {mutant.file}:{mutant.line} {mutant.operator}: {mutant.change[:200]}", flush=True)
 
 
 def control(mutants: Sequence[Mutant], ran: Sequence[RanTest], workers: int) -> int:

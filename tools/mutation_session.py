@@ -62,6 +62,8 @@ class Session:
         fates: dict[int, str] = {}
         for at, code in forked(works, limit_s=LIMIT_S, workers=self._workers):
             fates[here[at]] = _FATES.get(code, KILLED)
+            if code == 0:
+                tell(self._mutants[here[at]])
             if len(fates) % 50 == 0:
                 print(f"mutation: {len(fates)} of {len(here)} tried", file=sys.stderr, flush=True)
         (self._folder / "found.json").write_bytes(msgspec.json.encode(Found(ran, fates)))
@@ -120,6 +122,11 @@ class Session:
         sys.settrace(None)
         (self._folder / f"{number}.json").write_bytes(msgspec.json.encode(ran))
         return 0
+
+
+def tell(mutant: Mutant) -> None:
+    """Name one that survived."""
+    print(f"mutation: survived: {mutant.file}:{mutant.line} {mutant.operator}: {mutant.change[:200]}", flush=True)
 
 
 def exchange(mutant: Mutant) -> bool:
