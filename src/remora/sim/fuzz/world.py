@@ -41,7 +41,7 @@ LOOK_EVERY_NS: Final = {Size.SMALL: 31 * SECOND_NS, Size.LARGE: 7 * MINUTE_NS, S
 AWAKE_AFTER_NS: Final = 20 * SECOND_NS
 LONGEST_NS: Final = 90 * DAY_NS
 # A world that uses so much of the processor hangs. Small ones need one to twenty seconds, the largest about a minute.
-PROCESSOR_S_MAX: Final = {Size.SMALL: 40.0, Size.LARGE: 300.0, Size.LONG: 300.0}
+PROCESSOR_S_MAX: Final = {Size.SMALL: 100.0, Size.LARGE: 300.0, Size.LONG: 300.0}
 TASKS_MAX: Final = 500
 # Once the rate law knows a limit, it keeps refusals to a few per minute; without learning there are hundreds.
 LIMITED_PER_MINUTE_MAX: Final = 30
