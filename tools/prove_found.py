@@ -15,6 +15,12 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "1794823548075",
+        "the rate law",
+        "refusals of single items in the first minute left a pace of one request a minute for days: no higher rate had been accepted for long, so none was looked for",
+        "`tests/core/test_rate_recovery.py`",
+    ),
+    Found(
         "410",
         "the walk of a list",
         "a full walk in windows, which end at our own time, called documents vanished that are newer than our clock, which had been set back by a day",

@@ -63,6 +63,22 @@ def test_after_a_spell_of_bad_items_the_pace_comes_back_within_a_bounded_number_
     assert after_ns(until_ns + slow.wait_ns + 100 * slow.interval_ns).rate_per_s > per_s / 4
 
 
+def test_refusals_of_items_at_the_very_start_do_not_keep_the_pace_down() -> None:
+    pace = good(COLD, 8)
+    for _ in range(12):  # single items are refused, whatever the rate
+        pace = refused(good(refused(pace), 3))
+    assert pace.rate_per_s < 1 / FAR_BELOW
+    assert good(pace, 200).rate_per_s > 1.0
+
+
+def test_a_limit_far_below_the_first_rate_is_found_within_few_refusals() -> None:
+    provider = TokenBucket(0.02, 10, latency())
+    pace, trace = meet(provider, ceiling_per_s=4.0, until_ns=24 * HOUR_NS)
+    assert 0.018 < pace.rate_per_s < 0.022
+    assert not is_far_below(pace)
+    assert len(trace.refused_at_ns) <= 24
+
+
 @pytest.mark.parametrize("edge_per_s", [0.3, 0.01, RATE_LEAST_PER_S])
 def test_far_below_an_accepted_rate_sixteen_good_answers_allow_a_climb_and_sixteen_more_double_the_rate(
     edge_per_s: float,
@@ -83,7 +99,7 @@ def test_what_was_accepted_for_long_is_remembered_when_it_is_refused() -> None:
     pace = replace(COLD, rate_per_s=8.0, octave_per_s=8.0, edges_per_s=(8.2,), clean=CHAIN_GAP)
     assert refused(pace).best_per_s == 8.0
     assert refused(replace(pace, edges_per_s=())).best_per_s == 4.0, "a burst may have carried discovery"
-    assert refused(replace(pace, clean=CHAIN_GAP - 1)).best_per_s == 0.0
+    assert refused(replace(pace, clean=CHAIN_GAP - 1)).best_per_s == COLD.best_per_s
     assert refused(replace(pace, best_per_s=9.0)).best_per_s == 9.0
 
 

@@ -162,7 +162,8 @@ def cold_start(*, ceiling_interval_ns: int, now_ns: int) -> Pace:
     """The pace when nothing is known: 1 request/s, or the ceiling if slower."""
     assert ceiling_interval_ns > 0, f"a ceiling interval of {ceiling_interval_ns} ns"
     rate = min(COLD_START_PER_S, SECOND_NS / ceiling_interval_ns)
-    return Pace(ceiling_interval_ns, rate, learned_at_ns=now_ns, octave_per_s=rate)
+    # Taken for accepted until refused probes say otherwise: refusals that have nothing to do with the rate may come first.
+    return Pace(ceiling_interval_ns, rate, learned_at_ns=now_ns, octave_per_s=rate, best_per_s=rate)
 
 
 class ChangeKind(StrEnum):
