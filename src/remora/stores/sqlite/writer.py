@@ -163,7 +163,7 @@ class Writer:
         if free < self._reserve_bytes:
             raise StoreUnavailable(
                 f"the disk of {self._path} is full: {format_size(free)} free, and {format_size(self._reserve_bytes)} are kept free",
-                hint="make room; it goes on by itself (remora store stats, remora store compact)",
+                hint="make room; a service goes on by itself, another command goes on when it is run again (remora store stats, remora store compact)",
             )
 
 
