@@ -4,7 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.core.rate.circuit_breaker import RECENT_ANSWERS
-from remora.core.rate.signal import WellAnswered
+from remora.core.rate.signal import WellAnswered, in_words
+from remora.core.reasons import GapReason
+from remora.core.verdict import Reply, Trouble
 
 MOMENTS = st.lists(st.integers(0, 1_000), max_size=3 * RECENT_ANSWERS)
 
@@ -29,3 +31,8 @@ def test_what_left_since_the_last_answer_is_never_overtaken() -> None:
     answered = well_answered(list(range(100)))
     assert not answered.have_overtaken(99)
     assert answered.have_overtaken(0)
+
+
+def test_a_web_page_in_the_place_of_an_answer_is_not_called_an_error_of_the_server() -> None:
+    page = Reply(status=200, body=b"<html>", departed_at_ns=0, answered_at_ns=1)
+    assert in_words(page, Trouble(GapReason.SERVER_ERROR)) == "it answers HTTP 200, but not with what was asked for"

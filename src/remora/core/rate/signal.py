@@ -48,6 +48,8 @@ def is_unanswered(verdict: Verdict) -> bool:
 def in_words(reply: Reply | NoReply, verdict: Verdict) -> str:
     """What the provider answered, for an operator: its status, or why there is none."""
     match reply, verdict:
+        case Reply(status=200), Trouble(reason=GapReason.SERVER_ERROR):
+            return "it answers HTTP 200, but not with what was asked for"
         case Reply(status=status), Pressure(reason=reason) | Trouble(reason=reason):
             return f"it answers HTTP {status} ({reason.replace('_', ' ')})"
         case Reply(status=200), Malformed():

@@ -235,7 +235,7 @@ async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
             hint=no_newest_hint(runtime.settings),
         )
     raise RemoraError(
-        f"{runtime.name} does not answer, and nothing is known of it yet",
+        f"{runtime.name} gives no usable answer, and nothing is known of it yet",
         hint="check the network and the url with: remora check",
     )
 
