@@ -47,6 +47,18 @@ def test_an_id_that_is_covered_before_its_outcome_is_recorded_is_seen() -> None:
     assert one.violations == ["item 4 is covered, and no outcome of it was recorded"]
 
 
+async def test_a_hole_that_is_closed_with_its_neighbours_is_seen() -> None:
+    one, store = judge(), MemoryStore()
+    for item_id in (1, 3):
+        one.seen("record", (NAME, observed(item_id)), {}, Outcome.NEW)
+        await store.cover(NAME, IdRange(item_id, item_id))
+        await one.compare("cover", (NAME, IdRange(item_id, item_id)), store)
+    assert one.violations == []
+    await store.cover(NAME, IdRange(2, 2))  # as if the store had merged 1 and 3
+    await one.compare("cover", (NAME, IdRange(3, 3)), store)
+    assert one.violations == ["item 2 is covered, and no outcome of it was recorded"]
+
+
 def test_only_a_request_sent_since_an_announcement_counts_as_its_fetch() -> None:
     one = judge()
     one.seen("record", (NAME, observed(1)), {}, Outcome.NEW)  # sent at 1, recorded at 2

@@ -119,6 +119,15 @@ class Judge:
         ids: IdRange = args[1]
         self._covered(ids.start, ids.end)
 
+    async def compare(self, name: str, args: tuple[Any, ...], store: Store) -> None:
+        """What is covered beside the ids of this call was recorded, too: a hole must not be closed with them."""
+        if not self.is_exact or name != "cover" or args[0] != NAME:
+            return
+        ids, coverage = args[1], await store.coverage(NAME)
+        for item_id in (ids.start - 1, ids.end + 1):
+            if item_id in coverage:
+                self._covered(item_id, item_id)
+
     def _covered(self, first_id: int, last_id: int) -> None:
         """Ids are covered only after their outcome was recorded."""
         for item_id in range(first_id, last_id + 1):

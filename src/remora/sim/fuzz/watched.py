@@ -14,6 +14,9 @@ class Witness(Protocol):
     def seen(self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> None:
         """A call returned this."""
 
+    async def compare(self, name: str, args: tuple[Any, ...], store: Store) -> None:
+        """Compare what a call left in the store with what was seen."""
+
 
 class StoreTrouble:
     """Whether the store answers. `lost_answers`: some failed calls have an effect that the caller does not learn of."""
@@ -71,6 +74,7 @@ class _Watched:
             raise self._trouble.fail()
         value = await result
         self._witness.seen(name, args, kwargs, value)
+        await self._witness.compare(name, args, self._store)
         if self._trouble.is_down:
             raise self._trouble.fail()
         return value
