@@ -54,7 +54,6 @@ class Session:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """All forks, instead of all tests."""
         self._items = {item.nodeid: item for item in session.items}
-        gc.freeze()
         ran = self._look() if self._ran is None else self._ran
         tests = Choice(ran)
         here = [number for number, mutant in enumerate(self._mutants) if is_inside_a_function(mutant)]
