@@ -68,3 +68,9 @@ def test_moments_of_the_other_clock_are_late_as_a_beginning_and_early_as_an_end(
     known = Ahead(100, 130, 0)
     assert known.surely_from_ns(1_000) == 900
     assert known.surely_until_ns(1_000) == 870
+
+
+def test_the_longer_the_last_answer_is_ago_the_later_a_beginning_and_the_earlier_an_end_counts() -> None:
+    known, moment_ns = Ahead(0, 0, 0), 10 * DRIFT_ONE_IN
+    assert known.surely_from_ns(moment_ns) == moment_ns + 10
+    assert known.surely_until_ns(moment_ns) == moment_ns - 10

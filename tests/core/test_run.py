@@ -38,6 +38,11 @@ def test_a_run_that_can_go_on_later_says_so_with_its_exit_code() -> None:
     }
 
 
+def test_a_run_that_did_all_it_should_is_done() -> None:
+    done = (StoppedBy.COMPLETE, StoppedBy.RECOVER_ONLY, StoppedBy.COOL_DOWN)
+    assert {stop.exit_code for stop in done} == {Exit.DONE}
+
+
 def words(stop: Stop | None, *, spent_ns: int = 0, fetches: int = 0) -> str:
     budget = Budget(0, 15 * MINUTE_NS, 500, fetches)
     return in_words(stop, budget, RunCounts(requests=fetches, retries=7), now_ns=spent_ns)

@@ -26,6 +26,7 @@ from remora.core.verdict import (
     Reply,
     Trouble,
     Verdict,
+    can_mean_absent,
     classify,
     has_content,
     parse_retry_after,
@@ -231,6 +232,15 @@ def test_a_date_far_in_the_future_is_bounded() -> None:
 def test_all_three_forms_of_an_http_date_are_understood(text: str) -> None:
     moment_ns = int(datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC).timestamp()) * SECOND_NS
     assert parse_retry_after({"retry-after": text}, now_wall_ns=moment_ns - 5 * SECOND_NS) == 5 * SECOND_NS
+
+
+@pytest.mark.parametrize(
+    "status, expected",
+    [(400, True), (404, True), (410, True), (499, True), (399, False), (500, False)]
+    + [(status, False) for status in (401, 408, 429)],
+)
+def test_an_owner_may_declare_a_status_as_absent_unless_it_means_something_else(status: int, expected: bool) -> None:
+    assert can_mean_absent(status) is expected
 
 
 def test_a_body_that_was_not_decoded_is_our_own_mistake() -> None:
