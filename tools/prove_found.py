@@ -21,6 +21,12 @@ FOUND: tuple[Found, ...] = (
         "`tests/core/test_rate_recovery.py`",
     ),
     Found(
+        "1794823548075",
+        "the rescan",
+        "at a pace of one request a minute 31 idle walkers asked the store for a segment every five seconds, for hours",
+        "`tests/loops/test_rescan.py`",
+    ),
+    Found(
         "410",
         "the walk of a list",
         "a full walk in windows, which end at our own time, called documents vanished that are newer than our clock, which had been set back by a day",

@@ -1,6 +1,7 @@
 """Does the rescan find what nobody told us, look far enough back, and leave everything else alone?"""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -8,13 +9,14 @@ from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.freshness import RescanPass, UpdateAges, pass_from_json
 from remora.core.ledger.notes import RESCAN_DONE_NOTE, RESCAN_WANTED_NOTE
-from remora.core.ledger.segment import SegmentKind
+from remora.core.ledger.segment import Segment, SegmentKind
 from remora.loops.numbered.backfill import SegmentWorker, plan_again
 from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
 from remora.sim.faults import Faults, Outage
 from remora.sim.world import WorldSettings
+from remora.stores.memory import MemoryStore
 from tests.loops.rig import DAY_NS, HOUR_NS, MINUTE_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
 
 pytestmark = pytest.mark.slow
@@ -143,6 +145,32 @@ def test_an_empty_mirror_has_an_empty_window_and_the_pass_is_recorded() -> None:
         assert done is not None
         assert (done.processed, done.time_s) == (0, None)
         assert pass_from_json(await rig.store.note(NAME, RESCAN_DONE_NOTE)) == done
+
+    in_virtual_time(main)
+
+
+class CountedClaims(MemoryStore):
+    """A store that counts how often a segment was asked for."""
+
+    claims = 0
+
+    async def claim(self, *args: Any, **kwargs: Any) -> Segment | None:
+        self.claims += 1
+        return await super().claim(*args, **kwargs)
+
+
+def test_while_one_slow_walker_works_only_one_other_asks_for_more() -> None:
+    async def main(clock: SimClock) -> None:
+        store = CountedClaims()
+        world = WorldSettings(items=60, new_per_day=20)
+        rig = Rig.make(clock, world=world, store=store, ceiling_ns=MINUTE_NS)
+        async with rig.process() as process:
+            await backfill(rig, process)
+            store.claims, began_ns = 0, clock.monotonic_ns()
+            assert await make_rescan(process, RescanSettings(window_ns=4 * DAY_NS)).run_once() is not None
+            minutes = (clock.monotonic_ns() - began_ns) // MINUTE_NS
+            assert minutes >= 50
+            assert store.claims <= 32 * 2 + 13 * minutes
 
     in_virtual_time(main)
 

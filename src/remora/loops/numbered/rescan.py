@@ -84,6 +84,7 @@ class Rescan:
         self._done: RescanPass | None = None
         self._under_way: RescanPass | None = None
         self._rests_until_ns = 0  # set after a pass that read nothing
+        self._is_one_waiting = False  # a walker waits for a segment that somebody else holds; one is enough
         self._wanted = 0  # how often a pass was asked for
         self._asked = asyncio.Event()
         self._processed = 0
@@ -188,10 +189,14 @@ class Rescan:
             if await walker.run_once() is not None:
                 assert self._under_way is not None, "a pass ended while it was walked"
                 await self._store.keep_note(self._source, RESCAN_UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
-            elif (await self._store.open_segments(self._source)).get(SegmentKind.RESCAN, 0):
-                await self._clock.sleep_until(self._clock.monotonic_ns() + WAIT_FOR_OTHERS_NS)
+            elif self._is_one_waiting or not (await self._store.open_segments(self._source)).get(SegmentKind.RESCAN, 0):
+                return  # at a low pace dozens of idle walkers would ask the store for hours
             else:
-                return
+                self._is_one_waiting = True
+                try:
+                    await self._clock.sleep_until(self._clock.monotonic_ns() + WAIT_FOR_OTHERS_NS)
+                finally:
+                    self._is_one_waiting = False
 
     def _count(self, _kind: SegmentKind, outcomes: Counter[Outcome]) -> None:
         processed = outcomes.total()
