@@ -232,16 +232,15 @@ stores nothing.
 Measured on {machine()}. A busy machine makes every number larger; the ratios are what
 to compare. Start-up is measured with a run over one item and taken out of the cost per item.
 
-Over TLS the provider has a certificate of an authority made for the run; Remora verifies it, the others do not. Remora opens up to
-256 connections and the others 64, so in a short run its handshakes weigh more: between 2,000 and 9,000 items one more item cost
-235 µs over TLS, and 377 µs in the naive program.
+Over TLS the provider has a certificate of an authority made for the run; Remora verifies it, the others do not. Remora may open up to
+256 connections and the others 64, so in a short run its handshakes weigh more. All but the first of them resume the TLS session.
 
 Not in this table: Scrapy and dlt (neither is a dependency; install them in an environment of their own to compare).
 `python -m bench postgres` measures the PostgreSQL store, `python -m bench wire` the gate and the transport at several rates, `python -m bench store` the SQLite store alone.
 
 ## Where the time goes
 
-Almost all of it is Python: about 315 function calls per item. A walk takes its items through the line in batches of what one
+Almost all of it is Python: about 240 function calls per item. A walk takes its items through the line in batches of what one
 tick of the event loop brings, about 80 here; no item has a task or a future of its own. A profile of a backfill of 8,000
 items (samples by processor time, without the start). The store's own thread adds about a quarter to it:
 

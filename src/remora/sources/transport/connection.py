@@ -87,6 +87,7 @@ class EpollPoller:
 
     def close(self) -> None:
         """Close the epoll."""
+        self._on_readable.clear()  # closing the epoll has removed them all
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 
@@ -170,6 +171,12 @@ class Connection:
     def is_busy(self) -> bool:
         """Whether an answer is awaited."""
         return self._on_answer is not None
+
+    @property
+    def tls_session(self) -> ssl.SSLSession | None:
+        """The session that a further connection may resume; None without TLS, and before the provider gave one."""
+        session = self._socket.session if isinstance(self._socket, ssl.SSLSocket) else None
+        return session if session is not None and session.has_ticket else None
 
     def send(self, request: bytes, on_answer: Callable[[Answer], None], *, departed_at_ns: int) -> None:
         """Write the request now; `on_answer` gets the answer, or why none came, perhaps before this returns."""

@@ -9,7 +9,6 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import quote
@@ -23,6 +22,7 @@ from remora.sources.transport.connection import READ_BYTES, Connection, Poller, 
 from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.origin import Origin, authority_end, origin_of, written_as_numbers
 from remora.sources.transport.places import Places
+from remora.sources.transport.pool import Pool
 from remora.sources.transport.settings import KEEP_ALIVE_S, HttpSettings
 from remora.sources.transport.way_out import open_tunnel, trusting
 
@@ -36,14 +36,6 @@ NEXT_ADDRESS_AFTER_S: Final = 0.25
 _PLAIN: Final = re.compile(r"[!-~]*")
 _USUAL: Final = re.compile(r"([a-z]+://[^/?#]+)(/[!\"$-~]*)")  # plain, with a path and without a fragment
 _KEPT_IN_TARGET: Final = "/?:@!$&'()*+,;=%-._~[]|"
-
-
-@dataclass(slots=True, eq=False)
-class _Pool:
-    """The idle connections to one origin, most recently used last, and since when each is idle."""
-
-    origin: Origin
-    idle: list[tuple[Connection, int]] = field(default_factory=list)
 
 
 class LeanTransport:
@@ -67,8 +59,8 @@ class LeanTransport:
         self._new_poller = poller
         self._poller: Poller | None = None
         self._places = Places(settings.in_flight_max)
-        self._pools: dict[Origin, _Pool] = {}
-        self._pool_of: dict[str, _Pool] = {}  # by the address up to its path
+        self._pools: dict[Origin, Pool] = {}
+        self._pool_of: dict[str, Pool] = {}  # by the address up to its path
         self._busy: set[Connection] = set()
         self._buffer = bytearray(READ_BYTES)
         self._sweeper: asyncio.TimerHandle | None = None
@@ -88,10 +80,8 @@ class LeanTransport:
 
     async def close(self) -> None:
         """Close every connection."""
-        for connection in [*self._busy, *(each for pool in self._pools.values() for each, _ in pool.idle)]:
+        for connection in [*self._busy, *(each for pool in self._pools.values() for each in pool.take_all())]:
             connection.fail(Fault.CONNECTION)
-        for pool in self._pools.values():
-            pool.idle.clear()
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
@@ -121,7 +111,7 @@ class LeanTransport:
         if found is None or not self._places.is_free:
             return None
         pool, target = found
-        connection = self._take_idle(pool)
+        connection = pool.take()
         if connection is None:
             return None
         departed_at_ns = permit.depart_now()
@@ -143,15 +133,12 @@ class LeanTransport:
         request = self._request(pool.origin, target, headers, body)
         # Waiting for a free connection is our own limit, so no timeout runs meanwhile.
         async with self._places:
-            connection = self._take_idle(pool)
-            if connection is None:
-                opened = await self._open(pool.origin)
-                if isinstance(opened, Fault):
-                    return NoReply(opened, None, self._clock.monotonic_ns())
-                connection = opened
+            connection = pool.take() or await self._connection(pool)
+            if isinstance(connection, Fault):
+                return NoReply(connection, None, self._clock.monotonic_ns())
             return await self._exchange(pool, connection, request, permit)
 
-    async def _exchange(self, pool: _Pool, connection: Connection, request: bytes, permit: Permit) -> Reply | NoReply:
+    async def _exchange(self, pool: Pool, connection: Connection, request: bytes, permit: Permit) -> Reply | NoReply:
         try:
             departed_at_ns = await permit.depart()
         except BaseException:
@@ -190,28 +177,33 @@ class LeanTransport:
 
     # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _take_idle(self, pool: _Pool) -> Connection | None:
-        while pool.idle:
-            connection, _ = pool.idle.pop()
-            if not connection.is_closed:
-                return connection
-        return None
-
-    def _put_back(self, pool: _Pool, connection: Connection) -> None:
+    def _put_back(self, pool: Pool, connection: Connection) -> None:
         if connection.is_closed:
             return
         if self._poller is None:  # closed meanwhile
             connection.close()
             return
-        pool.idle.append((connection, self._clock.monotonic_ns()))
+        pool.put(connection, now_ns=self._clock.monotonic_ns())
         if self._sweeper is None:
             self._look_later()
 
-    async def _open(self, origin: Origin) -> Connection | Fault:
+    async def _connection(self, pool: Pool) -> Connection | Fault:
+        """A new connection, or one that became idle before it made sense to open one more."""
+        await pool.may_open()
+        connection = pool.take()
+        if connection is not None:
+            return connection
+        pool.opening += 1
+        try:
+            return await self._open(pool)
+        finally:
+            pool.opening -= 1
+
+    async def _open(self, pool: Pool) -> Connection | Fault:
         try:
             poller = self._poller = self._poller or self._new_poller(asyncio.get_running_loop())
             async with asyncio.timeout(self._settings.connect_timeout_s):
-                link = await self._connect(origin)
+                link = await self._connect(pool)
         except TimeoutError:
             return Fault.TIMEOUT
         except (OSError, MemoryError) as error:  # also errors of name lookups and TLS
@@ -229,9 +221,9 @@ class LeanTransport:
             late_ns=self._late_ns,
         )
 
-    async def _connect(self, origin: Origin) -> socket.socket:
+    async def _connect(self, pool: Pool) -> socket.socket:
         """A connected socket; if there are several addresses, the first that answers."""
-        loop, proxy = asyncio.get_running_loop(), self._settings.proxy
+        loop, origin, proxy = asyncio.get_running_loop(), pool.origin, self._settings.proxy
         host, port = (origin.host, origin.port) if proxy is None else proxy
         addresses = written_as_numbers(host, port) or await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         link = await aiohappyeyeballs.start_connection(
@@ -241,15 +233,17 @@ class LeanTransport:
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if proxy is not None and origin.is_tls:
                 await open_tunnel(link, origin.host, origin.port)
-            return await self._secured(link, origin) if origin.is_tls else link
+            return await self._secured(link, pool) if origin.is_tls else link
         except BaseException:
             link.close()
             raise
 
-    async def _secured(self, link: socket.socket, origin: Origin) -> socket.socket:
+    async def _secured(self, link: socket.socket, pool: Pool) -> socket.socket:
         """TLS on the same non-blocking socket: cheaper than the event loop's own, and we time the write."""
         self._tls = self._tls or trusting(self._settings.ca_file)
-        secure = self._tls.wrap_socket(link, server_hostname=origin.host, do_handshake_on_connect=False)
+        secure = self._tls.wrap_socket(
+            link, server_hostname=pool.origin.host, do_handshake_on_connect=False, session=pool.session
+        )
         try:
             while True:
                 try:
@@ -259,10 +253,13 @@ class LeanTransport:
                 except ssl.SSLWantWriteError:
                     await _until_ready(secure.fileno(), writing=True)
                 else:
-                    return secure
+                    break
         except BaseException:
             secure.close()
             raise
+        if not secure.session_reused:
+            pool.session = None  # there was none, or the provider has forgotten it
+        return secure
 
     # ── one look at everything, now and then ────────────────────────────────────────────────────────────────────────
 
@@ -280,7 +277,7 @@ class LeanTransport:
         if now_ns - self._swept_at_ns >= SWEEP_EVERY_S * SECOND_NS:
             self._swept_at_ns = now_ns
             self._sweep(now_ns)
-        if self._busy or any(pool.idle for pool in self._pools.values()):
+        if self._busy or any(pool.has_idle for pool in self._pools.values()):
             self._look_later()
 
     def _sweep(self, now_ns: int) -> None:
@@ -292,14 +289,11 @@ class LeanTransport:
                 connection.fail(Fault.TIMEOUT)
         keep_ns = int(KEEP_ALIVE_S * SECOND_NS)
         for pool in self._pools.values():
-            for connection, since_ns in pool.idle:
-                if now_ns - since_ns > keep_ns:
-                    connection.close()
-            pool.idle = [(connection, since_ns) for connection, since_ns in pool.idle if not connection.is_closed]
+            pool.close_idle(since_before_ns=now_ns - keep_ns)
 
     # ── what is written ─────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _split(self, url: str) -> tuple[_Pool, str] | None:
+    def _split(self, url: str) -> tuple[Pool, str] | None:
         """Where to connect to, and the request target; None if the address cannot be used."""
         usual = _USUAL.fullmatch(url)
         if usual is not None and (pool := self._pool_of.get(usual[1])) is not None:
@@ -309,7 +303,7 @@ class LeanTransport:
         origin = origin_of(scheme.lower(), authority)
         if origin is None:
             return None
-        pool = self._pool_of[url[:end]] = self._pools.setdefault(origin, _Pool(origin))
+        pool = self._pool_of[url[:end]] = self._pools.setdefault(origin, Pool(origin))
         target = url[end:].partition("#")[0]
         if not _PLAIN.fullmatch(target):  # an address that the provider wrote
             target = quote(target, safe=_KEPT_IN_TARGET)
@@ -337,7 +331,7 @@ class _Exchange:
     def __init__(
         self,
         transport: LeanTransport,
-        pool: _Pool,
+        pool: Pool,
         connection: Connection,
         on_reply: OnReply,
         *,
