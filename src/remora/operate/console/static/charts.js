@@ -91,7 +91,7 @@ function* axes({ from, to, top, width, floor, x, y }) {
     const near = x(at);
     if (near > width - 24) continue;
     yield shape("line", { class: "grid", x1: near, x2: near, y1: floor, y2: floor + 4 });
-    yield shape("text", { class: "tick x", x: near, y: floor + 17 }, stride >= 43200 ? shortDay(at) : shortClock(at));
+    yield shape("text", { class: "tick x", x: near, y: floor + 20 }, stride >= 43200 ? shortDay(at) : shortClock(at));
   }
 }
 
