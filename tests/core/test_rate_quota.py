@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.controllers.table import OURS, attempt_case, cases
+from remora.core.rate.keeping import SLOW_ANSWERS
 from remora.core.rate.law import Answer, Answered, Pace, Quota, after, cold_start
 from remora.core.rate.pace_record import Restore, record_from_json, record_to_json, restore, to_record
+from remora.core.rate.quota import is_spread
 from remora.core.rate.shared_pace import COMMON, Common, from_common, to_common
+from remora.core.rate.signal import slowed_because
 from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import RETRY_AFTER_MAX_NS
 
@@ -127,3 +130,22 @@ def test_a_quota_that_is_told_is_used_to_the_full_and_nothing_is_refused(row: st
         outcome = attempt_case(case)
         assert outcome.goodput >= 0.98
         assert outcome.refused == 0.0
+
+
+@pytest.mark.parametrize(
+    "quota_ns, expected", [(0, False), (125 * MILLISECOND_NS, False), (126 * MILLISECOND_NS, True)]
+)
+def test_a_quota_holds_requests_back_only_where_it_is_slower_than_the_learned_rate(
+    quota_ns: int, expected: bool
+) -> None:
+    pace = replace(learned(), quota_interval_ns=quota_ns)
+    assert pace.learned_interval_ns == 125 * MILLISECOND_NS
+    assert is_spread(pace) is expected
+
+
+@pytest.mark.parametrize("queue_ns, cut_ns, expected", [(5.0, 2, SLOW_ANSWERS), (5.0, 1, None), (0.0, 2, None)])
+def test_slow_answers_are_the_reason_only_where_a_queue_was_just_cut(
+    queue_ns: float, cut_ns: int, expected: str | None
+) -> None:
+    before = replace(learned(), last_cut_at_ns=1)
+    assert slowed_because(before, replace(before, queue_ns=queue_ns, last_cut_at_ns=cut_ns), None) == expected
