@@ -33,12 +33,6 @@ FOUND: tuple[Found, ...] = (
         "`tests/loops/test_listed_since.py`",
     ),
     Found(
-        "1794822508094",
-        "the fuzzer",
-        "a circuit that was open when a run ended, and that nobody could probe until the next run hours later, counted as wrong",
-        "the seed itself",
-    ),
-    Found(
         "1794822508091",
         "the fuzzer",
         "a document that the hidden limit refused in the last complete run, and that is owed, counted as lost; the next run asks for it again",

@@ -120,20 +120,13 @@ class Readout:
                 self._judge.fail("limited by Retry-After, and the provider asked for no pause")
             # During a pause that the provider asked for, the circuit stays as it was: no request could close it.
             case LimitedBy.CIRCUIT if (
-                stage.last_bad_ns is None
-                or now_ns - max(stage.last_bad_ns, stage.hinted_until_ns) > self._circuit_memory_ns()
+                stage.last_bad_ns is None or now_ns - max(stage.last_bad_ns, stage.hinted_until_ns) > CIRCUIT_MEMORY_NS
             ):
                 self._judge.fail("limited by the circuit breaker, and the provider gave no bad answer")
             case LimitedBy.PACE if len(self._processes) == 1 and self._is_long_at_ceiling(rate):
                 self._judge.fail("limited by the pace, and the pace is the ceiling")
             case _:
                 pass
-
-    def _circuit_memory_ns(self) -> int:
-        """For how long a circuit may stay open without a bad answer. Between two runs over a list nobody asks anything."""
-        scenario = self._home.scenario
-        between_runs_s = 0.0 if scenario.shape.paging is None else scenario.every_s
-        return CIRCUIT_MEMORY_NS + round(between_runs_s * SECOND_NS)
 
     def _is_long_at_ceiling(self, rate: RateFacts) -> bool:
         """Whether the pace has been at the ceiling, without a change, for a while."""
