@@ -5,6 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from remora.operate.jobs.search_index import build, keep_fresh
 from remora.read.indexing import STEP_ROWS, Indexer
 from remora.read.mirror import MirrorReader
 from remora.stores import open_reader, open_search_index, search_values
+from remora.stores.postgres import search as postgres_search
 from tests.contract.answers import ARCHIVE, SOURCE
 from tests.read.conftest import item, keep
 
@@ -177,6 +179,26 @@ async def test_a_step_that_another_writer_overtook_is_refused(store: Store, url:
         await index.write((), before=None, after="two")
     assert await index.progress() == "one"
     await closed(reader, index)
+
+
+UNLIMITED = b"""DO $$ BEGIN
+  IF current_setting('statement_timeout') <> '0' THEN RAISE EXCEPTION 'the statement has a limit'; END IF;
+END $$"""
+
+
+async def test_what_an_older_index_lacks_is_added_however_long_that_takes(
+    mirror: MirrorReader, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not url.startswith("postgresql"):
+        pytest.skip("SQLite's index has no later additions")
+    await built(url)
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        await connection.execute("DROP INDEX search_entries_by_score")
+        await built(url)
+        row = await (await connection.execute("SELECT to_regclass('search_entries_by_score') IS NOT NULL")).fetchone()
+    assert row == (True,)
+    monkeypatch.setitem(postgres_search._SQL, "create_index", UNLIMITED)
+    await built(url)
 
 
 async def test_an_index_can_be_built_anew(mirror: MirrorReader, url: str) -> None:

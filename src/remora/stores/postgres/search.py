@@ -45,10 +45,18 @@ class PostgresSearchIndex:
             "work_mem": "64MB",
             "plan_cache_mode": "force_custom_plan",
         }
-        settings = None if to_write else {**reading, **timeout}
-        self._pool = Pool(self._url, size=1, settings=settings)
         if to_write:
-            await self._execute("create_index")
+            await self._create()
+        self._pool = Pool(self._url, size=1, settings=None if to_write else {**reading, **timeout})
+
+    async def _create(self) -> None:
+        # An index that an earlier version did not have takes as long as the table is large.
+        pool = Pool(self._url, size=1, settings={"statement_timeout": "0"})
+        try:
+            async with pool.connection() as connection:
+                await connection.execute(_SQL["create_index"])
+        finally:
+            await pool.close()
 
     async def close(self) -> None:
         """Close the connections."""
