@@ -12,6 +12,7 @@ from tools import prove_kills
 from tools.mutation_run import MutationRun, Tried
 from tools.prove import page
 from tools.prove_kills import Killed
+from tools.prove_real import REAL
 
 
 def recorded(commit: str, *, days: float, failing: list[int]) -> RecordedRun:
@@ -57,6 +58,13 @@ def test_a_planted_bug_that_another_layer_guards_against_is_counted_apart() -> N
     assert "1 of 1 have been caught" in told
     assert "1 more are harmless in a world" in told
     assert "guarded: the next layer; `tests/x.py` |" in told
+
+
+@pytest.mark.parametrize("test", sorted({test for one in REAL for test in one.shown_by}))
+def test_a_fault_of_a_real_machine_is_shown_by_a_test_that_exists(test: str) -> None:
+    file, _, name = test.partition("::")
+    assert f"def {name}(" in Path(file).read_text()
+    assert f"`{Path(file).name}::{name}`" in page([], [], [])
 
 
 def test_kills_are_told_with_what_they_broke() -> None:

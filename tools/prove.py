@@ -24,6 +24,7 @@ from tools.mutation_explained import EXPLAINED
 from tools.mutation_run import MutationRun, Tried
 from tools.prove_found import FOUND
 from tools.prove_kills import Killed, commit
+from tools.prove_real import REAL, Real
 
 PAGE = Path("docs/reliability.md")
 RECORD = Path("docs/reliability.json")
@@ -94,7 +95,7 @@ def page(
     sample: MutationRun | None = None,
 ) -> str:
     """The page, from what was recorded."""
-    parts = [_worlds(runs), _found(), _planted(caught), _changed(sample), _hostile(), _killed(killed)]
+    parts = [_worlds(runs), _found(), _planted(caught), _changed(sample), _hostile(), _real(), _killed(killed)]
     return "\n".join([*chain.from_iterable(parts), ""])
 
 
@@ -231,6 +232,24 @@ def _hostile() -> list[str]:
     ]
 
 
+def _real() -> list[str]:
+    rows = [f"| {one.fault} | {one.expected} | {_tests(one)} |" for one in REAL]
+    return [
+        "## Real processes, files and servers",
+        "",
+        "Faults of the machine that tests show with real processes. What has no test is not shown yet.",
+        "",
+        "| fault | expected | shown by |",
+        "|---|---|---|",
+        *rows,
+        "",
+    ]
+
+
+def _tests(one: Real) -> str:
+    return ", ".join(f"`{test.rpartition('/')[2]}`" for test in one.shown_by) or "\N{EN DASH}"
+
+
 def _killed(killed: Sequence[Killed]) -> list[str]:
     rows = [
         f"| {one.date} | {one.commit} | `{one.command}` | {one.store} | {one.kills} | {len(one.violations)} |"
@@ -241,6 +260,7 @@ def _killed(killed: Sequence[Killed]) -> list[str]:
         "",
         "Real processes against a simulated provider on loopback, killed with SIGKILL at random moments. After the last kill one",
         "process runs to its end: the store is whole and equals the provider, and no window of arrivals exceeds the ceiling.",
+        f"So far {sum(one.kills for one in killed):,} kills, {sum(len(one.violations) for one in killed)} violations.",
         "",
         "| date | commit | command | store | kills | violations |",
         "|---|---|---|---|---:|---:|",
