@@ -95,9 +95,9 @@ def kill_many(kills: int, *, only: str | None = None, together: int = TOGETHER, 
     with PostgresServer(programs) if programs is not None else nullcontext() as server:
         cases = [case for case in _cases(server) if only in {None, case.store}]
         assert cases, f"there is no {only} here"
-        jobs, done = _jobs(cases, kills), []
+        jobs, done, at = _jobs(cases, kills), [], commit()  # once: the first record changes the working directory
         with ThreadPoolExecutor(together) as pool:
-            running = [pool.submit(_tried, *job) for job in jobs]
+            running = [pool.submit(_tried, *job, at) for job in jobs]
             for ended in as_completed(running):
                 one = ended.result()
                 done.append(one)
@@ -120,7 +120,7 @@ def _jobs(cases: Sequence[Case], kills: int) -> list[tuple[Case, int, int]]:
     return [(case, size, next(seeds)) for each_round in rounds for case, size in each_round]
 
 
-def _tried(case: Case, kills: int, seed: int) -> Killed:
+def _tried(case: Case, kills: int, seed: int, at: str) -> Killed:
     """What was violated. A command that never ends, or that cannot even start, is a violation and stops nothing."""
     try:
         violations = case.kill(case, kills, seed)
@@ -129,9 +129,7 @@ def _tried(case: Case, kills: int, seed: int) -> Killed:
     except (AssertionError, OSError) as error:
         violations = [f"{type(error).__name__}: {error}"[:300]]
     date = f"{datetime.now(UTC):%Y-%m-%d}"
-    return Killed(
-        date=date, commit=commit(), command=case.command, store=case.store, kills=kills, violations=violations
-    )
+    return Killed(date=date, commit=at, command=case.command, store=case.store, kills=kills, violations=violations)
 
 
 def _cases(server: PostgresServer | None) -> Iterator[Case]:
