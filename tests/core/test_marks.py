@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.ledger.marks import compare, is_newer, newest, rank
+from remora.core.ledger.marks import compare, is_from, is_newer, newest, rank
 
 NUMBERS = st.one_of(st.integers().map(str), st.decimals(allow_nan=False, allow_infinity=False, places=6).map(str))
 # hypothesis wants its bounds without a zone.
@@ -101,3 +101,10 @@ def test_no_mark_is_older_than_any_mark() -> None:
     assert is_newer("0", None)
     assert not is_newer(None, "0")
     assert not is_newer(None, None)
+
+
+def test_a_mark_in_milliseconds_is_the_same_time_as_one_in_seconds() -> None:
+    assert is_from("1700000000000", 1_700_000_000)
+    assert is_from("1700000000", 1_700_000_000)
+    assert not is_from("1700000000000", 1_700_000_001)
+    assert not is_from("1700000000", 1_700_000_001)

@@ -83,3 +83,7 @@ def test_the_guard_is_six_hours_by_default_and_never_less_than_one() -> None:
     at_ns = WALL_NS + LEAST_STALE_AFTER_NS
     short = restore(RECORD, ceiling_interval_ns=CEILING_NS, now_ns=0, now_wall_ns=at_ns, stale_after_ns=1)
     assert short.how is Restore.WARM
+
+
+def test_a_record_without_a_list_of_edges_is_damaged() -> None:
+    assert record_from_json({"edges_per_s": "8.2"}) == Damaged("edges_per_s is not a list")
