@@ -77,12 +77,12 @@ def test_a_fresh_resume_restores_the_prior_runs_learned_interval(tmp_path: Path)
         assert remora("run", "chats", "--max-fetches", "6").returncode == 75
         learned = stored_pace(remora)
         assert learned["rate_per_s"] > 1.0, "faster than the cold start of one per second"
-        again = remora("run", "chats")
+        again = remora("run", "chats", "--log-format", "json")
         assert again.returncode == 0
         restored = event(again.stderr, "pace_restored")
         assert restored["how"] == "warm"
         assert restored["rate_per_s"] == pytest.approx(learned["rate_per_s"], rel=0.01)
-        slower = remora("run", "chats", "--ceiling", "1/s", "--max-fetches", "1")
+        slower = remora("run", "chats", "--ceiling", "1/s", "--max-fetches", "1", "--log-format", "json")
         assert event(slower.stderr, "pace_restored")["rate_per_s"] == 1.0, "never faster than the ceiling"
 
 
@@ -92,7 +92,7 @@ def test_a_stale_resume_falls_back_to_the_cold_discovery_interval(tmp_path: Path
         remora("run", "chats", "--max-fetches", "6")
         assert stored_pace(remora)["rate_per_s"] > 1.0
         age_the_pace(remora, 7 * HOUR_NS)
-        again = remora("run", "chats", "--max-fetches", "1")
+        again = remora("run", "chats", "--max-fetches", "1", "--log-format", "json")
         restored = event(again.stderr, "pace_restored")
         assert (restored["how"], restored["rate_per_s"]) == ("cold_stale", 1.0)
 

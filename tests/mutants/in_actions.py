@@ -263,7 +263,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         READOUT,
         "core/status/answers.py",
-        "    if (why := down(facts.rate, now_ns=now_ns)) is not None:\n        return Answer(YesNo.NO, why)",
+        "    if (why := down(facts, now_ns=now_ns)) is not None:\n        return Answer(YesNo.NO, why)",
         "",
         "status says it works while the provider is down",
         ("incident=outage",),
