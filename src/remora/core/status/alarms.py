@@ -13,6 +13,7 @@ import msgspec
 from remora.core.ledger.gap import GapState
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.answers import span
+from remora.core.status.covering import unconfirmed
 from remora.core.status.model import SourceStatus, Status, YesNo
 from remora.core.status.snapshot import StreamFacts
 from remora.core.status.thresholds import CEILING_TOLERANCE, STREAM_SILENT_PAGE_NS
@@ -109,10 +110,7 @@ def ringing(source: SourceStatus, *, now_ns: int) -> Iterator[tuple[Alarm, str]]
     if rate is not None and rate.per_s > rate.ceiling_per_s * CEILING_TOLERANCE:
         yield Alarm.TOO_FAST, "the pace is faster than the ceiling"
     if source.newest_refused is not None:
-        yield (
-            Alarm.NEWEST_ID_REFUSED,
-            f"the source reports a newest id of {source.newest_refused:,}, but no item near it can be read",
-        )
+        yield Alarm.NEWEST_ID_REFUSED, unconfirmed(source.newest_refused)
 
 
 def with_alarms(status: Status) -> Status:

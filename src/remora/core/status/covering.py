@@ -37,7 +37,12 @@ def no_newest_id(facts: SourceFacts | None) -> str:
     """Why no newest id is known: the source names none, or one that nothing confirms."""
     if facts is None or facts.newest_refused is None:
         return "the source has not reported its newest id yet"
-    return f"the source reports a newest id of {facts.newest_refused:,}, but no item near it can be read"
+    return unconfirmed(facts.newest_refused)
+
+
+def unconfirmed(newest_id: int) -> str:
+    """A newest id that the source reports and that nothing confirms."""
+    return f"the source reports a newest id of {newest_id:,}, but no item near it can be read"
 
 
 class Tallies(NamedTuple):

@@ -11,10 +11,10 @@ from remora.core.units import DAY_NS, MINUTE_NS
 
 EVENTS_MAX: Final = 1_000
 KEPT_NS: Final = 30 * DAY_NS
-# Back-offs and the like that follow each other this closely are told as one event with a count.
 STARTED: Final = "started"
 PROVIDER_DOWN: Final = "provider_down"
 IS_DOWN: Final = "the provider is down: "
+# Back-offs and the like that follow each other this closely are told as one event with a count.
 JOINED_NS: Final = 10 * MINUTE_NS
 JOINED: Final = frozenset({"back_off", "stream"})
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from remora.core.quantities import format_rate, format_size
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.answers import ago, iso, span
+from remora.core.status.covering import unconfirmed
 from remora.core.status.health import answers_of
 from remora.core.status.limits import quota_in_words, wait_in_words
 from remora.core.status.model import (
@@ -81,9 +82,7 @@ def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:
     if isinstance(source.fresh, Fresh):
         yield _line("newest id", f"{_id(source.fresh.newest_id)}, told {_ago(source.fresh.newest_id_at_ns, now_ns)}")
     if source.newest_refused is not None:
-        yield _line(
-            "refused", f"the source reports a newest id of {source.newest_refused:,}, but no item near it can be read"
-        )
+        yield _line("refused", unconfirmed(source.newest_refused))
     if isinstance(source.stream, StreamFacts):
         yield _line("stream", _stream(source.stream, now_ns))
     elif isinstance(source.stream, NoStream):
