@@ -101,9 +101,9 @@ def test_an_answer_to_a_request_from_before_the_last_cut_changes_no_rate(
 def test_scaling_time_scales_the_rates_and_nothing_else(taken: list[Step], factor: float) -> None:
     def paces(scale: float) -> list[Pace]:
         interval_ns = int(100 * MILLISECOND_NS * scale)
-        start = replace(
-            cold_start(ceiling_interval_ns=interval_ns, now_ns=0), rate_per_s=2 / scale, octave_per_s=2 / scale
-        )
+        # The first rate of a cold start is a constant; it scales with the rest only because it is set here.
+        cold, first = cold_start(ceiling_interval_ns=interval_ns, now_ns=0), 2 / scale
+        start = replace(cold, rate_per_s=first, octave_per_s=first, best_per_s=first)
         found, now_ns, pace = [start], 0, start
         for step in taken:
             now_ns = max(now_ns + int(step.gap * pace.interval_ns), pace.quiet_until_ns)
