@@ -208,11 +208,16 @@ def test_a_stream_that_lives_but_announces_nothing_while_ids_are_handed_out_is_l
     in_virtual_time(main)
 
 
+def quiet_after_one_event(clock: SimClock) -> tuple[Rig, Scripted]:
+    """A stream that announces one change and then only keeps alive, however often it is opened."""
+    rig = Rig.make(clock, world=WorldSettings(items=900, new_per_day=0.01))
+    alive: list[Line] = [pause(30), KEEP_ALIVE] * 500
+    return rig, Scripted(SimTransport(rig.provider, clock), clock, [[updates(1), *alive], *[alive] * 500])
+
+
 def test_quiet_hours_after_a_newest_id_that_was_too_high_do_not_cause_one_rescan_after_the_other() -> None:
     async def main(clock: SimClock) -> None:
-        rig = Rig.make(clock, world=WorldSettings(items=900, new_per_day=0.01))
-        alive: list[Line] = [pause(30), KEEP_ALIVE] * 500
-        transport = Scripted(SimTransport(rig.provider, clock), clock, [[updates(1), *alive], *[alive] * 500])
+        rig, transport = quiet_after_one_event(clock)
         async with rig.process(transport=transport) as process:
             process.collector.newest_id = 1_000
             listener = Listener(process)
@@ -226,9 +231,7 @@ def test_quiet_hours_after_a_newest_id_that_was_too_high_do_not_cause_one_rescan
 
 def test_a_stream_that_stays_deaf_while_ids_are_handed_out_is_left_at_most_every_five_minutes() -> None:
     async def main(clock: SimClock) -> None:
-        rig = Rig.make(clock, world=WorldSettings(items=900, new_per_day=0.01))
-        alive: list[Line] = [pause(30), KEEP_ALIVE] * 500
-        transport = Scripted(SimTransport(rig.provider, clock), clock, [[updates(1), *alive], *[alive] * 500])
+        rig, transport = quiet_after_one_event(clock)
         async with rig.process(transport=transport) as process:
             process.collector.newest_id = 1_000
             listener = Listener(process)

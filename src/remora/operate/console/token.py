@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from remora.core.errors import ConfigurationError
+from remora.files import PRIVATE_FILE
 from remora.operate.config.secrets import token_from_environment, token_from_file
 from remora.operate.config.settings import Settings
 from remora.sources.secret import Secret
@@ -51,7 +52,7 @@ def _create(path: Path) -> None:
         return
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE)
         try:
             os.write(file, secrets.token_urlsafe(TOKEN_BYTES).encode() + b"\n")
             os.fsync(file)

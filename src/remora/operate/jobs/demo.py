@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from remora.core.errors import ConfigurationError, RemoraError
+from remora.files import PRIVATE_FOLDER
 from remora.operate.config.reader import read_source
 from remora.operate.config.settings import (
     DEFAULT_SOURCE,
@@ -47,7 +48,7 @@ async def demo_provider(settings: Settings, view: ProgressView) -> AsyncIterator
     """Start the simulated provider; yields settings that mirror it. It ends when we end, however that happens."""
     faults = FOLDER / "faults.toml"
     try:
-        FOLDER.mkdir(mode=0o700, exist_ok=True)
+        FOLDER.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         faults.write_text(FAULTS, encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(

@@ -124,7 +124,7 @@ class ListedPages(Pages):
             found: list[MirroredGap] = []
             for kind in ("document",) if source.is_listed else ("item", "user"):
                 found.extend(await reader.gaps(source.name, kind=kind, state=state, limit=LIST_ROWS + 1 - len(found)))
-            waiting = await reader.owed_documents(source.name, limit=LIST_ROWS) if state == "owed" else ()
+            details = await reader.owed_documents(source.name, limit=LIST_ROWS) if state == "owed" else ()
         named = {gap.document_key for gap in found}
         return await page(
             request,
@@ -134,7 +134,7 @@ class ListedPages(Pages):
             sentence=STATES[state],
             gaps=found[:LIST_ROWS],
             is_cut=len(found) > LIST_ROWS,
-            waiting=[(key, mark) for key, mark in waiting if key not in named],
+            details=[(key, mark) for key, mark in details if key not in named],
         )
 
     async def _held_document(
