@@ -14,7 +14,7 @@ from remora.core.reasons import GapReason
 from remora.core.status.answers import span
 from remora.core.status.covering import Tallies, cover
 from remora.core.status.health import Severity, reasons_against_health, severity
-from remora.core.status.model import Covered, CoveredList, Fresh, SourceStatus, Unknown, YesNo
+from remora.core.status.model import Answer, Covered, CoveredList, Fresh, SourceStatus, Unknown, YesNo
 from remora.core.status.readout import BEAT_NS, BEATS_BEFORE_UNKNOWN, iso, read_out
 from remora.core.status.snapshot import (
     ENDED_DONE,
@@ -275,6 +275,15 @@ def test_working_names_the_loop_that_does_not() -> None:
 def test_working_needs_an_update_worker_that_lives() -> None:
     assert seen(beat(of=facts(workers_alive=0))).answers.working.answer is YesNo.NO
     assert seen(beat(of=facts(workers_alive=1))).answers.working.answer is YesNo.YES
+
+
+def test_nothing_is_known_to_work_while_every_process_stands_by() -> None:
+    standing_by = beat(of=facts(doing="standing by", stands_by=True))
+    assert seen(standing_by, standing_by).answers.working.answer is YesNo.UNKNOWN
+    assert "takes over" in seen(standing_by).answers.working.reason
+    assert seen(standing_by, beat()).answers.working.answer is YesNo.YES
+    helper = beat(of=facts(doing="helping", stands_by=True), role=Role.WORKER)
+    assert seen(helper).answers.working == Answer(YesNo.YES, "helping")
 
 
 def test_a_fresh_section_says_when_the_newest_id_was_told() -> None:

@@ -210,3 +210,25 @@ def test_a_suspended_process_stands_still_while_the_others_go_on() -> None:
         return ticks
 
     assert run(main) == {"one": [1, 2, 12, 13, 14, 15], "two": [1, 2, 3, 4, 5, 6]}
+
+
+def test_a_short_suspension_within_a_long_one_does_not_end_it() -> None:
+    async def main(clock: SimClock) -> tuple[bool, int]:
+        woken: list[int] = []
+
+        async def wake() -> None:
+            await clock.sleep_until(2 * SECOND_NS)
+            woken.append(clock.monotonic_ns() // SECOND_NS)
+
+        life = Generation()
+        living = asyncio.ensure_future(life.live(wake()))
+        await clock.sleep_until(SECOND_NS)
+        clock.suspend(life, 60 * SECOND_NS)
+        await clock.sleep_until(5 * SECOND_NS)
+        clock.suspend(life, 3 * SECOND_NS)
+        await clock.sleep_until(20 * SECOND_NS)
+        is_suspended = clock.is_suspended(life)
+        await living
+        return is_suspended, woken[0]
+
+    assert run(main) == (True, 61)

@@ -76,7 +76,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
         self._timers: list[tuple[int, int, asyncio.TimerHandle]] = []
         self._ready: Any  # the base class's queue of handles that call_soon fills
         self._stopping: bool
-        self._suspended: dict[int, int] = {}  # until when, by the owner's identity
+        self._suspended: dict[object, int] = {}  # by owner, until when
         self.set_task_factory(self._make_task)
 
     @property
@@ -89,12 +89,15 @@ class JumpingLoop(asyncio.BaseEventLoop):
         self._now_ns += for_ns
 
     def suspend(self, owner: object, for_ns: int) -> None:
-        """Suspend one process: nothing of it runs for this time, and everything else goes on."""
-        self._suspended[id(owner)] = self._now_ns + for_ns
+        """Suspend one process: nothing of it runs for this time, and everything else goes on.
+
+        A shorter time within a longer one changes nothing.
+        """
+        self._suspended[owner] = max(self._suspended.get(owner, 0), self._now_ns + for_ns)
 
     def is_suspended(self, owner: object) -> bool:
         """Whether nothing of this process runs now."""
-        return self._suspended.get(id(owner), 0) > self._now_ns
+        return self._suspended.get(owner, 0) > self._now_ns
 
     def time(self) -> float:
         return self._now_ns / SECOND_NS
@@ -136,7 +139,7 @@ class JumpingLoop(asyncio.BaseEventLoop):
 
     def _put_off(self, handle: Any) -> bool:
         """Whether the handle belongs to a suspended process; then it runs, in its order, when that goes on."""
-        until_ns = self._suspended.get(id(handle._context.get(OWNER)), 0)  # noqa: SLF001  running handles is a loop's job
+        until_ns = self._suspended.get(handle._context.get(OWNER), 0)  # noqa: SLF001  running handles is a loop's job
         if until_ns <= self._now_ns:
             return False
         self._timers_made += 1

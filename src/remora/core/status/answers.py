@@ -1,6 +1,7 @@
 """Is the mirror complete, is it fresh, are we polite, is it working? An answer is yes, no or unknown, with a reason."""
 
 from datetime import UTC, datetime
+from typing import Final
 
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.model import Answer, Attention, Covered, CoveredList, Fresh, FreshList, NoStream, Unknown, YesNo
@@ -18,6 +19,8 @@ from remora.core.status.thresholds import (
     STREAM_SILENT_NOT_FRESH_NS,
 )
 from remora.core.units import MILLISECOND_NS, SECOND_NS
+
+ALL_STAND_BY: Final = "every process stands by; one takes over when the lease of the last leader has ended"
 
 
 def newest_id_stale_after_ns(ledger: LedgerFacts) -> int:
@@ -145,7 +148,13 @@ def barred(rate: RateFacts | None, *, now_ns: int) -> str | None:
 
 
 def is_working(
-    facts: SourceFacts | None, *, silence: str | None, ended: bool, now_ns: int, rests: bool = False
+    facts: SourceFacts | None,
+    *,
+    silence: str | None,
+    ended: bool,
+    now_ns: int,
+    rests: bool = False,
+    all_stand_by: bool = False,
 ) -> Answer:
     """Whether a process and all its loops are alive and the provider answers. Between two runs no process is needed."""
     if facts is None and rests:
@@ -161,6 +170,8 @@ def is_working(
         return Answer(YesNo.NO, why)
     if (why := barred(facts.rate, now_ns=now_ns)) is not None:
         return Answer(YesNo.NO, why)
+    if all_stand_by:
+        return Answer(YesNo.UNKNOWN, ALL_STAND_BY)
     if has_nothing_yet(facts):
         so_far = "has only refused requests" if has_refused(facts) else "has not answered"
         return Answer(YesNo.UNKNOWN, f"the provider {so_far} since the start")

@@ -125,7 +125,8 @@ def _source(
     fresh = _fresh_list(ledger) if listed else _fresh(facts, silence, ledger, coverage)
     stream = _stream(told, silence, ledger)
     why, rests = silence.reason if silence else None, alive is None and last is not None and _is_between_runs(last)
-    working = is_working(facts, silence=why, ended=state == "stopped", now_ns=now_ns, rests=rests)
+    idle = told.stands_by and alive is not None and alive.snapshot.role is Role.SERVICE
+    working = is_working(facts, silence=why, ended=state == "stopped", now_ns=now_ns, rests=rests, all_stand_by=idle)
     is_down = working.reason == down(told, now_ns=now_ns)
     answers = Answers(
         complete=is_complete(coverage, fresh) if ledger.hole is None else Answer(YesNo.NO, ledger.hole),
