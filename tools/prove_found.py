@@ -15,6 +15,24 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "1794831830116",
+        "lists in parts",
+        "a window that held exactly one page of entries was taken for a wrong declaration, and every later walk stopped at it",
+        "`tests/loops/test_listed_paging.py`",
+    ),
+    Found(
+        "1794828500000",
+        "the status",
+        "while every process stood by after the leader had been stopped, it said that it works",
+        "`tests/core/test_readout.py`",
+    ),
+    Found(
+        "20261117123",
+        "the simulator",
+        "a short suspension within a longer one ended the longer one, but only for the judge",
+        "`tests/world/test_clock.py`",
+    ),
+    Found(
         "1794823548075",
         "the rate law",
         "refusals of single items in the first minute left a pace of one request a minute for days: no higher rate had been accepted for long, so none was looked for",

@@ -129,6 +129,11 @@ class SmallArchive:
                 start = int(query.get("cursor", "0"))
                 following = str(start + size) if start + size < len(listing) else ""
                 return Answer(200, self._lines(listing[start : start + size]), {"x-next": following})
+            case "/links":
+                start = int(query.get("from", "0"))
+                link = f'</links?limit={size}&from={start + size}>; rel="next"'
+                is_more = start + size < len(listing)
+                return Answer(200, self._lines(listing[start : start + size]), {"link": link} if is_more else {})
             case _:
                 return NOT_FOUND
 

@@ -93,7 +93,20 @@ def test_a_header_that_never_comes_is_told() -> None:
         settings = ListSettings(path="/list", paging=Paging.CURSOR, page_size=10, cursor_header="X-Nxt")
         summary = await ListedRig(clock, SmallArchive(57), settings=settings).run()
         assert summary.stopped_by is StoppedBy.LIST_CONTRADICTS
-        assert "names no next page in a X-Nxt header; check list.cursor_header" in summary.because
+        told = "a page of 9 entries names no next page in a X-Nxt header, but there are more; check list.cursor_header"
+        assert told in summary.because
+
+    run(main)
+
+
+@pytest.mark.parametrize("entries", [9, 10, 11])
+def test_a_list_of_exactly_one_page_is_read_whole_where_the_last_page_names_no_next_one(entries: int) -> None:
+    async def main(clock: SimClock) -> None:
+        archive = SmallArchive(entries)
+        settings = ListSettings(path="/links", paging=Paging.LINK, page_size=10)
+        rig = ListedRig(clock, archive, settings=settings)
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.mirror() == archive.truth()
 
     run(main)
 

@@ -35,12 +35,37 @@ def test_a_page_that_does_not_say_where_the_list_goes_on_is_told_as_a_contradict
     [
         ({"items": ENTRIES, "nextPageToken": "t"}, 'write next_cursor = "nextPageToken" if that is it'),
         ({"items": ENTRIES, "meta": {"next_cursor": "t"}}, 'write next_cursor = "meta.next_cursor" if that is it'),
-        ({"items": ENTRIES * 4}, 'the first page is full (100 entries) and names no next page at "next_cursor"'),
     ],
 )
 def test_a_cursor_path_that_matches_nothing_is_noticed_on_the_first_page(body: object, told: str) -> None:
     page = page_of(source(ListSettings(paging=Paging.CURSOR)).decode(page_at(""), replied(json.dumps(body).encode())))
     assert told in (page.contradicts or "")
+
+
+def test_a_full_first_page_that_names_no_next_one_is_asked_for_again_one_entry_shorter() -> None:
+    listed, whole = source(ListSettings(paging=Paging.CURSOR, page_size=25)), json.dumps({"items": ENTRIES}).encode()
+    full = page_of(listed.decode(page_at(""), replied(whole)))
+    assert (full.contradicts, len(full.entries)) == (None, 25)
+    assert full.next_position is not None
+    again = page_at(full.next_position)
+
+    shorter = json.dumps({"items": ENTRIES[:24], "next_cursor": "abc"}).encode()
+    assert page_of(listed.decode(again, replied(shorter))).next_position == "abc", "25 was the whole list by chance"
+
+    hidden = json.dumps({"items": ENTRIES[:24]}).encode()
+    told = page_of(listed.decode(again, replied(hidden))).contradicts
+    assert (
+        told == 'a page of 24 entries names no next page at "next_cursor", but there are more; check list.next_cursor'
+    )
+
+    told = page_of(listed.decode(again, replied(whole))).contradicts or ""
+    assert "the first page is full (25 entries)" in told, "the provider does not give shorter pages"
+
+
+def test_a_full_first_page_is_a_contradiction_where_the_page_size_cannot_be_chosen() -> None:
+    fixed = source(ListSettings(paging=Paging.CURSOR, page_size=25, size_param=""))
+    page = page_of(fixed.decode(page_at(""), replied(json.dumps({"items": ENTRIES}).encode())))
+    assert "the first page is full (25 entries) and names no next page" in (page.contradicts or "")
 
 
 @pytest.mark.parametrize(

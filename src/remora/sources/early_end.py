@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from remora.sources.json_path import NOT_THERE, as_key, find
 from remora.sources.list_settings import ListSettings, Paging
@@ -16,8 +16,20 @@ def next_setting(settings: ListSettings) -> str:
     return {Paging.CURSOR: cursor, Paging.NEXT: "list.next"}.get(settings.paging, "list.paging")
 
 
-def early_end(settings: ListSettings, page: object, listed: int, headers: Mapping[str, str]) -> str | None:
-    """Why a first page without a next one is doubtful, and what to write; None if it is a short list."""
+class Doubt(NamedTuple):
+    """Why a first page without a next one is doubtful, and what to write."""
+
+    why: str
+    is_full: bool = False  # the page is full, which may be by chance
+
+
+def early_end(
+    settings: ListSettings, page: object, listed: int, headers: Mapping[str, str], *, is_again: bool = False
+) -> Doubt | None:
+    """Whether a first page without a next one is doubtful; None if it is a short list.
+
+    `is_again`: the same entries and one more were seen before.
+    """
     cursor_at = settings.next_cursor if settings.cursor_header is None else ""
     at = {Paging.CURSOR: cursor_at, Paging.NEXT: settings.next, Paging.LINK: ""}.get(settings.paging)
     if settings.cursor_header is not None and settings.cursor_header.lower() in headers:
@@ -28,13 +40,17 @@ def early_end(settings: ListSettings, page: object, listed: int, headers: Mappin
     if (other := _other_next(page)) is not None:
         setting = {Paging.CURSOR: "next_cursor", Paging.NEXT: "next"}.get(settings.paging)
         write = f'{setting} = "{other}"' if setting else f'paging = "cursor" and next_cursor = "{other}"'
-        return f'the first page names no next page {where}, but has "{other}"; write {write} if that is it'
-    if listed >= settings.page_size:
-        return (
-            f"the first page is full ({listed} entries) and names no next page {where}; check {next_setting(settings)}, "
-            f"or write page_size = {max(1, listed - 1)} if the list has exactly {listed} entries"
-        )
-    return None
+        return Doubt(f'the first page names no next page {where}, but has "{other}"; write {write} if that is it')
+    if listed < settings.page_size:
+        return None
+    check = f"check {next_setting(settings)}"
+    if is_again and listed == settings.page_size:
+        return Doubt(f"a page of {listed} entries names no next page {where}, but there are more; {check}")
+    only = f"or write page_size = {max(1, listed - 1)} if the list has exactly {listed} entries"
+    return Doubt(
+        f"the first page is full ({listed} entries) and names no next page {where}; {check}, {only}",
+        is_full=listed == settings.page_size,
+    )
 
 
 def _other_next(page: object) -> str | None:

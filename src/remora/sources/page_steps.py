@@ -1,7 +1,7 @@
 """Which page is before, which behind another one, and what is it called? Known only where pages are counted."""
 
 from remora.sources.list_settings import ListSettings, Paging
-from remora.sources.paging import FIRST, OVERLAPPED_PAGE, offset_place, page_place
+from remora.sources.paging import FIRST, OVERLAPPED_PAGE, SHORTER, offset_place, page_place
 
 
 def behind_page(settings: ListSettings, position: str) -> str | None:
@@ -50,4 +50,4 @@ def page_in_words(settings: ListSettings, position: str) -> str:
             place = page_place(settings, position)
             return f"page {place.number:,} of {place.size:,} entries each"
         case Paging.CURSOR | Paging.LINK | Paging.NEXT | Paging.LAST | Paging.NONE:
-            return "the first page" if position == FIRST else "a later page"
+            return "the first page" if position in {FIRST, SHORTER} else "a later page"

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
+import msgspec
+
 from remora.core.item import Order
 from remora.sources.address import RELATIVE
 from remora.sources.early_end import early_end, next_setting
@@ -20,9 +22,11 @@ from remora.sources.list_scope import WHOLE, Part, parameters
 from remora.sources.list_settings import PAGE_MARK
 from remora.sources.list_settings import ListSettings as ListSettings
 from remora.sources.list_settings import Paging as Paging
-from remora.sources.request_body import Values, filled
+from remora.sources.request_body import Values, filled, holds
 
 FIRST: Final = ""  # the position of the first page
+# The first page again, one entry shorter. If it then names a next page, a full page without one was the whole list.
+SHORTER: Final = "remora:first-page-one-shorter"
 POSITION_MAX: Final = 10**12
 # One entry in this many is read twice, plus one, so that a single deletion never forces a step back.
 OVERLAP_EVERY: Final = 20
@@ -52,6 +56,7 @@ def page_request(
     settings: ListSettings, base_url: str, position: str, part: Part = WHOLE, *, of_entry: Values | None = None
 ) -> Request:
     """The request for the page at a position inside a part of the list."""
+    settings, position = _as_asked(settings, position)
     asked = parameters(settings.since, settings.window, part)
     if settings.body is None:
         url = page_url(settings, base_url, position)
@@ -63,6 +68,19 @@ def page_request(
     if settings.paging in {Paging.LINK, Paging.NEXT} and RELATIVE.fullmatch(position):
         url = f"{_origin(base_url)}{position}"
     return Request(url, filled(settings.body, values))
+
+
+def _as_asked(settings: ListSettings, position: str) -> tuple[ListSettings, str]:
+    """The page size and the position that a request for this position names."""
+    if position != SHORTER:
+        return settings, position
+    return msgspec.structs.replace(settings, page_size=settings.page_size - 1), FIRST
+
+
+def _can_be_shorter(settings: ListSettings) -> bool:
+    """Whether the page size can be chosen."""
+    is_chosen = bool(settings.size_param) if settings.body is None else holds(settings.body, "size")
+    return is_chosen and settings.page_size > 1
 
 
 def _values(settings: ListSettings, position: str) -> Values:
@@ -157,6 +175,8 @@ class PageRead(NamedTuple):
 
 def next_position(settings: ListSettings, position: str, page: PageRead) -> str | None:
     """Where the list goes on after this page; None at its end. Raises `NoNextPage`."""
+    is_again = position == SHORTER
+    settings, position = _as_asked(settings, position)
     more = find(page.value, settings.more) if settings.more is not None else None
     if settings.end is not None and isinstance(ended := find(page.value, settings.end), bool):
         more = not ended
@@ -167,9 +187,14 @@ def next_position(settings: ListSettings, position: str, page: PageRead) -> str 
         at, named = ("more", f'"{settings.more}" is true') if settings.more else ("end", f'"{settings.end}" is false')
         raise NoNextPage(f"{named}, but the page names no next page; check list.{at} and {next_setting(settings)}")
     ends_unsaid = following is None and position == FIRST and settings.more is None and settings.end is None
-    if ends_unsaid and (why := early_end(settings, page.value, len(page.lines), page.headers)) is not None:
-        raise NoNextPage(why)
-    return following
+    if not ends_unsaid:
+        return following
+    doubt = early_end(settings, page.value, len(page.lines), page.headers, is_again=is_again)
+    if doubt is None:
+        return None
+    if doubt.is_full and not is_again and _can_be_shorter(settings):
+        return SHORTER
+    raise NoNextPage(doubt.why)
 
 
 def _may_be_cut(settings: ListSettings, position: str, listed: int) -> bool:
