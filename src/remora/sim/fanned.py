@@ -44,6 +44,7 @@ class Fanned(Archive):
         self._told_when = settings.limit.retry_after
         self._asked = channels
         self._archives: dict[str, Archive] = {}
+        self._renamed: dict[str, dict[str, tuple[Listed, Listed]]] = {}  # by channel and key, without it and with it
         self.refuses = True  # False: every channel can be read from now on
         self.channels = Archive(
             replace(
@@ -59,11 +60,16 @@ class Fanned(Archive):
 
     def listing(self, now_ns: int) -> Sequence[Listed]:
         """What the lists of all channels show now."""
-        return [
-            replace(line, key=f"{channel}/{line.key}")
-            for channel, archive in self._there(now_ns)
-            for line in archive.listing(now_ns)
-        ]
+        there = self._there(now_ns)
+        return list(chain.from_iterable(self._shown(channel, archive.listing(now_ns)) for channel, archive in there))
+
+    def _shown(self, channel: str, lines: Sequence[Listed]) -> Sequence[Listed]:
+        """The lines of a channel with its key before their own. An archive gives the same line until it changes."""
+        known = self._renamed.setdefault(channel, {})
+        for line in lines:
+            if line.key not in known or known[line.key][0] is not line:
+                known[line.key] = line, replace(line, key=f"{channel}/{line.key}")
+        return [known[line.key][1] for line in lines]
 
     def keys(self, first: int, last: int, now_ns: int) -> list[str]:
         """The keys of some conversations of every channel, without its own."""

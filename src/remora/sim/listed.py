@@ -36,6 +36,7 @@ POSTED: Final = "/archive/detail"  # with the key in the JSON of a POST
 __all__ = ["DETAIL", "PREFIX", "Archive", "ArchiveSettings", "Listed", "is_detail"]
 # Everything but the lists, also below a channel (`fanned`).
 _DETAILS: Final = re.compile(r"/archive/(?:channels/|in/[^/]+/)?(?:detail|head/|messages/|batch)")
+_BODIES_KEPT: Final = 10_000
 _UPDATES_MAX: Final = 6
 _TOGETHER: Final = 3  # conversations created in the same second, so that marks are not unique
 _OLD_SPACING_NS: Final = HOUR_NS
@@ -92,6 +93,8 @@ class Archive:
         self._numbers: dict[str, int] = {}
         self._list: list[Listed] = []
         self._list_from_ns, self._list_until_ns = 0, 0
+        self._lines: dict[int, Listed] = {}  # by number, as it was last listed
+        self._bodies: dict[int, tuple[int, bytes]] = {}  # by number: as of which update, and the detail
 
     def listing(self, now_ns: int) -> Sequence[Listed]:
         """Everything that is listed now, newest first."""
@@ -101,14 +104,18 @@ class Archive:
             updated = {one.key: one.updated_ns(now_ns) // SECOND_NS for one in there}
             # By whole seconds, as the marks show them: a cursor between two equal marks goes by the key.
             there.sort(key=lambda one: (-updated[one.key], one.key))
-            self._list = [
-                Listed(one.key, _mark(updated[one.key]), _title(one), _mark(one.moments_ns[0] // SECOND_NS))
-                for one in there
-            ]
+            self._list = [self._line(one, _mark(updated[one.key])) for one in there]
             coming = [one.next_change_ns(now_ns) for one in self._made]
             self._list_from_ns = now_ns
             self._list_until_ns = min([self._made_ns(len(self._made)), *coming])
         return self._list
+
+    def _line(self, conversation: Conversation, mark: str) -> Listed:
+        line = self._lines.get(conversation.number)
+        if line is None or line.mark != mark:
+            created = _mark(conversation.moments_ns[0] // SECOND_NS)
+            line = self._lines[conversation.number] = Listed(conversation.key, mark, _title(conversation), created)
+        return line
 
     def keys(self, first: int, last: int, now_ns: int) -> list[str]:
         """The keys of some conversations, counted from the oldest."""
@@ -154,8 +161,12 @@ class Archive:
             answers = [self._detail_answer(key, now_ns) for key in query.get("ids", "").split(",")]
             return batch([answer.body for answer in answers if answer.body.startswith(b'{"id":"c-')])
         listing = self.listing(now_ns)
-        whole = {line.key: self.detail(line.key, now_ns) or b"" for line in listing} if "whole" in query else {}
-        return page(path.removeprefix(PREFIX), query, listing, whole)
+        return page(
+            path.removeprefix(PREFIX),
+            query,
+            listing,
+            lambda key: self.detail(key, now_ns) if "whole" in query else None,
+        )
 
     def _head(self, key: str, now_ns: int) -> Answer:
         """A conversation without its messages."""
@@ -199,6 +210,16 @@ class Archive:
         return ok(body)
 
     def _body(self, conversation: Conversation, now_ns: int) -> bytes:
+        updated_ns = conversation.updated_ns(now_ns)
+        made_for_ns, body = self._bodies.get(conversation.number, (0, b""))
+        if made_for_ns != updated_ns:
+            body = self._written(conversation, now_ns)
+            if len(self._bodies) >= _BODIES_KEPT:
+                self._bodies.clear()
+            self._bodies[conversation.number] = updated_ns, body
+        return body
+
+    def _written(self, conversation: Conversation, now_ns: int) -> bytes:
         return b'{"id":"%b","messages":[%b],"title":%b,"update_time":"%b","create_time":"%b"}' % (
             conversation.key.encode(),
             b",".join(self._messages(conversation, now_ns)),

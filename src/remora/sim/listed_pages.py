@@ -5,7 +5,7 @@ and whether the entries are `whole`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote
@@ -14,6 +14,7 @@ from remora.sim.replies import NOT_FOUND, Answer, ok
 
 PAGE_MAX: Final = 100
 Query = Mapping[str, str]
+Whole = Callable[[str], bytes | None]
 _KEPT: Final = ("order", "since", "from", "until", "whole")  # what the address of a next page repeats
 _OLDEST: Final = ("oldest", "oldest_created")
 _CREATED: Final = ("created", "oldest_created")
@@ -48,8 +49,8 @@ def in_order(listing: Sequence[Listed], query: Query) -> Sequence[Listed]:
     return sorted(lines, key=lambda line: line.sorted_by(order), reverse=order not in _OLDEST)
 
 
-def page(path: str, query: Query, listing: Sequence[Listed], whole: Mapping[str, bytes]) -> Answer:
-    """One page of the list. `whole`: the documents of the entries, where the query wants them whole."""
+def page(path: str, query: Query, listing: Sequence[Listed], whole: Whole) -> Answer:
+    """One page of the list. `whole`: the document of an entry; None where the query does not want it."""
     lines = in_order(listing, query)
     size = min(max(1, number(query.get("limit"), PAGE_MAX)), PAGE_MAX)
     match path:
@@ -69,9 +70,7 @@ def page(path: str, query: Query, listing: Sequence[Listed], whole: Mapping[str,
             return NOT_FOUND
 
 
-def _pointed(
-    path: str, query: Query, shown: Sequence[Listed], cursor: str | None, size: int, whole: Mapping[str, bytes]
-) -> Answer:
+def _pointed(path: str, query: Query, shown: Sequence[Listed], cursor: str | None, size: int, whole: Whole) -> Answer:
     """A page that says where the list goes on, in the manner of its path."""
     kept = "".join(f"&{name}={quote(query[name], safe='')}" for name in _KEPT if name in query)
     address = f"/archive/{path}?limit={size}&cursor={quote(cursor or '', safe='')}{kept}" if cursor else None
@@ -103,7 +102,7 @@ def _is_behind(line: Listed, order: str | None, mark: str, key: str) -> bool:
     return own > mark if order in _OLDEST else own < mark
 
 
-def _after_key(lines: Sequence[Listed], key: str | None, size: int, whole: Mapping[str, bytes]) -> Answer:
+def _after_key(lines: Sequence[Listed], key: str | None, size: int, whole: Whole) -> Answer:
     """Entries after the one with this key. A key that is no longer listed leads nowhere."""
     start = 0
     if key:
@@ -116,12 +115,12 @@ def _after_key(lines: Sequence[Listed], key: str | None, size: int, whole: Mappi
 
 def _answer(
     lines: Sequence[Listed],
-    whole: Mapping[str, bytes],
+    whole: Whole,
     beside: Mapping[str, object],
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
     """A page. Whole documents are sent byte by byte as their details would be."""
-    entries = b",".join(whole.get(line.key) or _line(line) for line in lines)
+    entries = b",".join(whole(line.key) or _line(line) for line in lines)
     fields = [b'"items":[' + entries + b"]", *(_json(name) + b":" + _json(value) for name, value in beside.items())]
     return Answer(200, b"{" + b",".join(fields) + b"}", dict(headers or {}))
 

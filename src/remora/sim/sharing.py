@@ -205,8 +205,7 @@ class SimLease:
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease and do the work."""
         while True:
-            while self._lease.holder is not None and self._clock.monotonic_ns() < self._lease.until_ns:
-                await self._clock.sleep_until(self._clock.monotonic_ns() + ASK_EVERY_NS)
+            await self._until_free()
             self._lease.holder, self._lease.until_ns = self, self._clock.monotonic_ns() + LEASE_NS
             working = asyncio.ensure_future(work())
             try:
@@ -217,15 +216,37 @@ class SimLease:
                 working.cancel()
                 await asyncio.gather(working, return_exceptions=True)
 
+    async def _until_free(self) -> None:
+        """Ask every two seconds. In simulated time questions that cannot be answered yet are left out."""
+        while self._lease.holder is not None and (left_ns := self._lease.until_ns - self._clock.monotonic_ns()) > 0:
+            questions = -(-left_ns // ASK_EVERY_NS)
+            await self._clock.sleep_until(self._clock.monotonic_ns() + questions * ASK_EVERY_NS)
+
     async def _beat_while(self, working: "asyncio.Future[None]") -> None:
         """Until the work is done, or the lease has ended: a suspended process finds that out when it goes on."""
-        while self.holds() and not working.done():
-            self._lease.until_ns = self._clock.monotonic_ns() + LEASE_NS
-            resting = asyncio.ensure_future(self._clock.sleep_until(self._clock.monotonic_ns() + ASK_EVERY_NS))
-            try:
-                await asyncio.wait({resting, working}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                resting.cancel()
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[None] = loop.create_future()
+        timer: asyncio.TimerHandle | None = None
+
+        def end(_: object = None) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def beat() -> None:  # a timer and not a task: worlds live for days, and this is most of what happens in them
+            nonlocal timer
+            if self.holds():
+                self._lease.until_ns = self._clock.monotonic_ns() + LEASE_NS
+                timer = loop.call_later(ASK_EVERY_NS / SECOND_NS, beat)
+            else:
+                end()
+
+        working.add_done_callback(end)
+        beat()
+        try:
+            await ended
+        finally:
+            if timer is not None:
+                timer.cancel()
 
 
 class SimNames:
