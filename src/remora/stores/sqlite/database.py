@@ -84,6 +84,8 @@ def connect_writer(path: Path) -> Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        # After the migrations: they drop tables that others refer to.
+        connection.execute("PRAGMA foreign_keys = ON")
         # The lock proves that no other writer is alive, so no lease is valid.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(queries()["release_all_gaps"])
