@@ -11,6 +11,7 @@ import pytest
 
 from remora.core.errors import StoreBusy
 from remora.stores.sqlite import SqliteStore
+from remora.stores.sqlite.database import steps_behind
 from remora.stores.sqlite.writer_lock import WriterLock
 from tests.contract.answers import SOURCE, record, story
 
@@ -185,3 +186,33 @@ def test_a_refused_lock_leaves_no_descriptor_behind(tmp_path: Path) -> None:
             WriterLock(name).take()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     held.free()
+
+
+# What `remora changes --reader` of another process does, and anyone with the program sqlite3. The last connection to close
+# deletes the log of recent writes, unless somebody else holds a lock.
+VISITOR = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1]); print(connection.execute("SELECT count(*) FROM items").fetchone()[0])
+"""
+
+
+def visited_by_another_process(path: Path) -> int:
+    """How many items a process sees that opens the file and closes it again."""
+    return int(subprocess.run([sys.executable, "-c", VISITOR, path], check=True, capture_output=True).stdout)
+
+
+async def test_readers_of_the_writers_own_process_leave_it_its_locks(tmp_path: Path) -> None:
+    path = tmp_path / "remora.db"
+    store = SqliteStore(path)
+    await store.open()
+    await record(store, 1, story(1), at_s=1)
+    log = path.with_name("remora.db-wal").stat().st_ino
+    reader = SqliteStore(path, read_only=True)  # as the console opens one for each page
+    await reader.open()
+    await reader.close()
+    assert steps_behind(path) == 0
+    assert visited_by_another_process(path) == 1
+    await record(store, 2, story(2), at_s=2)
+    assert path.with_name("remora.db-wal").stat().st_ino == log, "the log was deleted under its writer"
+    assert visited_by_another_process(path) == 2
+    await store.close()

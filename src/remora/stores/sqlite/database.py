@@ -3,9 +3,10 @@
 import os
 import sqlite3
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
+from errno import EACCES
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from remora.core.errors import ConfigurationError, StoreError, StoreForeign, StoreUnavailable
 from remora.stores.sqlite.statements import Migration, migrations, queries
@@ -19,11 +20,6 @@ CHECKPOINT_PAGES: Final = 4_096
 
 # How often `find_damage` checks the time, in steps of SQLite's virtual machine.
 CHECK_STEPS: Final = 100_000
-
-_MAGIC: Final = b"SQLite format 3\0"
-_HEADER_BYTES: Final = 100
-_APPLICATION_ID_AT: Final = slice(68, 72)
-_USER_VERSION_AT: Final = slice(60, 64)
 
 Connection = sqlite3.Connection
 
@@ -47,26 +43,42 @@ def check_place(path: Path, *, read_only: bool) -> None:
 
 
 def _check_header(path: Path) -> None:
-    """Read the header as plain bytes: opening another program's database, even to read, may change its files."""
-    with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    if not header:
+    if path.stat().st_size == 0:
         return  # an empty file belongs to nobody yet
-    if not header.startswith(_MAGIC):
+    if not os.access(path, os.R_OK, effective_ids=True):
+        raise PermissionError(EACCES, os.strerror(EACCES))
+    marks = _marks(path)
+    if marks is None:
         raise _foreign(path, "is not a database")
-    if int.from_bytes(header[_APPLICATION_ID_AT], "big") != APPLICATION_ID:
+    if marks.application_id != APPLICATION_ID:
         raise _foreign(path, "is a database of another program")
 
 
 def steps_behind(path: Path) -> int:
     """How many migrations this file lacks; 0 if it is new, or not a store at all."""
+    marks = _marks(path) if path.is_file() else None
+    return max(len(migrations()) - marks.version, 0) if marks is not None and marks.version else 0
+
+
+class _Marks(NamedTuple):
+    application_id: int
+    version: int
+
+
+def _marks(path: Path) -> _Marks | None:
+    """What the file's header says; None if it is no database.
+
+    `immutable`: opening another program's database, even to read, may change its files; this touches nothing but the file.
+    And it is SQLite that opens it: closing any descriptor of a file frees the locks that this process holds on it, and only
+    SQLite knows to wait. Without its lock, the writer's log is deleted by the next process that closes the file.
+    """
     try:
-        with path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-    except OSError:
-        return 0
-    version = int.from_bytes(header[_USER_VERSION_AT], "big")
-    return max(len(migrations()) - version, 0) if version and header.startswith(_MAGIC) else 0
+        with closing(_connect(path, "ro&immutable=1")) as connection:
+            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except sqlite3.DatabaseError:
+        return None
+    return _Marks(application_id & 0xFFFFFFFF, version)
 
 
 def connect_writer(path: Path) -> Connection:
