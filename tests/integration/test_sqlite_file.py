@@ -11,7 +11,8 @@ from remora.core.errors import ConfigurationError, Exit, StoreBusy, StoreError, 
 from remora.core.rate.pace_record import Damaged, record_from_json
 from remora.stores import open_store
 from remora.stores.memory import MemoryStore
-from remora.stores.sqlite import SqliteStore
+from remora.stores.sqlite import InPlace, SqliteStore
+from remora.stores.sqlite.database import LOG_BYTES_MAX
 from remora.stores.sqlite.statements import migrations, queries
 from tests.contract.answers import SOURCE, TIMEOUT, at, lease, record, story
 
@@ -257,3 +258,25 @@ def test_choosing_a_file_imports_no_other_database() -> None:
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert finished.stdout.strip() == "[]"
+
+
+async def test_the_log_grows_while_a_foreign_reader_reads_and_shrinks_afterwards(tmp_path: Path) -> None:
+    """SQLite cannot shorten its log while a read transaction is open. Without a limit it would stay that large."""
+    path = tmp_path / "remora.db"
+    store = SqliteStore(path, offload=InPlace)
+    await store.open()
+    log, body = path.with_name(f"{path.name}-wal"), 2_000_000
+    reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+    reader.execute("BEGIN")
+    assert reader.execute("SELECT count(*) FROM items").fetchone() == (0,)
+    for number in range(1, 13):
+        await record(store, number, story(number, text="x" * body), at_s=number)
+    assert log.stat().st_size > 12 * body
+    assert reader.execute("SELECT count(*) FROM items").fetchone() == (0,)
+    reader.execute("COMMIT")
+    for number in range(13, 17):
+        await record(store, number, story(number), at_s=number)
+    assert log.stat().st_size <= LOG_BYTES_MAX
+    assert reader.execute("SELECT count(*) FROM items").fetchone() == (16,)
+    reader.close()
+    await store.close()

@@ -17,6 +17,8 @@ BUSY_TIMEOUT_MS: Final = 5_000
 WRITER_CACHE_KIB: Final = 65_536
 # 16 MiB of log: pages that change often are copied back once, not many times.
 CHECKPOINT_PAGES: Final = 4_096
+# While another program keeps a read transaction open, the log only grows. Afterwards it is cut to this size.
+LOG_BYTES_MAX: Final = 4_096 * CHECKPOINT_PAGES
 
 # How often `find_damage` checks the time, in steps of SQLite's virtual machine.
 CHECK_STEPS: Final = 100_000
@@ -96,6 +98,7 @@ def connect_writer(path: Path) -> Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_MAX}")
         # After the migrations: they drop tables that others refer to.
         connection.execute("PRAGMA foreign_keys = ON")
         # The lock proves that no other writer is alive, so no lease is valid.
