@@ -45,7 +45,7 @@ soak: setup ## random worlds from fresh seeds for SECONDS (600), perhaps only so
 	@nice $(BIN)/python -m remora.sim.fuzz --seed $$(date +%s)000 --seconds $(SECONDS) --workers $(WORKERS) \
 		--record docs/reliability.json $(if $(WHERE),--where $(WHERE)) --commit "$$(git describe --always --dirty --abbrev=12 --exclude='*' || echo unknown)"
 
-prove: setup ## fresh worlds for SECONDS, all planted bugs, a sample of mutants, KILLS kills (1000); writes docs/reliability.md
+prove: setup ## fresh worlds for SECONDS, all planted bugs, a sample of mutants, faults, KILLS kills (1000); writes docs/reliability.md
 	@nice $(BIN)/python -m tools.prove --seconds $(SECONDS) --kills $(KILLS)
 
 sbom: setup ## what an installation contains: CycloneDX in build/, docs/licences.md, constraints-hashed.txt

@@ -82,6 +82,18 @@ class PostgresServer:
             if self._spawn(command, log).wait() != 0:
                 raise RuntimeError(f"initdb failed: {self.log}")
 
+    def copy_of(self, primary: "PostgresServer") -> None:
+        """Make the cluster a standby of a running server: it follows until it is promoted."""
+        place = ["-h", "127.0.0.1", "-p", str(primary.port), "-U", SUPERUSER]
+        command = [str(self._programs / "pg_basebackup"), "-D", str(self._folder / "data"), *place]
+        with (self._folder / "server.log").open("ab") as log:
+            if self._spawn([*command, "--write-recovery-conf", "--checkpoint=fast", "--no-sync"], log).wait() != 0:
+                raise RuntimeError(f"pg_basebackup failed: {self.log}")
+
+    def promote(self) -> None:
+        """A standby becomes a primary: it accepts writes when this returns."""
+        self.command("SELECT pg_promote()")
+
     def start(self) -> None:
         """Start the server and return once it answers."""
         assert self._process is None, "the server is already running"
@@ -108,24 +120,25 @@ class PostgresServer:
 
     def create_database(self, name: str, *, template: str = "template1") -> None:
         """Make a database as a copy of another."""
-        self._command(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
+        self.command(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
 
     def drop_database(self, name: str) -> None:
         """Remove a database, whoever is still connected to it."""
-        self._command(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        self.command(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def create_role(self, name: str, *, password: str) -> None:
         """Make a role that must give a password; every other role is trusted."""
-        self._command(f"CREATE ROLE \"{name}\" LOGIN PASSWORD '{password}'")
+        self.command(f"CREATE ROLE \"{name}\" LOGIN PASSWORD '{password}'")
         rules = self._folder / "data" / "pg_hba.conf"
         rules.write_text(f"host all {name} 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
-        self._command("SELECT pg_reload_conf()")
+        self.command("SELECT pg_reload_conf()")
 
     def drop_role(self, name: str) -> None:
         """Remove a role that owns nothing any more."""
-        self._command(f'DROP ROLE "{name}"')
+        self.command(f'DROP ROLE "{name}"')
 
-    def _command(self, statement: str) -> None:
+    def command(self, statement: str) -> None:
+        """What an operator types."""
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(statement.encode())
 

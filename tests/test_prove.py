@@ -8,11 +8,13 @@ import pytest
 from remora.sim.fuzz.record import RecordedRun
 from tests.mutants.runner import Caught
 from tests.mutants.table import MUTANTS
-from tools import prove_kills
+from tools import prove_faults, prove_kills
 from tools.mutation_run import MutationRun, Tried
 from tools.prove import page
+from tools.prove_faults import Faulted
 from tools.prove_kills import Killed
 from tools.prove_real import REAL
+from tools.real_faults import CASES
 
 
 def recorded(commit: str, *, days: float, failing: list[int]) -> RecordedRun:
@@ -70,6 +72,37 @@ def test_a_fault_of_a_real_machine_is_shown_by_a_test_that_exists(test: str) -> 
 def test_kills_are_told_with_what_they_broke() -> None:
     killed = Killed(date="2026-01-02", commit="abc", command="run", store="SQLite", kills=20, violations=["lost"])
     assert "| 2026-01-02 | abc | `run` | SQLite | 20 | 1 |" in page([], [], [killed])
+
+
+def faulted(fault: str, violations: list[str]) -> Faulted:
+    return Faulted(
+        date="2026-01-02",
+        commit="abc",
+        fault=fault,
+        store="SQLite",
+        expected="it goes on",
+        seconds=60.0,
+        observed=["status: Unknown", "exit code 0: stopped | on request"],
+        violations=violations,
+    )
+
+
+def test_a_fault_is_told_with_what_was_seen_and_broken() -> None:
+    told = page([], [], [], None, [faulted("no memory", ["lost"])])
+    row = "| no memory | SQLite | 60 | it goes on | status: Unknown; exit code 0: stopped / on request | lost | abc |"
+    assert row in told
+
+
+def test_the_latest_run_of_a_fault_replaces_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove_faults, "RECORD", tmp_path / "faults.json")
+    prove_faults.keep(faulted("no memory", ["lost"]))
+    prove_faults.keep(faulted("full disk", []))
+    prove_faults.keep(faulted("no memory", []))
+    assert prove_faults.read() == [faulted("no memory", []), faulted("full disk", [])]
+
+
+def test_every_fault_of_a_running_process_has_its_own_name() -> None:
+    assert len({(case.name, case.store) for case in CASES}) == len(CASES)
 
 
 def test_kills_of_one_commit_are_added_up_as_each_mirror_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

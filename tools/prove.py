@@ -18,13 +18,15 @@ from remora.sim.fuzz.scenario import IncidentKind
 from remora.sim.fuzz.world import Verdict
 from tests.mutants.runner import LIMIT_S, Caught, catch, keep_caught, known
 from tests.mutants.table import MUTANTS, Mutant
-from tools import mutation_run, prove_kills
+from tools import mutation_run, prove_faults, prove_kills
 from tools.mutation import interval
 from tools.mutation_explained import EXPLAINED
 from tools.mutation_run import MutationRun, Tried
+from tools.prove_faults import Faulted
 from tools.prove_found import FOUND
 from tools.prove_kills import Killed, commit
 from tools.prove_real import REAL, Real
+from tools.real_faults import CASES
 
 PAGE = Path("docs/reliability.md")
 RECORD = Path("docs/reliability.json")
@@ -64,6 +66,7 @@ def main() -> int:
             [(mutant, known().get(mutant.breaks)) for mutant in MUTANTS],
             prove_kills.read(),
             mutation_run.read(),
+            prove_faults.read(),
         )
     )
     print(f"prove: {PAGE} is written")
@@ -83,9 +86,11 @@ def prove(options: argparse.Namespace) -> bool:
     subprocess.run(
         [sys.executable, "-m", "tools.mutation_run", "--mutants", str(options.mutants), "--record"], check=True
     )
+    faulted = prove_faults.suffer_all(CASES, seconds=None, together=prove_faults.TOGETHER, record=True)
     killed = prove_kills.kill_many(options.kills, record=True)
     are_caught = all(found is not None or mutant.guard for mutant, found in caught)
-    return not totals.failing_seeds and are_caught and not any(one.violations for one in killed)
+    is_whole = not any(one.violations for one in faulted) and not any(one.violations for one in killed)
+    return not totals.failing_seeds and are_caught and is_whole
 
 
 def page(
@@ -93,9 +98,19 @@ def page(
     caught: Sequence[tuple[Mutant, Caught | None]],
     killed: Sequence[Killed],
     sample: MutationRun | None = None,
+    faulted: Sequence[Faulted] = (),
 ) -> str:
     """The page, from what was recorded."""
-    parts = [_worlds(runs), _found(), _planted(caught), _changed(sample), _hostile(), _real(), _killed(killed)]
+    parts = [
+        _worlds(runs),
+        _found(),
+        _planted(caught),
+        _changed(sample),
+        _hostile(),
+        _real(),
+        _faulted(faulted),
+        _killed(killed),
+    ]
     return "\n".join([*chain.from_iterable(parts), ""])
 
 
@@ -244,6 +259,31 @@ def _real() -> list[str]:
         *rows,
         "",
     ]
+
+
+def _faulted(faulted: Sequence[Faulted]) -> list[str]:
+    """What faults did to a running `up`."""
+    rows = [
+        f"| {one.fault} | {one.store} | {one.seconds:g} | {one.expected} | {_plain('; '.join(one.observed))} "
+        f"| {_plain('; '.join(one.violations)) or '0'} | {one.commit} |"
+        for one in faulted
+    ]
+    return [
+        "## Faults of a running `up`",
+        "",
+        "A real `up` mirrors a simulated provider on loopback while the fault lasts. Afterwards it must complete the mirror and end on",
+        "request. Then the store is whole, equals the provider, nothing is in it twice, and no window of arrivals exceeds the ceiling.",
+        "`python -m tools.prove_faults` runs them again.",
+        "",
+        "| fault | store | s | expected | observed | violations | commit |",
+        "|---|---|---:|---|---|---|---|",
+        *rows,
+        "",
+    ]
+
+
+def _plain(text: str) -> str:
+    return text.replace("|", "/").replace("\n", " ")
 
 
 def _tests(one: Real) -> str:
