@@ -15,7 +15,7 @@ from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault
 from remora.gate.governor import Limits
-from remora.loops.numbered.backfill import WALKERS, SegmentWorker, plan_missing
+from remora.loops.numbered.backfill import IDLE_NS, WALKERS, SegmentWorker, plan_missing, walk_until_done
 from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.loops.numbered.service import WALK_IDLE_NS, ServiceSettings
 from remora.loops.recover import Recover, beside_walks
@@ -153,6 +153,23 @@ def test_the_service_walks_several_segments_at_once_and_looks_for_work_with_one_
         # History is in; one walker of history and one of repairs look now and then.
         idle = [at_ns for at_ns in store.asked_at_ns if at_ns > clock.monotonic_ns() - MINUTE_NS]
         assert len(idle) <= 2 * (1 + MINUTE_NS // WALK_IDLE_NS)
+
+    simulated(main)
+
+
+def test_while_others_hold_what_is_left_one_walker_of_a_catch_up_looks_for_it() -> None:
+    async def main(clock: SimClock) -> None:
+        store = Claims(clock)
+        await plan(store, clock, IdRange(1, 10))
+        held = await store.claim(
+            NAME, (SegmentKind.BACKFILL,), owner="another", lease_ns=MINUTE_NS, now_ns=clock.wall_ns()
+        )
+        assert held is not None
+        async with process(clock, Numbers(clock), store, limits=CEILING) as one:
+            await walk_until_done([walker(one, number) for number in range(WALKERS)])
+        assert clock.monotonic_ns() >= MINUTE_NS, "it waits until the lease of the other one has ended"
+        assert (await store.coverage(NAME)).frontier(first_id=1) == 10
+        assert len(store.asked_at_ns) <= 2 * WALKERS + MINUTE_NS // IDLE_NS
 
     simulated(main)
 

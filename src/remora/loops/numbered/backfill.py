@@ -35,6 +35,7 @@ LOOK_EVERY_NS: Final = SECOND_NS // 4
 WALKERS: Final = 8
 
 OnOutcomes = Callable[[SegmentKind, Counter[Outcome]], None]
+OnWalked = Callable[[], Awaitable[None]]
 Advance = Callable[[Segment, int], Awaitable[None]]
 
 
@@ -86,15 +87,24 @@ class SegmentWorker:
                     await self._clock.sleep_until(self._clock.monotonic_ns() + idle_ns)
             await self._walk_to_its_end(segment)
 
-    async def run_until_done(self) -> None:
-        """Walk until nothing is left. Waits for segments that other workers hold, in case a worker never returns."""
+    async def run_until_done(
+        self, *, looking: asyncio.Lock | None = None, idle_ns: int = IDLE_NS, on_walked: OnWalked | None = None
+    ) -> None:
+        """Walk until nothing is left. Waits for segments that other workers hold, in case a worker never returns.
+
+        Only one of the workers that share `looking` waits and polls.
+        """
+        looking = looking or asyncio.Lock()
         while True:
-            if await self.run_once() is not None:
-                continue
-            left = await self._store.open_segments(self._source)
-            if not any(left.get(kind) for kind in self._kinds):
-                return
-            await self._clock.sleep_until(self._clock.monotonic_ns() + IDLE_NS)
+            async with looking:
+                while (segment := await self._claim()) is None:
+                    left = await self._store.open_segments(self._source)
+                    if not any(left.get(kind) for kind in self._kinds):
+                        return
+                    await self._clock.sleep_until(self._clock.monotonic_ns() + idle_ns)
+            await self._walk_to_its_end(segment)
+            if on_walked is not None:
+                await on_walked()
 
     async def run_once(self) -> Counter[Outcome] | None:
         """Claim one segment and walk it to its end; None when there is none to claim."""
@@ -216,6 +226,22 @@ def walkers(
         )
         for number in range(WALKERS)
     ]
+
+
+async def walk_for_ever(walking: Iterable[SegmentWorker], *, idle_ns: int = IDLE_NS) -> None:
+    """Walk all segments of these workers' kinds, now and later. While there are none, one worker polls."""
+    looking = asyncio.Lock()
+    await side_by_side(walker.run(looking=looking, idle_ns=idle_ns) for walker in walking)
+
+
+async def walk_until_done(
+    walking: Iterable[SegmentWorker], *, idle_ns: int = IDLE_NS, on_walked: OnWalked | None = None
+) -> None:
+    """Walk all segments of these workers' kinds to their end. One worker polls for what others hold."""
+    looking = asyncio.Lock()
+    await side_by_side(
+        walker.run_until_done(looking=looking, idle_ns=idle_ns, on_walked=on_walked) for walker in walking
+    )
 
 
 async def side_by_side(walks: Iterable[Coroutine[None, None, None]]) -> None:

@@ -31,7 +31,7 @@ from remora.core.ledger.notes import RESCAN_DONE_NOTE, RESCAN_UNDER_WAY_NOTE, RE
 from remora.core.ledger.segment import SegmentKind
 from remora.core.status.snapshot import RescanFacts
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.loops.numbered.backfill import SegmentWorker, plan_again, side_by_side, walkers
+from remora.loops.numbered.backfill import plan_again, walk_until_done, walkers
 
 log = structlog.get_logger()
 
@@ -84,7 +84,6 @@ class Rescan:
         self._done: RescanPass | None = None
         self._under_way: RescanPass | None = None
         self._rests_until_ns = 0  # set after a pass that read nothing
-        self._is_one_waiting = False  # a walker waits for a segment that somebody else holds; one is enough
         self._wanted = 0  # how often a pass was asked for
         self._asked = asyncio.Event()
         self._processed = 0
@@ -110,7 +109,7 @@ class Rescan:
             await self._clock.sleep_until(self._clock.monotonic_ns() + WAIT_FOR_OTHERS_NS)
             return None
         assert self._under_way is not None, "a pass that began is under way"
-        await side_by_side(self._walk(walker) for walker in self._walkers)
+        await walk_until_done(self._walkers, idle_ns=WAIT_FOR_OTHERS_NS, on_walked=self._keep_progress)
         done = replace(self._under_way, ended_at_ns=self._clock.wall_ns())
         if not done.is_success:
             await self._give_up(done)
@@ -184,19 +183,9 @@ class Rescan:
         await self._store.keep_note(self._source, RESCAN_UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
         return True
 
-    async def _walk(self, walker: SegmentWorker) -> None:
-        while True:
-            if await walker.run_once() is not None:
-                assert self._under_way is not None, "a pass ended while it was walked"
-                await self._store.keep_note(self._source, RESCAN_UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
-            elif self._is_one_waiting or not (await self._store.open_segments(self._source)).get(SegmentKind.RESCAN, 0):
-                return  # at a low pace dozens of idle walkers would ask the store for hours
-            else:
-                self._is_one_waiting = True
-                try:
-                    await self._clock.sleep_until(self._clock.monotonic_ns() + WAIT_FOR_OTHERS_NS)
-                finally:
-                    self._is_one_waiting = False
+    async def _keep_progress(self) -> None:
+        assert self._under_way is not None, "a pass ended while it was walked"
+        await self._store.keep_note(self._source, RESCAN_UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
 
     def _count(self, _kind: SegmentKind, outcomes: Counter[Outcome]) -> None:
         processed = outcomes.total()

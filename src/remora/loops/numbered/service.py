@@ -21,7 +21,7 @@ from remora.core.rate.gate_types import RateFacts
 from remora.core.status.snapshot import InboxFacts, LoopFacts, RescanFacts, StreamFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor
-from remora.loops.numbered.backfill import plan_missing, side_by_side, walkers
+from remora.loops.numbered.backfill import plan_missing, walk_for_ever, walkers
 from remora.loops.numbered.inbox import MEMORY_MAX, WORKERS, InboxWorkers
 from remora.loops.numbered.live import POLL_EVERY_NS, Live
 from remora.loops.numbered.newest import follow_newest
@@ -255,8 +255,7 @@ class NumberedService:
             kinds=kinds,
             width=self._settings.walk_width,
         )
-        looking = asyncio.Lock()
-        await side_by_side(walker.run(looking=looking, idle_ns=WALK_IDLE_NS) for walker in walking)
+        await walk_for_ever(walking, idle_ns=WALK_IDLE_NS)
 
     def _make_rescan(self, settings: RescanSettings | None) -> Rescan | None:
         if settings is None or not self._can.item_times:

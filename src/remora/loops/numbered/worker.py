@@ -1,6 +1,5 @@
 """What does a process do that only helps? It claims segments and gaps of one source and fetches them."""
 
-import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -8,7 +7,7 @@ from remora.collect import Collector
 from remora.contracts import Clock, Store
 from remora.core.ledger.segment import SegmentKind
 from remora.core.status.snapshot import LoopFacts
-from remora.loops.numbered.backfill import side_by_side, walkers
+from remora.loops.numbered.backfill import walk_for_ever, walkers
 from remora.loops.numbered.newest import follow_newest, take_up
 from remora.loops.recover import Recover, beside_walks
 from remora.loops.supervisor import Supervisor
@@ -43,8 +42,7 @@ class Worker:
     async def _walk(self) -> None:
         # Before the first answer: what an empty answer means depends on how far its id is below the newest.
         await take_up(self._collector, self._store, self._source)
-        looking = asyncio.Lock()
-        await side_by_side(walker.run(looking=looking) for walker in self._walkers)
+        await walk_for_ever(self._walkers)
 
     async def _follow_newest(self) -> None:
         await follow_newest(self._collector, self._store, self._source, clock=self._clock)

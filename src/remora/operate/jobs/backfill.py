@@ -11,7 +11,7 @@ from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.segment import SegmentKind
 from remora.core.units import SECOND_NS
-from remora.loops.numbered.backfill import plan_again, plan_missing, side_by_side, walkers
+from remora.loops.numbered.backfill import plan_again, plan_missing, walk_until_done, walkers
 from remora.loops.recover import Recover, Recovery
 from remora.operate.jobs.progress import Progress, ProgressView, shown, with_rate
 from remora.operate.jobs.runtime import Numbered, ask_newest, rate_facts
@@ -103,7 +103,7 @@ class BackfillJob:
             width=self._runtime.settings.in_flight,
             on_outcomes=lambda _kind, outcomes: self._outcomes.update(outcomes),
         )
-        await side_by_side(walker.run_until_done() for walker in walking)
+        await walk_until_done(walking)
 
     async def _recover(self) -> None:
         """Try each due gap once more, and only once. The rest stays owed, each with its own not-before."""
