@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from remora.core.errors import StoreBusy
+from remora.operate.jobs.keeping import housekeeping
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.database import steps_behind
 from remora.stores.sqlite.writer_lock import WriterLock
@@ -201,7 +202,10 @@ def visited_by_another_process(path: Path) -> int:
     return int(subprocess.run([sys.executable, "-c", VISITOR, path], check=True, capture_output=True).stdout)
 
 
-async def test_readers_of_the_writers_own_process_leave_it_its_locks(tmp_path: Path) -> None:
+async def test_readers_of_the_writers_own_process_leave_it_its_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remora.stores.sqlite.keeping.WALKED_PAGES_MAX", 0)  # as if it were large
     path = tmp_path / "remora.db"
     store = SqliteStore(path)
     await store.open()
@@ -211,6 +215,8 @@ async def test_readers_of_the_writers_own_process_leave_it_its_locks(tmp_path: P
     await reader.open()
     await reader.close()
     assert steps_behind(path) == 0
+    async with housekeeping(f"sqlite:///{path}") as keeping:
+        assert len(await keeping.estimated_sizes()) > 0
     assert visited_by_another_process(path) == 1
     await record(store, 2, story(2), at_s=2)
     assert path.with_name("remora.db-wal").stat().st_ino == log, "the log was deleted under its writer"

@@ -52,7 +52,12 @@ def test_stats_tell_bytes_per_table_growth_and_readers(mirror: CommandLine) -> N
     assert found["tables"]["stored_items"]["rows"] == 9
     assert found["tables"]["stored_items"]["bytes"] >= 4096
     assert found["free_bytes"] > 0
-    assert "stored_items" in mirror("store", "stats").stdout
+    exact = json.loads(mirror("store", "stats", "--exact", "--json").stdout)
+    assert (found.pop("estimated"), exact.pop("estimated")) == (True, False)
+    assert exact["tables"]["stored_items"] == found["tables"]["stored_items"]
+    assert exact["last_day"] == found["last_day"]
+    lines = {line.split()[1]: line.split()[2:] for line in mirror("store", "stats").stdout.splitlines()}
+    assert lines["stored_items"][0] == "about"
 
 
 @pytest.mark.parametrize(

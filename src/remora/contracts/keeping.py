@@ -51,10 +51,22 @@ class Housekeeping(Protocol):
         """Delete earlier contents that were replaced before a moment, at most `limit`. Returns how many."""
 
     async def table_sizes(self, *, seconds_max: float) -> Sequence[TableSize]:
-        """The largest tables first. Empty if it takes too long."""
+        """The largest tables first, exactly: reads the whole store. Empty if it takes too long."""
+
+    async def estimated_sizes(self) -> Sequence[TableSize]:
+        """About the same, from a sample. It takes no longer in a large store."""
 
     async def changes_since(self, since_ns: int) -> dict[str, int]:
-        """How many changes of each sort there were since a moment."""
+        """How many changes of each sort there were since a moment, exactly: reads all that are kept."""
+
+    async def change_ends(self) -> tuple[int, int] | None:
+        """The numbers of the oldest and the newest change; None without any."""
+
+    async def change_moment(self, number: int) -> int | None:
+        """When the first change from this number on was recorded, in nanoseconds; None if there is none."""
+
+    async def changes_within(self, starts: Sequence[int], size: int, *, since_ns: int) -> dict[str, int]:
+        """How many changes of each sort, not before a moment, have a number in one of these blocks of this size."""
 
     async def compact(self) -> None:
         """Give unused space back to the disk. On SQLite nobody else may use the file meanwhile."""

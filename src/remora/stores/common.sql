@@ -280,3 +280,11 @@ DELETE FROM change_readers WHERE name = :name;
 -- name: changes_since
 -- How many changes of each sort there were since a moment.
 SELECT kind, change, count(*) FROM changes WHERE changed_at >= :since GROUP BY kind, change ORDER BY kind, change;
+
+-- name: change_ends
+-- The oldest and the newest number. Each is one look-up; both in one aggregate would read all.
+SELECT (SELECT seq FROM changes ORDER BY seq LIMIT 1), (SELECT seq FROM changes ORDER BY seq DESC LIMIT 1);
+
+-- name: change_moment
+-- When the first change from a number on was recorded.
+SELECT changed_at FROM changes WHERE seq >= :seq ORDER BY seq LIMIT 1;

@@ -68,24 +68,30 @@ async def _open_once(settings: "Settings") -> None:
 
 @store.command(short_help="Show what each table takes, and how it grows.")
 @store_options
+@click.option("--exact", is_flag=True, help="Read the whole store instead of estimating from a sample.")
 @as_json_option
-def stats(*, as_json: bool, **common: str | None) -> None:
-    """Show how much the store holds, what each table takes, and how fast it grows."""
+def stats(*, exact: bool, as_json: bool, **common: str | None) -> None:
+    """Show how much the store holds, what each table takes, and how fast it grows.
+
+    Sizes, rows and the last day are estimates, within a few percent.
+    """
     from remora.operate.jobs.keeping import describe
     from remora.operate.jobs.preflight import store_stats
 
     settings = load_settings(**common)
     found: dict[str, object] = dict(run(store_stats(settings)))
-    found |= run(describe(settings))
+    found |= run(describe(settings, exact=exact))
     if as_json:
         print_json(found)
         return
+    estimated = ("tables", "last_day", "growth_bytes_per_day") if found.pop("estimated") else ()
     for name, value in found.items():
+        about = "about " if name in estimated and value else ""
         if isinstance(value, dict):
             for inner, told in value.items():
-                click.echo(f"{name + ' ' + inner:<36}{_in_words(told)}")
+                click.echo(f"{name + ' ' + inner:<36}{about}{_in_words(told)}")
         else:
-            click.echo(f"{name:<36}{_in_words(value)}")
+            click.echo(f"{name:<36}{about}{_in_words(value)}")
 
 
 def _in_words(value: object) -> str:

@@ -16,10 +16,11 @@ from remora.operate.config.settings import Settings
 from remora.operate.jobs.startup_checks import naming_store
 from remora.read.indexing import load_progress
 from remora.stores import open_search_index
+from remora.stores.change_sample import recent_changes
 from remora.stores.keeping import open_housekeeping
 
 BATCH_ROWS: Final = 10_000
-SIZES_SECONDS_MAX: Final = 60.0
+SIZES_SECONDS_MAX: Final = 3_600.0
 _SQLITE: Final = "sqlite:///"
 
 
@@ -100,16 +101,22 @@ def order(position: str) -> tuple[int, ...]:
     return tuple(int(part) for part in position.split(":"))
 
 
-async def describe(settings: Settings) -> dict[str, object]:
-    """What each table takes, how much was new in the last day, and how far each reader is."""
-    url, now_ns = settings.store.url, time.time_ns()
+async def describe(settings: Settings, *, exact: bool) -> dict[str, object]:
+    """What each table takes, how much was new in the last day, and how far each reader is.
+
+    Exact numbers read the whole store. Estimates take seconds, however large it is.
+    """
+    url, since_ns = settings.store.url, time.time_ns() - DAY_NS
     async with housekeeping(url) as store:
-        sizes = await store.table_sizes(seconds_max=SIZES_SECONDS_MAX)
-        day = await store.changes_since(now_ns - DAY_NS)
+        if exact:
+            sizes, day = await store.table_sizes(seconds_max=SIZES_SECONDS_MAX), await store.changes_since(since_ns)
+        else:
+            sizes, day = await store.estimated_sizes(), await recent_changes(store, since_ns)
         readers = await store.named_readers()
     new = sum(count for name, count in day.items() if name.endswith(" new"))
     whole, items = sum(size.bytes for size in sizes), next((s.rows for s in sizes if s.name == "stored_items"), None)
     return {
+        "estimated": not exact,
         "tables": {size.name: {"bytes": size.bytes, "rows": size.rows} for size in sizes} or None,
         "last_day": day,
         # Unknown without a count of items.

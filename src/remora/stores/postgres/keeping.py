@@ -55,13 +55,33 @@ class PostgresHousekeeping:
         return await self._change("forget_revisions", values) + await self._change("forget_document_revisions", values)
 
     async def table_sizes(self, *, seconds_max: float) -> Sequence[TableSize]:
+        """What each table takes. The large ones are counted."""
+        ((items, revisions, changes),) = await self._rows("count_rows", {})
+        counts = {"stored_items": items, "stored_revisions": revisions, "changes": changes}
+        return tuple(TableSize(name, size, counts.get(name)) for name, size, _ in await self._rows("table_sizes", {}))
+
+    async def estimated_sizes(self) -> Sequence[TableSize]:
         """What each table takes; rows as the planner estimates them."""
         return tuple(TableSize(*row) for row in await self._rows("table_sizes", {}))
 
     async def changes_since(self, since_ns: int) -> dict[str, int]:
         """How many changes there were."""
-        rows = await self._rows("changes_since", {"since": since_ns // MILLISECOND_NS})
-        return {f"{kind} {change}": count for kind, change, count in rows}
+        return _by_sort(await self._rows("changes_since", {"since": since_ns // MILLISECOND_NS}))
+
+    async def change_ends(self) -> tuple[int, int] | None:
+        """The oldest and the newest."""
+        ((first, last),) = await self._rows("change_ends", {})
+        return None if first is None else (first, last)
+
+    async def change_moment(self, number: int) -> int | None:
+        """When it was recorded."""
+        rows = await self._rows("change_moment", {"seq": number})
+        return rows[0][0] * MILLISECOND_NS if rows else None
+
+    async def changes_within(self, starts: Sequence[int], size: int, *, since_ns: int) -> dict[str, int]:
+        """How many changes there were in some blocks."""
+        values = {"starts": list(starts), "size": size, "since": since_ns // MILLISECOND_NS}
+        return _by_sort(await self._rows("changes_within", values))
 
     async def compact(self) -> None:
         """Let the space of deleted rows be used again."""
@@ -79,6 +99,10 @@ class PostgresHousekeeping:
             return (await connection.execute(_SQL[name], values)).rowcount
 
         return await self._pool.run(work)
+
+
+def _by_sort(rows: Sequence[Row]) -> dict[str, int]:
+    return {f"{kind} {change}": count for kind, change, count in rows}
 
 
 def _parts(position: str) -> tuple[str, int]:

@@ -1,12 +1,13 @@
 """How is a SQLite file kept small? In short transactions beside the writer; only `compact` needs the file for itself."""
 
+import json
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from remora.contracts.keeping import NamedReader, TableSize
 from remora.core.errors import StoreUnavailable
@@ -14,9 +15,13 @@ from remora.core.units import MILLISECOND_NS
 from remora.stores.reading import no_position
 from remora.stores.sqlite.database import Connection, check_place, connect_beside, explained, roll_back
 from remora.stores.sqlite.offload import InThread
+from remora.stores.sqlite.page_sample import estimated_sizes
 from remora.stores.sqlite.writer_lock import WriterLock
 from remora.stores.statements import with_common
 
+# A file of at most 200 MB is walked whole: it takes no longer.
+WALKED_PAGES_MAX: Final = 50_000
+WALK_SECONDS_MAX: Final = 10.0
 _STEPS: Final = 10_000
 _COUNTED: Final = {"stored_items": "count_items", "stored_revisions": "count_revisions", "changes": "count_changes"}
 
@@ -58,7 +63,7 @@ class SqliteHousekeeping:
 
     async def named_readers(self) -> Sequence[NamedReader]:
         """Every named reader."""
-        rows = await self._run(lambda connection: connection.execute(self._sql["named_readers"]).fetchall())
+        rows = await self._rows("named_readers", {})
         return tuple(NamedReader(name, position, read_at * MILLISECOND_NS) for name, position, read_at in rows)
 
     async def keep_position(self, name: str, position: str, *, now_ns: int) -> None:
@@ -99,11 +104,35 @@ class SqliteHousekeeping:
             connection.set_progress_handler(None, 0)
         return [TableSize(name, size, counts.get(name)) for name, size, _ in sizes]
 
+    async def estimated_sizes(self) -> Sequence[TableSize]:
+        """What each table takes. In a large file from a sample of its pages."""
+        ((pages,),) = await self._rows("page_count", {})
+        if pages <= WALKED_PAGES_MAX and (exact := await self.table_sizes(seconds_max=WALK_SECONDS_MAX)):
+            return exact
+        trees = await self._rows("list_trees", {})
+        assert self._thread is not None, "the rows were just read"
+        page_bytes, found = await self._thread.run(lambda: estimated_sizes(self._path, trees))
+        sizes = (TableSize(name, round(size.pages) * page_bytes, round(size.entries)) for name, size in found.items())
+        return sorted(sizes, key=lambda size: -size.bytes)
+
     async def changes_since(self, since_ns: int) -> dict[str, int]:
         """How many changes there were."""
-        values = {"since": since_ns // MILLISECOND_NS}
-        rows = await self._run(lambda connection: connection.execute(self._sql["changes_since"], values).fetchall())
-        return {f"{kind} {change}": count for kind, change, count in rows}
+        return _by_sort(await self._rows("changes_since", {"since": since_ns // MILLISECOND_NS}))
+
+    async def change_ends(self) -> tuple[int, int] | None:
+        """The oldest and the newest."""
+        ((first, last),) = await self._rows("change_ends", {})
+        return None if first is None else (first, last)
+
+    async def change_moment(self, number: int) -> int | None:
+        """When it was recorded."""
+        rows = await self._rows("change_moment", {"seq": number})
+        return rows[0][0] * MILLISECOND_NS if rows else None
+
+    async def changes_within(self, starts: Sequence[int], size: int, *, since_ns: int) -> dict[str, int]:
+        """How many changes there were in some blocks."""
+        values = {"starts": json.dumps(list(starts)), "size": size, "since": since_ns // MILLISECOND_NS}
+        return _by_sort(await self._rows("changes_within", values))
 
     async def compact(self) -> None:
         """Rewrite the file without its unused pages."""
@@ -113,6 +142,9 @@ class SqliteHousekeeping:
             await self._run(lambda connection: connection.execute("VACUUM").fetchall())
         finally:
             lock.free()
+
+    async def _rows(self, name: str, values: Mapping[str, object]) -> list[Any]:
+        return await self._run(lambda connection: connection.execute(self._sql[name], values).fetchall())
 
     async def _change(self, name: str, values: Mapping[str, object]) -> int:
         def work(connection: Connection) -> int:
@@ -134,6 +166,10 @@ class SqliteHousekeeping:
             return await thread.run(lambda: work(connection))
         except sqlite3.Error as error:
             raise explained(error, self._path) from error
+
+
+def _by_sort(rows: Sequence[tuple[str, str, int]]) -> dict[str, int]:
+    return {f"{kind} {change}": count for kind, change, count in rows}
 
 
 def _seq(position: str) -> int:

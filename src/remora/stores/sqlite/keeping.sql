@@ -35,3 +35,19 @@ SELECT count(*) FROM stored_revisions;
 -- name: count_changes
 -- How many changes are kept: their numbers have no holes but at the beginning.
 SELECT coalesce(max(seq) - min(seq) + 1, 0) FROM changes;
+
+-- name: page_count
+-- How many pages the file has.
+PRAGMA page_count;
+
+-- name: list_trees
+-- Every table and index with its root page.
+SELECT 'sqlite_schema', 'sqlite_schema', 1
+UNION ALL
+SELECT name, tbl_name, rootpage FROM sqlite_schema WHERE rootpage > 0;
+
+-- name: changes_within
+-- How many changes of each sort are in some blocks of numbers.
+SELECT c.kind, c.change, count(*) FROM json_each(:starts) AS b
+CROSS JOIN changes AS c ON c.seq >= b.value AND c.seq < b.value + :size
+WHERE c.changed_at >= :since GROUP BY c.kind, c.change ORDER BY c.kind, c.change;
