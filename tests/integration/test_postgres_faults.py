@@ -288,6 +288,8 @@ def test_encryption_that_cannot_be_had_says_what_to_write(words: str, said: str,
         ("failed to resolve host 'db.example': [Errno -2] Name or service not known", "its host's name is not known"),
         ("connection timeout expired", "it gave no answer in time"),
         ("FATAL:  the database system is starting up", "it is still starting"),
+        ("connection to server failed: session is read-only", "this server is read-only"),
+        ("connection to server failed: server is in hot standby mode", "this server is read-only"),
         ("something new", "the connection to PostgreSQL is lost"),
     ],
 )

@@ -38,7 +38,7 @@ LOCK_NOT_FREE: Final = "55P03"
 PASSING: Final[dict[str, tuple[str, str]]] = {
     "25006": (
         "PostgreSQL accepts no writes here: this server is read-only",
-        "point the store's URL at the primary, or list all hosts in it with target_session_attrs=read-write",
+        "point the store's URL at the primary, or list all hosts in it with target_session_attrs=read-write; Remora goes on by itself",
     ),
     "53100": (
         "PostgreSQL's disk is full",
@@ -92,6 +92,8 @@ REFUSALS: Final = (
     ("no password supplied", "28P01"),
     ("too many clients", "53300"),
     ("remaining connection slots", "53300"),
+    ("session is read-only", "25006"),
+    ("server is in hot standby mode", "25006"),
 )
 # Faults of the address itself, or of the encryption it asks for: what happened, and what to write.
 MISTAKES: Final = (
