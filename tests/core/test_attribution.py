@@ -81,3 +81,11 @@ def test_a_canary_is_of_the_kind_that_fails_and_the_list_names_documents_that_ar
     canary = known.canary(newest_id=1_000)
     assert canary is not None
     assert (canary.kind, canary.key in {entry.key for entry in page.entries}) == (Kind.DOCUMENT, True)
+
+
+def test_who_was_in_trouble_answers_again_only_with_a_good_answer() -> None:
+    known = KnownGood()
+    known.hear(Discovery.item(1, via=Lane.LIVE), Found(Item(1, b"{}")))
+    assert known.is_answering
+    known.hear(Discovery.item(2, via=Lane.LIVE), BROKEN)
+    assert not known.is_answering

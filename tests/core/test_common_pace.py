@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.core.rate.law import Answer, Answered, Pace, after, cold_start
-from remora.core.rate.shared_pace import COMMON, OWN, Common, from_common, heard_on_top, to_common
+from remora.core.rate.shared_pace import COMMON, OWN, Common, UnsharedAnswers, from_common, heard_on_top, to_common
 from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 CEILING_NS = 10 * MILLISECOND_NS
@@ -91,3 +91,20 @@ def test_one_damaged_field_is_read_safely_or_not_at_all(name: str, value: object
     told = {**to_common(Common(pace), now_ns=now_ns), name: value}
     common = read({COMMON: told}, now_ns=now_ns)
     assert common is None or common.pace.interval_ns >= CEILING_NS
+
+
+def test_troubled_answers_that_bad_items_caused_are_not_shared() -> None:
+    _, events, _ = heard([Answer.GOOD, Answer.TROUBLED, Answer.REFUSED, Answer.TROUBLED, Answer.GOOD])
+    unshared = UnsharedAnswers()
+    unshared.add(*events)
+    unshared.excuse()
+    assert [event.answer for event in unshared] == [Answer.GOOD, Answer.REFUSED, Answer.GOOD]
+
+
+@pytest.mark.parametrize("impossible", [{"streak": 3}, {"below_per_s": 5.0}])
+def test_a_pace_that_the_law_cannot_produce_is_not_read(impossible: dict[str, float]) -> None:
+    """Without an edge there is neither a row of refusals nor a rate below an edge."""
+    pace, _, now_ns = heard([Answer.GOOD] * 3)
+    told = to_common(Common(pace), now_ns=now_ns)
+    assert read({COMMON: told}, now_ns=now_ns) is not None
+    assert read({COMMON: {**told, **impossible}}, now_ns=now_ns) is None

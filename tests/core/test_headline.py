@@ -8,9 +8,9 @@ from remora.core.ledger.gap import GapState
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import LimitedBy, ProviderDown, Recent
 from remora.core.reasons import GapReason
-from remora.core.status.answers import iso
-from remora.core.status.headline import collecting_in_words
-from remora.core.status.model import Attention, Progress, SourceStatus, Standing
+from remora.core.status.answers import is_polite, iso
+from remora.core.status.headline import collecting_in_words, progress_of
+from remora.core.status.model import Attention, Covered, Progress, SourceStatus, Standing, YesNo
 from remora.core.status.snapshot import InboxFacts, LedgerFacts, LoopFacts, SourceFacts, StreamFacts
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from tests.core.test_readout import NOW_NS, a_gap, a_rate, beat, facts, ledger, seen
@@ -157,3 +157,24 @@ def test_a_newest_id_that_nothing_confirms_needs_attention_and_is_not_called_unr
     assert source.headline.standing is Standing.ATTENTION
     assert source.headline.text == f"Needs attention: not fresh: {why}"
     assert source.answers.complete.reason == why
+
+
+def test_a_young_process_with_nothing_left_to_fetch_is_not_learning() -> None:
+    """While a backfill runs, no time left is told in the first minute; afterwards there is nothing to wait for."""
+    rising = msgspec.structs.replace(
+        a_rate(), interval_ns=4 * SECOND_NS, ceiling_interval_ns=SECOND_NS, edge_per_s=None
+    )
+    none = {"lag": 0, "owed": 0, "absent": 0, "gone": 0, "dead": 0, "awaited": 0}
+    half = Covered(first_id=1, max_id=10, frontier=5, settled=5, pending=5, **none)
+    learning = progress_of(half, rising, running_ns=SECOND_NS)
+    assert learning is not None
+    assert learning.is_learning
+    done = progress_of(msgspec.structs.replace(half, frontier=10, settled=10, pending=0), rising, running_ns=SECOND_NS)
+    assert done is not None
+    assert not done.is_learning
+
+
+@pytest.mark.parametrize("sent, answer", [(9, YesNo.YES), (10, YesNo.YES), (11, YesNo.NO)])
+def test_only_more_requests_than_permits_are_impolite(sent: int, answer: YesNo) -> None:
+    rate = msgspec.structs.replace(a_rate(), departures=10, wire_sends=sent)
+    assert is_polite(rate, silence=None).answer is answer

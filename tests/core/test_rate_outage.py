@@ -72,3 +72,11 @@ def test_windows_of_a_minute_or_an_hour_are_used_well_without_a_true_hint(row: s
         outcome = attempt_case(case)
         assert outcome.goodput >= 0.85
         assert outcome.refused <= 0.01
+
+
+def test_a_long_outage_is_remembered_for_many_answers_and_then_fades() -> None:
+    shut = replace(resting(), outage_ns=60 * SECOND_NS)
+    waits_ns = [
+        hear(hear(replace(shut, clean=clean), Answer.REFUSED), Answer.REFUSED).wait_ns for clean in (0, 50, 10**6)
+    ]
+    assert waits_ns[0] >= waits_ns[1] > 30 * SECOND_NS > waits_ns[2]

@@ -9,6 +9,7 @@ from remora.core.rate.constants import (
     BURST_MOST,
     CHAIN_GAP,
     DIP,
+    FASTEST_CLIMB,
     PRICE_HELD,
     PRICE_LEAST,
     PRICE_MOST,
@@ -285,3 +286,15 @@ def test_an_outage_in_a_test_goes_half_way_back_like_any_test_that_fails() -> No
 def test_refusals_too_dense_to_be_strays_set_an_edge_even_while_nothing_is_known() -> None:
     pace = replace(COLD, rate_per_s=20.0, octave_per_s=20.0, clean=2, overshot=True, evidence=7.0, chain_ns=0.0)
     assert refused(pace).edges_per_s
+
+
+def test_one_refusal_moves_the_edge_up_only_clearly_above_it() -> None:
+    """Within a dip of the edge it is the edge that refuses; further above it may have moved."""
+    assert refused(at(10.0, edge_per_s=10.0)).below_per_s == 0.0
+    assert refused(at(10.0, edge_per_s=10.0 / (1 + DIP / 2))).below_per_s == 0.0
+    assert refused(at(10.0, edge_per_s=8.0)).below_per_s == 8.0
+
+
+def test_far_below_an_edge_the_rate_climbs_by_a_small_share_of_itself() -> None:
+    pace = replace(at(1.0, edge_per_s=1_000.0), octave_per_s=1_000.0)
+    assert 1.0 < good(pace, 1).rate_per_s <= 1.0 + 1.0 / FASTEST_CLIMB

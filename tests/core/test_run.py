@@ -95,3 +95,11 @@ def test_a_span_of_time_is_short_and_has_a_unit(length_ns: int) -> None:
     assert len(said) <= 14
     assert said.endswith((" s", " min"))
     assert "-" not in said or "e-" in said
+
+
+@pytest.mark.parametrize(
+    "length_ns, said",
+    [(2 * MINUTE_NS - 1, "120 s"), (2 * MINUTE_NS, "2 min 00 s"), (HOUR_NS, "1 h 00 min"), (-1, "0 s")],
+)
+def test_a_span_is_told_in_seconds_below_two_minutes(length_ns: int, said: str) -> None:
+    assert span(length_ns) == said

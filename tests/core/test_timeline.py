@@ -101,3 +101,10 @@ def test_the_timeline_is_bounded_in_number_and_age() -> None:
     many = tuple(Event(at_ns=NOW_NS + number, kind="run", text="") for number in range(EVENTS_MAX + 5))
     assert len(added((), many, now_ns=NOW_NS)) == EVENTS_MAX
     assert added(many[:1], (), now_ns=NOW_NS + KEPT_NS + 2) == ()
+
+
+def test_a_start_leaves_an_outage_alone_whose_end_was_seen() -> None:
+    began_ns = NOW_NS - HOUR_NS
+    ended = Event(at_ns=began_ns, kind="provider_down", text="it was down for a minute", until_ns=began_ns + MINUTE_NS)
+    started = Event(at_ns=NOW_NS, kind="started", text="the service started")
+    assert added((ended,), [started], now_ns=NOW_NS) == (ended, started)
