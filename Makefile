@@ -5,6 +5,8 @@
 
 PYTHON ?= python3
 WORKERS ?= 2
+# Many of the slow tests wait for real processes: a third worker uses the time.
+TEST_WORKERS ?= 3
 SECONDS ?= 600
 KILLS ?= 1000
 WHERE ?=
@@ -27,7 +29,7 @@ docs: setup ## the documentation as a site in build/docs, searchable without a n
 test: setup ## every test, with a real PostgreSQL and a real browser where they can be had
 	@$(BIN)/python -m tools.services
 	@echo "test: running every test"
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup
 
 check: setup ## format, lint, types, layers and the quick tests; under 90 seconds
 	@echo "check: format"

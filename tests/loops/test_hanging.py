@@ -31,7 +31,7 @@ PER_SECOND = 250
 IN_FLIGHT = 64
 CEILING = Limits(SECOND_NS // PER_SECOND, in_flight=IN_FLIGHT)
 HANGS = Answer(fault=Fault.TIMEOUT, latency_ns=20 * SECOND_NS)
-HISTORY = IdRange(1, 50_000)
+HISTORY = IdRange(1, 20_000)
 
 
 def walker(one: Process, number: int) -> SegmentWorker:
@@ -46,7 +46,7 @@ async def plan(store: Store, clock: SimClock, ids: IdRange) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hanging_share, least_used", [(0.001, 0.97), (0.01, 0.8), (0.02, 0.65), (0.05, 0.45)])
+@pytest.mark.parametrize("hanging_share, least_used", [(0.001, 0.97), (0.01, 0.8), (0.05, 0.45)])
 def test_a_backfill_uses_its_ceiling_although_some_items_hang(hanging_share: float, least_used: float) -> None:
     async def main(clock: SimClock) -> float:
         dice = Random(1)
@@ -58,14 +58,14 @@ def test_a_backfill_uses_its_ceiling_although_some_items_hang(hanging_share: flo
             recover = Recover(NAME, one.collector, store, clock=clock, owner="recover", policy=beside_walks(IN_FLIGHT))
             runs = [*(walker(one, number).run() for number in range(WALKERS)), recover.run()]
             running = [asyncio.ensure_future(run) for run in runs]
-            await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+            await clock.sleep_until(clock.monotonic_ns() + 30 * SECOND_NS)
             collected = len(set(source.ids))
             assert one.governor.state().circuit is CircuitState.CLOSED
             assert one.governor.state().last_back_off is None
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
-        return collected / 60 / PER_SECOND
+        return collected / 30 / PER_SECOND
 
     assert simulated(main) >= least_used
 
@@ -145,11 +145,11 @@ class Claims(MemoryStore):
 def test_the_service_walks_several_segments_at_once_and_looks_for_work_with_one_walker() -> None:
     async def main(clock: SimClock) -> None:
         store = Claims(clock)
-        hanging = {str(item_id): FaultKind.HANG for item_id in range(50, 20_000, 100)}
-        rig = Rig.make(clock, world=WorldSettings(items=20_000), faults=Faults(ids=hanging), store=store)
+        hanging = {str(item_id): FaultKind.HANG for item_id in range(50, 8_000, 100)}
+        rig = Rig.make(clock, world=WorldSettings(items=8_000), faults=Faults(ids=hanging), store=store)
         await rig.live_for(10 * MINUTE_NS, settings=ServiceSettings(rescan=None))
         assert len(store.owners) == WALKERS
-        assert (await store.coverage("hackernews")).frontier(first_id=1) >= 20_000
+        assert (await store.coverage("hackernews")).frontier(first_id=1) >= 8_000
         # History is in; one walker of history and one of repairs look now and then.
         idle = [at_ns for at_ns in store.asked_at_ns if at_ns > clock.monotonic_ns() - MINUTE_NS]
         assert len(idle) <= 2 * (1 + MINUTE_NS // WALK_IDLE_NS)

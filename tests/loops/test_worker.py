@@ -47,7 +47,7 @@ def test_it_uses_the_ceiling_although_answers_take_long_and_some_items_hang(
 ) -> None:
     async def main(clock: SimClock) -> float:
         dice = Random(1)
-        history = IdRange(1, 2 * 60 * per_second)
+        history = IdRange(1, 60 * per_second)
         hanging = {item_id for item_id in range(history.start, history.end) if dice.random() < hanging_share}
 
         def says(item_id: int, _attempt: int) -> Answer:
@@ -56,17 +56,17 @@ def test_it_uses_the_ceiling_although_answers_take_long_and_some_items_hang(
         source, store = Numbers(clock, newest=history.end, says=says), MemoryStore()
         await plan_missing(NAME, store, history, now_ns=clock.wall_ns())
         async with process(clock, source, store, limits=limits(per_second)) as one:
-            await work_for(clock, one, MINUTE_NS)
-        return len(set(source.ids)) / 60 / per_second
+            await work_for(clock, one, 30 * SECOND_NS)
+        return len(set(source.ids)) / 30 / per_second
 
     assert simulated(main) >= least_used
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("die_at_call", [3, 500, 2_000, 6_000])
+@pytest.mark.parametrize("die_at_call", [3, 200, 800, 2_400])
 def test_a_killed_one_loses_nothing_and_repeats_at_most_what_was_in_flight(die_at_call: int) -> None:
     async def main(clock: SimClock) -> None:
-        history = IdRange(1, 10_000)
+        history = IdRange(1, 4_000)
         source, store = Numbers(clock, newest=history.end), MemoryStore()
         await plan_missing(NAME, store, history, now_ns=clock.wall_ns())
         life = Generation(die_at_call=die_at_call)
@@ -79,7 +79,7 @@ def test_a_killed_one_loses_nothing_and_repeats_at_most_what_was_in_flight(die_a
             await life.live(live())
         async with process(clock, source, store) as two:
             await work_for(clock, two, LEASE_NS + MINUTE_NS)
-        assert set(source.ids) == set(range(1, 10_001))
+        assert set(source.ids) == set(range(1, 4_001))
         assert len(source.repeated) <= QUICK.in_flight
         assert await store.coverage(NAME) == Coverage((history,))
         assert await store.open_segments(NAME) == {}
@@ -90,7 +90,7 @@ def test_a_killed_one_loses_nothing_and_repeats_at_most_what_was_in_flight(die_a
 @pytest.mark.slow
 def test_one_that_is_stopped_gives_all_its_segments_back_at_once() -> None:
     async def main(clock: SimClock) -> None:
-        history = IdRange(1, 10_000)
+        history = IdRange(1, 4_000)
         source, store = Numbers(clock, newest=history.end), MemoryStore()
         await plan_missing(NAME, store, history, now_ns=clock.wall_ns())
         async with process(clock, source, store) as one:
