@@ -124,3 +124,22 @@ def test_a_provider_that_ignores_the_page_size_is_told() -> None:
         assert 'write size_param = "" if it cannot be chosen' in summary.because
 
     run(main)
+
+
+def test_a_full_list_that_loses_an_entry_before_it_is_asked_for_again_is_read_whole_by_the_next_run() -> None:
+    async def main(clock: SimClock) -> None:
+        archive = SmallArchive(10)
+        asked: list[str] = []
+
+        def loses_one(what: str) -> None:
+            asked.append(what)
+            if len(asked) == 2:
+                archive.remove("c0")
+
+        archive.hook = loses_one
+        rig = ListedRig(clock, archive, settings=ListSettings(path="/links", paging=Paging.LINK, page_size=10))
+        assert (await rig.run()).stopped_by is StoppedBy.LIST_CONTRADICTS
+        assert (await rig.run(RunOptions(force=True))).stopped_by is StoppedBy.COMPLETE
+        assert (await rig.mirror()).items() >= archive.truth().items()
+
+    run(main)

@@ -153,7 +153,8 @@ def resume_position(settings: ListSettings, position: str, following: str | None
             onward = position if following is None else following
             return onward if OVERLAPPED_PAGE.fullmatch(onward) and shared_with_last(settings, onward) else None
         case Paging.CURSOR | Paging.LINK | Paging.NEXT | Paging.LAST:
-            return position if following is None else following
+            onward = position if following is None else following
+            return FIRST if onward == SHORTER else onward  # until then the list may have become shorter itself
         case Paging.NONE:
             return None
 
