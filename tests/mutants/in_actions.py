@@ -143,6 +143,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         "        if isinstance(asked.verdict, Pressure):\n            return None",
         "a refused detail is not recorded",
         (LISTED, LIMITED),
+        guard="it is owed since its page was recorded, and the next run asks for it again",
+        seen_by="tests/loops/test_listed_poison.py::test_a_detail_that_was_refused_is_asked_for_last_so_that_gaps_of_other_kinds_do_not_wait_for_it",
     ),
     Mutant(
         RUNS,
@@ -231,7 +233,13 @@ IN_ACTIONS: tuple[Mutant, ...] = (
         "        loops = dict(self._watching_loops())",
         "a successor goes on with what it knew long ago",
         (NUMBERED, SHARED),
-        guard="every loop reads the store again when it starts; `tests/loops/test_live.py`",
+        also=(
+            (
+                "loops/numbered/live.py",
+                "        self._kept_id = await take_up(self._collector, self._store, self._source)\n",
+                "        if self._live_from is not None:\n            return\n        self._kept_id = await take_up(self._collector, self._store, self._source)\n",
+            ),
+        ),
     ),
     Mutant(
         READOUT,

@@ -98,7 +98,8 @@ IN_FORMS: tuple[Mutant, ...] = (
         "        position=page.next_position or position,\n",
         "an interrupted walk goes on behind a page that moved",
         ("shape=offset", "max_fetches=7"),
-        guard="the first page after an interruption must show a known entry, or the walk begins anew; `tests/core/test_list_walk.py`",
+        guard="the first page after an interruption must show a known entry, or the walk begins anew",
+        seen_by="tests/core/test_list_walk.py::test_a_walk_goes_on_where_its_page_says_or_at_the_page_itself",
     ),
     Mutant(
         LEDGER,

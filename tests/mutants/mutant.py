@@ -25,4 +25,6 @@ class Mutant:
     after: str
     breaks: str
     where: tuple[str, ...] = ()
-    guard: str = ""  # which other layer makes it harmless in a world, and which test sees it
+    guard: str = ""  # which other layer makes it harmless in a world
+    seen_by: str = ""  # where a guard makes it harmless: the test that fails because of it
+    also: tuple[tuple[str, str, str], ...] = ()  # file, before and after of the layer that would make it harmless

@@ -17,6 +17,7 @@ import remora
 from tests.mutants.table import Mutant
 
 PACKAGE = Path(remora.__file__).parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 CAUGHT = Path(__file__).with_name("caught.json")
 LIMIT_S = 120  # of processor time, which is one minute on two cores: a busy machine changes nothing
 WAIT_S = 3_600  # real time, for a bug that makes a world wait for ever
@@ -35,15 +36,35 @@ class Caught:
 def plant(mutant: Mutant, folder: Path) -> Path:
     """A copy of the package with the bug in it."""
     shutil.copytree(PACKAGE, folder / "remora", ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / "remora" / mutant.file
-    path.write_text(planted(mutant, path.read_text()))
+    for file, text in planted(mutant).items():
+        (folder / "remora" / file).write_text(text)
     return folder
 
 
-def planted(mutant: Mutant, text: str) -> str:
-    """The text of the file with the bug in it."""
-    assert text.count(mutant.before) == 1, f"{mutant.file} has changed: {mutant.breaks} cannot be planted"
-    return text.replace(mutant.before, mutant.after)
+def planted(mutant: Mutant) -> dict[str, str]:
+    """The files with the bug in them."""
+    texts: dict[str, str] = {}
+    for file, before, after in ((mutant.file, mutant.before, mutant.after), *mutant.also):
+        text = texts.get(file) or (PACKAGE / file).read_text()
+        assert text.count(before) == 1, f"{file} has changed: {mutant.breaks} cannot be planted"
+        texts[file] = text.replace(before, after)
+    return texts
+
+
+def is_seen_by_its_test(mutant: Mutant) -> bool:
+    """Whether the test that its row names fails because of it."""
+    with tempfile.TemporaryDirectory(prefix="remora-mutant-") as folder:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", mutant.seen_by],
+            env={**os.environ, "PYTHONPATH": str(plant(mutant, Path(folder))), "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=WAIT_S,
+        )
+    assert done.returncode in {0, 1}, f"{mutant.seen_by} cannot run: {done.stdout[-500:]}"
+    return done.returncode == 1
 
 
 def known() -> dict[str, Caught]:
