@@ -15,6 +15,12 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "20261116114",
+        "the fuzzer",
+        "a process that was started after the clock had been set back waits longer for a Retry-After; the judge called that invented",
+        "`tests/fuzz/worlds/retry-after-that-outlasts-a-clock-set-back.json`",
+    ),
+    Found(
         "1794831830116",
         "lists in parts",
         "a window that held exactly one page of entries was taken for a wrong declaration, and every later walk stopped at it",

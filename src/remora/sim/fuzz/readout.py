@@ -116,7 +116,7 @@ class Readout:
         if rate.next_in_ns >= WAIT_WORTH_TELLING_NS and wait_in_words(rate) is None:
             self._judge.fail(f"a wait of {rate.next_in_ns // SECOND_NS} s is not explained")
         match rate.limited_by:
-            case LimitedBy.RETRY_AFTER if stage.hinted_until_ns + SLACK_NS < now_ns:
+            case LimitedBy.RETRY_AFTER if stage.hinted_until_ns + self._set_back_ns() + SLACK_NS < now_ns:
                 self._judge.fail("limited by Retry-After, and the provider asked for no pause")
             # During a pause that the provider asked for, the circuit stays as it was: no request could close it.
             case LimitedBy.CIRCUIT if (
@@ -127,6 +127,12 @@ class Readout:
                 self._judge.fail("limited by the pace, and the pace is the ceiling")
             case _:
                 pass
+
+    def _set_back_ns(self) -> int:
+        """By how much the clock was set back so far. A process that is started later waits for so much longer."""
+        now_s = self._home.clock.monotonic_ns() / SECOND_NS
+        steps = [one for one in self._home.scenario.incidents if one.kind is IncidentKind.STEP and one.at_s <= now_s]
+        return round(-sum(min(0.0, step.amount) for step in steps) * SECOND_NS)
 
     def _is_long_at_ceiling(self, rate: RateFacts) -> bool:
         """Whether the pace has been at the ceiling, without a change, for a while."""
