@@ -1,14 +1,27 @@
 """How does Remora's law behave with the governor's pacing and not-before around it?"""
 
+from dataclasses import replace
+
 from bench.controllers.providers import Reply
 from bench.controllers.world import BURST_NS
-from remora.core.rate.law import Answered, Pace, after
+from remora.core.rate.law import Answer, Answered, Pace, after
+from remora.core.rate.refusal_limit import RefusalLimit, Refusals
+
+NEVER_NS = 1 << 62  # not before an answer
 
 
 class Remora:
-    """The law, a pacer with the arithmetic of `core/rate/pacing.py`, and Retry-After as a not-before for all."""
+    """The law, a pacer with the arithmetic of `core/rate/pacing.py`, and Retry-After as a not-before for all.
 
-    def __init__(self, pace: Pace) -> None:
+    `limit` is the owner's limit on refusals, kept as the gate keeps it.
+    """
+
+    def __init__(self, pace: Pace, limit: RefusalLimit | None = None) -> None:
+        if limit is not None:
+            pace = replace(pace, refusal_limit=limit)
+        self.refusals = None if limit is None else Refusals(limit)
+        self.in_flight = 0
+        self.unhindered_since_ns = 0  # since when the limit on refusals has not held a request back
         self.pace = pace
         self.interval_ns = pace.interval_ns
         self.pace_next_ns = 0
@@ -21,28 +34,46 @@ class Remora:
         self._take(pace)
 
     def earliest_ns(self, now_ns: int) -> int:
-        return max(
+        paced_ns = max(
             self.pace_next_ns - self.tolerance_ns,
             self.ceiling_next_ns - self.ceiling_tolerance_ns,
             self.not_before_ns,
             self.pace.quiet_until_ns,
         )
+        return paced_ns if self.refusals is None else max(paced_ns, self._free_at_ns(self.refusals, now_ns))
 
     def departed(self, at_ns: int, ready_since_ns: int) -> bool:
         # Was it the pace that held this request back, or something else?
         paced_ns = self.pace_next_ns - self.tolerance_ns
+        ready_since_ns = max(ready_since_ns, self.unhindered_since_ns)
         bound = paced_ns > ready_since_ns and paced_ns >= self.not_before_ns and paced_ns >= self.pace.quiet_until_ns
         self.ceiling_next_ns = max(self.ceiling_next_ns, at_ns) + self.ceiling_ns
         self.pace_next_ns = max(self.pace_next_ns, at_ns) + self.interval_ns
         self.last_ns = at_ns
-        return bound
+        self.in_flight += 1
+        # The last request that the limit on refusals allows says nothing about the pace.
+        return bound and (self.refusals is None or self.refusals.allows(self.in_flight + 1, now_ns=at_ns))
 
     def answered(self, reply: Reply, departed_at_ns: int, now_ns: int, *, pace_bound: bool) -> None:
+        self.in_flight -= 1
+        if self.refusals is not None:
+            if not self.refusals.allows(self.in_flight + 2, now_ns=now_ns):
+                self.unhindered_since_ns = now_ns
+            if reply.answer is Answer.REFUSED:
+                self.refusals = self.refusals.refused(at_ns=now_ns)
         if reply.retry_after_ns is not None:
             self.not_before_ns = max(self.not_before_ns, now_ns + reply.retry_after_ns)
         asked_ns = reply.retry_after_ns or 0
         event = Answered(reply.answer, departed_at_ns, now_ns, pace_bound, asked_ns, reply.quota)
         self._take(after(self.pace, event))
+
+    def _free_at_ns(self, refusals: Refusals, now_ns: int) -> int:
+        free_at_ns = refusals.free_at_ns(self.in_flight + 1, now_ns=now_ns)
+        if free_at_ns is None:
+            return NEVER_NS
+        if free_at_ns > now_ns:
+            self.unhindered_since_ns = free_at_ns
+        return free_at_ns
 
     def _take(self, pace: Pace) -> None:
         self.pace = pace

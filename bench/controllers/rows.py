@@ -4,7 +4,7 @@ A row is measured over the whole run, cold start included, and shows the worst s
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import cos, pi
 from random import Random
 
@@ -30,6 +30,7 @@ from bench.controllers.providers import (
     TokenBucket,
 )
 from remora.core.rate.law import Answer
+from remora.core.rate.refusal_limit import RefusalLimit
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 
 DAY_NS = 24 * HOUR_NS
@@ -49,6 +50,7 @@ class Row:
     ceiling_per_s: float = 0.0  # 0 = four times the limit
     in_flight: tuple[int, ...] = (1, 8)
     latency_s: float = 0.0  # 0 = half of a request's time, or three requests' time with more in flight
+    refusal_limit: RefusalLimit | None = None  # what the owner wrote
 
     @property
     def ceiling_interval_ns(self) -> int:
@@ -216,6 +218,11 @@ BANS = [
     Row("ban, b=100, 100/s", 100, 20 * MINUTE_NS, banning(bucket(100)), 0.85),
     Row("ban, b=10, 64 in flight at 2 s", 10, HOUR_NS, banning(bucket(10)), 0.85, in_flight=(64,), latency_s=2.0),
 ]
+# What an owner writes who knows that the fifth refusal within a minute bans.
+BANS_LIMITED = [
+    replace(row, name=row.name.replace("ban,", "ban, limit written,"), refusal_limit=RefusalLimit(4, MINUTE_NS))
+    for row in BANS
+]
 EASY = [
     Row("b=1", 10, HOUR_NS, bucket(1)),
     Row("b=10", 10, HOUR_NS, bucket(10)),
@@ -236,4 +243,4 @@ EASY = [
     Row("diurnal x3", 10, 2 * HOUR_NS, diurnal),
     Row("no limit", 10, HOUR_NS, unlimited, ceiling_per_s=10),
 ]
-ROWS = {row.name: row for row in [*QUOTAS, *SHARED, *SLOW, *BANS, *EASY]}
+ROWS = {row.name: row for row in [*QUOTAS, *SHARED, *SLOW, *BANS, *BANS_LIMITED, *EASY]}

@@ -64,7 +64,7 @@ def attempt_case(case: Case) -> Outcome:
     ceiling_ns = row.ceiling_interval_ns
     controller: Controller
     if case.controller == OURS:
-        controller = Remora(cold_start(ceiling_interval_ns=ceiling_ns, now_ns=0))
+        controller = Remora(cold_start(ceiling_interval_ns=ceiling_ns, now_ns=0), row.refusal_limit)
     else:
         controller = PEERS[case.controller](ceiling_ns)
     trace = run(controller, provider, in_flight=case.in_flight, ceiling_interval_ns=ceiling_ns, until_ns=row.until_ns)

@@ -5,7 +5,7 @@ import pytest
 from remora.contracts import Meter
 from remora.core.item import Item
 from remora.core.lanes import Lane
-from remora.core.rate.gate_types import Barred, Recent
+from remora.core.rate.gate_types import Barred, ProviderDown, Recent
 from remora.core.reasons import GapReason
 from remora.core.status.model import Attention, Standing, YesNo
 from remora.core.units import MINUTE_NS, SECOND_NS
@@ -32,6 +32,21 @@ def test_a_ban_needs_a_person_and_says_what_to_do() -> None:
     assert "forbidden, 1,212 in a row): check the token, then ask the provider" in working.reason
     assert status.headline.standing is Standing.ATTENTION
     assert not status.only_provider_is_down
+
+
+def down(*, for_ns: int, answers: str = "it answers HTTP 429 (rate limited)", refusals_left: int | None = None) -> str:
+    """What is said of a provider that has been down for so long."""
+    rate = a_rate(provider_down=ProviderDown(NOW_NS - for_ns, answers), refusals_left=refusals_left)
+    return seen(beat(of=facts(rate=rate))).answers.working.reason
+
+
+def test_a_ban_says_that_a_limit_on_refusals_can_be_written_unless_there_is_one() -> None:
+    assert "write a refusal_limit; next probe" in down(for_ns=20 * MINUTE_NS)
+    assert "refusal_limit" not in down(for_ns=20 * MINUTE_NS, refusals_left=4)
+    assert "refusal_limit" not in down(for_ns=5 * MINUTE_NS)
+    assert "refusal_limit" not in down(for_ns=20 * MINUTE_NS, answers="it answers HTTP 500 (server error)")
+    forbidden = a_rate(barred=barred(since_ns=2 * MINUTE_NS, answers=1_212))
+    assert "write a refusal_limit" in seen(beat(of=facts(rate=forbidden))).answers.working.reason
 
 
 @pytest.mark.parametrize("since_ns, answers", [(50 * SECOND_NS, 9_000), (MINUTE_NS, 3)])

@@ -173,4 +173,12 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "        case 429:\n            return Missing(GapReason.NOT_FOUND)",
         "a refusal is taken for an absence",
     ),
+    Mutant(
+        GATE,
+        "core/rate/refusal_limit.py",
+        "            insort(until_ns, at_ns + self.limit.within_ns)",
+        "            insort(until_ns, at_ns)",
+        "a refusal is forgotten at once, and a provider that bans gets one too many",
+        ("refusal_limit=2",),
+    ),
 )

@@ -11,12 +11,13 @@ from remora.core.errors import ConfigurationError
 from remora.core.item import Newest, Readable
 from remora.core.lanes import Lane
 from remora.core.rate.pacing import burst_allowance
+from remora.core.rate.refusal_limit import RefusalLimit
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Reply, Verdict, classify, has_content
 from remora.gate.governor import Governor
 from remora.operate.config.reader import load
 from remora.operate.config.settings import Flags, Settings
-from remora.operate.jobs.gates import Gates
+from remora.operate.jobs.gates import Gates, limits_of
 from remora.sim.checks import worst_window
 from remora.sim.clock import SimClock
 from remora.sim.meter import CountingMeter
@@ -171,6 +172,12 @@ def test_a_pause_and_a_quota_that_one_source_is_told_hold_for_the_other(tmp_path
         (SHARED + 'token_env = "T"\n', "sources.pulls has token_env", "[accounts.github]"),
         (SHARED.replace("github", "pulls").replace('account = "pulls"\nin', "in"), "name of a source", "account"),
         (SHARED.replace("10/s", "quick"), 'is "quick"', "240/min"),
+        (SHARED + 'refusal_limit = "4/min"\n', "sources.pulls has refusal_limit", "[accounts.github]"),
+        (
+            SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "four"'),
+            "accounts.github.refusal_limit is 'four'",
+            "4/min",
+        ),
     ],
 )
 def test_an_account_that_does_not_fit_is_refused_with_what_to_write(
@@ -188,3 +195,22 @@ def test_the_ceiling_of_a_source_is_the_one_of_its_account(tmp_path: Path) -> No
         "issues": TEN_PER_S_NS,
         "pulls": TEN_PER_S_NS,
     }
+
+
+def test_the_limit_on_refusals_is_one_for_all_sources_of_an_account(tmp_path: Path) -> None:
+    sources = settings(tmp_path, SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')).sources
+    assert limits_of([*sources.values()]).refusal_limit == RefusalLimit(4, 60 * SECOND_NS)
+
+
+def test_a_limit_on_refusals_on_a_shared_store_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    sources = settings(tmp_path, SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')).sources
+
+    async def main(clock: SimClock, _sent: Departures) -> None:
+        sharing = SimSharing(SimGate(clock), SimNames(), clock)
+        gates = Gates(sources, store=MemoryStore(), clock=clock, meter=CountingMeter(), sharing=sharing)
+        with pytest.raises(ConfigurationError, match="github has a refusal_limit, but the store is shared") as refused:
+            async with gates.pass_through("issues"):
+                raise AssertionError("never opened")
+        assert "sqlite" in str(refused.value.hint)
+
+    in_simulated_time(main)

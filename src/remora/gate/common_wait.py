@@ -8,6 +8,7 @@ from typing import Final
 
 from remora.contracts import SharedPace
 from remora.core.rate.pace_record import wait_ns_of
+from remora.core.rate.shared_pace import Common, from_common
 from remora.core.units import SECOND_NS
 
 # A record and its wait reach the store at different moments: ends that are so close are the same end.
@@ -36,3 +37,14 @@ class CommonWait:
             return asked_until_ns
         self.until_ns = 0
         return max(asked_until_ns, until_ns)
+
+
+def common_pace(shared: SharedPace, *, ceiling_interval_ns: int, now_ns: int) -> Common | None:
+    """The pace of all processes; None: it cannot be read."""
+    return from_common(
+        shared.record,
+        age_ns=shared.age_ns,
+        quiet_in_ns=shared.not_before_in_ns,
+        ceiling_interval_ns=ceiling_interval_ns,
+        now_ns=now_ns,
+    )

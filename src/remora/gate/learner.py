@@ -17,6 +17,7 @@ from remora.core.rate import keeping, signal
 from remora.core.rate.attribution import Lesson
 from remora.core.rate.gate_types import BackOff, Hold, LimitedBy, Sent
 from remora.core.rate.law import Answer, Answered, ChangeKind, Pace, PaceChange, after, cold_start, describe
+from remora.core.rate.limits import Limits
 from remora.core.rate.pace_record import (
     LEAST_STALE_AFTER_NS,
     Restore,
@@ -28,13 +29,14 @@ from remora.core.rate.pace_record import (
     wait_ns_of,
 )
 from remora.core.rate.quota import told as after_quota
-from remora.core.rate.shared_pace import COMMON, Common, from_common, heard_on_top, to_common
+from remora.core.rate.shared_pace import COMMON, Common, heard_on_top, to_common
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.verdict import NoReply, Pressure, Reply, Verdict
 from remora.gate.circuit_breaker import SourceBreaker
-from remora.gate.common_wait import CommonWait
+from remora.gate.common_wait import CommonWait, common_pace
 from remora.gate.pace_events import PaceEvents
 from remora.gate.pace_in_runs import PaceInRuns
+from remora.gate.refusal_count import RECORD, refusal_count
 from remora.gate.told_quota import ToldQuota, is_empty_until_ns
 
 log = structlog.get_logger()
@@ -46,9 +48,8 @@ class Learner(PaceInRuns):
     def __init__(
         self,
         source: str,
+        limits: Limits,
         *,
-        ceiling_interval_ns: int,
-        stale_after_ns: int,
         clock: Clock,
         home: GateHome,
         meter: Meter,
@@ -56,8 +57,7 @@ class Learner(PaceInRuns):
         send_canary: Callable[[], bool],
     ) -> None:
         self._source = source
-        self._ceiling_interval_ns = ceiling_interval_ns
-        self._stale_after_ns = stale_after_ns
+        self._limits = limits
         self._clock = clock
         self._home = home
         self._meter = meter
@@ -66,7 +66,7 @@ class Learner(PaceInRuns):
         self._shared_interval_ns = 0
         self._common_cuts = 0
         now_ns = clock.monotonic_ns()
-        super().__init__(cold_start(ceiling_interval_ns=ceiling_interval_ns, now_ns=now_ns))
+        super().__init__(cold_start(ceiling_interval_ns=limits.ceiling_interval_ns, now_ns=now_ns))
         self.restored = Restore.COLD_NONE
         self.circuit = SourceBreaker(
             source,
@@ -79,6 +79,7 @@ class Learner(PaceInRuns):
         )
         self._held: list[tuple[Answered, Verdict]] = []  # troubled; a canary decides whether they count
         self.quota = ToldQuota(clock)
+        self.refusals = refusal_count(limits, clock, self._tell_soon)
         self.not_before_ns = 0
         self._common_wait = CommonWait()
         self.idle_ns = 0  # at startup: how long ago, as far as is known, the last process sent something
@@ -86,7 +87,7 @@ class Learner(PaceInRuns):
         self._departed_at_ns: int | None = None
         self._shared_at_ns = now_ns
         self.last_back_off: BackOff | None = None
-        self._pace_events = PaceEvents(source, self, ceiling_interval_ns=ceiling_interval_ns, clock=clock)
+        self._pace_events = PaceEvents(source, self, ceiling_interval_ns=limits.ceiling_interval_ns, clock=clock)
         self._unsaved = asyncio.Event()
         self._urgent = asyncio.Event()
         self._cuts = 0
@@ -248,7 +249,7 @@ class Learner(PaceInRuns):
         if shared.version <= self._version:
             return
         self._version, self._shared_interval_ns = shared.version, shared.interval_ns
-        common = self._common_pace(shared)
+        common = common_pace(shared, ceiling_interval_ns=self._limits.ceiling_interval_ns, now_ns=now_ns)
         if common is None:
             return  # another version of Remora wrote it; the gate still obeys its interval
         was_cut = common.cuts > self._common_cuts
@@ -271,6 +272,9 @@ class Learner(PaceInRuns):
         known = await self._home.look()
         self._take_up(known.record)
         self._take_up_common(known)
+        if self.refusals is not None:
+            self.pace = replace(self.pace, refusal_limit=self.refusals.limit)
+            self.refusals.take_up(known.record)
         distrusted = self.restored in {Restore.COLD_DAMAGED, Restore.COLD_FUTURE}
         (log.warning if distrusted else log.info)(
             "pace_restored", source=self._source, how=str(self.restored), rate_per_s=round(self.pace.rate_per_s, 4)
@@ -282,10 +286,10 @@ class Learner(PaceInRuns):
         fields = stored if isinstance(stored, dict) else {}
         restored = restore(
             record_from_json(fields.get("pace") if isinstance(stored, dict) else stored),
-            ceiling_interval_ns=self._ceiling_interval_ns,
+            ceiling_interval_ns=self._limits.ceiling_interval_ns,
             now_ns=now_ns,
             now_wall_ns=wall_ns,
-            stale_after_ns=self._stale_after_ns,
+            stale_after_ns=self._limits.stale_after_ns,
         )
         self.pace, self.restored = restored.pace, restored.how
         self._started_at_ns = now_ns
@@ -301,23 +305,14 @@ class Learner(PaceInRuns):
         # A record that nobody has shared yet was copied from another store: only its own wait is known.
         copied_ns = 0 if shared.interval_ns else self.not_before_ns
         self.not_before_ns = self._common_wait.adopt(shared, asked_until_ns=copied_ns, now_ns=now_ns)
-        common = self._common_pace(shared)
+        common = common_pace(shared, ceiling_interval_ns=self._limits.ceiling_interval_ns, now_ns=now_ns)
         if common is None or shared.idle_ns is None:
             return
-        if shared.idle_ns <= max(self._stale_after_ns, LEAST_STALE_AFTER_NS):
+        if shared.idle_ns <= max(self._limits.stale_after_ns, LEAST_STALE_AFTER_NS):
             self.pace, self.restored, self._common_cuts = common.pace, Restore.WARM, common.cuts
         else:
-            cold = cold_start(ceiling_interval_ns=self._ceiling_interval_ns, now_ns=now_ns)
+            cold = cold_start(ceiling_interval_ns=self._limits.ceiling_interval_ns, now_ns=now_ns)
             self.pace, self.restored = cold, Restore.COLD_STALE
-
-    def _common_pace(self, shared: SharedPace) -> Common | None:
-        return from_common(
-            shared.record,
-            age_ns=shared.age_ns,
-            quiet_in_ns=shared.not_before_in_ns,
-            ceiling_interval_ns=self._ceiling_interval_ns,
-            now_ns=self._clock.monotonic_ns(),
-        )
 
     def check(self) -> None:
         """Raise the error that ended the keeper: our own bugs must not stay hidden until the process ends."""
@@ -333,6 +328,8 @@ class Learner(PaceInRuns):
             if not keeper.cancelled() and (error := keeper.exception()) is not None:
                 raise error  # our own bug ended it
         self._pace_events.tell_now()
+        if self.refusals is not None:
+            self.refusals.closed()
         if self._unshared or not self.circuit.is_told or not self._home.sees_departures:
             await self._save()
 
@@ -363,6 +360,8 @@ class Learner(PaceInRuns):
             return
         self._pace_events.stored()
         self._cuts_saved = cuts
+        if self.refusals is not None:
+            self.refusals.stored()
         self._on_change()
 
     def _record(self) -> dict[str, Json]:
@@ -377,6 +376,7 @@ class Learner(PaceInRuns):
             "idle_ns": idle_ns,
             "quota": self.quota.record(),
             "saved_at_wall_ns": wall_ns,
+            **({} if self.refusals is None else {RECORD: self.refusals.record()}),
         }
 
     async def _share(self, record: dict[str, Json]) -> bool:

@@ -44,6 +44,10 @@ DOUBT_LEAST: Final = 0.1  # of a dip, by which a probe that got above the edge r
 EDGE_NUDGE: Final = 0.75  # of a dip, by which a refusal at rest lowers it
 REST_MARGIN: Final = DIP / 4  # how far to rest below the accepted rate, so that a burst can fill again
 
+# Where the owner wrote a limit on refusals, the gate sends nothing once it is used up. So a refusal costs more there.
+REFUSALS_SPARED: Final = 4.0  # probing uses at most a quarter of the limit
+IDLE_COUNTED: Final = 4  # intervals for which a request that the limit held back counts in the accepted rate at most
+
 # A burst that filled since the last refusal carries a probe above the edge. The probe goes no higher than this until
 # the provider has accepted more requests than the edge plus such a burst allow. Then the edge has moved: climb on.
 PROBE_HEIGHT: Final = 4 * DIP

@@ -55,8 +55,7 @@ def refused(pace: Pace, event: Answered) -> Pace:
     if pace.chain_ns >= 0 and not (stale and pace.wait_ns):
         pace = changed(pace, chain_ns=pace.chain_ns + pace.interval_ns)
     if stale:
-        # It was sent before the cut: only its price counts, and only if a probe caused the refusals.
-        return charged(pace, 1.0) if pace.probed else pace
+        return _refused_before_the_cut(pace, event)
     if pace.streak:
         return refused_in_a_row(pace, event)
     pace = with_best(pace)
@@ -86,6 +85,14 @@ def refused(pace: Pace, event: Answered) -> Pace:
         # The rate was just set to the accepted rate and is refused at once: the provider still counts earlier requests.
         return refused_in_a_row(pace, event)
     return _refused_densely(pace, event)
+
+
+def _refused_before_the_cut(pace: Pace, event: Answered) -> Pace:
+    """It was sent before the cut: only its price counts, and only if a probe caused the refusals."""
+    if pace.refusal_limit is not None and pace.streak:
+        # Nothing may be sent after them: what was in flight is all that shows that the provider takes nothing now.
+        pace = changed(pace, streak=pace.streak + 1, last_refused_at_ns=event.departed_at_ns)
+    return charged(pace, 1.0) if pace.probed else pace
 
 
 def _refused_discovering(pace: Pace, event: Answered) -> Pace:

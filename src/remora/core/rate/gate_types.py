@@ -21,6 +21,7 @@ class LimitedBy(StrEnum):
     PACE = "pace"
     QUOTA = "quota"
     RETRY_AFTER = "retry_after"
+    REFUSALS = "refusals"
     CIRCUIT = "circuit"
     IN_FLIGHT = "in_flight"
     ANSWERS = "answers"
@@ -128,6 +129,7 @@ class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
     barred: Barred | None = None  # None: the last answer was no refusal of this kind
     provider_back_at_ns: int | None = None  # when it last answered again after it was down
     not_before_in_ns: int = 0  # how long the provider's own wait still lasts
+    refusals_left: int | None = None  # how many more the owner's limit allows; None: no limit is written
     quota: QuotaFacts | None = None  # None: the provider named none, or it was reset
     next_in_ns: int = 0  # how long a request that asks now waits at least
     next_held_by: LimitedBy | None = None  # and for what

@@ -23,6 +23,7 @@ from remora.core.rate.constants import (
     FAR,
     FAR_BELOW,
     FASTEST_CLIMB,
+    IDLE_COUNTED,
     LATENCY_HIGH,
     LATENCY_MEMORY,
     LATENCY_NOISE_NS,
@@ -130,6 +131,8 @@ def _good(pace: Pace, event: Answered) -> Pace:
 
 def _counted(pace: Pace) -> Pace:
     """An answer to a request that was sent before the last cut only counts as accepted."""
+    if pace.refusal_limit is not None and pace.streak > 1 and not pace.wait_ns:
+        pace = changed(pace, streak=1)  # the provider takes something: no outage
     if pace.chain_ns < 0 or pace.wait_ns:
         return pace
     return changed(pace, chain_good=pace.chain_good + 1, chain_ns=pace.chain_ns + pace.interval_ns)
@@ -147,10 +150,11 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
     baseline += (latency - baseline) / (LATENCY_MEMORY if latency < baseline else BASELINE_MEMORY)
     slow = pace.baseline_ns > 0 and _is_slow(pace, latency)
     queueing = _is_queueing(pace)
-    climbs = event.pace_bound and not queueing and not is_spread(pace)
+    climbs = event.pace_bound and not queueing and not is_spread(pace) and not _fills_limit(pace)
     rate, edges = _raised(pace) if climbs else (pace.rate_per_s, edges)
     # The time before this request: an interval, or more if there was nothing to send.
     since_ns = interval_ns if event.pace_bound else max(interval_ns, event.departed_at_ns - pace.left_at_ns)
+    chained_ns = interval_ns if pace.refusal_limit is None else min(since_ns, IDLE_COUNTED * interval_ns)
     # Fast path: one copy for all changes.
     return changed(
         pace,
@@ -160,7 +164,7 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         learned_at_ns=event.answered_at_ns if climbs else pace.learned_at_ns,
         clean=pace.clean + 1,
         chain_good=pace.chain_good + 1,
-        chain_ns=pace.chain_ns + interval_ns if pace.chain_ns >= 0 else -1.0,
+        chain_ns=pace.chain_ns + chained_ns if pace.chain_ns >= 0 else -1.0,
         filled=filled(pace, for_ns=since_ns, taken=1),
         account=min(ACCOUNT_MOST, pace.account + 1.0),
         held=0 if edges != pace.edges_per_s or _is_left_behind(edges, rate) else pace.held + 1,
@@ -179,6 +183,12 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         queued=pace.queued + 1 if queueing and _is_long(pace) and event.pace_bound else 0,
         queue_ns=pace.queue_ns if queueing else 0.0,
     )
+
+
+def _fills_limit(pace: Pace) -> bool:
+    """Does this rate put as many requests in flight as the owner lets be refused? A higher one would change nothing."""
+    limit = pace.refusal_limit
+    return limit is not None and pace.rate_per_s * pace.latency_ns > limit.most * SECOND_NS
 
 
 def _is_left_behind(edges_per_s: tuple[float, ...], rate_per_s: float) -> bool:

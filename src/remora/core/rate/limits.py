@@ -1,10 +1,11 @@
-"""What does the owner allow? One number, the ceiling, and settings that can only make it slower."""
+"""What does the owner allow? The ceiling, perhaps a limit on refusals, and settings that can only make it slower."""
 
 from dataclasses import dataclass
 from typing import Final
 
 from remora.core.errors import ConfigurationError
 from remora.core.rate.pace_record import DEFAULT_STALE_AFTER_NS
+from remora.core.rate.refusal_limit import RefusalLimit
 from remora.core.units import MILLISECOND_NS
 
 # Noise that keeps independent mirrors from sending in step; never longer than the ceiling's interval.
@@ -20,6 +21,7 @@ class Limits:
     jitter_min_ns: int = 0
     jitter_max_ns: int = JITTER_NS
     stale_after_ns: int = DEFAULT_STALE_AFTER_NS
+    refusal_limit: RefusalLimit | None = None
 
     def __post_init__(self) -> None:
         if self.ceiling_interval_ns < 1:

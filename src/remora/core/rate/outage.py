@@ -58,6 +58,8 @@ def refused_in_a_row(pace: Pace, event: Answered) -> Pace:
 def resumed(pace: Pace, event: Answered) -> Pace:
     """The first good answer after a refusal: it ends a single refusal or an outage."""
     assert pace.edges_per_s, "a streak of refusals always has an edge"
+    if pace.refusal_limit is not None and pace.streak == 2 and not pace.wait_ns:
+        pace = changed(pace, streak=1)  # of two that were sent together, an edge refuses both, too
     chain_good, chain_ns = _chain_goes_on(pace)
     went_on = changed(
         pace,
@@ -71,6 +73,9 @@ def resumed(pace: Pace, event: Answered) -> Pace:
         filled=0.0,
         left_at_ns=event.departed_at_ns,
     )
+    if _was_held_back(pace, event):
+        silent_ns = event.departed_at_ns - pace.last_refused_at_ns
+        went_on = changed(went_on, filled=filled(went_on, for_ns=silent_ns, taken=0))
     if pace.streak == 1 and pace.asked_ns * pace.edges_per_s[0] / SECOND_NS < SHUT_OUT:
         # One refusal during discovery may be a stray: go on from the octave below.
         edges = () if pace.provisional else pace.edges_per_s
@@ -107,6 +112,11 @@ def resumed(pace: Pace, event: Answered) -> Pace:
     )
 
 
+def _was_held_back(pace: Pace, event: Answered) -> bool:
+    """Did the owner's limit on refusals hold this request back, not the pace? Then a burst filled meanwhile."""
+    return pace.refusal_limit is not None and not event.pace_bound
+
+
 def _chain_goes_on(pace: Pace) -> tuple[int, float]:
     """The part of the chain (answers since a refusal, and their time) that still measures the accepted rate."""
     # Before a refusal during discovery the rate changed with each answer: it does not measure the accepted rate.
@@ -130,6 +140,8 @@ class _Return:
 def _after_an_outage(pace: Pace, event: Answered) -> _Return:
     # Time after the wait was idleness.
     wait_over_ns = max(pace.quiet_until_ns, pace.last_cut_at_ns + pace.asked_ns)
+    if _was_held_back(pace, event):
+        wait_over_ns = event.departed_at_ns
     end_ns = min(event.departed_at_ns, wait_over_ns)
     silent_ns = max(0, end_ns - pace.streak_began_at_ns)
     # If the provider named a wait and accepted us after it, the outage took that long. Otherwise we chose the wait, and

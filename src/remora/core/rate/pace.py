@@ -18,6 +18,7 @@ from remora.core.rate.constants import (
     STRAY_LEAST,
     TROUBLE_LEAST,
 )
+from remora.core.rate.refusal_limit import RefusalLimit
 from remora.core.units import SECOND_NS
 
 __all__ = [
@@ -67,6 +68,7 @@ class Pace:
     last_cut_at_ns: int = -1
     quota_interval_ns: int = 0  # spreads what is left of a known quota over its time; 0 = no quota is known
     quota_until_ns: int = 0  # when that quota resets
+    refusal_limit: RefusalLimit | None = None  # the owner's, which the gate keeps; None = none was written
 
     # The edge, and what probing it may still cost.
     edges_per_s: tuple[float, ...] = ()  # rates that were refused: the present edge, then the next higher one

@@ -23,6 +23,7 @@ from remora.core.rate.constants import (
     PRICE_LEAST,
     PRICE_MOST,
     PROBE_HEIGHT,
+    REFUSALS_SPARED,
     REGULAR,
     REST_MARGIN,
     SAME_PLACE,
@@ -65,12 +66,23 @@ def price(pace: Pace) -> float:
         # The edge has moved far before. The more we would gain by finding the old edge again, the lower the price.
         regained = min(1.0, edge / left) if left else 1.0
         answers = min(answers, max(pace.lasted * PRICE_LASTED * regained, pace.held * PRICE_HELD))
-    return min(PRICE_MOST, max(PRICE_LEAST, answers))
+    return max(least_price(pace), min(PRICE_MOST, max(PRICE_LEAST, answers)))
+
+
+def least_price(pace: Pace) -> float:
+    """How many good answers a refusal costs at least where the owner wrote a limit on refusals; 0 without one."""
+    limit = pace.refusal_limit
+    if limit is None:
+        return 0.0
+    rate = min(pace.rate_per_s, pace.edges_per_s[0]) if pace.edges_per_s else 0.0
+    return REFUSALS_SPARED * limit.within_ns / limit.most * rate / SECOND_NS
 
 
 def charged(pace: Pace, refusals: float) -> Pace:
     """The pace after paying for some refusals."""
     least = -ISOLATED if is_far_below(pace) else ACCOUNT_AFTER_REFUSALS
+    if pace.refusal_limit is not None:
+        least = min(ACCOUNT_AFTER_REFUSALS, -pace.refusal_limit.most * least_price(pace))
     account = max(pace.account - refusals * price(pace), least)
     return changed(pace, account=min(pace.account, account))
 

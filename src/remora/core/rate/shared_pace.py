@@ -20,6 +20,7 @@ UNSHARED_MAX: Final = 4_096
 OWN: Final = frozenset(
     {
         "ceiling_interval_ns",
+        "refusal_limit",
         "quota_until_ns",
         "latency_ns",
         "baseline_ns",

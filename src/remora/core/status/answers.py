@@ -4,9 +4,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from remora.core.rate.gate_types import RateFacts
+from remora.core.reasons import GapReason
 from remora.core.status.model import Answer, Attention, Covered, CoveredList, Fresh, FreshList, NoStream, Unknown, YesNo
 from remora.core.status.snapshot import LedgerFacts, LoopFacts, Role, SourceFacts, StreamFacts
 from remora.core.status.thresholds import (
+    BAN_AFTER_NS,
     BARRED_AFTER_NS,
     BARRED_ANSWERS,
     INBOX_DEEP,
@@ -21,6 +23,7 @@ from remora.core.status.thresholds import (
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 ALL_STAND_BY: Final = "every process stands by; one takes over when the lease of the last leader has ended"
+RATE_LIMITED: Final = GapReason.RATE_LIMITED.replace("_", " ")
 
 
 def newest_id_stale_after_ns(ledger: LedgerFacts) -> int:
@@ -129,6 +132,8 @@ def down(facts: SourceFacts | None, *, now_ns: int) -> str | None:
         return None
     since_ns = rate.provider_down.since_ns
     told = f"the provider has been down since {iso(since_ns)} ({span(now_ns - since_ns)}): {rate.provider_down.answers}"
+    if now_ns - since_ns >= BAN_AFTER_NS and RATE_LIMITED in rate.provider_down.answers:
+        told += _ban_hint(rate)
     wait_ns = rate.circuit_wait_ns
     if wait_ns is None:
         return f"{told}; a probe is under way"
@@ -144,7 +149,14 @@ def barred(rate: RateFacts | None, *, now_ns: int) -> str | None:
     if found is None or found.answers < BARRED_ANSWERS or now_ns - found.since_ns < BARRED_AFTER_NS:
         return None
     told = f"the provider has refused every request since {iso(found.since_ns)} ({found.reason}, {found.answers:,} in a row)"
-    return f"{told}: check the token, then ask the provider whether this address is blocked"
+    return f"{told}: check the token, then ask the provider whether this address is blocked{_ban_hint(rate)}"
+
+
+def _ban_hint(rate: RateFacts | None) -> str:
+    """What to write where a provider bans; nothing if it is written already."""
+    if rate is None or rate.refusals_left is not None:
+        return ""
+    return "; if it bans whoever is refused too often, write a refusal_limit"
 
 
 def is_working(

@@ -29,6 +29,8 @@ REFUSED_SHARE_NOT_POLITE: Final = 0.02
 REQUESTS_TO_JUDGE: Final = 50
 # The newest id is asked for four times in this time: a row of private items alone does not look like a ban.
 BARRED_AFTER_NS: Final = 60 * SECOND_NS
+# Refused for its rate for this long, whatever we send: a ban rather than a limit.
+BAN_AFTER_NS: Final = 600 * SECOND_NS
 BARRED_ANSWERS: Final = 4
 # A rate is a division: a rounding error of one in a thousand does not exceed the ceiling.
 CEILING_TOLERANCE: Final = 1.001

@@ -19,6 +19,7 @@ LIMITS: Final[dict[LimitedBy, str]] = {
     LimitedBy.PACE: "At the learned pace: above it, the provider has refused requests.",
     LimitedBy.QUOTA: "At the provider's quota: what is left of it is spread until it is full again.",
     LimitedBy.RETRY_AFTER: "The provider asked for a pause (Retry-After). Nothing is sent until it ends.",
+    LimitedBy.REFUSALS: "At the limit on refusals: each request in flight may be refused, and no more may be.",
     LimitedBy.CIRCUIT: "The provider is in trouble: the circuit breaker lets only one probe pass after each pause.",
     LimitedBy.IN_FLIGHT: "Answers are slow: as many requests are in flight as are allowed.",
     LimitedBy.ANSWERS: "Waiting for answers: all requests that were made are in flight.",
@@ -38,6 +39,7 @@ LEARNING: Final = "Learning the pace: it rises for as long as the provider refus
 # Why nothing is sent until a known moment.
 WAITS: Final[dict[LimitedBy, str]] = {
     LimitedBy.RETRY_AFTER: "the provider asked for a pause (Retry-After)",
+    LimitedBy.REFUSALS: "the owner's limit on refusals allows no request before that",
     LimitedBy.CIRCUIT: "the provider is in trouble",
     LimitedBy.PACE: "the learned pace allows no request before that",
     LimitedBy.QUOTA: "the provider's quota allows no request before that",

@@ -15,6 +15,7 @@ import msgspec
 from remora.contracts import Capabilities, SourcePlugin
 from remora.core.errors import ConfigurationError
 from remora.core.quantities import parse_duration, parse_rate, parse_size
+from remora.core.rate.refusal_limit import RefusalLimit, parse_refusal_limit
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
 from remora.operate.config.auth_settings import AuthSettings
 from remora.operate.config.notify_settings import NotifySettings as NotifySettings
@@ -51,6 +52,7 @@ _HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 Duration = Annotated[int, msgspec.Meta(extra={"reads": parse_duration})]
 Interval = Annotated[int, msgspec.Meta(extra={"reads": parse_rate})]
 Size = Annotated[int, msgspec.Meta(extra={"reads": parse_size})]
+Refusals = Annotated[RefusalLimit, msgspec.Meta(extra={"reads": parse_refusal_limit})]
 
 
 def parse_window(value: object, where: str) -> int:
@@ -136,6 +138,7 @@ class AccountSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whom the provider counts: one ceiling and one credential for all its sources."""
 
     ceiling_interval_ns: Interval = msgspec.field(name="ceiling")
+    refusal_limit: Refusals | None = None
     auth: AuthSettings | None = None
 
 
@@ -147,6 +150,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     account: str | None = None
     ceiling_interval_ns: Interval = msgspec.field(name="ceiling")
+    refusal_limit: Refusals | None = None
     in_flight: Workers
     jitter_max_ns: Duration = msgspec.field(default=20 * MILLISECOND_NS, name="jitter")
     jitter_min_ns: Duration = msgspec.field(default=0, name="jitter_min")

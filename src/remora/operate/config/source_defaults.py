@@ -15,7 +15,7 @@ NEWEST_HINT: Final = 'write newest = { path = "/newest.json", at = "id" }, or at
 DECLARING: Final = frozenset({"item", "newest", "updates", "user", "absent", "public", "list", "detail"})
 
 # What only the account of a source may decide.
-OF_THE_ACCOUNT: Final = frozenset({"ceiling", "auth", "token_env", "token_file", "token_command"})
+OF_THE_ACCOUNT: Final = frozenset({"ceiling", "refusal_limit", "auth", "token_env", "token_file", "token_command"})
 
 Table = dict[str, Any]
 

@@ -25,6 +25,8 @@ url = "https://archive.example/api"     # the address all paths below are added 
 # The one number: never faster than this, whatever the provider would allow. For an account that may be flagged,
 # write what a patient person would do.
 ceiling = "{ceiling}"
+# If it bans whoever is refused too often, say five times within a minute, allow one refusal less:
+# refusal_limit = "4/min"
 token_env = "{token}"     # the variable that holds the token; it is never written anywhere
 list = {{ path = "/list", paging = "offset", page_size = 100, entries = "items", key = "id", updated = "update_time" }}
 detail = {{ path = "/detail/{{key}}" }}

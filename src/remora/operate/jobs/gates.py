@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from remora.contracts import Clock, GateHome, Meter, Sharing, Store
+from remora.core.errors import ConfigurationError
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
@@ -67,6 +68,12 @@ class Gates:
     def _governor(self, account: str) -> Governor:
         members = {name: one for name, one in self._sources.items() if account_of(name, one) == account}
         limits = limits_of(list(members.values()))
+        if self._sharing is not None and limits.refusal_limit is not None:
+            raise ConfigurationError(
+                f"{account} has a refusal_limit, but the store is shared, and refusals are counted in one process",
+                hint='write [store] url = "sqlite:///remora.db", or leave refusal_limit out and write in_flight = 1 and'
+                " a ceiling below the provider's limit",
+            )
         home = self.homes[account] = SteeredHome(
             gate_home(
                 account, self._store, self._sharing, ceiling_interval_ns=limits.ceiling_interval_ns, clock=self._clock
@@ -107,11 +114,15 @@ def gate_home(
 
 
 def limits_of(members: Sequence[SourceSettings]) -> Limits:
-    """The ceiling of the account, and limits that can only make it slower. Each source adds its requests in flight."""
+    """The ceiling of the account, its limit on refusals, and limits that can only make it slower.
+
+    Each source adds its requests in flight.
+    """
     ceiling_interval_ns = max(source.ceiling_interval_ns for source in members)
     return Limits(
         ceiling_interval_ns=ceiling_interval_ns,
         in_flight=sum(source.in_flight for source in members),
         jitter_min_ns=max(source.jitter_min_ns for source in members),
         jitter_max_ns=max(source.jitter_max_ns for source in members),
+        refusal_limit=members[0].refusal_limit,
     )

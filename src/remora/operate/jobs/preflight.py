@@ -10,7 +10,7 @@ from typing import Final
 
 from remora.contracts import Json
 from remora.core.errors import ConfigurationError, RemoraError, StoreEmpty
-from remora.core.quantities import format_rate
+from remora.core.quantities import format_duration, format_rate
 from remora.core.status.model import Covered
 from remora.core.status.readout import is_alive
 from remora.operate.config.secrets import read_token, without_credentials
@@ -54,6 +54,8 @@ async def examine(settings: Settings, *, only: str | None, offline: bool) -> lis
 
 def _source(name: str, source: SourceSettings) -> Iterator[Finding]:
     told = f"never faster than {format_rate(source.ceiling_per_s)}, at most {source.in_flight} in flight"
+    if (limit := source.refusal_limit) is not None:
+        told += f", at most {limit.most:,} refused within {format_duration(limit.within_ns)}"
     yield Finding("ok", f"{name}: ceiling", told)
     if source.contact is None:
         hint = f'write contact = "you@example.org" in [sources.{name}], so that the provider can reach you'

@@ -48,7 +48,8 @@ HINTS: Final = {
     GapReason.CONNECTION: "nothing answers there: check the network, and the host and port in the url",
     GapReason.TIMEOUT: "it takes longer than timeout: check the network, and try again later",
     GapReason.SERVER_ERROR: "it does not answer as it should: check the url, and try again later",
-    GapReason.RATE_LIMITED: "it asks for less: try again later, and lower the ceiling if it says so again",
+    GapReason.RATE_LIMITED: "it asks for less: try again later, and lower the ceiling if it says so again; if it bans"
+    " whoever is refused too often, write a refusal_limit",
     GapReason.UNAUTHORIZED: "it wants a token: write token_env or token_file",
     GapReason.FORBIDDEN: "it does not let this machine or account in; try again later",
 }

@@ -11,7 +11,8 @@ from remora.collect import Collector
 from remora.contracts import Clock, LeaderLease, NumberedSource, Store, Transport
 from remora.core.errors import StoreError
 from remora.core.ledger.asking import LISTED
-from remora.core.units import DAY_NS, SECOND_NS
+from remora.core.rate.refusal_limit import RefusalLimit
+from remora.core.units import DAY_NS, MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor, Limits
 from remora.loops.listed.joining import JoiningCollector
 from remora.loops.listed.run import RunOptions
@@ -128,7 +129,12 @@ class Home:
             self.fill_disk(is_full=self._is_disk_full)
             self.judge.forget_leases()
         store = life.guard(watched(real, self.trouble, self.judge))
-        limits = Limits(ceiling_interval_ns=self.ceiling_ns, in_flight=self.scenario.in_flight)
+        most = self.scenario.refusal_limit
+        limits = Limits(
+            ceiling_interval_ns=self.ceiling_ns,
+            in_flight=self.scenario.in_flight,
+            refusal_limit=RefusalLimit(most, MINUTE_NS) if most else None,
+        )
         governor = self.gates.governor(NAME, limits, life=life, clock=clock, store=store, meter=self.meter)
         counted = CountedWire(self.stage, clock, in_flight=self.scenario.in_flight, fail=self.judge.fail)
         wire = life.guard(counted)

@@ -14,6 +14,7 @@ from remora.sources.paging import Paging
 
 HOUR_S: Final = 3_600.0
 _INCIDENTS_MAX: Final = 14
+_BANNING_SHARE: Final = 0.15
 _Kind = Literal["none", "token_bucket", "sliding_window", "fixed_window", "heat"]
 _KINDS: Final[tuple[_Kind, ...]] = ("none", "token_bucket", "sliding_window", "fixed_window", "heat")
 
@@ -86,6 +87,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     ceiling_per_s: float
     in_flight: int
     limit: Limit
+    refusal_limit: int = 0  # what the owner allows within a minute, because one more would be a ban; 0: no such limit
     backstop: bool  # False: there is no rescan, so every announced change must arrive without one
     missed_share: float = 0.0  # changes that the stream never announces: only a rescan finds them
     every_s: float  # time between two runs over a list
@@ -133,6 +135,7 @@ def draw(seed: int) -> Scenario:
         ceiling_per_s=ceiling,
         in_flight=chance.choice([1, 4, 16, 32]),
         limit=_limit(chance, ceiling),
+        refusal_limit=_refusal_limit(seed) if processes == 1 else 0,
         backstop=backstop,
         missed_share=chance.choice([0.03, 0.4]) if backstop else 0.0,
         every_s=chance.choice([6, 12, 24] if size is Size.LONG else [0.5, 1, 3, 6]) * HOUR_S,
@@ -166,6 +169,12 @@ def _suspensions(seed: int, size: Size, hours: float) -> list[Incident]:
         )
         for _ in range(chance.choice([0, 1, 3, 6]))
     ]
+
+
+def _refusal_limit(seed: int) -> int:
+    """With a chance of its own: everything else in the world of this seed stays as it was."""
+    chance = Random(f"refusals/{seed}")
+    return chance.choice([2, 4, 10]) if chance.random() < _BANNING_SHARE else 0
 
 
 def _hours(size: Size, *, is_listed: bool) -> tuple[float, float]:

@@ -111,6 +111,8 @@ class Stage:
         self._same: Counter[str] = Counter()  # how often each thing was asked for in this hour
         self._hour = 0
         self._cannot_store = False  # the disk is full, or the store is away
+        self.refusals_max = 0  # that a caller may get within a minute; one more is a ban. 0: any number
+        self._refused: deque[int] = deque()
         self.limited_most = 0  # most refusals in any minute, after the first ten minutes
 
     def forgive(self, *, younger_than_ns: int = HEARD_WITHIN_NS) -> None:
@@ -285,6 +287,7 @@ class Stage:
                 if status in {401, 403}:
                     self.last_up_ns = at_ns
                 if status == 429:
+                    self._refuse(at_ns)
                     self._limited(at_ns)
                 if status in {429, 503} and "retry-after" in response.headers:
                     self._hint(at_ns, response.headers["retry-after"])
@@ -300,6 +303,14 @@ class Stage:
             until_ns = at_ns + min(int(text), HINT_MAX_S) * SECOND_NS
             self.hinted_until_ns = max(self.hinted_until_ns, until_ns)
             self.hints.append((at_ns, until_ns))
+
+    def _refuse(self, at_ns: int) -> None:
+        """Count every refusal, whatever its cause, as a provider does that bans."""
+        self._refused.append(at_ns)
+        while self._refused[0] < at_ns - MINUTE_NS:
+            self._refused.popleft()
+        if len(self._refused) > self.refusals_max > 0:
+            self.fail(f"banned: {len(self._refused)} refusals within a minute, {self.refusals_max} are allowed")
 
     def _limited(self, at_ns: int) -> None:
         """Count a refusal by the hidden limit. Random and declared refusals do not count."""

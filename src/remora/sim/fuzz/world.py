@@ -132,7 +132,7 @@ def _listening(judge: Judge) -> Any:
 async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdict: Verdict, folder: Path) -> None:
     stage = _make_stage(scenario, clock, judge)
     stage.archive_pages, stage.form = scenario.shape is SourceShape.PAGE, scenario.form
-    stage.dialect = scenario.dialect
+    stage.dialect, stage.refusals_max = scenario.dialect, scenario.refusal_limit
     if scenario.rotates_every_s:
         stage.rotation = Rotation(CANARY, scenario.rotates_every_s, clock.true_ns)
     judge.stage, judge.is_exact = stage, scenario.store == "memory"

@@ -1,0 +1,139 @@
+"""May a request be sent although it may be refused? The owner's limit on refusals, kept over all lanes and restarts.
+
+A process that is killed leaves requests in flight whose answers nobody heard. So a refusal keeps its place in flight until
+it is stored, and the store says from the start how many requests may be in flight: the next process counts so many more.
+"""
+
+from collections.abc import Callable
+from typing import Final, cast
+
+import msgspec
+
+from remora.contracts import Clock, Json
+from remora.core.rate.gate_types import Hold, LimitedBy
+from remora.core.rate.limits import Limits
+from remora.core.rate.refusal_limit import RefusalLimit, Refusals
+from remora.core.verdict import NoReply, Pressure, Reply, Verdict
+
+RECORD: Final = "refusals"  # its name beside the stored pace
+
+
+class StoredRefusals(msgspec.Struct, frozen=True):
+    """What the next process must know."""
+
+    within_ns: int
+    left_ns: tuple[int, ...]  # how long each refusal still counted
+    unheard: int  # requests that may have been refused since then
+
+
+class RefusalCount:
+    """What the provider has refused, or may have, through one gate. `on_refused` is called when the store must know."""
+
+    def __init__(
+        self, limit: RefusalLimit, *, in_flight_max: int, clock: Clock, on_refused: Callable[[], None]
+    ) -> None:
+        self.limit = limit
+        self._refusals = Refusals(limit)
+        self._in_flight_max = in_flight_max
+        self._clock = clock
+        self._on_refused = on_refused
+        self._unheard = 0  # admitted requests without an answer
+        self._heard = 0  # refusals in this process
+        self._recorded = 0  # how many of them are in the last record
+        self._stored: int | None = None  # how many of them the store knows; None: nothing was stored yet
+        self._is_closed = False
+
+    def hold(self, *, now_ns: int) -> Hold | None:
+        """Why the next request may not be admitted; None: it may."""
+        if self._stored is None:
+            return Hold(LimitedBy.STORE, None)
+        free_at_ns = self._refusals.free_at_ns(self._unheard + 1, now_ns=now_ns)
+        if free_at_ns is None or free_at_ns > now_ns:
+            return Hold(LimitedBy.REFUSALS, free_at_ns)
+        counting = self._refusals.count(now_ns=now_ns)
+        if self._unheard + min(self._heard - self._stored, counting) >= self._in_flight_max:
+            return Hold(LimitedBy.STORE, self._refusals.until_ns[-counting] + 1 if counting else None)
+        return None
+
+    def is_full(self, *, now_ns: int) -> bool:
+        """Whether no further request may be admitted before one is answered."""
+        return not self._refusals.allows(self._unheard + 1, now_ns=now_ns)
+
+    def left(self, *, now_ns: int) -> int:
+        """How many more requests may be refused."""
+        return max(0, self.limit.most - self._refusals.count(now_ns=now_ns))
+
+    def admitted(self) -> None:
+        """A request may be sent: it may be refused."""
+        self._unheard += 1
+
+    def check(self, *, now_ns: int) -> None:
+        """Before every departure: even if everything in flight is refused, the limit holds."""
+        assert self._refusals.allows(self._unheard, now_ns=now_ns), "more possible refusals than the owner allows"
+
+    def heard(self, reply: Reply | NoReply, verdict: Verdict) -> None:
+        """A request was answered. Without a reply nobody knows whether the provider refused it."""
+        self._unheard -= 1
+        if isinstance(verdict, Pressure) or (isinstance(reply, NoReply) and reply.departed_at_ns is not None):
+            self._count()
+
+    def given_up(self, *, was_sent: bool) -> None:
+        """Nobody waits for the answer any more. If the request was sent, it may have been refused."""
+        self._unheard -= 1
+        if was_sent:
+            self._count()
+
+    def _count(self) -> None:
+        self._heard += 1
+        self._refusals = self._refusals.refused(at_ns=self._clock.monotonic_ns())
+        self._on_refused()
+
+    # ── the store ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def record(self) -> Json:
+        """What the next process must know."""
+        self._recorded, now_ns = self._heard, self._clock.monotonic_ns()
+        left_ns = tuple(until_ns - now_ns for until_ns in self._refusals.until_ns if until_ns >= now_ns)
+        unheard = self._unheard if self._is_closed else self._in_flight_max
+        kept = StoredRefusals(self.limit.within_ns, left_ns, unheard)
+        return cast("Json", msgspec.to_builtins(kept))
+
+    def stored(self) -> None:
+        """The store has the last record."""
+        self._stored = self._recorded
+
+    def closed(self) -> None:
+        """Nothing more is sent: what is not answered now is all that nobody will ever know."""
+        self._is_closed = True
+
+    def take_up(self, stored: Json) -> None:
+        """Count what the last process stored, as if no time had passed since; None: there was no other process.
+
+        Nothing is sent before the store knows that this process may have requests in flight.
+
+        If it cannot be read, or covers a shorter time, everything that the limit allows may have been refused.
+        """
+        self._on_refused()
+        if stored is None:
+            return
+        now_ns, limit = self._clock.monotonic_ns(), self.limit
+        try:
+            kept = msgspec.convert(stored.get(RECORD) if isinstance(stored, dict) else None, StoredRefusals)
+        except msgspec.ValidationError:
+            kept = None
+        if kept is None or kept.within_ns < limit.within_ns:
+            self._refusals = self._refusals.refused(at_ns=now_ns, times=limit.most)
+            return
+        for left_ns in sorted(kept.left_ns):
+            passed_ns = max(0, kept.within_ns - left_ns)
+            until_ns = now_ns - passed_ns + limit.within_ns
+            if until_ns >= now_ns:
+                self._refusals = self._refusals.refused(at_ns=until_ns - limit.within_ns)
+        self._refusals = self._refusals.refused(at_ns=now_ns, times=min(limit.most, max(0, kept.unheard)))
+
+
+def refusal_count(limits: Limits, clock: Clock, on_refused: Callable[[], None]) -> RefusalCount | None:
+    """The count for these limits; None: the owner wrote no limit on refusals."""
+    if limits.refusal_limit is None:
+        return None
+    return RefusalCount(limits.refusal_limit, in_flight_max=limits.in_flight, clock=clock, on_refused=on_refused)
