@@ -12,6 +12,7 @@ import pytest
 
 from remora.core.item import Order
 from remora.core.units import DAY_NS
+from remora.sim.fuzz.dialects import Dialect
 from remora.sim.fuzz.forms import Details, Scope, Turning
 from remora.sim.fuzz.judge import CANARY, NAME, Judge
 from remora.sim.fuzz.many import Totals, try_many
@@ -20,6 +21,7 @@ from remora.sim.fuzz.scenario import Incident, IncidentKind, Scenario, Size, Sou
 from remora.sim.fuzz.shrink import shrink
 from remora.sim.fuzz.stage import Ceiling
 from remora.sim.fuzz.world import Spins, Verdict, at_most, judge_world
+from remora.sim.limits import Limit
 
 SMALL_SEEDS = (1, 3)
 FOUND = Path(__file__).with_name("worlds")
@@ -87,8 +89,21 @@ def test_every_kind_of_world_is_drawn() -> None:
     assert {scenario.store for scenario in scenarios} == {"memory", "sqlite"}
     assert {scenario.processes for scenario in scenarios} == {1, 2, 3}
     assert {scenario.limit.kind for scenario in scenarios} >= {"none", "token_bucket", "fixed_window", "heat"}
+    assert {scenario.refusal_limit for scenario in scenarios} == {0, 2, 4, 10}
     kinds = {incident.kind for scenario in scenarios for incident in scenario.incidents}
     assert kinds == set(IncidentKind)
+
+
+def test_a_provider_that_bans_after_the_third_refusal_in_a_minute_never_has_a_reason_to() -> None:
+    tight = Limit(kind="fixed_window", count=2, window_s=10.0)
+    ban = Incident(IncidentKind.BAN, 600.0, 900.0, detail="429")
+    restarts = tuple(Incident(IncidentKind.RESTART, at_s) for at_s in (605.0, 630.0, 660.0))
+    scenario = msgspec.structs.replace(
+        draw(1534), limit=tight, hours=2.0, incidents=(ban, *restarts), refusal_limit=2, dialect=Dialect.STATUS
+    )
+    verdict = judge_world(scenario)
+    assert verdict.violations == []
+    assert verdict.faults > 2, "it was refused"
 
 
 def test_every_form_of_a_list_is_drawn() -> None:

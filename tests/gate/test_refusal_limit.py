@@ -197,8 +197,17 @@ def test_a_clean_stop_without_refusals_costs_nothing() -> None:
     assert first_departure_after(stopped, in_flight=8) < 5
 
 
+def test_what_was_in_flight_when_a_process_was_killed_counts_as_refused() -> None:
+    async def killed(clock: SimClock, book: Book) -> None:
+        slow = Answer(429, latency_ns=10 * SECOND_NS)
+        life = await crashing(clock, book, says=always(slow), for_ns=5 * SECOND_NS, limits=limits(1, ONE))
+        assert len(life.departures) == 1
+
+    assert 60 < first_departure_after(killed, limit=ONE) < 62
+
+
 @pytest.mark.parametrize("for_s", [1, 7, 20])
-def test_a_killed_process_counts_as_refused_in_all_that_was_in_flight(for_s: int) -> None:
+def test_a_process_that_is_killed_again_and_again_is_never_refused_too_often(for_s: int) -> None:
     async def main(clock: SimClock) -> Banning:
         provider, book = Banning(0.0), Book(clock)
         for _ in range(12):

@@ -214,3 +214,9 @@ def test_a_limit_on_refusals_on_a_shared_store_is_refused_before_anything_is_sen
         assert "sqlite" in str(refused.value.hint)
 
     in_simulated_time(main)
+
+
+def test_a_limit_on_refusals_with_postgresql_is_refused_when_the_file_is_read(tmp_path: Path) -> None:
+    limited = SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')
+    with pytest.raises(ConfigurationError, match="github has a refusal_limit"):
+        settings(tmp_path, '[store]\nurl = "postgresql://remora@db.example/mirror"\n' + limited)

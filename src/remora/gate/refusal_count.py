@@ -73,15 +73,19 @@ class RefusalCount:
 
     def heard(self, reply: Reply | NoReply, verdict: Verdict) -> None:
         """A request was answered. Without a reply nobody knows whether the provider refused it."""
-        self._unheard -= 1
+        self._is_over()
         if isinstance(verdict, Pressure) or (isinstance(reply, NoReply) and reply.departed_at_ns is not None):
             self._count()
 
     def given_up(self, *, was_sent: bool) -> None:
         """Nobody waits for the answer any more. If the request was sent, it may have been refused."""
-        self._unheard -= 1
+        self._is_over()
         if was_sent:
             self._count()
+
+    def _is_over(self) -> None:
+        assert self._unheard > 0, "more answers than requests"
+        self._unheard -= 1
 
     def _count(self) -> None:
         self._heard += 1

@@ -9,11 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from remora.contracts import Clock, GateHome, Meter, Sharing, Store
-from remora.core.errors import ConfigurationError
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
-from remora.operate.config.settings import SourceSettings, account_of
+from remora.operate.config.settings import SourceSettings, account_of, not_on_a_shared_store
 from remora.operate.jobs.steering import SteeredHome, Steering
 
 
@@ -69,11 +68,7 @@ class Gates:
         members = {name: one for name, one in self._sources.items() if account_of(name, one) == account}
         limits = limits_of(list(members.values()))
         if self._sharing is not None and limits.refusal_limit is not None:
-            raise ConfigurationError(
-                f"{account} has a refusal_limit, but the store is shared, and refusals are counted in one process",
-                hint='write [store] url = "sqlite:///remora.db", or leave refusal_limit out and write in_flight = 1 and'
-                " a ceiling below the provider's limit",
-            )
+            raise not_on_a_shared_store(account)
         home = self.homes[account] = SteeredHome(
             gate_home(
                 account, self._store, self._sharing, ceiling_interval_ns=limits.ceiling_interval_ns, clock=self._clock
