@@ -96,11 +96,12 @@ async def test_changes_of_a_day_are_found_by_their_numbers(store: Store, url: st
         assert await recent_changes(keeping, 0) == {}
 
 
-async def test_very_many_changes_are_estimated_from_blocks(
+async def test_of_very_many_changes_the_newest_are_counted_and_the_others_estimated(
     store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await keep(store, *(item(n) for n in range(100, 187)), at_s=100)
-    for name, value in (("COUNTED_MAX", 20), ("BLOCKS", 10), ("BLOCK_CHANGES", 2)):
+    await keep(store, *(item(n) for n in range(100, 183)), at_s=100)
+    await keep(store, item(100, text="edited"), at_s=101)
+    for name, value in (("COUNTED_MAX", 4), ("BLOCKS", 8), ("BLOCK_CHANGES", 2)):
         monkeypatch.setattr(change_sample, name, value)
     async with housekeeping(url) as keeping:
-        assert await recent_changes(keeping, at(100)) == {"item new": 87}
+        assert await recent_changes(keeping, at(100)) == {"item new": 83, "item changed": 1}

@@ -95,9 +95,14 @@ class MirroredItem:
         return moment(self.first_seen_ns)
 
     @property
-    def last_fetched_at(self) -> datetime:
-        """When it was last read from the provider, changed or not."""
-        return moment(self.last_fetched_ns)
+    def is_second_hand(self) -> bool:
+        """It came from a dump: the provider itself was never asked for it."""
+        return self.last_fetched_ns == 0
+
+    @property
+    def last_fetched_at(self) -> datetime | None:
+        """When it was last read from the provider, changed or not; None if it came from a dump."""
+        return None if self.is_second_hand else moment(self.last_fetched_ns)
 
     @property
     def changed_at(self) -> datetime:

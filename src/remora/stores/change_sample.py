@@ -1,13 +1,15 @@
 """How many changes were there lately, without reading them all? Their numbers grow with time: find the first, then sample."""
 
+from collections import Counter
 from typing import Final
 
 from remora.contracts.keeping import Housekeeping
 
-# Up to this many are counted one by one.
-COUNTED_MAX: Final = 200_000
-BLOCKS: Final = 200
-BLOCK_CHANGES: Final = COUNTED_MAX // BLOCKS
+# The newest are counted one by one.
+COUNTED_MAX: Final = 100_000
+# Of the older ones a block here and there.
+BLOCKS: Final = 100
+BLOCK_CHANGES: Final = 1_000
 
 
 async def recent_changes(store: Housekeeping, since_ns: int) -> dict[str, int]:
@@ -16,12 +18,15 @@ async def recent_changes(store: Housekeeping, since_ns: int) -> dict[str, int]:
     if ends is None:
         return {}
     first, last = await _first_since(store, since_ns, *ends), ends[1]
-    numbers = last - first + 1
-    if numbers <= COUNTED_MAX:
-        return await store.changes_within([first], max(numbers, 0), since_ns=since_ns)
-    starts = [first + block * numbers // BLOCKS for block in range(BLOCKS)]
-    found = await store.changes_within(starts, BLOCK_CHANGES, since_ns=since_ns)
-    return {name: round(count * numbers / COUNTED_MAX) for name, count in found.items()}
+    newest = max(first, last - COUNTED_MAX + 1)
+    found = Counter(await store.changes_within([newest], last - newest + 1, since_ns=since_ns))
+    older = newest - first
+    if older > 0:
+        size = min(BLOCK_CHANGES, -(-older // BLOCKS))
+        starts = [first + block * older // BLOCKS for block in range(BLOCKS)]
+        sample = await store.changes_within(starts, size, since_ns=since_ns)
+        found.update({name: round(count * older / (BLOCKS * size)) for name, count in sample.items()})
+    return dict(found)
 
 
 async def _first_since(store: Housekeeping, since_ns: int, first: int, last: int) -> int:

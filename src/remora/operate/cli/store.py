@@ -89,9 +89,9 @@ def stats(*, exact: bool, as_json: bool, **common: str | None) -> None:
         about = "about " if name in estimated and value else ""
         if isinstance(value, dict):
             for inner, told in value.items():
-                click.echo(f"{name + ' ' + inner:<36}{about}{_in_words(told)}")
+                click.echo(f"{name + ' ' + inner:<35} {about}{_in_words(told)}")
         else:
-            click.echo(f"{name:<36}{about}{_in_words(value)}")
+            click.echo(f"{name:<35} {about}{_in_words(value)}")
 
 
 def _in_words(value: object) -> str:

@@ -46,7 +46,7 @@ class ItemAnswer(Answer, frozen=True):
     deleted: bool
     revision: int
     first_seen_at: str
-    last_fetched_at: str
+    last_fetched_at: str | None  # null: it came from a dump, and the provider was never asked for it
     changed_at: str
     body: msgspec.Raw
 
@@ -73,7 +73,7 @@ class RevisionAnswer(Answer, frozen=True):
 
     revision: int
     changed_at: str
-    last_fetched_at: str
+    last_fetched_at: str | None
     body: msgspec.Raw
 
 
@@ -182,10 +182,14 @@ def item_answer(item: MirroredItem) -> ItemAnswer:
         deleted=item.deleted,
         revision=item.revision,
         first_seen_at=iso(item.first_seen_ns),
-        last_fetched_at=iso(item.last_fetched_ns),
+        last_fetched_at=_fetched(item.last_fetched_ns),
         changed_at=iso(item.changed_ns),
         body=raw(item.body),
     )
+
+
+def _fetched(at_ns: int) -> str | None:
+    return iso(at_ns) if at_ns else None
 
 
 def thread_answer(thread: ThreadNode) -> ThreadAnswer:
@@ -212,7 +216,7 @@ def history_answer(history: Sequence[Revision]) -> HistoryAnswer:
             RevisionAnswer(
                 revision=each.number,
                 changed_at=iso(each.changed_ns),
-                last_fetched_at=iso(each.last_fetched_ns),
+                last_fetched_at=_fetched(each.last_fetched_ns),
                 body=raw(each.body),
             )
             for each in history

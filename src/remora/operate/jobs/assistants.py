@@ -94,7 +94,9 @@ class _Tools:
             return _told(error)
         if found is None:
             return f"the mirror does not hold {item_id}"
-        return bounded(f"last fetched {found.last_fetched_at:%Y-%m-%d %H:%M} UTC\n{pretty(found.body)}")
+        fetched = found.last_fetched_at
+        told = f"last fetched {fetched:%Y-%m-%d %H:%M} UTC" if fetched else "from a dump, never fetched from the source"
+        return bounded(f"{told}\n{pretty(found.body)}")
 
     async def thread(self, item_id: int, replies_max: int = 100, source: str | None = None) -> str:
         """An item with its replies as an indented tree. At most 500 items."""
