@@ -89,3 +89,10 @@ def test_who_was_in_trouble_answers_again_only_with_a_good_answer() -> None:
     assert known.is_answering
     known.hear(Discovery.item(2, via=Lane.LIVE), BROKEN)
     assert not known.is_answering
+
+
+def test_canaries_go_down_from_the_newest_id_and_begin_again_at_the_first() -> None:
+    known = KnownGood()
+    known.hear(Discovery.item(9, via=Lane.LIVE), BROKEN)
+    asked_for = [known.canary(newest_id=4) for _ in range(4)]
+    assert [one.item_id for one in asked_for if one is not None] == [4, 1, 4, 1]

@@ -219,3 +219,12 @@ def test_the_later_of_two_pacers_is_no_earlier_than_either(
     one = new_pacer(ceiling_interval_ns=ceiling_interval_ns, interval_ns=interval_ns, now_ns=first_ns)
     other = new_pacer(ceiling_interval_ns=ceiling_interval_ns, interval_ns=interval_ns, now_ns=second_ns)
     assert one.no_earlier_than(other).earliest_ns() == max(one.earliest_ns(), other.earliest_ns())
+
+
+def test_a_wait_at_a_fast_pace_stretches_in_proportion_and_not_to_a_whole_bunch() -> None:
+    pacer = new_pacer(ceiling_interval_ns=MILLISECOND_NS, interval_ns=MILLISECOND_NS, now_ns=0).departed(
+        now_ns=SECOND_NS
+    )
+    assert pacer.pace_next_ns - pacer.last_departure_ns == MILLISECOND_NS
+    slower = pacer.at_interval(2 * MILLISECOND_NS)
+    assert slower.pace_next_ns - slower.last_departure_ns == 2 * MILLISECOND_NS

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from remora.core.rate.law import cold_start
 from remora.core.rate.pace_record import (
     DEFAULT_STALE_AFTER_NS,
+    FASTEST_PER_S,
     LEAST_STALE_AFTER_NS,
+    SLOWEST_PER_S,
     Damaged,
     PaceRecord,
     Restore,
@@ -87,3 +89,14 @@ def test_the_guard_is_six_hours_by_default_and_never_less_than_one() -> None:
 
 def test_a_record_without_a_list_of_edges_is_damaged() -> None:
     assert record_from_json({"edges_per_s": "8.2"}) == Damaged("edges_per_s is not a list")
+
+
+def test_the_slowest_and_the_fastest_rate_are_possible_and_nothing_beyond() -> None:
+    def is_read(rate_per_s: float) -> bool:
+        told = {**record_to_json(RECORD), "rate_per_s": rate_per_s, "edges_per_s": []}
+        return isinstance(record_from_json(told), PaceRecord)
+
+    assert is_read(SLOWEST_PER_S)
+    assert is_read(FASTEST_PER_S)
+    assert not is_read(SLOWEST_PER_S * 0.99)
+    assert not is_read(FASTEST_PER_S * 1.01)

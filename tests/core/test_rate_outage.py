@@ -80,3 +80,9 @@ def test_a_long_outage_is_remembered_for_many_answers_and_then_fades() -> None:
         hear(hear(replace(shut, clean=clean), Answer.REFUSED), Answer.REFUSED).wait_ns for clean in (0, 50, 10**6)
     ]
     assert waits_ns[0] >= waits_ns[1] > 30 * SECOND_NS > waits_ns[2]
+
+
+def test_after_a_row_of_refusals_during_discovery_the_rate_comes_back_at_half_the_edge() -> None:
+    found = replace(resting(), provisional=True)
+    back = hear(hear(hear(found, Answer.REFUSED), Answer.REFUSED), Answer.GOOD)
+    assert back.rate_per_s <= found.rate_per_s * 0.6

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
+from remora.core.ledger.freshness import AGE_BOUNDS_S
 from remora.core.ledger.gap import GapState
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import BackOff, LimitedBy, RateFacts, Recent
@@ -15,7 +16,7 @@ from remora.core.status.answers import span
 from remora.core.status.covering import Tallies, cover
 from remora.core.status.health import Severity, reasons_against_health, severity
 from remora.core.status.model import Answer, Covered, CoveredList, Fresh, SourceStatus, Unknown, YesNo
-from remora.core.status.readout import BEAT_NS, BEATS_BEFORE_UNKNOWN, iso, read_out
+from remora.core.status.readout import AGES_PER_BUCKET, BEAT_NS, BEATS_BEFORE_UNKNOWN, iso, read_out
 from remora.core.status.snapshot import (
     ENDED_DONE,
     Beat,
@@ -354,6 +355,7 @@ def test_the_histogram_that_is_shown_leaves_no_change_out(counts: list[int]) -> 
     bounds = [bucket.up_to_s for bucket in shown]
     assert bounds[-1] is None
     assert bounds[:-1] == sorted(bound for bound in bounds if bound is not None)
+    assert bounds[:-1] == [*AGE_BOUNDS_S[AGES_PER_BUCKET - 1 :: AGES_PER_BUCKET]], "each is the bound of its last age"
 
 
 def test_the_ceiling_is_known_even_when_nobody_runs() -> None:

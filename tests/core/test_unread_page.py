@@ -3,7 +3,7 @@
 import pytest
 
 from remora.core.item import Entry, Order, Page
-from remora.core.ledger.unread_page import UnreadPage, reaches_above, reaches_below
+from remora.core.ledger.unread_page import UnreadPage, followed_by, left_behind, reaches_above, reaches_below
 
 UNREAD = UnreadPage("2", "page 2", above="2026-01-20", below="2026-01-10")
 
@@ -37,3 +37,10 @@ def test_a_page_reaches_beyond_an_unread_one_only_by_its_marks(
 def test_a_list_without_an_order_shows_nothing() -> None:
     for order in (None, Order.NONE):
         assert not reaches_above(UNREAD, page("2026-01-25", order=order))
+
+
+def test_behind_a_page_out_of_order_everything_from_its_newest_mark_on_may_be_missing() -> None:
+    before = page("2026-01-21", "2026-01-25", "2026-01-23")
+    assert left_behind("3", "page 3", before, first="1").above == "2026-01-25"
+    assert left_behind("3", "page 3", page("2026-01-25", "2026-01-21"), first="1").above == "2026-01-21"
+    assert followed_by(UnreadPage("2", "page 2"), before, first="1").below == "2026-01-21"
