@@ -30,7 +30,7 @@ from remora.core.status.snapshot import (
     SourceFacts,
     StreamFacts,
 )
-from remora.core.units import DAY_NS, MILLISECOND_NS, SECOND_NS
+from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, SECOND_NS
 
 NOW_NS = 1_800_000_000 * SECOND_NS
 NAME = "hackernews"
@@ -370,3 +370,9 @@ def test_the_ceiling_is_known_even_when_nobody_runs() -> None:
 )
 def test_a_span_is_told_in_its_largest_fitting_unit(seconds: float, told: str) -> None:
     assert span(int(seconds * SECOND_NS)) == told
+
+
+def test_a_heartbeat_from_the_future_is_told_as_a_clock_that_was_set_back() -> None:
+    status = read_out([beat()], {NAME: ledger()}, now_ns=NOW_NS - HOUR_NS).sources[NAME]
+    assert status.state == "silent"
+    assert status.headline.text.startswith("Unknown: the last heartbeat from the service is 60 min ahead of this clock")

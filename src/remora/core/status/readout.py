@@ -21,6 +21,7 @@ from remora.core.status.answers import (
     is_polite,
     is_working,
     newest_id_stale_after_ns,
+    span,
     without_stream,
 )
 from remora.core.status.answers import iso as iso
@@ -118,7 +119,7 @@ def _source(
     alive = next((beat for beat in ours if is_alive(beat, now_ns=now_ns)), None)
     last = alive or max(ours, key=lambda beat: beat.at_ns, default=None)
     facts = alive.snapshot.sources[name] if alive else None
-    state, silence = _heard(alive, last, name, unheard)
+    state, silence = _heard(alive, last, name, unheard, now_ns)
     told = facts or SourceFacts()
     coverage = coverage_of(ledger, facts)
     listed = ledger.owed_details is not None
@@ -182,17 +183,19 @@ def _stream(told: SourceFacts, silence: Unknown | None, ledger: LedgerFacts) -> 
     return without_stream(ledger)
 
 
-def _heard(alive: Beat | None, last: Beat | None, name: str, unheard: tuple[str, str]) -> tuple[str, Unknown | None]:
+def _heard(
+    alive: Beat | None, last: Beat | None, name: str, unheard: tuple[str, str], now_ns: int
+) -> tuple[str, Unknown | None]:
     """What the heartbeats say: the state, and, if no process runs, why the current values are unknown."""
     if alive is not None:
         return "running", None
     if last is None:
         state, reason = unheard
         return state, Unknown(reason)
-    return "stopped" if last.snapshot.ended_at_ns is not None else "silent", _silence(last, name)
+    return "stopped" if last.snapshot.ended_at_ns is not None else "silent", _silence(last, name, now_ns)
 
 
-def _silence(last: Beat, name: str) -> Unknown:
+def _silence(last: Beat, name: str, now_ns: int) -> Unknown:
     """Why the current state is unknown. The last known rate is included, marked as past."""
     rate = last.snapshot.sources[name].rate
     was_per_s = rate.per_s if rate else None
@@ -201,6 +204,12 @@ def _silence(last: Beat, name: str) -> Unknown:
         # A failed run also ended by itself: what stopped it is shown next to it.
         because = "" if _is_between_runs(last) else f" ({last.snapshot.ended_because or 'on request'})"
         return Unknown(f"the {role} ended{because} at {iso(ended_ns)}", ended_ns, was_per_s)
+    if last.at_ns > now_ns:
+        ahead = span(last.at_ns - now_ns)
+        reason = (
+            f"the last heartbeat from the {role} is {ahead} ahead of this clock, which was set back; restart the {role}"
+        )
+        return Unknown(reason, last.at_ns, was_per_s)
     return Unknown(f"no heartbeat from the {role} since {iso(last.at_ns)}", last.at_ns, was_per_s)
 
 
