@@ -164,8 +164,19 @@ def test_a_young_process_with_nothing_left_to_fetch_is_not_learning() -> None:
     rising = msgspec.structs.replace(
         a_rate(), interval_ns=4 * SECOND_NS, ceiling_interval_ns=SECOND_NS, edge_per_s=None
     )
-    none = {"lag": 0, "owed": 0, "absent": 0, "gone": 0, "dead": 0, "awaited": 0}
-    half = Covered(first_id=1, max_id=10, frontier=5, settled=5, pending=5, **none)
+    half = Covered(
+        first_id=1,
+        max_id=10,
+        frontier=5,
+        settled=5,
+        pending=5,
+        lag=0,
+        owed=0,
+        absent=0,
+        gone=0,
+        dead=0,
+        awaited=0,
+    )
     learning = progress_of(half, rising, running_ns=SECOND_NS)
     assert learning is not None
     assert learning.is_learning
