@@ -199,6 +199,7 @@ def test_a_listed_source_shows_what_it_holds_its_run_in_progress_and_who_shares_
         limited_by=LimitedBy.QUOTA,
         circuit=CircuitState.CLOSED,
         quota=QuotaFacts(3_690, 5_000, NOW_NS + MINUTE_NS),
+        refusals_left=3,
     )
     facts = {"issues": SourceFacts(rate=rate, doing="fetching details", run=run), "pulls": SourceFacts(rate=rate)}
     beat = Beat(NOW_NS, Snapshot(role=Role.SERVICE, started_at_ns=NOW_NS - MINUTE_NS, sources=facts))
@@ -212,4 +213,5 @@ def test_a_listed_source_shows_what_it_holds_its_run_in_progress_and_who_shares_
     ) in lines
     assert "account forge, shared with pulls: one ceiling, pace and quota for all its sources" in lines
     assert any(line.startswith("quota 3,690 of 5,000 left until") for line in lines)
+    assert "refusals 3 more allowed by the owner's limit" in lines
     assert any(line.startswith("last run 6, started") for line in lines)

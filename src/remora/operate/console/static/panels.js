@@ -122,6 +122,7 @@ function drawKnownRate(panel, pace, { account, peers, now }) {
     ["ceiling", rate(perSecond(pace.ceiling_interval_ns))],
     ["provider's limit", pace.edge_per_s === null ? "none found so far" : `about ${rate(pace.edge_per_s)}, as learned so far`],
     ...(pace.quota ? [["quota", quotaInWords(pace.quota, now)]] : []),
+    ...(pace.refusals_left == null ? [] : [["refusals left", `${number(pace.refusals_left)} by the owner's limit`]]),
     ["refused", recent ? `${number(recent.refused)} of ${number(recent.answers)} answers ${lately}` : "unknown"],
     ["in flight", `${number(pace.in_flight)}${pace.in_flight_bound ? ` of at most ${number(pace.in_flight_bound)}` : ""}, ${number(pace.waiting)} waiting for their turn`],
     ["circuit breaker", circuitState(pace.circuit)],
