@@ -32,6 +32,19 @@ async def test_an_item_has_its_columns_its_fields_and_its_times(mirror: MirrorRe
     assert await mirror.item(999) is None
 
 
+async def test_an_id_beyond_64_bits_is_held_by_no_mirror_and_harms_no_thread(
+    mirror: MirrorReader, store: Store
+) -> None:
+    beyond = 2**63
+    assert await mirror.item(beyond) is None
+    assert await mirror.history(beyond) == ()
+    assert await mirror.thread(beyond) is None
+    await keep(store, item(60, type="story", title="odd", kids=[beyond, 61]), item(61, parent=60, text="reply"), at_s=9)
+    thread = await mirror.thread(60)
+    assert thread is not None
+    assert [node.item.id for _, node in thread.walk()] == [60, 61]
+
+
 async def test_what_is_recorded_while_the_reader_is_open_is_seen(mirror: MirrorReader, store: Store) -> None:
     await keep(store, item(40, text="new"), at_s=9)
     found = await mirror.item(40)

@@ -6,7 +6,7 @@ import psycopg
 
 from remora.core.errors import StoreUnavailable
 from remora.stores.common import Part, Values
-from remora.stores.decisions import OnBatch
+from remora.stores.decisions import INTEGER_MAX, INTEGER_MIN, OnBatch
 from remora.stores.postgres.connections import POOL_SIZE, Connection, Pool, Row
 from remora.stores.postgres.migrations import prepare
 from remora.stores.postgres.statements import SQL
@@ -108,7 +108,8 @@ class PostgresPart(Part):
         return list(map(dump_key, keys))
 
     def _dump_ids(self, ids: Sequence[int]) -> list[int]:
-        return list(ids)
+        """Without numbers beyond 64 bits, which anyone may ask for and no row has."""
+        return [each for each in ids if INTEGER_MIN <= each <= INTEGER_MAX]
 
 
 async def lock(connection: Connection, name: str) -> None:
