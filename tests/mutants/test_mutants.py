@@ -12,6 +12,7 @@ ROOMS = {"ledger", "gate", "law", "live", "rescan", "runs", "persistence", "shar
 FEW = (
     "the cursor passes ids that are still under way",
     "absent ids are called settled",
+    "the first of several new ids is skipped",
     "the token is written to the log",
 )
 

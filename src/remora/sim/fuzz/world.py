@@ -23,6 +23,7 @@ from remora.sim.fanned import Channels, Fanned
 from remora.sim.faults import FaultKind, Faults, Flood, Outage, StreamFaults
 from remora.sim.fuzz.credentials import Rotation
 from remora.sim.fuzz.judge import CANARY, Judge
+from remora.sim.fuzz.left_out import LeftOut
 from remora.sim.fuzz.lives import SPARSE, Home, Process
 from remora.sim.fuzz.readout import Readout
 from remora.sim.fuzz.scenario import Incident, IncidentKind, Scenario, Size, SourceShape
@@ -162,7 +163,7 @@ async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdi
 
 async def _until(end_ns: int, home: Home, processes: list[Process], tasks: list["asyncio.Task[None]"]) -> None:
     """Check everything every few minutes, and let the incidents happen in between."""
-    readout = Readout(home, processes)
+    readout, left_out = Readout(home, processes), LeftOut(home, processes)
     moments: list[tuple[int, int, Incident]] = []
     for number, incident in enumerate(home.scenario.incidents):
         starts_ns = round(incident.at_s * SECOND_NS)
@@ -182,6 +183,8 @@ async def _until(end_ns: int, home: Home, processes: list[Process], tasks: list[
             }:  # who has just woken up still believes what was true before
                 await home.clock.sleep_until(home.clock.monotonic_ns() + AWAKE_AFTER_NS)
         await _look(home, processes, readout)
+        if home.scenario.shape.paging is None and (reader := await home.reader()) is not None:
+            await left_out.look(reader)
         for task in tasks:
             if task.done():
                 home.judge.fail(f"a process could not start again: {task.exception()!r}")
