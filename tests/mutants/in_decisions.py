@@ -92,6 +92,13 @@ IN_DECISIONS: tuple[Mutant, ...] = (
         "(now_ns if now_ns > ceiling_ns else ceiling_ns) + ceiling_interval_ns",
         "ceiling_ns + ceiling_interval_ns",
         "time in which nothing was sent is saved up",
+        also=(
+            (
+                "core/rate/pacing.py",
+                "(now_ns if now_ns > pace_ns else pace_ns) + interval_ns",
+                "pace_ns + interval_ns",
+            ),
+        ),
     ),
     Mutant(
         GATE,
