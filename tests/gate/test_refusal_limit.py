@@ -147,6 +147,22 @@ def test_the_wait_is_explained(events: list[MutableMapping[str, Any]]) -> None:
     assert "refusals" in {event["reason"] for event in waits}
 
 
+def test_while_answers_are_awaited_no_end_of_the_wait_is_told() -> None:
+    """One refusal counts for a minute, and three may still be in flight: the fourth waits for an answer."""
+
+    async def main(clock: SimClock) -> None:
+        slow = Answer(latency_ns=30 * SECOND_NS)
+        async with gate(clock, limits(8), says=one_by_one([PRESSED], then=slow)) as world:
+            await world.send()
+            sending = [asyncio.ensure_future(world.send()) for _ in range(4)]
+            await clock.sleep_until(clock.monotonic_ns() + 20 * SECOND_NS)
+            rate = world.governor.state()
+            assert (rate.in_flight, rate.next_held_by, rate.next_in_ns) == (3, LimitedBy.REFUSALS, 0)
+            await asyncio.gather(*sending)
+
+    simulated(main)
+
+
 def test_a_wait_for_the_limit_says_nothing_about_the_pace() -> None:
     async def main(clock: SimClock) -> tuple[bool, bool]:
         async with gate(clock, limits(1, TWO), says=one_by_one([PRESSED] * 2)) as world:

@@ -49,7 +49,8 @@ class RefusalCount:
             return Hold(LimitedBy.STORE, None)
         free_at_ns = self._refusals.free_at_ns(self._unheard + 1, now_ns=now_ns)
         if free_at_ns is None or free_at_ns > now_ns:
-            return Hold(LimitedBy.REFUSALS, free_at_ns)
+            # While something is in flight, its answer may come first: nobody can say until when.
+            return Hold(LimitedBy.REFUSALS, None if self._unheard else free_at_ns)
         counting = self._refusals.count(now_ns=now_ns)
         if self._unheard + min(self._heard - self._stored, counting) >= self._in_flight_max:
             return Hold(LimitedBy.STORE, self._refusals.until_ns[-counting] + 1 if counting else None)
