@@ -1,5 +1,6 @@
 """Does the page about reliability say what was recorded, and nothing else?"""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,11 +9,12 @@ import pytest
 from remora.sim.fuzz.record import RecordedRun
 from tests.mutants.runner import Caught
 from tests.mutants.table import MUTANTS
-from tools import prove_faults, prove_kills
+from tools import prove_faults, prove_kills, prove_parts
 from tools.mutation_run import MutationRun, Tried
 from tools.prove import page
 from tools.prove_faults import Faulted
 from tools.prove_kills import Killed
+from tools.prove_parts import run_parts
 from tools.prove_real import REAL
 from tools.real_faults import CASES
 
@@ -128,3 +130,28 @@ def test_a_sample_of_changes_is_told_with_its_interval_and_its_survivors() -> No
     assert "10 were drawn (seed 1, commit abc); the tests noticed 9 of them: 90.0%" in told
     assert "from 59.6% to 98.2%" in told
     assert "| core/x.py | `a / b -> None` | unexplained: a test is missing |" in told
+
+
+def test_a_part_that_ran_on_this_commit_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove_parts, "PROGRESS", tmp_path / "prove.json")
+    ran: list[str] = []
+
+    def part(name: str, *, ends: str = "well") -> Callable[[], bool]:
+        def run() -> bool:
+            ran.append(name)
+            if ends == "never":
+                raise KeyboardInterrupt
+            return ends == "well"
+
+        return run
+
+    def prove(of: str | None, **parts: Callable[[], bool]) -> bool:
+        return run_parts(parts, of=of, tell=lambda _: None)
+
+    with pytest.raises(KeyboardInterrupt):
+        prove("abc", worlds=part("worlds", ends="badly"), kills=part("kills", ends="never"))
+    assert not prove("abc", worlds=part("worlds"), kills=part("kills")), "the earlier part was not well"
+    assert ran == ["worlds", "kills", "kills"]
+    assert prove("abc", worlds=part("worlds"), kills=part("kills")), "it was whole, so it begins anew"
+    assert prove(None, worlds=part("worlds")), "a changed package is always tried"
+    assert ran == ["worlds", "kills", "kills", "worlds", "kills", "worlds"]

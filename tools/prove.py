@@ -16,7 +16,7 @@ from remora.sim.fuzz.many import try_many
 from remora.sim.fuzz.record import RecordedRun, keep, machine, read
 from remora.sim.fuzz.scenario import IncidentKind
 from remora.sim.fuzz.world import Verdict
-from tests.mutants.runner import LIMIT_S, Caught, catch, keep_caught, known
+from tests.mutants.runner import LIMIT_S, Caught, catch, is_seen_by_its_test, keep_caught, known
 from tests.mutants.table import MUTANTS, Mutant
 from tools import mutation_run, prove_faults, prove_kills
 from tools.mutation import interval
@@ -25,6 +25,7 @@ from tools.mutation_run import MutationRun, Tried
 from tools.prove_faults import Faulted
 from tools.prove_found import FOUND
 from tools.prove_kills import Killed, commit
+from tools.prove_parts import run_parts, source_commit
 from tools.prove_real import REAL, Real
 from tools.real_faults import CASES
 
@@ -74,23 +75,41 @@ def main() -> int:
 
 
 def prove(options: argparse.Namespace) -> bool:
-    """Run everything and record it. Whether all of it was well."""
+    """Run everything and record it. Whether all of it was well. An interrupted run goes on with the part that it was at."""
+    parts = {
+        "worlds": lambda: _try_worlds(options),
+        "planted bugs": lambda: _plant_bugs(options.limit),
+        "small changes": lambda: _change_core(options.mutants),
+        "faults": _suffer_faults,
+        "kills": lambda: not any(one.violations for one in prove_kills.kill_many(options.kills, record=True)),
+    }
+    return run_parts(parts, of=source_commit(), tell=lambda text: print(f"prove: {text}", flush=True))
+
+
+def _try_worlds(options: argparse.Namespace) -> bool:
     totals = try_many(
         count(options.seed), workers=options.workers, seconds=options.seconds, first=False, tell=_tell_of_world
     )
     print(f"prove: {totals}", flush=True)
     keep(totals, RECORD, commit=commit())
-    caught = [(mutant, _tell(mutant, catch(mutant, limit_s=options.limit))) for mutant in MUTANTS]
-    keep_caught({mutant.breaks: found for mutant, found in caught})
+    return not totals.failing_seeds
+
+
+def _plant_bugs(limit_s: int) -> bool:
+    caught = {mutant.breaks: _tell(mutant, catch(mutant, limit_s=limit_s)) for mutant in MUTANTS if not mutant.guard}
+    keep_caught(caught)
+    return None not in caught.values() and all(is_seen_by_its_test(mutant) for mutant in MUTANTS if mutant.guard)
+
+
+def _change_core(mutants: int) -> bool:
     # In a process of its own: whoever has imported Remora cannot load a changed module instead.
-    subprocess.run(
-        [sys.executable, "-m", "tools.mutation_run", "--mutants", str(options.mutants), "--record"], check=True
-    )
+    command = [sys.executable, "-m", "tools.mutation_run", "--mutants", str(mutants), "--record"]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def _suffer_faults() -> bool:
     faulted = prove_faults.suffer_all(CASES, seconds=None, together=prove_faults.TOGETHER, record=True)
-    killed = prove_kills.kill_many(options.kills, record=True)
-    are_caught = all(found is not None or mutant.guard for mutant, found in caught)
-    is_whole = not any(one.violations for one in faulted) and not any(one.violations for one in killed)
-    return not totals.failing_seeds and are_caught and is_whole
+    return not any(one.violations for one in faulted)
 
 
 def page(
