@@ -16,6 +16,8 @@ from remora.operate.console import api
 from remora.operate.console.access import Access
 from remora.operate.console.api_description import API
 from remora.operate.console.read_allowance import ReadAllowance
+from remora.operate.console.reader.pages import NotHeld, headers_of
+from remora.read.browsing import TooManyReads
 from remora.sources.secret import Secret
 from tests.docs_reader import page
 from tests.library import (
@@ -207,6 +209,11 @@ async def test_too_many_heavy_reads_are_refused_and_light_ones_go_on(library: st
         async with caller.get(f"{API}{path}/thread") as reply:
             assert (reply.status, reply.headers["Retry-After"]) == (429, "1")
         await ask(caller, path)
+
+
+async def test_whoever_is_refused_is_told_when_to_ask_again() -> None:
+    assert headers_of(TooManyReads("32 reads wait", hint="ask again")) == {"Retry-After": "1"}
+    assert headers_of(NotHeld("the mirror does not hold 7", hint="write another")) == {}
 
 
 async def test_without_the_token_the_api_answers_nothing(tmp_path: Path) -> None:

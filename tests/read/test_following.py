@@ -1,8 +1,10 @@
 """Is every change delivered at least once, whoever follows, and is none deleted that a named reader has not read?"""
 
 import json
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
@@ -20,6 +22,7 @@ from remora.operate.jobs.webhook import SIGNATURE, Webhook, signature
 from remora.read.mirror import MirrorReader
 from remora.stores.sqlite import SqliteStore
 from tests.contract.answers import SOURCE, at
+from tests.fixtures import frozen
 from tests.read.conftest import item, keep
 
 
@@ -147,6 +150,16 @@ async def test_a_webhook_repeats_a_batch_until_it_is_accepted_and_signs_each_pos
     assert all(header == signature("secret", 1_000, body) for header, body in receiver.signatures)
     assert signature("secret", 1_000, b"x") != signature("other", 1_000, b"x")
     assert told[0].startswith(f"the webhook did not accept {len(changes)} changes (HTTP 503)")
+
+
+async def test_a_store_that_cannot_be_read_now_is_no_mistake_of_the_program_that_follows(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "old.db")) as connection:  # of an older version: nobody has migrated it yet
+        connection.executescript(frozen.SQLITE.read_text("utf-8"))
+    app = web.Application()
+    app.add_routes(ChangesFeed(f"sqlite:///{tmp_path}/old.db", clock=SystemClock(), stream_ns=1).routes())
+    async with served(app) as server, ClientSession() as session:
+        reply = await session.get(server.make_url("/api/changes"))
+        assert (reply.status, "remora store migrate" in await reply.text()) == (503, True)
 
 
 async def test_server_sent_events_go_on_after_the_last_position(store: Store, mirror: MirrorReader, url: str) -> None:

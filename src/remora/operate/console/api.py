@@ -17,7 +17,7 @@ from remora.core.errors import ConfigurationError, RemoraError
 from remora.operate.console import api_answers as answers
 from remora.operate.console.api_description import API, Endpoint, Parameter, describe
 from remora.operate.console.read_allowance import ReadAllowance
-from remora.operate.console.reader.pages import NotHeld, Pages, parse_id, status_of
+from remora.operate.console.reader.pages import NotHeld, Pages, headers_of, parse_id, status_of
 from remora.read.browsing import Browsing
 from remora.read.document_history import read_document_history
 from remora.read.search import HITS_MAX
@@ -132,7 +132,8 @@ class ReadApi(Pages):
             try:
                 found = await work(request)
             except RemoraError as error:
-                return _refused(answers.ErrorAnswer(error=error.message, hint=error.hint), status_of(error), {})
+                told = answers.ErrorAnswer(error=error.message, hint=error.hint)
+                return _refused(told, status_of(error), headers_of(error))
             return _answered(request, await asyncio.to_thread(msgspec.json.encode, found))
 
         return answer

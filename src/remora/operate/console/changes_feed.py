@@ -13,6 +13,7 @@ from aiohttp import web
 from remora.contracts import Clock
 from remora.core.errors import RemoraError
 from remora.core.units import SECOND_NS
+from remora.operate.console.reader.pages import status_of
 from remora.read.changes import as_line
 from remora.read.mirror import MirrorReader
 
@@ -54,7 +55,7 @@ class ChangesFeed:
                     await anext(pages, None)  # refuses a text that is no position before anything is sent
                 return await self._stream(request, mirror, since)
         except RemoraError as error:
-            return _refused(400, error.message, error.hint)
+            return _refused(status_of(error), error.message, error.hint)
         finally:
             self._streams -= 1
 

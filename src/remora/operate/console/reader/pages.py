@@ -34,6 +34,11 @@ def status_of(error: RemoraError) -> int:
             return 400
 
 
+def headers_of(error: RemoraError) -> dict[str, str]:
+    """When to ask again, if it was only too much at once."""
+    return {"Retry-After": "1"} if isinstance(error, TooManyReads) else {}
+
+
 def shown(work: Handler) -> Handler:
     """An error of ours becomes a page with its sentence and its hint."""
 
