@@ -16,7 +16,7 @@ from remora.core.rate.attribution import (
     asked,
 )
 from remora.core.reasons import GapReason
-from remora.core.verdict import Found, Trouble
+from remora.core.verdict import Found, Pressure, Refused, Trouble
 
 BROKEN = Trouble(GapReason.SERVER_ERROR)
 
@@ -87,8 +87,11 @@ def test_who_was_in_trouble_answers_again_only_with_a_good_answer() -> None:
     known = KnownGood()
     known.hear(Discovery.item(1, via=Lane.LIVE), Found(Item(1, b"{}")))
     assert known.is_answering
-    known.hear(Discovery.item(2, via=Lane.LIVE), BROKEN)
-    assert not known.is_answering
+    for bad in (BROKEN, Refused(GapReason.FORBIDDEN), Pressure(GapReason.RATE_LIMITED)):
+        known.hear(Discovery.item(1, via=Lane.LIVE), Found(Item(1, b"{}")))
+        assert known.is_answering
+        known.hear(Discovery.item(2, via=Lane.LIVE), bad)
+        assert not known.is_answering
 
 
 def test_canaries_go_down_from_the_newest_id_and_begin_again_at_the_first() -> None:
