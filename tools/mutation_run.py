@@ -63,6 +63,7 @@ class MutationRun(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     places: int  # of how many the sample was drawn
     mutants: list[Tried]
+    noticed_first: int | None = None  # before tests were written for its survivors; None: none were
 
 
 def main() -> int:
@@ -94,7 +95,9 @@ def main() -> int:
     killed = sum(one.fate != SURVIVED for one in tried)
     print(f"mutation: {killed} of {len(tried)} were noticed", flush=True)
     if options.record and before is not None:
-        keep(merged(before, tried), seed=before.seed, places=before.places)
+        noticed = sum(one.fate != SURVIVED for one in before.mutants)
+        first = noticed if before.noticed_first is None else before.noticed_first
+        keep(merged(before, tried), seed=before.seed, places=before.places, first=first)
     elif options.record:
         keep(tried, seed=options.seed, places=len(sample(10**9, 0)))
     return 0
@@ -197,12 +200,12 @@ class _Changed(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
         exec(compile(planted(self._mutant), self._mutant.file, "exec"), module.__dict__)  # noqa: S102  that is the point
 
 
-def keep(tried: list[Tried], *, seed: int, places: int) -> None:
+def keep(tried: list[Tried], *, seed: int, places: int, first: int | None = None) -> None:
     """Write the record: the latest sample only."""
     from tools.prove_kills import commit  # noqa: PLC0415  it imports Remora, which no fork may have
 
     date = f"{datetime.now(UTC):%Y-%m-%d}"
-    run = MutationRun(date=date, commit=commit(), seed=seed, places=places, mutants=tried)
+    run = MutationRun(date=date, commit=commit(), seed=seed, places=places, mutants=tried, noticed_first=first)
     RECORD.write_bytes(msgspec.json.format(msgspec.json.encode(run), indent=1) + b"\n")
 
 

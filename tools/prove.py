@@ -236,11 +236,21 @@ def _changed(run: MutationRun | None) -> list[str]:
         "",
         f"Of {run.places:,} possible changes {len(run.mutants)} were drawn (seed {run.seed}, commit {run.commit}); the tests noticed {killed} of them: {share:.1%},",
         f"with a 95 % interval from {low:.1%} to {high:.1%}. {len(unexplained)} of the {len(survivors)} survivors are unexplained.",
+        *_first(run),
         "",
         "| file | change | why no test notices it |",
         "|---|---|---|",
         *rows,
         "",
+    ]
+
+
+def _first(run: MutationRun) -> list[str]:
+    if run.noticed_first is None:
+        return []
+    share = run.noticed_first / max(1, len(run.mutants))
+    return [
+        f"Tests were written for survivors of this very sample; before, {run.noticed_first} were noticed ({share:.1%}). A fresh sample lies between."
     ]
 
 
