@@ -14,6 +14,7 @@ from tools.mutation import CORE, Mutant
 TESTS: Final = Path("tests")
 FOLDERS: Final = ("core", "contract", "gate", "loops", "sources")
 OTHERS: Final = ("test_collect.py", "operate/test_status_text.py", "operate/test_metrics.py", "operate/test_rates.py")
+FIGURES: Final = "test_figures"  # imports every module and compares its figures
 FILE_S: Final = 30.0  # of processor time, traced: the rest of a longer file is not looked at
 ALL_S: Final = 20.0  # of processor time, traced: how many tests a mutant gets at most
 
@@ -64,9 +65,9 @@ class Choice:
         running = [test for test in self._ran if not lines.isdisjoint(test.lines.get(mutant.file, ()))]
         if running or is_inside_a_function(mutant):
             return running
-        # Only an import runs it: it is a constant. Those who import its module may use it.
+        # Only an import runs it: it is a constant. Those who import its module may use it, and all are documented.
         users = {mutant.file} | {file for file, names in self._imports.items() if mutant.module in names}
-        return [test for test in self._ran if not users.isdisjoint(test.lines)]
+        return [test for test in self._ran if not users.isdisjoint(test.lines) or FIGURES in test.name]
 
 
 def is_inside_a_function(mutant: Mutant) -> bool:
