@@ -91,7 +91,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         RESCAN,
         "loops/numbered/rescan.py",
-        "        await side_by_side(self._walk(walker) for walker in self._walkers)\n",
+        "        await walk_until_done(self._walkers, idle_ns=WAIT_FOR_OTHERS_NS, on_walked=self._keep_progress)\n",
         "",
         "a rescan is called done before it began",
         (NUMBERED, "backstop=True"),
