@@ -153,6 +153,7 @@ def test_any_text_is_a_configuration_or_refused(text: str) -> None:
 
 @settings(max_examples=50)
 @given(odd_values, st.text("0123456789.,eE+-/ smhdkKMGiB", max_size=20))
+@example("5/s\n", "4\ns")
 def test_a_quantity_is_read_or_refused(value: object, text: str) -> None:
     for parse in (parse_rate, parse_duration, parse_size):
         for one in (value, text):

@@ -3,6 +3,7 @@
 Everything becomes an integer of nanoseconds (or bytes) here, so that no other module reads text.
 """
 
+import json
 import re
 from fractions import Fraction
 from math import ceil
@@ -121,7 +122,7 @@ def _text(value: object, where: str, hint: str) -> str:
 
 
 def _shown(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
 
 
 def _rounded(number: float) -> str:
