@@ -3,8 +3,10 @@
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Final
 
 from remora.contracts import Observation, Store
@@ -226,3 +228,27 @@ async def opened_library(
     finally:
         await console.close()
         await browsing.close()
+
+
+@contextmanager
+def console_in_a_thread(
+    path: Path, *, access: Access | None = None, allowance: ReadAllowance | None = None
+) -> Iterator[str]:
+    """The address of a console with a new library, for clients that ask and wait."""
+    told: list[str] = []
+    is_open, is_over, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
+
+    async def serve() -> None:
+        await make_library(f"sqlite:///{path}")
+        async with opened_library(f"sqlite:///{path}", access=access, allowance=allowance) as console:
+            told.append(console.url)
+            is_open.set()
+            await is_over.wait()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    assert is_open.wait(60)
+    yield told[0]
+    loop.call_soon_threadsafe(is_over.set)
+    thread.join()
+    loop.close()

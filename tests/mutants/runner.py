@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,18 +51,32 @@ def planted(mutant: Mutant) -> dict[str, str]:
     return texts
 
 
+def _run(
+    words: Sequence[str], package: Path, *, cwd: Path, limit_s: int | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a module with the package of this folder, for at most so many seconds of processor time."""
+
+    def limit() -> None:
+        if limit_s is not None:
+            resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 2))
+
+    return subprocess.run(
+        [sys.executable, "-m", *words],
+        env={**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WAIT_S,
+        preexec_fn=limit,
+    )
+
+
 def is_seen_by_its_test(mutant: Mutant) -> bool:
     """Whether the test that its row names fails because of it."""
     with tempfile.TemporaryDirectory(prefix="remora-mutant-") as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", mutant.seen_by],
-            env={**os.environ, "PYTHONPATH": str(plant(mutant, Path(folder))), "PYTHONDONTWRITEBYTECODE": "1"},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=WAIT_S,
-        )
+        words = ["pytest", "-q", "-n0", "-p", "no:cacheprovider", mutant.seen_by]
+        done = _run(words, plant(mutant, Path(folder)), cwd=ROOT)
     assert done.returncode in {0, 1}, f"{mutant.seen_by} cannot run: {done.stdout[-500:]}"
     return done.returncode == 1
 
@@ -84,29 +98,9 @@ def catch(mutant: Mutant, *, seed: int | None = None, limit_s: int = LIMIT_S) ->
     seed = (1 if last is None else last.seed) if seed is None else seed
     before_s = _children_s()
     with tempfile.TemporaryDirectory(prefix="remora-mutant-") as folder:
-        where = ["--where", "size=small", *mutant.where]
-        done = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "remora.sim.fuzz",
-                "--first",
-                "--seed",
-                str(seed),
-                "--worlds",
-                "100000",
-                "--workers",
-                "0",
-                *where,
-            ],
-            env={**os.environ, "PYTHONPATH": str(plant(mutant, Path(folder))), "PYTHONDONTWRITEBYTECODE": "1"},
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=WAIT_S,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 2)),
-        )
+        words = ["remora.sim.fuzz", "--first", "--seed", str(seed), "--worlds", "100000", "--workers", "0"]
+        words += ["--where", "size=small", *mutant.where]
+        done = _run(words, plant(mutant, Path(folder)), cwd=Path(folder), limit_s=limit_s)
     seen = _SEED.search(done.stdout)
     if seen is None:
         assert done.returncode != 1, f"{mutant.breaks}: no world could run: {done.stderr[-2_000:]}"

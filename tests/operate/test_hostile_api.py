@@ -1,9 +1,6 @@
 """Does the read API keep to its own OpenAPI document, whatever is asked? Requests are made up from it, right and wrong ones."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +12,7 @@ from schemathesis import Case, GenerationMode
 from remora.operate.console import api
 from remora.operate.console.api_description import API, Endpoint
 from remora.operate.console.read_allowance import ReadAllowance
-from tests.library import CHATS, NEWS, make_library, opened_library
+from tests.library import CHATS, NEWS, console_in_a_thread
 
 pytestmark = [pytest.mark.slow]
 
@@ -37,26 +34,10 @@ FEW = settings(
 
 @pytest.fixture(scope="module")
 def console_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A console in a thread of its own: schemathesis asks and waits."""
-    path: Path = tmp_path_factory.mktemp("library") / "library.db"
-    told: list[str] = []
-    is_open, is_over = threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        await make_library(f"sqlite:///{path}")
-        async with opened_library(f"sqlite:///{path}", allowance=ReadAllowance(burst=10**6)) as console:
-            told.append(console.url)
-            is_open.set()
-            await is_over.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    assert is_open.wait(60)
-    yield told[0]
-    loop.call_soon_threadsafe(is_over.set)
-    thread.join()
-    loop.close()
+    """Schemathesis asks and waits."""
+    path = tmp_path_factory.mktemp("library") / "library.db"
+    with console_in_a_thread(path, allowance=ReadAllowance(burst=10**6)) as url:
+        yield url
 
 
 @pytest.mark.parametrize("endpoint", api.ENDPOINTS, ids=lambda endpoint: endpoint.name)

@@ -1,11 +1,8 @@
 """Does any request break a page of the console, come back unescaped, or show a secret? Paths, queries, headers, forms."""
 
-import asyncio
 import re
 import socket
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, quote_from_bytes, urlsplit
 
@@ -17,7 +14,7 @@ from remora.operate.console.access import Access
 from remora.operate.console.reader.routes import reader_routes
 from remora.read.browsing import Browsing
 from remora.sources.secret import Secret
-from tests.library import CHATS, LONG_STORY, NEWS, make_library, opened_library
+from tests.library import CHATS, LONG_STORY, NEWS, console_in_a_thread
 
 pytestmark = [pytest.mark.slow]
 
@@ -91,27 +88,12 @@ def targets(draw: st.DrawFn) -> str:
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A console with a token, in a thread of its own."""
-    path: Path = tmp_path_factory.mktemp("library") / "library.db"
-    told: list[str] = []
-    is_open, is_over, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
-
-    async def serve() -> None:
-        await make_library(f"sqlite:///{path}")
-        async with opened_library(f"sqlite:///{path}", access=Access(token=Secret(TOKEN))) as console:
-            told.append(console.url)
-            is_open.set()
-            await is_over.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    assert is_open.wait(60)
-    found = urlsplit(told[0]).port
-    assert found is not None
-    yield found
-    loop.call_soon_threadsafe(is_over.set)
-    thread.join()
-    loop.close()
+    """Of a console with a token."""
+    path = tmp_path_factory.mktemp("library") / "library.db"
+    with console_in_a_thread(path, access=Access(token=Secret(TOKEN))) as url:
+        found = urlsplit(url).port
+        assert found is not None
+        yield found
 
 
 def ask(port: int, request: bytes) -> Told:

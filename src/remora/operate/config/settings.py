@@ -306,10 +306,9 @@ def account_of(name: str, source: SourceSettings) -> str:
 
 def check_refusal_limits(settings: Settings) -> None:
     """Refuse a limit on refusals with PostgreSQL, which several processes may use."""
-    limited = {name: source for name, source in settings.sources.items() if source.refusal_limit is not None}
-    if settings.store.url.startswith("postgres"):
-        for name, source in limited.items():
-            raise not_on_a_shared_store(account_of(name, source))
+    limited = [account_of(name, one) for name, one in settings.sources.items() if one.refusal_limit is not None]
+    if limited and settings.store.url.startswith("postgres"):
+        raise not_on_a_shared_store(limited[0])
 
 
 def not_on_a_shared_store(account: str) -> ConfigurationError:

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
-from remora.contracts.keeping import NamedReader, TableSize
+from remora.contracts.keeping import TableSize
 from remora.core.units import MILLISECOND_NS
+from remora.stores.common_keeping import CommonHousekeeping
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.statements import parse
 from remora.stores.reading import no_position
@@ -16,7 +17,7 @@ _POSITION: Final = re.compile(r"(\d+):(\d+)")
 _COMPACT_TIMEOUT_MS: Final = 0  # as long as it takes
 
 
-class PostgresHousekeeping:
+class PostgresHousekeeping(CommonHousekeeping):
     """Housekeeping with one connection."""
 
     def __init__(self, url: str) -> None:
@@ -29,30 +30,16 @@ class PostgresHousekeeping:
         """Close the connection."""
         await self._pool.close()
 
-    async def named_readers(self) -> Sequence[NamedReader]:
-        """Every named reader."""
-        rows = await self._rows("named_readers", {})
-        return tuple(NamedReader(name, position, read_at * MILLISECOND_NS) for name, position, read_at in rows)
-
     async def keep_position(self, name: str, position: str, *, now_ns: int) -> None:
         """How far this reader has come."""
         _parts(position)
         await self._change("keep_position", {"name": name, "position": position, "now": now_ns // MILLISECOND_NS})
-
-    async def forget_reader(self, name: str) -> bool:
-        """It is waited for no more."""
-        return await self._change("forget_reader", {"name": name}) == 1
 
     async def forget_changes(self, *, before_ns: int, up_to: str | None, limit: int) -> int:
         """Delete old changes that everybody has read."""
         xid, seq = (None, None) if up_to is None else _parts(up_to)
         values = {"xid": xid, "seq": seq, "before": before_ns // MILLISECOND_NS, "limit": limit}
         return await self._change("forget_changes", values)
-
-    async def forget_revisions(self, *, before_ns: int, limit: int) -> int:
-        """Delete old contents."""
-        values = {"before": before_ns // MILLISECOND_NS, "limit": limit}
-        return await self._change("forget_revisions", values) + await self._change("forget_document_revisions", values)
 
     async def table_sizes(self, *, seconds_max: float) -> Sequence[TableSize]:
         """What each table takes. The large ones are counted."""
@@ -63,25 +50,6 @@ class PostgresHousekeeping:
     async def estimated_sizes(self) -> Sequence[TableSize]:
         """What each table takes; rows as the planner estimates them."""
         return tuple(TableSize(*row) for row in await self._rows("table_sizes", {}))
-
-    async def changes_since(self, since_ns: int) -> dict[str, int]:
-        """How many changes there were."""
-        return _by_sort(await self._rows("changes_since", {"since": since_ns // MILLISECOND_NS}))
-
-    async def change_ends(self) -> tuple[int, int] | None:
-        """The oldest and the newest."""
-        ((first, last),) = await self._rows("change_ends", {})
-        return None if first is None else (first, last)
-
-    async def change_moment(self, number: int) -> int | None:
-        """When it was recorded."""
-        rows = await self._rows("change_moment", {"seq": number})
-        return rows[0][0] * MILLISECOND_NS if rows else None
-
-    async def changes_within(self, starts: Sequence[int], size: int, *, since_ns: int) -> dict[str, int]:
-        """How many changes there were in some blocks."""
-        values = {"starts": list(starts), "size": size, "since": since_ns // MILLISECOND_NS}
-        return _by_sort(await self._rows("changes_within", values))
 
     async def compact(self) -> None:
         """Let the space of deleted rows be used again."""
@@ -94,15 +62,14 @@ class PostgresHousekeeping:
 
         return await self._pool.run(work)
 
+    def _array(self, numbers: Sequence[int]) -> object:
+        return list(numbers)
+
     async def _change(self, name: str, values: Mapping[str, Any]) -> int:
         async def work(connection: Connection) -> int:
             return (await connection.execute(_SQL[name], values)).rowcount
 
         return await self._pool.run(work)
-
-
-def _by_sort(rows: Sequence[Row]) -> dict[str, int]:
-    return {f"{kind} {change}": count for kind, change, count in rows}
 
 
 def _parts(position: str) -> tuple[str, int]:

@@ -9,9 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from remora.contracts.keeping import NamedReader, TableSize
+from remora.contracts.keeping import TableSize
 from remora.core.errors import StoreUnavailable
 from remora.core.units import MILLISECOND_NS
+from remora.stores.common_keeping import CommonHousekeeping
 from remora.stores.reading import no_position
 from remora.stores.sqlite.database import Connection, check_place, connect_beside, explained, roll_back
 from remora.stores.sqlite.offload import InThread
@@ -33,7 +34,7 @@ def _statements() -> Mapping[str, str]:
     return with_common((files(__package__) / "keeping.sql").read_text("utf-8"))
 
 
-class SqliteHousekeeping:
+class SqliteHousekeeping(CommonHousekeeping):
     """Housekeeping on a connection of its own. The writer never waits for more than one short transaction."""
 
     def __init__(self, path: Path) -> None:
@@ -61,30 +62,16 @@ class SqliteHousekeeping:
                 await thread.run(connection.close)
             thread.close()
 
-    async def named_readers(self) -> Sequence[NamedReader]:
-        """Every named reader."""
-        rows = await self._rows("named_readers", {})
-        return tuple(NamedReader(name, position, read_at * MILLISECOND_NS) for name, position, read_at in rows)
-
     async def keep_position(self, name: str, position: str, *, now_ns: int) -> None:
         """How far this reader has come."""
         values = {"name": name, "position": str(_seq(position)), "now": now_ns // MILLISECOND_NS}
         await self._change("keep_position", values)
-
-    async def forget_reader(self, name: str) -> bool:
-        """It is waited for no more."""
-        return await self._change("forget_reader", {"name": name}) == 1
 
     async def forget_changes(self, *, before_ns: int, up_to: str | None, limit: int) -> int:
         """Delete old changes that everybody has read."""
         seq = None if up_to is None else _seq(up_to)
         values = {"seq": seq, "before": before_ns // MILLISECOND_NS, "limit": limit}
         return await self._change("forget_changes", values)
-
-    async def forget_revisions(self, *, before_ns: int, limit: int) -> int:
-        """Delete old contents."""
-        values = {"before": before_ns // MILLISECOND_NS, "limit": limit}
-        return await self._change("forget_revisions", values) + await self._change("forget_document_revisions", values)
 
     async def table_sizes(self, *, seconds_max: float) -> Sequence[TableSize]:
         """What each table takes."""
@@ -115,25 +102,6 @@ class SqliteHousekeeping:
         sizes = (TableSize(name, round(size.pages) * page_bytes, round(size.entries)) for name, size in found.items())
         return sorted(sizes, key=lambda size: -size.bytes)
 
-    async def changes_since(self, since_ns: int) -> dict[str, int]:
-        """How many changes there were."""
-        return _by_sort(await self._rows("changes_since", {"since": since_ns // MILLISECOND_NS}))
-
-    async def change_ends(self) -> tuple[int, int] | None:
-        """The oldest and the newest."""
-        ((first, last),) = await self._rows("change_ends", {})
-        return None if first is None else (first, last)
-
-    async def change_moment(self, number: int) -> int | None:
-        """When it was recorded."""
-        rows = await self._rows("change_moment", {"seq": number})
-        return rows[0][0] * MILLISECOND_NS if rows else None
-
-    async def changes_within(self, starts: Sequence[int], size: int, *, since_ns: int) -> dict[str, int]:
-        """How many changes there were in some blocks."""
-        values = {"starts": json.dumps(list(starts)), "size": size, "since": since_ns // MILLISECOND_NS}
-        return _by_sort(await self._rows("changes_within", values))
-
     async def compact(self) -> None:
         """Rewrite the file without its unused pages."""
         lock = WriterLock(self._path)
@@ -145,6 +113,9 @@ class SqliteHousekeeping:
 
     async def _rows(self, name: str, values: Mapping[str, object]) -> list[Any]:
         return await self._run(lambda connection: connection.execute(self._sql[name], values).fetchall())
+
+    def _array(self, numbers: Sequence[int]) -> object:
+        return json.dumps(list(numbers))
 
     async def _change(self, name: str, values: Mapping[str, object]) -> int:
         def work(connection: Connection) -> int:
@@ -166,10 +137,6 @@ class SqliteHousekeeping:
             return await thread.run(lambda: work(connection))
         except sqlite3.Error as error:
             raise explained(error, self._path) from error
-
-
-def _by_sort(rows: Sequence[tuple[str, str, int]]) -> dict[str, int]:
-    return {f"{kind} {change}": count for kind, change, count in rows}
 
 
 def _seq(position: str) -> int:
