@@ -200,4 +200,10 @@ FOUND: tuple[Found, ...] = (
         "without a rescan, a change that was announced while no stream could be open (a pace of one request in 197 s) counted as lost",
         "no test of its own",
     ),
+    Found(
+        "1794837239795",
+        "the fuzzer",
+        "on a quiet mirror an outage met only stream connects and a few polls, so that the status said it works for ten minutes",
+        "`tests/loops/test_stream_connects.py`",
+    ),
 )

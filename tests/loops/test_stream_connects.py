@@ -2,6 +2,7 @@
 
 import asyncio
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 
@@ -14,6 +15,7 @@ from remora.sim.clock import SimClock
 from remora.sim.faults import Faults, Outage, StreamFaults
 from remora.sim.limits import Limit
 from remora.sim.transport import SimTransport
+from remora.sim.world import WorldSettings
 from tests.loops.rig import HOUR_NS, MINUTE_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
 
 pytestmark = pytest.mark.slow
@@ -95,6 +97,33 @@ def test_a_connect_that_is_refused_teaches_the_gate_and_its_retry_after_holds_ev
             state = process.governor.state()
             assert state.not_before_in_ns > 0
             assert state.departures == 2
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize("what, opens", [("all", True), ("stream", False)])
+def test_a_stream_that_stays_broken_asks_whether_anything_is_answered_where_nothing_else_is_asked(
+    what: Literal["all", "stream"], opens: bool
+) -> None:
+    """A quiet mirror: no item is new for half an hour, and the newest id is polled every quarter of an hour."""
+
+    async def main(clock: SimClock) -> None:
+        out = Outage(what=what, from_s=600, to_s=2_400)
+        rig = Rig.make(clock, world=WorldSettings(items=50, new_per_day=1.0), faults=Faults(outages=(out,)))
+        settings = ServiceSettings(rescan=None, backfill=False, poll_every_ns=15 * MINUTE_NS)
+        async with rig.process(settings=settings) as process:
+            running = asyncio.get_running_loop().create_task(process.service.run())
+            await clock.sleep_until(clock.monotonic_ns() + 599 * SECOND_NS)
+            before = rig.provider.arrivals.counts()
+            await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+            assert (process.governor.state().circuit != CircuitState.CLOSED) is opens
+            await clock.sleep_until(clock.monotonic_ns() + 25 * MINUTE_NS)
+            if not opens:  # a broken stream costs few canaries
+                asked = rig.provider.arrivals.counts() - before
+                connects = asked["/v0/updates.json"] + asked["/v0/maxitem.json"]
+                assert sum(asked.values()) - connects <= connects / 10
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
     in_virtual_time(main)
 

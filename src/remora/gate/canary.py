@@ -62,6 +62,10 @@ class Canaries:
         self._task.add_done_callback(self._is_over)
         return True
 
+    def ask_whether_it_answers(self) -> None:
+        """A stream stays broken, and perhaps nothing else is asked: find out whether the provider is down."""
+        self._breaker.suspect_outage()
+
     def tend(self) -> None:
         """While the circuit is open, let a canary wait for the end of the cool-down; cancel one that is not needed."""
         if self._breaker.wants_canary:

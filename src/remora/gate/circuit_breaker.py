@@ -149,10 +149,7 @@ class SourceBreaker:
         """Trouble with one item, or with the provider? Nothing changes until that is known."""
         if self._attribution.is_asked:
             return Lesson.HOLD
-        if self._attribution.left:
-            self._attribution = blame.after_trouble(self._attribution)
-            if self._attribution.left == 0:
-                self._ask_canary(opens=self._attribution.troubled > self._attribution.good)
+        if self._is_excused():
             return Lesson.DROP
         noted = circuits.note(self._own, bad=True)
         if circuits.after(self._own, CircuitEvent.BAD, now_ns=0).state is CircuitState.CLOSED:
@@ -163,6 +160,20 @@ class SourceBreaker:
         else:
             self.move(CircuitEvent.GOOD if is_nonsense else CircuitEvent.BAD)
         return Lesson.TEACH
+
+    def _is_excused(self) -> bool:
+        """Whether the last canary excuses this trouble. When it has excused enough, the next one is sent."""
+        if not self._attribution.left:
+            return False
+        self._attribution = blame.after_trouble(self._attribution)
+        if self._attribution.left == 0:
+            self._ask_canary(opens=self._attribution.troubled > self._attribution.good)
+        return True
+
+    def suspect_outage(self) -> None:
+        """Something other than an item keeps failing: a canary decides whether the provider is down."""
+        if self.state is CircuitState.CLOSED and not self._attribution.is_asked and not self._is_excused():
+            self._ask_canary(opens=True)
 
     def suspect(self) -> bool:
         """Whether a canary decides what the last troubled answer means; False: nothing is known to be good."""

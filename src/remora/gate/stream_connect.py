@@ -12,7 +12,7 @@ from remora.contracts import Clock, Meter, Permit
 from remora.core.lanes import Lane
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.units import SECOND_NS
-from remora.core.verdict import Deferred, Found, NoReply, Pressure, Reply, Verdict, classify_connect
+from remora.core.verdict import Deferred, Found, NoReply, Pressure, Reply, Trouble, Verdict, classify_connect
 from remora.gate.governor import GovernedPermit, Governor
 
 # While the circuit is open, items probe the provider: a stream may be broken although items are answered.
@@ -44,10 +44,13 @@ class StreamGate:
         self._meter.judged(self._source, self._lane, verdict)
         if isinstance(verdict, Deferred):  # a request that this machine could not send teaches nothing
             return
-        # A stream that stays broken is one fault, not a new one at every connect. A refusal is news each time.
+        # A stream that stays broken is one fault, not a new one at every connect. A refusal is news each time. But on a
+        # quiet mirror nothing else may be asked for hours: it is also a reason to ask whether the provider answers.
         is_repeated = type(verdict) is self._last and not isinstance(verdict, Found | Pressure)
         self._last = type(verdict)
         self._governor.learn(permit, reply, verdict, already_counted=is_repeated)
+        if is_repeated and isinstance(verdict, Trouble):
+            self._governor.canaries.ask_whether_it_answers()
 
 
 class Connecting:
