@@ -1,7 +1,7 @@
 # What can be done here? `make help` says it in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test check soak prove sbom bench format clean
+.PHONY: help setup demo docs test check types quick soak prove sbom bench format clean
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -36,10 +36,15 @@ check: setup ## format, lint, types, layers and the quick tests; under 90 second
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "check: 'make format' repairs the format"; exit 1; }
 	@echo "check: lint"
 	@$(BIN)/ruff check --quiet $(CODE)
-	@echo "check: types"
-	@$(BIN)/mypy $(CODE)
 	@echo "check: layers"
 	@$(BIN)/lint-imports --no-logo --no-cache
+	@$(MAKE) --no-print-directory -j 2 types quick
+
+types: # beside the quick tests: alone it would leave a core idle for 20 seconds
+	@echo "check: types"
+	@$(BIN)/mypy $(CODE)
+
+quick:
 	@echo "check: quick tests"
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow and not postgres"
 
