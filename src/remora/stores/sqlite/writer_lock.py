@@ -4,8 +4,10 @@ import fcntl
 import os
 import struct
 import sys
+from contextlib import suppress
 from errno import EACCES, EAGAIN, EINVAL
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from remora.core.errors import StoreBusy, StoreUnavailable
@@ -16,6 +18,8 @@ LOCK_SUFFIX: Final = ".lock"
 PROCESS_ID_BYTES_MAX: Final = 20
 # SQLite locks bytes near 1 GiB. This one is beyond the end of any database, so the two never meet.
 IDENTITY_BYTE: Final = 1 << 62
+# How many descriptors of database files stay open although nobody writes; see `_put_aside`.
+SPARE_MAX: Final = 16
 
 
 class WriterLock:
@@ -46,9 +50,10 @@ class WriterLock:
 
     def free(self) -> None:
         """Let others write. The lock file stays: if it were removed, two processes could lock two files of one name."""
-        for file in (self._database_file, self._name_file):
-            if file is not None:
-                os.close(file)
+        if self._database_file is not None:
+            _put_aside(self._database_file)
+        if self._name_file is not None:
+            os.close(self._name_file)
         self._database_file = self._name_file = None
 
     def _lock_name(self, real_path: Path) -> None:
@@ -65,9 +70,7 @@ class WriterLock:
         os.pwrite(file, str(os.getpid()).encode(), 0)
 
     def _lock_identity(self, real_path: Path) -> None:
-        # Kept open until SQLite has closed its own: closing any descriptor of a file frees SQLite's locks on it.
-        file = os.open(real_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
-        self._database_file = file
+        file = self._database_file = _open_database(real_path)
         if not _lock_byte(file):
             raise self._busy("", " under another name")
         if not os.path.samestat(os.fstat(file), real_path.stat()):
@@ -80,20 +83,65 @@ class WriterLock:
         )
 
 
+# Descriptors of database files that nobody needs now, the oldest first.
+_spare: list[int] = []
+_changing_spare = Lock()
+
+
+def _open_database(path: Path) -> int:
+    """A descriptor of this file; it is created if there is none."""
+    with _changing_spare:
+        for file in _spare:
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file), path.stat()):
+                    _spare.remove(file)
+                    return file
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+
+
+def _put_aside(file: int) -> None:
+    """Free the lock without closing the descriptor.
+
+    Closing any descriptor of a file frees all POSIX locks of the process on it. If a reader of this process has the file
+    open, SQLite does not notice, and the next writer of this process takes no lock: its log is deleted by the next process
+    that closes the file.
+    """
+    with suppress(OSError):  # the file system has no such locks
+        _set_lock(file, fcntl.F_UNLCK)
+    with _changing_spare:
+        _spare.append(file)
+        unused = [spare for spare in _spare if len(_spare) > SPARE_MAX and not _is_open_elsewhere(spare)]
+        for spare in unused[: len(_spare) - SPARE_MAX]:
+            _spare.remove(spare)
+            os.close(spare)
+
+
+def _is_open_elsewhere(file: int) -> bool:
+    """Whether another descriptor of this process is of the same file."""
+    wanted = os.fstat(file)
+    for other in Path("/dev/fd").iterdir():
+        with suppress(OSError):  # the descriptor of the listing itself is closed by now
+            if int(other.name) != file and os.path.samestat(os.fstat(int(other.name)), wanted):
+                return True
+    return False
+
+
 def _lock_byte(file: int) -> bool:
     """Lock the file's identity byte; False when another open file holds it.
 
     An open-file-description lock, not `flock`: it cannot collide with SQLite's own locks, and a second store of the same
     process is refused like one of another process. Where the system has none, only the name lock protects.
     """
-    if sys.platform != "linux":
-        return True
-    wanted = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, IDENTITY_BYTE, 1, 0)
     try:
-        fcntl.fcntl(file, fcntl.F_OFD_SETLK, wanted)
+        _set_lock(file, fcntl.F_WRLCK)
     except OSError as error:
         if error.errno in {EACCES, EAGAIN}:
             return False
         if error.errno != EINVAL:
             raise
     return True
+
+
+def _set_lock(file: int, kind: int) -> None:
+    if sys.platform == "linux":
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi", kind, os.SEEK_SET, IDENTITY_BYTE, 1, 0))
