@@ -110,6 +110,31 @@ def test_a_mutant_gets_the_tests_that_run_its_line_those_with_its_name_first() -
     ]
 
 
+def test_tests_that_compare_with_a_record_come_first_and_are_never_left_out() -> None:
+    mutant = next(one for one in sample(10**9, 0) if one.file.endswith("rate/law.py") and is_inside_a_function(one))
+    names = ("a::quick", "test_law_traces.py::whole", "test_law.py::near", "test_decisions_law.py::drawn", "a::slow")
+    took_s = (0.1, 99.0, 1.0, 50.0, 30.0)
+    tests = [
+        RanTest(name=name, took_s=s, lines={mutant.file: [mutant.line]}) for name, s in zip(names, took_s, strict=True)
+    ]
+    assert Choice(tests).of(mutant) == [
+        "test_decisions_law.py::drawn",
+        "test_law.py::near",
+        "a::quick",
+        "test_law_traces.py::whole",
+    ]
+
+
+def test_a_constant_gets_the_tests_that_compare_all_figures() -> None:
+    mutant = next(
+        one for one in sample(10**9, 0) if one.file.endswith("constants.py") and not is_inside_a_function(one)
+    )
+    tests = [
+        RanTest(name=name, took_s=1.0, lines={}) for name in ("test_figures.py::all", "test_values.py::all", "a::b")
+    ]
+    assert Choice(tests).of(mutant) == ["test_figures.py::all", "test_values.py::all"]
+
+
 def test_a_fork_tells_its_exit_code_and_one_that_never_ends_is_ended() -> None:
     def spin() -> int:
         while True:

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -23,6 +24,7 @@ from tools.mutation_tests import FILE_S, Choice, RanTest, is_inside_a_function
 
 SURVIVED, KILLED, TOO_SLOW, CANNOT = "survived", "killed", "too slow", "cannot be exchanged"
 LIMIT_S: Final = 60.0
+CALLS_WATCHED: Final = 100  # of one function in one test; of further calls one in so many, for a trace that costs less
 _CANNOT: Final = 3
 _FATES: Final = {0: SURVIVED, 1: KILLED, _CANNOT: CANNOT, DID_NOT_END: TOO_SLOW}
 _ROOT: Final = str(CORE.resolve()) + os.sep
@@ -100,19 +102,29 @@ class Session:
 
     def _trace(self, items: Sequence[pytest.Item], number: int) -> int:
         lines: set[tuple[str, int]] = set()
+        calls: Counter[CodeType] = Counter()
+        is_ours: dict[CodeType, bool] = {}
 
         def line(frame: FrameType, event: str, arg: object) -> Any:
             lines.add((frame.f_code.co_filename, frame.f_lineno))
             return line
 
         def enter(frame: FrameType, event: str, arg: object) -> Any:
-            return line if frame.f_code.co_filename.startswith(_ROOT) else None
+            code = frame.f_code
+            ours = is_ours.get(code)
+            if ours is None:
+                ours = is_ours[code] = code.co_filename.startswith(_ROOT)
+            if not ours:
+                return None
+            calls[code] += 1
+            return line if calls[code] <= CALLS_WATCHED or calls[code] % CALLS_WATCHED == 0 else None
 
         threading.settrace(enter)
         sys.settrace(enter)
         ran: list[RanTest] = []
         for item in items:
             lines.clear()
+            calls.clear()
             began_s = time.process_time()
             if self._passes(item):
                 ran.append(RanTest.of(item.nodeid, time.process_time() - began_s, lines))

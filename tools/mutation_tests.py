@@ -14,7 +14,11 @@ from tools.mutation import CORE, Mutant
 TESTS: Final = Path("tests")
 FOLDERS: Final = ("core", "contract", "gate", "loops", "sources")
 OTHERS: Final = ("test_collect.py", "operate/test_status_text.py", "operate/test_metrics.py", "operate/test_rates.py")
-FIGURES: Final = "test_figures"  # imports every module and compares its figures
+# They import every module and compare its figures, its constants and its defaults.
+FIGURES: Final = ("test_figures", "test_values")
+# They compare what is decided with a record. Quick to differ, and made for this: tried first, and never left out.
+RECORDS: Final = (*FIGURES, "test_decisions_")
+LAW: Final = "test_law_traces"  # the same for whole providers: it takes longer
 FILE_S: Final = 30.0  # of processor time, traced: the rest of a longer file is not looked at
 ALL_S: Final = 20.0  # of processor time, traced: how many tests a mutant gets at most
 
@@ -49,16 +53,21 @@ class Choice:
         self._imports = {str(file): _imported(file) for file in CORE.rglob("*.py")}
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Those of a file with its name first, then the quickest."""
+        """Those that compare with a record, then those of a file with its name, then the quickest."""
+        running = self._running(mutant)
+        records = [test for test in running if is_record(test.name)]
         stem = Path(mutant.file).stem.removesuffix("_breaker")
-        ranked = sorted(self._running(mutant), key=lambda test: (stem not in _file(test.name), test.took_s))
-        chosen: list[str] = []
+        others = sorted(
+            (test for test in running if not is_record(test.name) and LAW not in test.name),
+            key=lambda test: (stem not in _file(test.name), test.took_s),
+        )
+        chosen = sorted(records, key=lambda test: test.took_s)
         used_s = 0.0
-        for test in ranked:
+        for test in others:
             used_s += test.took_s
             if used_s < ALL_S:
-                chosen.append(test.name)
-        return chosen
+                chosen.append(test)
+        return [test.name for test in (*chosen, *(test for test in running if LAW in test.name))]
 
     def _running(self, mutant: Mutant) -> list[RanTest]:
         lines = _lines(mutant)
@@ -67,7 +76,7 @@ class Choice:
             return running
         # Only an import runs it: it is a constant. Those who import its module may use it, and all are documented.
         users = {mutant.file} | {file for file, names in self._imports.items() if mutant.module in names}
-        return [test for test in self._ran if not users.isdisjoint(test.lines) or FIGURES in test.name]
+        return [test for test in self._ran if not users.isdisjoint(test.lines) or _is_one_of(FIGURES, test.name)]
 
 
 def is_inside_a_function(mutant: Mutant) -> bool:
@@ -94,6 +103,15 @@ def _lines(mutant: Mutant) -> set[int]:
     body = getattr(best, "body", None)
     end = body[0].lineno - 1 if body else best.end_lineno or best.lineno
     return set(range(best.lineno, max(best.lineno, end) + 1))
+
+
+def is_record(name: str) -> bool:
+    """Whether a test compares with a record."""
+    return _is_one_of(RECORDS, name)
+
+
+def _is_one_of(words: Sequence[str], name: str) -> bool:
+    return any(word in _file(name) for word in words)
 
 
 def _file(name: str) -> str:
