@@ -18,8 +18,6 @@ from remora.core.rate.constants import (
     PROBE_HEIGHT,
     SAME_PLACE,
     SHUT_OUT,
-    SLOW_LEAST,
-    SLOW_MOST,
     STRAY_LEAST,
     STRAY_MOST,
     STRAYS_USUAL,
@@ -35,7 +33,12 @@ from tests.core.decisions.drawing import Case, Decision, Draw
 MOMENT_NS: Final = 1_000 * SECOND_NS
 PLACES: Final = (
     *(1 - DIP, 1 - DIP / 2, 1.0, 1 + DIP, 1 + PROBE_HEIGHT, 1 + PROBE_HEIGHT + DIP, LEFT_BEHIND, FAR, 1 / FAR),
-    *(0.03, 0.11, 0.45, 0.8, 0.96, 0.98, 0.99, 1.01, 1.04, 1.12, 1.13, 1.3, 1.6, 3.0),
+    *(0.03, 0.11, 0.45, 0.8, 0.96, 0.9745, 0.98, 0.99, 1.01, 1.04, 1.12, 1.13, 1.3, 1.6, 3.0),
+)
+# How long answers take, and how long they usually do: at and around the bounds of a queue.
+LATENCIES: Final = (
+    *((0.0, 1e6), (1e6, 0.0), (1e6, 1e6), (30e6, 15e6), (130e6, 30e6), (131e6, 30e6), (40e6, 20e6), (41e6, 20e6)),
+    *((15e6, 5e6), (150e6, 100e6), (300e6, 100e6), (100e6, 1e6), (140e6, 140e6)),
 )
 ANSWERS: Final = (0, 1, 3, 4, 5, 15, 16, 20, 63, 64, 65, 80, 127, 128, 1_000, 9_999, 10_000)
 
@@ -90,7 +93,7 @@ def _with_latency(draw: Draw, pace: Pace) -> Pace:
         baseline_ns=baseline_ns,
         latency_ns=baseline_ns + draw.one(*longer) if draw.chance(0.9) else 0.0,
         slow=draw.one(0, 0, 0, 1, 2, 3, 9),
-        slow_share=draw.one(SLOW_LEAST, SLOW_LEAST, 0.0101, 0.4, 0.899, SLOW_MOST),
+        slow_share=draw.one(0.01, 0.01, 0.0101, 0.4, 0.899, 0.9),
         gap_ns=draw.one(0.0, 5e6, 30e6, 800e6, float(pace.interval_ns)),
         queued=draw.one(0, 0, 0, 0, 1, 3, 4, 15, 16),
         queue_ns=draw.one(0.0, 0.0, 0.0, 30e6, 200e6),
@@ -107,7 +110,7 @@ def _probed(draw: Draw, pace: Pace, edge: float) -> Pace:
         best_per_s=draw.one(0.0, pace.rate_per_s, edge, FAR_BELOW * edge, FAR_BELOW * edge * 1.1, 100 * edge),
         met_per_s=pace.rate_per_s * draw.one(0.0, 1.0, 1 - SAME_PLACE, 1.002, 1.004, 0.9),
         bursts=draw.chance(),
-        filled=draw.one(0.0, 0.0, -1.0, -2.0, -2.5, 5.0, 511.5, BURST_MOST),
+        filled=draw.one(0.0, 0.0, 0.5, -1.0, -2.0, -2.5, 5.0, 511.5, BURST_MOST),
         lasted=draw.one(0, 0, 800, 2_048, 100_000),
         left_per_s=edge * draw.one(0.0, 1.0, FAR, 1 / FAR, 1.5, 0.4, 4.0),
         chain_good=chain_good,
@@ -194,17 +197,17 @@ def steady_run(draw: Draw) -> Case:
     pace = cold_start(ceiling_interval_ns=ceiling_ns, now_ns=MOMENT_NS)
     known = (edge,) if draw.chance(0.7) else ()
     rate = min(pace.ceiling_per_s, edge * place) if known else pace.ceiling_per_s
-    latency_ns = draw.one(0.0, 1e6, 30e6, 130e6, 140e6)
+    latency_ns, baseline_ns = draw.one(*LATENCIES)
     pace = changed(
         pace,
         rate_per_s=rate,
         octave_per_s=rate * draw.one(1.0, 0.5, 0.51),
         edges_per_s=known,
         latency_ns=latency_ns,
-        baseline_ns=draw.one(0.0, 1e6, 15e6, 30e6, latency_ns),
+        baseline_ns=baseline_ns,
         account=draw.one(-100.0, -3.0, -1.0, 0.0, 125.0, 127.0, 128.0),
         slow=draw.one(0, 0, 1, 2, 4),
-        slow_share=draw.one(SLOW_LEAST, SLOW_LEAST, 0.3, SLOW_MOST),
+        slow_share=draw.one(0.01, 0.01, 0.0101, 0.3, 0.9),
         chain_ns=draw.one(-1.0, 0.0, 5e9),
         filled=draw.one(0.0, -2.0, 3.0, 511.0, BURST_MOST),
         last_cut_at_ns=draw.one(-1, MOMENT_NS),
@@ -274,10 +277,37 @@ def bounds_of_a_rate(draw: Draw) -> Case:
     )
 
 
+def a_queue(draw: Draw) -> Case:
+    """A good answer while answers take much longer than usual."""
+    pace = drawn_pace(draw)
+    latency_ns = 150e6 * draw.one(1.0, 2.0, 4.0)
+    queued = draw.one(2, 3, 4, 14, 15, 16)
+    pace = changed(
+        pace,
+        streak=0,
+        latency_ns=latency_ns,
+        baseline_ns=draw.one(1e6, 30e6),
+        slow=draw.one(2, 5, 30),
+        slow_share=0.01,
+        queued=queued,
+        queue_ns=draw.one(0.0, 0.5, latency_ns, latency_ns * 0.9, latency_ns * 1.3),
+        held=draw.one(62, 63, 64, 65),
+        gap_ns=draw.one(0.0, 0.5, 1.9e8, SECOND_NS / pace.rate_per_s * draw.one(0.9, 1.5, 3.0)),
+        below_per_s=pace.below_per_s if draw.chance(0.3) else 0.0,
+        quota_interval_ns=0,
+        quota_until_ns=0,
+        last_cut_at_ns=-1,
+    )
+    took_ns = int(latency_ns * draw.one(1.0, 1.1))
+    event = Answered(Answer.GOOD, MOMENT_NS, MOMENT_NS + took_ns, draw.chance(0.9))
+    return Case((pace, event), _new(pace, law.after_any(pace, event)))
+
+
 DECISIONS: Final[Mapping[str, tuple[Decision, int]]] = {
     "law: one answer": (after_one, 6_000),
     "law: some answers": (after_some, 1_000),
     "law: a steady run": (steady_run, 1_500),
+    "law: a queue": (a_queue, 600),
     "law: the cost of probing": (cost_of_probing, 1_000),
     "law: shut out": (shut_out, 2_000),
     "law: bounds of a rate": (bounds_of_a_rate, 200),

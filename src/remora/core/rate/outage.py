@@ -144,13 +144,12 @@ def _after_an_outage(pace: Pace, event: Answered) -> _Return:
         wait_over_ns = event.departed_at_ns
     end_ns = min(event.departed_at_ns, wait_over_ns)
     silent_ns = max(0, end_ns - pace.streak_began_at_ns)
-    # If the provider named a wait and accepted us after it, the outage took that long. Otherwise we chose the wait, and
-    # the outage ended between the last refusal and the end of the wait: take the middle.
+    # A single refusal is an outage only if it named a wait: accepted after it, the outage took that long. Otherwise we
+    # chose the wait, and the outage ended between the last refusal and the end of the wait: take the middle.
     middle_ns = (pace.last_refused_at_ns + end_ns) // 2
-    kept_its_word = pace.asked_ns > 0 and pace.streak == 1
-    outage_ns = silent_ns if kept_its_word else max(0, middle_ns - pace.streak_began_at_ns)
+    outage_ns = silent_ns if pace.streak == 1 else max(0, middle_ns - pace.streak_began_at_ns)
     before = pace.edges_per_s[0]
-    accepted = before if pace.provisional or pace.chain_ns < 0 else accepted_per_s(pace)
+    accepted = accepted_per_s(pace)
     edge = _edge_after(pace, outage_ns, accepted)
     rate = edge / 2 if pace.provisional and edge == before else edge * (1 - DIP)
     lost = outage_ns * (rate if pace.provisional else min(before, accepted)) / SECOND_NS

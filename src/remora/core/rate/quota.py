@@ -36,4 +36,4 @@ def is_used_up(event: Answered) -> bool:
 
 def is_spread(pace: Pace) -> bool:
     """Does a quota, not the learned rate, hold requests back?"""
-    return pace.quota_interval_ns > 0 and pace.quota_interval_ns > pace.learned_interval_ns
+    return bool(pace.quota_interval_ns) and pace.quota_interval_ns > pace.learned_interval_ns
