@@ -8,6 +8,7 @@ import pytest
 from remora.core.lanes import LIVE_OVERTAKEN_AT_MOST, ORDER, SHARE_PERCENT, Lane
 from remora.core.rate.pacing import burst_allowance
 from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.gate.admission_queue import AdmissionQueue
 from remora.gate.governor import Limits
 from remora.sim.clock import SimClock
 from tests.gate.rig import gate, simulated, warm
@@ -99,5 +100,16 @@ def test_a_lone_lane_gets_the_whole_rate() -> None:
         async with gate(clock, limits, book=warm(clock, limits)) as calm:
             await calm.send_until(MINUTE_NS, Lane.BACKFILL, workers=12)
             assert len(calm.departures) >= 0.98 * 50 * 60
+
+    simulated(main)
+
+
+def test_a_canary_takes_one_turn_and_leaves_the_others_in_their_places() -> None:
+    async def main(clock: SimClock) -> None:
+        queue, now_ns = AdmissionQueue(), clock.monotonic_ns()
+        queue.join_many(Lane.LIVE, 3, lambda _permit: None, ready_at_ns=now_ns)
+        queue.join(Lane.LIVE, ready_at_ns=now_ns, is_canary=True)
+        _, canary = queue.take_next(queue.lanes(), now_ns=now_ns)
+        assert (canary.is_canary, canary.left, len(queue)) == (True, 0, 3)
 
     simulated(main)

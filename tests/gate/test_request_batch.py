@@ -141,6 +141,24 @@ def test_each_item_is_asked_for_once_and_durable(kind: type[Numbers]) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("per_s", [2, 90, 1_000, 40_000])
+def test_a_batch_departs_at_the_moments_at_which_its_requests_would_depart_alone(per_s: int) -> None:
+    async def moments(clock: SimClock, *, together: bool) -> list[int]:
+        source = PromptNumbers(clock)
+        async with process(clock, source, limits=Limits(SECOND_NS // per_s, in_flight=32)) as one:
+            if together:
+                await collect(one, range(1, 201))
+            else:
+                await asyncio.gather(*(one.collector.collect(each) for each in items(range(1, 201))))
+        first_ns = min(source.asked)[0]
+        return sorted(departed_ns - first_ns for departed_ns, _ in source.asked)
+
+    async def scenario(clock: SimClock) -> None:
+        assert await moments(clock, together=True) == await moments(clock, together=False)
+
+    run(scenario)
+
+
 def test_a_batch_that_is_over_is_freed_at_once(kind: type[Numbers]) -> None:
     async def scenario(clock: SimClock) -> None:
         async with process(clock, kind(clock)) as one:

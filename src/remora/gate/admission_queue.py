@@ -107,6 +107,7 @@ class AdmissionQueue:
             lane, waiter = self._canary
             self._waiting[lane].remove(waiter)
             self._forget(waiter)
+            waiter.left = 0
             return lane, waiter
         ready = lanes
         if len(lanes) > 1:
@@ -115,10 +116,14 @@ class AdmissionQueue:
                 ready = [lane for lane in ready if lane is not Lane.RECOVER] or ready
         lane, self._turns = choose(self._turns, ready)
         waiter = self._waiting[lane][0]
+        self.take_again(lane, waiter)
+        return lane, waiter
+
+    def take_again(self, lane: Lane, waiter: Waiter) -> None:
+        """The next of the requests that wait together at the head of this lane, while no other lane waits."""
         waiter.left -= 1
         if not waiter.left:
             self._waiting[lane].popleft()
-        return lane, waiter
 
     def _forget(self, waiter: Waiter) -> None:
         if self._canary is not None and self._canary[1] is waiter:

@@ -16,8 +16,7 @@ from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
 from remora.core.rate.gate_types import PACING, Hold, LimitedBy, RateFacts, Sent
 from remora.core.rate.held_time import pacing_limit
 from remora.core.rate.limits import Limits as Limits
-from remora.core.rate.pacing import SEND_NS, Pacer, burst_allowance, new_pacer
-from remora.core.rate.stretches import Stretch
+from remora.core.rate.pacing import Pacer, burst_allowance, new_pacer
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
@@ -31,6 +30,7 @@ from remora.gate.pace_events import WaitEvents
 from remora.gate.permit import Admission
 from remora.gate.permit import GovernedPermit as GovernedPermit
 from remora.gate.rate_facts import Counts, rate_facts
+from remora.gate.schedule import Schedule
 
 
 class Governor:
@@ -64,11 +64,8 @@ class Governor:
         )
         self._refusals = self._learner.refusals
         self.canaries.serve(self._learner.circuit)
-        # `_departed` is the schedule of what was sent; `_granted` is ahead of it by the permits that are not used yet.
-        self._departed: Pacer = self._new_pacer()
-        self._granted: Pacer = self._departed
-        self._departing_in: Stretch | None = None  # the stretch that each of the two schedules is in
-        self._granting_in: Stretch | None = None
+        self._schedule = Schedule(home, self._new_pacer())
+        self._is_unheld = False  # while turns are given in a block: then only the schedule can hold a request back
         self._admissions = AdmissionQueue()
         self._departing = DepartureQueue()
         self._timer = HoldTimer(clock)
@@ -84,7 +81,7 @@ class Governor:
         """Continue with the pace that the last process stored."""
         self._home.serve(self)
         await self._learner.open()
-        self._departed = self._granted = self._new_pacer()
+        self._schedule.restart(self._new_pacer())
 
     async def close(self) -> None:
         """Store what was learned. Requests that still wait are cancelled."""
@@ -109,14 +106,15 @@ class Governor:
     def depart_now(self, permit: GovernedPermit) -> int | None:
         """Depart without waiting; None: something holds the request back, or another one is first."""
         now_ns = self._clock.monotonic_ns()
-        if self._departing or self._hold_departure(permit, now_ns=now_ns) is not None:
+        is_free = self._is_unheld and self._schedule.has_departure(now_ns=now_ns)  # fast path
+        if self._departing or not (is_free or self._hold_departure(permit, now_ns=now_ns) is None):
             return None
         return self._depart(permit, now_ns=now_ns)
 
     def _depart(self, permit: GovernedPermit, *, now_ns: int) -> int:
         assert permit.departed_at_ns is None, "a permit is for one request"
         assert not permit.was_given_back, "a permit that was given back"
-        stretch = self._departing_in
+        stretch = self._schedule.departing_in
         assert stretch is not None, "departed without time"
         if stretch.is_probe:
             permit.is_probe = True
@@ -125,15 +123,13 @@ class Governor:
             self._make_probe(permit)  # it was still connecting when the circuit opened, and departs first now
         if self._refusals is not None:
             self._refusals.check(now_ns=now_ns)
-        before, self._departed = self._departed, self._departed.departed(now_ns=now_ns)  # asserts the ceiling
-        self._home.departed(stretch, before, now_ns=now_ns)
-        self._granted = self._granted.no_earlier_than(self._departed)
+        self._schedule.depart(stretch, now_ns=now_ns)  # asserts the ceiling
         self._departures += 1
         self._leaving -= 1
         if self._holds.departure is not None:
             self._holds.departure = None
             self._holds.note_unless_turn(self._in_flight)
-        self._learner.departed(now_ns=now_ns, interval_ns=self._departed.interval_ns)
+        self._learner.departed(now_ns=now_ns, interval_ns=self._schedule.departed.interval_ns)
         if permit.is_canary:
             self.canaries.departed()
         permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
@@ -142,10 +138,8 @@ class Governor:
 
     def sent(self, permit: GovernedPermit) -> None:
         """The request is on the wire. If the process stalled before that, the next departure counts from now."""
-        now_ns = self._clock.monotonic_ns()
-        if permit.departed_at_ns is not None and now_ns - permit.departed_at_ns > SEND_NS:
-            self._departed = self._departed.sent(now_ns=now_ns)
-            self._granted = self._granted.no_earlier_than(self._departed)
+        if permit.departed_at_ns is not None:
+            self._schedule.sent(permit.departed_at_ns, now_ns=self._clock.monotonic_ns())
 
     async def _until_free(self, permit: GovernedPermit) -> int:
         """Wait until nothing holds the request back, and return that moment."""
@@ -190,7 +184,7 @@ class Governor:
         """The facts about the rate. Reading them changes nothing."""
         now_ns = self._clock.monotonic_ns()
         counts = Counts(self._in_flight, self._leaving, len(self._admissions), self._departures)
-        hold = self._hold(self._granted.earliest_ns(), now_ns=now_ns, is_probe=False)
+        hold = self._hold(self._schedule.granted.earliest_ns(), now_ns=now_ns, is_probe=False)
         if self._refusals is not None and (hold is None or hold.limited_by in PACING):
             hold = self._refusals.hold(now_ns=now_ns) or hold
         wall_ns = self._clock.wall_ns()
@@ -201,7 +195,7 @@ class Governor:
     @property
     def pacer(self) -> Pacer:
         """The schedule of what was sent."""
-        return self._departed
+        return self._schedule.departed
 
     @property
     def own_interval_ns(self) -> int:
@@ -276,12 +270,14 @@ class Governor:
             while lanes := self._admissions.lanes():
                 hold = self._holds.turn = self._hold_turn(lanes)
                 if hold is None:
-                    self._give_turn(lanes)
+                    self._give_turns(lanes)
                     continue
                 self._holds.note(self._in_flight)
                 self._wait_events.tell(hold)
                 if hold.limited_by in PACING:
-                    await self._timer.until_turn(hold, in_bursts=burst_allowance(self._granted.interval_ns) > 1)
+                    await self._timer.until_turn(
+                        hold, in_bursts=burst_allowance(self._schedule.granted.interval_ns) > 1
+                    )
                 else:
                     await self._timer.until_over(hold)
                     self._unhindered_since_ns = self._clock.monotonic_ns()
@@ -292,14 +288,33 @@ class Governor:
             self._holds.turn = None
             self._holds.note(self._in_flight)
 
-    def _give_turn(self, lanes: list[Lane]) -> None:
-        now_ns = self._clock.monotonic_ns()
+    def _give_turns(self, lanes: list[Lane]) -> None:
+        """Give one turn; where many requests wait together and nobody else does, all that are due.
+
+        Nothing else runs between these turns, so nothing but the schedule and the number in flight needs another look.
+        """
         is_probe = self._learner.circuit.state is CircuitState.OPEN
+        now_ns = self._clock.monotonic_ns()
         lane, waiter = self._admissions.take_next(lanes, now_ns=now_ns, is_probe=is_probe)
+        are_alone = len(lanes) == 1 and not is_probe and self._refusals is None
+        self._is_unheld = are_alone and not self.canaries.will_probe
+        try:
+            self._give_turn(lane, waiter, now_ns=now_ns, is_probe=is_probe)
+            while are_alone and waiter.left and self._in_flight < self._limits.in_flight:
+                now_ns = self._clock.monotonic_ns()
+                if not self._schedule.has_turn(now_ns=now_ns):
+                    return
+                self._admissions.take_again(lane, waiter)
+                self._give_turn(lane, waiter, now_ns=now_ns, is_probe=False)
+        finally:
+            self._is_unheld = False
+
+    def _give_turn(self, lane: Lane, waiter: Waiter, *, now_ns: int, is_probe: bool) -> None:
         # Only a request that the pacer alone held back proves that the pace limits us. While this process has learned
         # a faster pace than it has shared, all keep the slower one, which proves nothing about the faster one.
-        paced_ns = max(self._granted.turn_ns(), self._granted.earliest_ns())
-        bound = paced_ns > max(waiter.ready_at_ns, self._unhindered_since_ns) and not self._learner.is_ahead_of_all()
+        free_ns, granted = max(waiter.ready_at_ns, self._unhindered_since_ns), self._schedule.granted
+        is_paced = granted.earliest_ns() > free_ns or granted.turn_ns() > free_ns
+        bound = is_paced and not self._learner.is_ahead_of_all()
         permit = GovernedPermit(self, lane, admitted_at_ns=now_ns, pace_bound=bound, is_canary=waiter.is_canary)
         if is_probe:
             self._make_probe(permit)
@@ -307,7 +322,7 @@ class Governor:
             self._refusals.admitted()
             # The last request that may be refused shows only that few may be in flight.
             permit.pace_bound = bound and not self._refusals.is_full(now_ns=now_ns)
-        self._granted = self._granted.took_turn(now_ns=now_ns)
+        self._schedule.took_turn(now_ns=now_ns)
         self._in_flight += 1
         self._leaving += 1
         assert self._in_flight <= self._limits.in_flight, "more requests in flight than the owner allows"
@@ -324,16 +339,12 @@ class Governor:
         now_ns = self._clock.monotonic_ns()
         if self._refusals is not None and (hold := self._refusals.hold(now_ns=now_ns)) is not None:
             return hold
-        stretch = self._home.stretch(self._granted, now_ns=now_ns)
-        if stretch is not self._granting_in:
-            self._granting_in = stretch
-            if stretch is not None:
-                self._granted = self._granted.starting_at(stretch.starts_ns)
-                if not stretch.binds:
-                    self._unhindered_since_ns = max(self._unhindered_since_ns, stretch.starts_ns)
+        before, stretch = self._schedule.granting_in, self._schedule.turn_in(now_ns=now_ns)
         if stretch is None:
             return self._hold_without_time(now_ns=now_ns, is_probe=False)
-        paced_until_ns = max(self._granted.turn_ns(), self._admissions.ready_at_ns(lanes))
+        if stretch is not before and not stretch.binds:
+            self._unhindered_since_ns = max(self._unhindered_since_ns, stretch.starts_ns)
+        paced_until_ns = max(self._schedule.granted.turn_ns(), self._admissions.ready_at_ns(lanes))
         return self._hold(paced_until_ns, now_ns=now_ns, is_probe=False)
 
     def _hold_departure(self, permit: GovernedPermit, *, now_ns: int) -> Hold | None:
@@ -342,15 +353,9 @@ class Governor:
         is_full = is_full or (self._refusals is not None and self._refusals.is_full(now_ns=now_ns))
         if self.canaries.will_probe and not permit.is_canary and not (is_full and self._admissions.has_canary):
             return Hold(LimitedBy.CIRCUIT, None)  # it was still connecting when the circuit opened
-        stretch = self._home.stretch(self._departed, now_ns=now_ns)
-        if stretch is not self._departing_in:
-            self._departing_in = stretch
-            if stretch is not None:
-                self._departed = self._departed.starting_at(stretch.starts_ns)
-                self._granted = self._granted.no_earlier_than(self._departed)
-        if stretch is None:
+        if self._schedule.departure_in(now_ns=now_ns) is None:
             return self._hold_without_time(now_ns=now_ns, is_probe=permit.is_probe)
-        return self._hold(self._departed.earliest_ns(), now_ns=now_ns, is_probe=permit.is_probe)
+        return self._hold(self._schedule.departed.earliest_ns(), now_ns=now_ns, is_probe=permit.is_probe)
 
     def _hold(self, paced_until_ns: int, *, now_ns: int, is_probe: bool) -> Hold | None:
         """The later of the pacer's and the learner's moments: one wait, never a sum."""
@@ -370,7 +375,7 @@ class Governor:
         return self._learner.hold(now_ns=now_ns, is_probe=is_probe) or Hold(self._paced_by(), None)
 
     def _paced_by(self) -> LimitedBy:
-        return pacing_limit(self._learner.pace, interval_ns=self._granted.interval_ns)
+        return pacing_limit(self._learner.pace, interval_ns=self._schedule.granted.interval_ns)
 
     def storing(self, change: int) -> None:
         """So many more answers wait for the store, or so many less."""
@@ -378,9 +383,7 @@ class Governor:
         self._holds.note_unless_turn(self._in_flight)
 
     def _on_change(self) -> None:
-        interval_ns = self._interval_ns()
-        self._departed = self._departed.at_interval(interval_ns)
-        self._granted = self._granted.at_interval(interval_ns)
+        self._schedule.at_interval(self._interval_ns())
         self.canaries.tend()
         self._timer.changed()
 

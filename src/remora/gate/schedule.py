@@ -1,0 +1,79 @@
+"""When may the next request get its turn, and when may it depart? Two pacers, in the time that the gate home grants.
+
+`departed` is the schedule of what was sent; `granted` is ahead of it by the permits that are not used yet.
+"""
+
+from remora.contracts import GateHome
+from remora.core.rate.pacing import SEND_NS, Pacer
+from remora.core.rate.stretches import Stretch
+
+
+class Schedule:
+    """The two schedules of one gate, and the stretch of time that each of them is in."""
+
+    __slots__ = ("_home", "departed", "departing_in", "granted", "granting_in")
+
+    def __init__(self, home: GateHome, pacer: Pacer) -> None:
+        self._home = home
+        self.departed = pacer
+        self.granted = pacer
+        self.departing_in: Stretch | None = None
+        self.granting_in: Stretch | None = None
+
+    def restart(self, pacer: Pacer) -> None:
+        """Go on with this pacer."""
+        self.departed = self.granted = pacer
+
+    def at_interval(self, interval_ns: int) -> None:
+        """Go on at this pace."""
+        self.departed = self.departed.at_interval(interval_ns)
+        self.granted = self.granted.at_interval(interval_ns)
+
+    def turn_in(self, *, now_ns: int) -> Stretch | None:
+        """The time in which the next turn may be given; None: there is none yet."""
+        stretch = self._home.stretch(self.granted, now_ns=now_ns)
+        if stretch is not self.granting_in:
+            self.granting_in = stretch
+            if stretch is not None:
+                self.granted = self.granted.starting_at(stretch.starts_ns)
+        return stretch
+
+    def departure_in(self, *, now_ns: int) -> Stretch | None:
+        """The time in which the next request may depart; None: there is none yet."""
+        stretch = self._home.stretch(self.departed, now_ns=now_ns)
+        if stretch is not self.departing_in:
+            self.departing_in = stretch
+            if stretch is not None:
+                self.departed = self.departed.starting_at(stretch.starts_ns)
+                self.granted = self.granted.no_earlier_than(self.departed)
+        return stretch
+
+    def has_turn(self, *, now_ns: int) -> bool:
+        """Whether one more turn is due at once, in the same time as the last."""
+        stretch = self.granting_in
+        if stretch is None or self.granted.turn_ns() > now_ns:
+            return False
+        return self._home.stretch(self.granted, now_ns=now_ns) is stretch
+
+    def has_departure(self, *, now_ns: int) -> bool:
+        """Whether one more request may depart at once, in the same time as the last."""
+        stretch = self.departing_in
+        if stretch is None or self.departed.earliest_ns() > now_ns:
+            return False
+        return self._home.stretch(self.departed, now_ns=now_ns) is stretch
+
+    def took_turn(self, *, now_ns: int) -> None:
+        """A turn was given."""
+        self.granted = self.granted.took_turn(now_ns=now_ns)
+
+    def depart(self, stretch: Stretch, *, now_ns: int) -> None:
+        """A request departs now. The pacer asserts the ceiling."""
+        before, self.departed = self.departed, self.departed.departed(now_ns=now_ns)
+        self._home.departed(stretch, before, now_ns=now_ns)
+        self.granted = self.granted.no_earlier_than(self.departed)
+
+    def sent(self, departed_at_ns: int, *, now_ns: int) -> None:
+        """The last request is on the wire. If that is long after it departed, the next one counts from now."""
+        if now_ns - departed_at_ns > SEND_NS:
+            self.departed = self.departed.sent(now_ns=now_ns)
+            self.granted = self.granted.no_earlier_than(self.departed)
