@@ -47,6 +47,11 @@ EXPECTED = {
     IncidentKind.STORE_DOWN: "nothing is sent that could not be stored for long; nothing is lost",
     IncidentKind.DISK_FULL: "what does not fit is not acknowledged; it goes on by itself once there is room",
 }
+USED = {
+    "search": "a word finds exactly what has it, also after the indexer was killed and the index was built anew",
+    "readers": "every change arrives at least once, without a hole; a copy that is kept by the feed alone equals the mirror",
+    "retention": "only what is old and read by all is deleted, and all of that",
+}
 
 
 def main() -> int:
@@ -160,6 +165,12 @@ def _worlds(runs: Sequence[RecordedRun]) -> list[str]:
         "| fault | expected | worlds with it | of those violated |",
         "|---|---|---:|---:|",
         *(f"| {kind} | {EXPECTED[kind]} | {met[kind]:,} | {violated[kind]} |" for kind in IncidentKind),
+        "",
+        "The mirror is used meanwhile, by programs that are killed at any of their calls:",
+        "",
+        "| use | expected | worlds with it | of those violated |",
+        "|---|---|---:|---:|",
+        *(f"| {use} | {expected} | {met[use]:,} | {violated[use]} |" for use, expected in USED.items()),
         "",
     ]
 

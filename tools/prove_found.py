@@ -15,6 +15,18 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "13",
+        "retention",
+        "a named reader that came while old changes were being deleted was left behind: who is waited for was found out before, in another transaction",
+        "`tests/read/test_following.py`",
+    ),
+    Found(
+        "83",
+        "the search index",
+        "a document that was read again unchanged had another time in an index that was built anew than in one that had followed",
+        "`tests/read/test_search.py`",
+    ),
+    Found(
         "20261116114",
         "the fuzzer",
         "a process that was started after the clock had been set back waits longer for a Retry-After; the judge called that invented",

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 LEDGER, GATE, LAW, LIVE, RESCAN = "ledger", "gate", "law", "live", "rescan"
 RUNS, PERSISTENCE, SHARING, READOUT = "runs", "persistence", "sharing", "readout"
+SEARCH, FEED = "search", "feed"
 NUMBERED = "shape=hackernews,numbered"
 NEWS = "shape=hackernews"
 LISTED = "shape=offset,cursor,page,link"
@@ -13,6 +14,9 @@ LIMITED = "limit=token_bucket,sliding_window,fixed_window,heat"
 FILE = "store=sqlite"
 MEMORY = "store=memory"
 SHARED = "processes=2,3"
+SEARCHED = "searched=True"
+FOLLOWED = "readers=1,2,3"
+KEPT_SMALL = "kept_small=True"
 
 
 @dataclass(frozen=True, slots=True)

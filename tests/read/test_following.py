@@ -16,10 +16,12 @@ from remora.core.errors import ConfigurationError, StoreUnavailable
 from remora.operate.console.changes_feed import ChangesFeed
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.following import NamedFeed
-from remora.operate.jobs.keeping import furthest_behind, housekeeping, order
+from remora.operate.jobs.keeping import housekeeping
 from remora.operate.jobs.search_index import build
 from remora.operate.jobs.webhook import SIGNATURE, Webhook, signature
 from remora.read.mirror import MirrorReader
+from remora.read.retention import furthest_behind, order
+from remora.stores import open_search_index
 from remora.stores.sqlite import SqliteStore
 from tests.contract.answers import SOURCE, at
 from tests.fixtures import frozen
@@ -52,7 +54,7 @@ async def test_changes_are_deleted_only_behind_the_slowest_reader(store: Store, 
     every = await read_on(url, "fast", mirror)
     async with housekeeping(url) as keeping:
         await keeping.keep_position("slow", every[3].position, now_ns=at(9))
-        assert await furthest_behind(keeping, url) == ("slow", every[3].position)
+        assert await furthest_behind(keeping, open_search_index(url)) == ("slow", every[3].position)
         assert await keeping.forget_changes(before_ns=at(1), up_to=every[3].position, limit=100) == 0, "too young"
         assert await keeping.forget_changes(before_ns=at(99), up_to=every[3].position, limit=100) == 4
         assert [change async for change in mirror.changes()] == every[4:]
@@ -64,12 +66,37 @@ async def test_changes_are_deleted_only_behind_the_slowest_reader(store: Store, 
     assert [change async for change in mirror.changes()] == []
 
 
+async def test_a_reader_that_comes_while_old_changes_are_deleted_loses_none(
+    store: Store, mirror: MirrorReader, url: str
+) -> None:
+    every = await read_on(url, "fast", mirror)
+    async with housekeeping(url) as keeping:
+        _, read_by_all = await furthest_behind(keeping, open_search_index(url))
+        await keeping.keep_position("late", every[2].position, now_ns=at(9))
+        assert await keeping.forget_changes(before_ns=at(99), up_to=read_by_all, limit=100) == 3
+        await keeping.keep_position("new", "0", now_ns=0)
+        assert await keeping.forget_changes(before_ns=at(99), up_to=None, limit=100) == 0
+    assert [change async for change in mirror.changes()] == every[3:]
+
+
+async def test_changes_are_deleted_from_the_oldest_on_and_leave_no_hole_after_a_clock_was_set_back(
+    store: Store, mirror: MirrorReader, url: str
+) -> None:
+    await keep(store, item(50), at_s=100)
+    await keep(store, item(51), at_s=8)
+    async with housekeeping(url) as keeping:
+        while await keeping.forget_changes(before_ns=at(50), up_to=None, limit=2):
+            pass
+        assert [change.key async for change in mirror.changes()] == ["50", "51"]
+        assert await keeping.forget_changes(before_ns=at(101), up_to=None, limit=100) == 2
+
+
 async def test_the_search_index_is_a_reader_too(store: Store, mirror: MirrorReader, url: str) -> None:
     async with housekeeping(url) as keeping:
-        assert await furthest_behind(keeping, url) == (None, None)
+        assert await furthest_behind(keeping, open_search_index(url)) == (None, None)
         await build(url, rebuild=False, tell=lambda _: None)
         newest = await mirror.newest_position()
-        assert await furthest_behind(keeping, url) == ("the search index", newest)
+        assert await furthest_behind(keeping, open_search_index(url)) == ("the search index", newest)
 
 
 async def test_old_revisions_go_and_sizes_are_told(store: Store, url: str) -> None:

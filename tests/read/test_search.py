@@ -13,12 +13,13 @@ from remora.contracts import Store
 from remora.contracts.reader import Reader
 from remora.contracts.search import SearchIndex
 from remora.core.errors import ConfigurationError, StoreBusy
+from remora.core.item import Document
 from remora.operate.jobs.search_index import build, keep_fresh
 from remora.read.indexing import STEP_ROWS, Indexer
 from remora.read.mirror import MirrorReader
 from remora.stores import open_reader, open_search_index, search_values
 from remora.stores.postgres import search as postgres_search
-from tests.contract.answers import ARCHIVE, SOURCE
+from tests.contract.answers import ARCHIVE, SOURCE, record_document
 from tests.read.conftest import item, keep
 
 
@@ -63,6 +64,19 @@ async def test_filters_and_orders_work_with_and_without_words(mirror: MirrorRead
     assert await keys(mirror, "since:2027 by:eve") == []
     with pytest.raises(ConfigurationError, match="no order alphabet"):
         await mirror.search("fish", order="alphabet")
+
+
+async def test_a_document_that_was_read_again_unchanged_is_found_by_the_time_of_its_change(
+    mirror: MirrorReader, store: Store, url: str
+) -> None:
+    await built(url)
+    kept = await store.document(ARCHIVE, "chat-1")
+    assert kept is not None
+    assert kept.body is not None
+    await record_document(store, "chat-1", Document("chat-1", kept.body, kept.updated_at), at_s=90 * 86_400)
+    for rebuild in (False, True):
+        await built(url, rebuild=rebuild)
+        assert await keys(mirror, "penguin until:2026-10") == ["chat-1"], f"rebuild={rebuild}"
 
 
 async def test_a_word_in_the_title_counts_more_than_one_in_the_text(

@@ -42,13 +42,14 @@ class Housekeeping(Protocol):
         """This reader is waited for no more. False if there is none of that name."""
 
     async def forget_changes(self, *, before_ns: int, up_to: str | None, limit: int) -> int:
-        """Delete the oldest changes that are older than a moment and, if a position is given, not after it.
+        """Delete the oldest changes, up to the first that is younger than a moment, at most `limit`. Returns how many.
 
-        Returns how many were deleted: at most `limit`.
+        Never one after `up_to`, if it is given, and never one that a named reader has not read, also not if that
+        reader came since the position was found out: both are one transaction.
         """
 
     async def forget_revisions(self, *, before_ns: int, limit: int) -> int:
-        """Delete earlier contents that were replaced before a moment, at most `limit`. Returns how many."""
+        """Delete earlier contents that were first seen before a moment, at most `limit`. Returns how many."""
 
     async def table_sizes(self, *, seconds_max: float) -> Sequence[TableSize]:
         """The largest tables first, exactly: reads the whole store. Empty if it takes too long."""

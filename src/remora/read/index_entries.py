@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from remora.contracts.reader import MirroredDocument, MirroredItem
 from remora.contracts.search import IndexEntry
+from remora.core.units import SECOND_NS
 from remora.read.plain_text import plain
 
 # The beginning of a longer text is searched, the rest is not: one giant must not stop the index.
@@ -32,10 +33,10 @@ def item_entry(item: MirroredItem) -> IndexEntry:
 
 
 def document_entry(document: MirroredDocument) -> IndexEntry:
-    """The entry of a document of a listed source. Its time is when it was fetched."""
+    """The entry of a document of a listed source. Its time is when it changed: a later read adds no line to the feed."""
     fields = document.fields
     url = fields.get("url")
-    fetched_s = None if document.fetched_ns is None else document.fetched_ns // 1_000_000_000
+    seen_ns = document.fetched_ns if document.changed_ns is None else document.changed_ns
     return IndexEntry(
         source=document.source,
         kind="document",
@@ -43,7 +44,7 @@ def document_entry(document: MirroredDocument) -> IndexEntry:
         title=title_of(fields),
         text=text_of(fields),
         domain=domain_of(url if isinstance(url, str) else None),
-        time_s=fetched_s,
+        time_s=None if seen_ns is None else seen_ns // SECOND_NS,
     )
 
 

@@ -14,12 +14,11 @@ from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.startup_checks import naming_store
-from remora.read.indexing import load_progress
+from remora.read.retention import forget_old
 from remora.stores import open_search_index
 from remora.stores.change_sample import recent_changes
 from remora.stores.keeping import open_housekeeping
 
-BATCH_ROWS: Final = 10_000
 SIZES_SECONDS_MAX: Final = 3_600.0
 _SQLITE: Final = "sqlite:///"
 
@@ -58,47 +57,21 @@ async def compact(
             hint="make room, or write --no-shrink: the file then uses the space of what was deleted again",
         )
     async with housekeeping(url) as store:
-        name, position = await furthest_behind(store, url)
-        changes = revisions = 0
-        if changes_older_ns is not None:
-            while count := await store.forget_changes(
-                before_ns=now_ns - changes_older_ns, up_to=position, limit=BATCH_ROWS
-            ):
-                changes += count
-        if revisions_older_ns is not None:
-            while count := await store.forget_revisions(before_ns=now_ns - revisions_older_ns, limit=BATCH_ROWS):
-                revisions += count
+        forgotten = await forget_old(
+            store,
+            open_search_index(url),
+            changes_before_ns=None if changes_older_ns is None else now_ns - changes_older_ns,
+            revisions_before_ns=None if revisions_older_ns is None else now_ns - revisions_older_ns,
+        )
         if shrink:
             await store.compact()
     return Kept(
-        changes=changes,
-        revisions=revisions,
-        waits_for=name,
+        changes=forgotten.changes,
+        revisions=forgotten.revisions,
+        waits_for=forgotten.waits_for,
         bytes_before=before,
         bytes_after=size_on_disk(url),
     )
-
-
-async def furthest_behind(store: Housekeeping, url: str) -> tuple[str | None, str | None]:
-    """The reader of changes that has come least far, and its position. The search index is a reader, too."""
-    positions = {reader.name: reader.position for reader in await store.named_readers()}
-    index = open_search_index(url)
-    if await index.exists():
-        await index.open(to_write=False)
-        try:
-            kept = await index.progress()
-        finally:
-            await index.close()
-        positions["the search index"] = "0" if kept is None else load_progress(kept).position
-    if not positions:
-        return None, None
-    name = min(positions, key=lambda each: order(positions[each]))
-    return name, positions[name]
-
-
-def order(position: str) -> tuple[int, ...]:
-    """Positions in the order of the feed. One is a number, or two numbers with a colon between them."""
-    return tuple(int(part) for part in position.split(":"))
 
 
 async def describe(settings: Settings, *, exact: bool) -> dict[str, object]:

@@ -79,6 +79,10 @@ def _values(scenario: Scenario, name: str) -> set[str]:
             return {scenario.limit.kind}
         case "details" | "scope" | "order" | "turning" | "posts" | "channels":
             return {str(getattr(scenario.form, name))}
+        case "uses":
+            return set(scenario.uses.words())
+        case "searched" | "readers" | "kept_small" | "forgets_revisions":
+            return {str(getattr(scenario.uses, name))}
         case _:
             return {str(getattr(scenario, name))}
 

@@ -29,10 +29,11 @@ class Judge:
     def __init__(self, content_of: Callable[[int, bytes], bytes]) -> None:
         self.stage: Stage | None = None  # what the provider really said
         self.is_exact = True  # whether this judge sees every store call that had an effect
-        self._content_of = content_of  # what counts as a new revision, as in the source's decoder
+        self.content_of = content_of  # what counts as a new revision, as in the source's decoder
         self.violations: list[str] = []
         self.clock_stepped = False  # leases use the wall clock: after a step two may overlap
         self.is_lied_to = False  # about the newest id
+        self.keeps_contents = True  # False: the owner deletes earlier contents
         self.looks = 0
         self.is_reading = True  # whether checks of the whole ledger may run now
         self._frontier = 0
@@ -231,11 +232,11 @@ class Judge:
 
     async def look_at_histories(self, store: Store) -> None:
         """Every content that the store reported as kept is still there, in the order of arrival."""
-        for item_id, kept in self._histories.items():
+        for item_id, kept in self._histories.items() if self.keeps_contents else ():
             current = await store.item(NAME, item_id)
             bodies = [revision.body for revision in await store.revisions(NAME, item_id)]
             bodies += [] if current is None else [current.body]
-            have = [self._content_of(item_id, body) for body in bodies]
+            have = [self.content_of(item_id, body) for body in bodies]
             if not _holds_in_order(have, kept):
                 self.fail(f"item {item_id} had {len(kept)} contents; of those the store lost some, it has {len(have)}")
 

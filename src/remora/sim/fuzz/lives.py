@@ -88,7 +88,7 @@ class Home:
         self.trouble = StoreTrouble()
         self.gates = Gates(clock, processes=scenario.processes)
         self.meter = CountingMeter()
-        self._path = folder / "fuzzed.db"
+        self.path = folder / "fuzzed.db"
         self._memory = MemoryStore() if scenario.store == "memory" else None
         self._reader: SqliteStore | None = None
         self._writer: SqliteStore | None = None  # of the process that was started last
@@ -106,8 +106,8 @@ class Home:
         """The store for reading only; None before the first process has created it."""
         if self._memory is not None:
             return self._memory
-        if self._reader is None and self._path.exists():
-            reader = SqliteStore(self._path, read_only=True, offload=InPlace)
+        if self._reader is None and self.path.exists():
+            reader = SqliteStore(self.path, read_only=True, offload=InPlace)
             await reader.open()
             self._reader = reader
         return self._reader
@@ -117,12 +117,12 @@ class Home:
         if self._reader is not None:
             await self._reader.close()
             self._reader = None
-        shutil.rmtree(self._path.parent, ignore_errors=True)
+        shutil.rmtree(self.path.parent, ignore_errors=True)
 
     async def start(self, life: Generation, owner: str) -> Running:
         """Make one more process; its loops do not run yet."""
         clock = self.clock.restarted()
-        real: Store = self._memory or SqliteStore(self._path, offload=InPlace)
+        real: Store = self._memory or SqliteStore(self.path, offload=InPlace)
         await real.open()
         if isinstance(real, SqliteStore):
             self._writer = real

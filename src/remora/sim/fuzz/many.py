@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from remora.core.units import DAY_NS
-from remora.sim.fuzz.scenario import IncidentKind, draw
+from remora.sim.fuzz.scenario import draw
 from remora.sim.fuzz.workers import Workers
 from remora.sim.fuzz.world import Verdict, judge_world
 
@@ -24,8 +24,8 @@ class Totals:
     looks: int = 0
     took_s: float = 0.0
     workers: int = 1
-    met: Counter[IncidentKind] = field(default_factory=Counter)
-    violated: Counter[IncidentKind] = field(default_factory=Counter)
+    met: Counter[str] = field(default_factory=Counter)  # kinds of incidents, and what was done with the mirror
+    violated: Counter[str] = field(default_factory=Counter)
     failing_seeds: list[int] = field(default_factory=list)
 
     @property
@@ -36,7 +36,7 @@ class Totals:
     def add(self, verdict: Verdict) -> None:
         """One more world."""
         scenario = verdict.scenario
-        kinds = {incident.kind for incident in scenario.incidents}
+        kinds = {incident.kind.value for incident in scenario.incidents} | set(scenario.uses.words())
         self.worlds += 1
         self.numbered_ns += verdict.simulated_ns if scenario.shape.paging is None else 0
         self.listed_ns += verdict.simulated_ns if scenario.shape.paging is not None else 0

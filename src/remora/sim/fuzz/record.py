@@ -28,7 +28,7 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     crashes: int
     looks: int
     failing_seeds: list[int]
-    met: dict[str, int]  # in how many worlds each kind of incident was
+    met: dict[str, int]  # in how many worlds each kind of incident, and each use of the mirror, was
     violated: dict[str, int]  # and in how many of those a promise was broken
 
 
@@ -54,8 +54,8 @@ def keep(totals: Totals, path: Path, *, commit: str, which: str = "") -> None:
         crashes=totals.crashes,
         looks=totals.looks,
         failing_seeds=totals.failing_seeds,
-        met={kind.value: count for kind, count in sorted(totals.met.items())},
-        violated={kind.value: count for kind, count in sorted(totals.violated.items())},
+        met=dict(sorted(totals.met.items())),
+        violated=dict(sorted(totals.violated.items())),
     )
     path.write_bytes(msgspec.json.format(msgspec.json.encode([*read(path), run]), indent=1) + b"\n")
 

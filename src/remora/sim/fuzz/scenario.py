@@ -9,6 +9,7 @@ import msgspec
 from remora.sim.fuzz.credentials import draw_rotation
 from remora.sim.fuzz.dialects import Dialect, draw_dialect
 from remora.sim.fuzz.forms import PLAIN, ListForm, draw_form
+from remora.sim.fuzz.uses import UNUSED, Uses, draw_uses
 from remora.sim.limits import Limit
 from remora.sources.paging import Paging
 
@@ -96,6 +97,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     form: ListForm = PLAIN  # of the list and its details
     rotates_every_s: float = 0.0  # when the credential of a list is replaced; 0: never
     dialect: Dialect = Dialect.STATUS  # how the provider says "too many"
+    uses: Uses = UNUSED  # what is done with the mirror meanwhile
     incidents: tuple[Incident, ...]
 
     def without(self, index: int) -> "Scenario":
@@ -144,6 +146,7 @@ def draw(seed: int) -> Scenario:
         form=draw_form(seed, shape.paging),
         dialect=draw_dialect(seed),
         rotates_every_s=draw_rotation(seed) if is_listed else 0.0,
+        uses=draw_uses(seed, store=store, hours=hours),
         incidents=tuple(sorted(incidents, key=lambda incident: incident.at_s)),
     )
 

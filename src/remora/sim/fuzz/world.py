@@ -29,6 +29,7 @@ from remora.sim.fuzz.readout import Readout
 from remora.sim.fuzz.scenario import Incident, IncidentKind, Scenario, Size, SourceShape
 from remora.sim.fuzz.settling import settle
 from remora.sim.fuzz.stage import Stage, honest
+from remora.sim.fuzz.using import Using
 from remora.sim.limits import Limit
 from remora.sim.listed import Archive, ArchiveSettings
 from remora.sim.lives import Chances
@@ -136,22 +137,26 @@ async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdi
     stage.dialect, stage.refusals_max = scenario.dialect, scenario.refusal_limit
     if scenario.rotates_every_s:
         stage.rotation = Rotation(CANARY, scenario.rotates_every_s, clock.true_ns)
+    judge.keeps_contents = not scenario.uses.forgets_revisions
     judge.stage, judge.is_exact = stage, scenario.store == "memory"
     home = Home(scenario, clock, stage, judge, folder)
     processes = [Process(home, number) for number in range(scenario.processes)]
+    using = Using(home)
     try:
         end_ns = round(scenario.hours * 3_600 * SECOND_NS)
         tasks = [asyncio.ensure_future(process.live_on()) for process in processes]
+        beside = using.begin()
         try:
             await _until(end_ns, home, processes, tasks)
         finally:
-            for task in tasks:
+            for task in (*tasks, *beside):
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, *beside, return_exceptions=True)
         if stage.limited_most > LIMITED_PER_MINUTE_MAX:
             judge.fail(f"the hidden limit refused {stage.limited_most} requests in one minute, long after the first")
         _stop_if_violated(judge)
         await settle(home)
+        await using.finish()
     finally:
         verdict.simulated_ns, verdict.requests, verdict.trace = clock.monotonic_ns(), stage.requests, stage.trace
         verdict.faults = stage.faults_met.total() + home.trouble.failures

@@ -39,7 +39,13 @@ class PostgresHousekeeping(CommonHousekeeping):
         """Delete old changes that everybody has read."""
         xid, seq = (None, None) if up_to is None else _parts(up_to)
         values = {"xid": xid, "seq": seq, "before": before_ns // MILLISECOND_NS, "limit": limit}
-        return await self._change("forget_changes", values)
+
+        async def work(connection: Connection) -> int:
+            async with connection.transaction():
+                await connection.execute(_SQL["lock_readers"])
+                return (await connection.execute(_SQL["forget_changes"], values)).rowcount
+
+        return await self._pool.run(work)
 
     async def table_sizes(self, *, seconds_max: float) -> Sequence[TableSize]:
         """What each table takes. The large ones are counted."""

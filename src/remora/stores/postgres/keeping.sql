@@ -1,11 +1,24 @@
 -- Housekeeping in PostgreSQL.
 
 -- name: forget_changes
--- The oldest changes, if they are old enough and every reader has passed them.
+-- The oldest changes, up to the first that is too young. Readers are asked here, too: one may have come meanwhile.
 DELETE FROM changes WHERE seq IN (
-  SELECT seq FROM changes
-  WHERE (%(xid)s::text IS NULL OR (xid, seq) <= (%(xid)s::xid8, %(seq)s::bigint)) ORDER BY xid, seq LIMIT %(limit)s
-) AND changed_at < %(before)s;
+  SELECT o.seq FROM (
+    SELECT f.seq, bool_or(f.changed_at >= %(before)s) OVER (ORDER BY f.xid, f.seq) AS is_kept FROM (
+      SELECT c.xid, c.seq, c.changed_at FROM changes AS c
+      WHERE (%(xid)s::text IS NULL OR (c.xid, c.seq) <= (%(xid)s::xid8, %(seq)s::bigint))
+      AND (c.xid, c.seq) <= ALL (
+        SELECT split_part(position, ':', 1)::xid8, coalesce(nullif(split_part(position, ':', 2), ''), '0')::bigint
+        FROM change_readers
+      )
+      ORDER BY c.xid, c.seq LIMIT %(limit)s
+    ) AS f
+  ) AS o WHERE NOT o.is_kept
+);
+
+-- name: lock_readers
+-- Nobody becomes a reader, or moves on, until this transaction ends.
+LOCK TABLE change_readers IN SHARE MODE;
 
 -- name: forget_revisions
 -- Earlier contents of items that were replaced long ago.

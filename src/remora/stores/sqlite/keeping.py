@@ -15,7 +15,7 @@ from remora.core.units import MILLISECOND_NS
 from remora.stores.common_keeping import CommonHousekeeping
 from remora.stores.reading import no_position
 from remora.stores.sqlite.database import Connection, check_place, connect_beside, explained, roll_back
-from remora.stores.sqlite.offload import InThread
+from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.page_sample import estimated_sizes
 from remora.stores.sqlite.writer_lock import WriterLock
 from remora.stores.statements import with_common
@@ -37,16 +37,17 @@ def _statements() -> Mapping[str, str]:
 class SqliteHousekeeping(CommonHousekeeping):
     """Housekeeping on a connection of its own. The writer never waits for more than one short transaction."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, offload: Callable[[], Offloader] = InThread) -> None:
         self._path = path
-        self._thread: InThread | None = None
+        self._offload = offload
+        self._thread: Offloader | None = None
         self._connection: Connection | None = None
         self._sql = _statements()
 
     async def open(self) -> None:
         """Open the file, which must be a store."""
         check_place(self._path, read_only=True)
-        self._thread = InThread()
+        self._thread = self._offload()
         try:
             self._connection = await self._thread.run(lambda: connect_beside(self._path))
         except BaseException:

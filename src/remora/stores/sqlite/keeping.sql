@@ -1,10 +1,15 @@
 -- Housekeeping in the SQLite file.
 
 -- name: forget_changes
--- The oldest changes, if they are old enough and every reader has passed them.
-DELETE FROM changes WHERE seq IN (
-  SELECT seq FROM changes WHERE seq <= coalesce(:seq, 9223372036854775807) ORDER BY seq LIMIT :limit
-) AND changed_at < :before;
+-- The oldest changes, up to the first that is too young. Readers are asked here, too: one may have come meanwhile.
+DELETE FROM changes WHERE seq < (
+  SELECT coalesce(min(CASE WHEN changed_at >= :before THEN seq END), max(seq) + 1) FROM (
+    SELECT seq, changed_at FROM changes
+    WHERE seq <= coalesce(:seq, 9223372036854775807)
+    AND seq <= coalesce((SELECT min(CAST(position AS INTEGER)) FROM change_readers), 9223372036854775807)
+    ORDER BY seq LIMIT :limit
+  )
+);
 
 -- name: forget_revisions
 -- Earlier contents of items that were replaced long ago.

@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from bisect import bisect_left
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from itertools import accumulate, pairwise
@@ -16,6 +17,7 @@ from remora.core.errors import ConfigurationError
 from remora.stores.common import Values
 from remora.stores.reading import NO_ITEMS, CommonReader, failed_query, no_position, refused_query, slow_query
 from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.session import SqlitePart
 from remora.stores.statements import with_common
 
@@ -49,8 +51,8 @@ def _statements() -> dict[str, str]:
 class SqliteReader(SqlitePart, CommonReader):
     """Reads the file and cannot write."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, read_only=True)
+    def __init__(self, path: Path, *, offload: Callable[[], Offloader] = InThread) -> None:
+        super().__init__(path, read_only=True, offload=offload)
         self._sql = _statements()
 
     async def query(self, statement: str, *, limit: int, seconds_max: float) -> QueryResult:

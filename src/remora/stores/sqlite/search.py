@@ -15,7 +15,7 @@ from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchO
 from remora.core.errors import StoreBusy, StoreUnavailable
 from remora.stores.search_values import FEW_MAX, search_values
 from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, explained, roll_back
-from remora.stores.sqlite.offload import InThread
+from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.writer_lock import WriterLock
 from remora.stores.statements import with_common
 
@@ -33,11 +33,12 @@ def _statements() -> dict[str, str]:
 class SqliteSearchIndex:
     """An FTS5 index in `FILE-search`."""
 
-    def __init__(self, mirror: Path, *, seconds_max: float) -> None:
+    def __init__(self, mirror: Path, *, seconds_max: float, offload: Callable[[], Offloader] = InThread) -> None:
         self._seconds_max = seconds_max
+        self._offload = offload
         self._path = mirror.with_name(mirror.name + SUFFIX)
         self._lock = WriterLock(self._path)
-        self._thread: InThread | None = None
+        self._thread: Offloader | None = None
         self._connection: Connection | None = None
         self._sql = _statements()
 
@@ -47,7 +48,7 @@ class SqliteSearchIndex:
 
     async def open(self, *, to_write: bool) -> None:
         """Open the file. For writing, create it if needed."""
-        self._thread = InThread()
+        self._thread = self._offload()
         try:
             await self._run(lambda: self._open(to_write=to_write))
         except BaseException:

@@ -1,0 +1,86 @@
+"""Which bugs are planted in what is done with a mirror: the search index, named readers of the feed, and retention?"""
+
+from tests.mutants.mutant import FEED, FOLLOWED, KEPT_SMALL, NUMBERED, SEARCH, SEARCHED, Mutant
+
+IN_USES: tuple[Mutant, ...] = (
+    Mutant(
+        SEARCH,
+        "stores/sqlite/search.py",
+        "        if held is not None and held[1] == words_hash:\n",
+        "        if held is not None:\n",
+        "a changed thing is found by its old words",
+        (SEARCHED,),
+    ),
+    Mutant(
+        SEARCH,
+        "read/indexing.py",
+        "Progress(progress.position, left)",
+        "Progress(progress.position if left else await self._reader.newest_position(), left)",
+        "what changes while the index is built is never indexed",
+        (SEARCHED,),
+    ),
+    Mutant(
+        SEARCH,
+        "read/indexing.py",
+        "await self._reader.items(source, sorted(wanted)))",
+        "await self._reader.items(source, sorted(wanted)[:1]))",
+        "of several changed items one is indexed",
+        (SEARCHED, NUMBERED),
+    ),
+    Mutant(
+        SEARCH,
+        "read/retention.py",
+        "    if await index.exists():\n",
+        "    if not positions and await index.exists():\n",
+        "changes are deleted that the index has not read, where there are readers, too",
+        (SEARCHED, FOLLOWED, KEPT_SMALL),
+    ),
+    Mutant(
+        FEED,
+        "stores/sqlite/keeping.sql",
+        "    AND seq <= coalesce((SELECT min(CAST(position AS INTEGER)) FROM change_readers), 9223372036854775807)\n",
+        "",
+        "a reader that comes while old changes are deleted is left behind",
+        (FOLLOWED, KEPT_SMALL),
+    ),
+    Mutant(
+        FEED,
+        "read/retention.py",
+        "key=lambda each: order(positions[each]))",
+        "key=lambda each: positions[each])",
+        "the reader that is furthest behind is found by text: 10 before 9",
+        (SEARCHED, FOLLOWED, KEPT_SMALL),
+    ),
+    Mutant(
+        FEED,
+        "stores/sqlite/keeping.sql",
+        "CASE WHEN changed_at >= :before THEN seq END",
+        "CASE WHEN changed_at >= :before + 60000 THEN seq END",
+        "changes of the last minute are deleted, too",
+        (KEPT_SMALL,),
+    ),
+    Mutant(
+        FEED,
+        "stores/sqlite/keeping.sql",
+        "WHERE seq < (\n  SELECT coalesce(min(CASE WHEN changed_at >= :before THEN seq END), max(seq) + 1) FROM (",
+        "WHERE changed_at < :before AND seq < (\n  SELECT max(seq) + 1 FROM (",
+        "after the clock was set back, changes are deleted from the middle of the feed",
+        (KEPT_SMALL, "incident=step"),
+    ),
+    Mutant(
+        FEED,
+        "stores/sqlite/recording.py",
+        "        if not unchanged:\n            change = _NEW",
+        "        if not unchanged and (kind != _ITEM or decision.outcome is Outcome.NEW):\n            change = _NEW",
+        "the feed does not tell of changed items",
+        (FOLLOWED, NUMBERED),
+    ),
+    Mutant(
+        FEED,
+        "stores/sqlite/keeping.sql",
+        "  SELECT r.rowid FROM stored_revisions AS r WHERE r.changed_at < :before LIMIT :limit\n",
+        "  SELECT r.rowid FROM stored_revisions AS r WHERE r.changed_at < :before + 60000 LIMIT :limit\n",
+        "earlier contents are deleted before they are old",
+        (NUMBERED, "forgets_revisions=True"),
+    ),
+)
