@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import count
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,17 @@ from remora.contracts import Observation, Outcome
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.gap import Gap, GapState
 from remora.core.verdict import Found, Verdict
-from remora.stores.decisions import Held, RecentFetches, clean_integer, clean_text, decide, unplanned
+from remora.stores.decisions import (
+    Decision,
+    Held,
+    RecentFetches,
+    clean_integer,
+    clean_text,
+    decide,
+    new_item,
+    settled_item,
+    unplanned,
+)
 from tests.contract.answers import MISSING, REFUSED, TIMEOUT, at, observed, story
 
 VERDICTS: st.SearchStrategy[Verdict] = st.sampled_from(
@@ -53,6 +64,15 @@ def test_the_body_that_is_held_in_the_end_is_that_of_the_latest_departure(answer
         expected = decide(latest, gap_key="1", held=None, gap=None).held
         assert expected is not None
         assert history[-1].hash == expected.hash
+
+
+@given(st.one_of(VERDICTS, st.just(Found(msgspec.structs.replace(story(1), delayed=True)))))
+def test_an_item_that_is_found_for_the_first_time_is_held_as_decided(verdict: Verdict) -> None:
+    answer = observed(1, verdict, started_s=5, done_s=7)
+    item, decision = settled_item(verdict), decide(answer, gap_key="1", held=None, gap=None)
+    assert (item is None) is (decision.outcome is not Outcome.NEW or decision.gap is not None)
+    if item is not None:
+        assert decision == Decision(Outcome.NEW, new_item(item, started_at_ns=answer.started_at_ns))
 
 
 @given(st.composite(arrivals)())

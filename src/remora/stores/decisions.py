@@ -15,7 +15,7 @@ from remora.core.ledger.discovery import Discovery, FromGap, Kind, fingerprint
 from remora.core.ledger.gap import Gap, GapEvent, GapState, Listing
 from remora.core.ledger.segment import SegmentKind
 from remora.core.units import MINUTE_NS
-from remora.core.verdict import Found
+from remora.core.verdict import Found, Verdict
 
 HASH_BYTES: Final = 16
 # If a fetch seems to have been sent further in the future than this, the clock has been set back since.
@@ -120,6 +120,18 @@ def _found(thing: Item | User | Document, started_at_ns: int, held: Held | None,
     keeps = held.content_hash != content_hash
     after = Held(body_hash, content_hash, held.revision + int(keeps), started_at_ns)
     return Decision(Outcome.CHANGED, after, keeps, gap)
+
+
+def settled_item(verdict: Verdict) -> Item | None:
+    """The item that was found, if nothing of it stays owed."""
+    if isinstance(verdict, Found) and isinstance(verdict.thing, Item) and not verdict.thing.delayed:
+        return verdict.thing
+    return None
+
+
+def new_item(item: Item, *, started_at_ns: int) -> Held:
+    """What is held of a settled item that was never seen nor owed before: `decide` says the same, and `NEW`."""
+    return Held(digest(item.body), digest(item.content), 1, started_at_ns)
 
 
 def _checked(thing: Thing, kind: Kind) -> Item | User | Document:

@@ -26,6 +26,8 @@ from remora.stores.decisions import (
     is_still_owed,
     item_row,
     listing_of,
+    new_item,
+    settled_item,
 )
 from remora.stores.rows import gap_from_row, gap_to_row, nanoseconds
 from remora.stores.sqlite.bulk import write_rows
@@ -203,6 +205,10 @@ class _Batch:
         """Judge one observation by the state that the batch has reached so far."""
         discovery = observation.discovery
         kind, key = discovery.kind, discovery.key
+        if kind is Kind.ITEM and discovery.origin is None and key not in self._held and key not in self._gaps:
+            item = settled_item(observation.verdict)
+            if item is not None:
+                return self._add(key, item, observation)  # fast path: almost all items of a backfill
         name = gap_name = owed_key = key
         if kind is not Kind.ITEM:
             owed_key = gap_key(self.source, discovery)
@@ -226,6 +232,15 @@ class _Batch:
         if isinstance(discovery.origin, FromInbox):
             self._answered.append((discovery.origin.ticket, self.source, kind.value, key))
         return decision.outcome
+
+    def _add(self, key: str, item: Item, observation: Observation) -> Outcome:
+        """Store a settled item that was never seen nor owed before."""
+        held = self._held[key] = new_item(item, started_at_ns=observation.started_at_ns)
+        now, fetched = observation.now_ns // MILLISECOND_NS, observation.started_at_ns // MILLISECOND_NS
+        self._items[item.item_id] = item_row(self.number, item, held, now=now, fetched=fetched)
+        self._departed_ns[key] = observation.started_at_ns
+        self._changes.setdefault((_ITEM, _NEW), []).append(key)
+        return Outcome.NEW
 
     def _lose(self, kind: Kind, key: str, *, was_held: bool) -> None:
         if kind is Kind.DOCUMENT:
