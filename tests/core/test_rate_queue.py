@@ -32,7 +32,7 @@ def used_to(latency_ns: int) -> Pace:
 
 
 def test_a_queue_that_the_pace_holds_up_is_drained() -> None:
-    pace = slow_answers(used_to(200 * MILLISECOND_NS), 16, 2 * SECOND_NS)
+    pace = slow_answers(used_to(200 * MILLISECOND_NS), 20, 2 * SECOND_NS)
     assert pace.rate_per_s < 6.0
     assert pace.edges_per_s[0] <= 10.0
 
@@ -42,7 +42,12 @@ def test_a_provider_that_has_become_slower_is_not_taken_for_a_queue_for_ever() -
     assert pace.rate_per_s >= 9.0
 
 
-def test_answers_that_take_a_little_longer_stop_the_climb_and_cut_nothing() -> None:
+def test_a_few_slow_answers_in_a_row_cut_nothing() -> None:
+    before = used_to(200 * MILLISECOND_NS)
+    assert slow_answers(before, 12, 2 * SECOND_NS).rate_per_s >= before.rate_per_s
+
+
+def test_answers_that_take_a_little_longer_cut_nothing() -> None:
     before = used_to(20 * MILLISECOND_NS)
     assert slow_answers(before, 40, 90 * MILLISECOND_NS).rate_per_s >= before.rate_per_s
 
@@ -158,7 +163,7 @@ def test_spells_of_slow_answers_at_a_rate_that_has_held_leave_the_edge_where_it_
     pace = replace(used_to(200 * MILLISECOND_NS), rate_per_s=9.0, edges_per_s=(10.0,), account=-3_000.0, held=5_000)
     edge = pace.edges_per_s[0]
     for _ in range(20):
-        pace = slow_answers(pace, 12, 900 * MILLISECOND_NS)
+        pace = slow_answers(pace, 20, 900 * MILLISECOND_NS)
         assert pace.rate_per_s < 9.0, "the queue is drained each time"
         pace = slow_answers(pace, 100, 200 * MILLISECOND_NS)
     assert pace.edges_per_s[0] >= 0.97 * edge

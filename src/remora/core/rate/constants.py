@@ -1,8 +1,8 @@
 """Which numbers does the rate law use, and why does each have its value?
 
-All are ratios or counts of answers, so the law is the same at 0.2 and at 2,000 requests per second. Five are times or
-rates: where to begin when nothing is known, the longest wait, the slowest rate, how much of an answer's delay is noise
-of the machine, and how much of it is a queue that hurts.
+All are ratios or counts of answers, so the law is the same at 0.2 and at 2,000 requests per second. Four are times or
+rates: where to begin when nothing is known, the longest wait, the slowest rate, and how much of an answer's delay is a
+queue that hurts.
 """
 
 from typing import Final
@@ -112,17 +112,11 @@ OFTEN_BELIEVED: Final = 7.0  # of faults, and of slow answers
 LATENCY_MEMORY: Final = 8
 BASELINE_MEMORY: Final = 1_024
 LATENCY_HIGH: Final = 2.0
-# Some providers answer partly from a cache, where a few slow answers in a row are chance. In a queue all are slow: the
-# same test again, their usual share against nearly all. A quick answer restarts the test.
-SLOW_LEAST: Final = 0.01
-SLOW_MOST: Final = 0.9
-SLOW_QUEUED: Final = 0.95
+# Some providers answer partly from a cache, where a few slow answers in a row are chance. In a queue all are slow: more
+# in a row than their usual share explains. A quick answer begins a new row.
 SLOW_MEMORY: Final = 64
-# A delay caused by our own rate is a queue: more than a whole interval longer than usual. Less is noise of the machine,
-# which on a short network path is many times the usual latency.
-LATENCY_NOISE_NS: Final = 20 * MILLISECOND_NS
-# A queue this long, caused by our own rate, is drained. A shorter one hurts nobody and may be noise of the machine.
+# A delay caused by our own rate is a queue: longer than a whole interval, and than this. A shorter one hurts nobody and
+# may be noise of the machine, which on a short network path is many times the usual latency.
 QUEUE_LONG_NS: Final = 100 * MILLISECOND_NS
-QUEUE_BELIEVED: Final = 4  # answers in a row
 QUEUE_CUT: Final = 1 / 2  # of the rate at which requests are served, so that the queue drains
-QUEUE_JUDGED: Final = 16  # this many answers after the cut show whether it has helped
+QUEUE_JUDGED: Final = 16  # answers that show a queue; fewer may be chance. As many show whether a cut has helped

@@ -7,7 +7,7 @@ being shut out, `probing.py` what probing costs, `constants.py` why each number 
 """
 
 from collections.abc import Sequence
-from math import log, sqrt
+from math import exp, log, sqrt
 
 from remora.core.rate.constants import (
     ACCELERATION,
@@ -26,20 +26,15 @@ from remora.core.rate.constants import (
     IDLE_COUNTED,
     LATENCY_HIGH,
     LATENCY_MEMORY,
-    LATENCY_NOISE_NS,
     LEFT_BEHIND,
     OFTEN_BELIEVED,
     PROBE_HEIGHT,
-    QUEUE_BELIEVED,
     QUEUE_CUT,
     QUEUE_JUDGED,
     QUEUE_LONG_NS,
     REST_CHARGE,
     ROUND_TRIPS_PER_DOUBLING,
-    SLOW_LEAST,
     SLOW_MEMORY,
-    SLOW_MOST,
-    SLOW_QUEUED,
     STRAY_LEAST,
     STRAY_MEMORY,
     STRAYS_CREDIT,
@@ -124,7 +119,7 @@ def _good(pace: Pace, event: Answered) -> Pace:
     if pace.streak:
         pace = resumed(pace, event)
     pace = _reassured(pace, event)
-    if pace.queued >= (QUEUE_JUDGED if pace.queue_ns else QUEUE_BELIEVED):
+    if pace.queued >= QUEUE_JUDGED:
         return _queued(pace, event)
     return passed_test(pace) if is_test_passed(pace) else pace
 
@@ -176,11 +171,11 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         latency_ns=pace.latency_ns + (latency - pace.latency_ns) / LATENCY_MEMORY if pace.latency_ns else latency,
         baseline_ns=baseline,
         slow=pace.slow + 1 if slow else 0,
-        slow_share=min(SLOW_MOST, max(SLOW_LEAST, pace.slow_share + (slow - pace.slow_share) / SLOW_MEMORY)),
+        slow_share=pace.slow_share + (slow - pace.slow_share) / SLOW_MEMORY,
         answered_at_ns=event.answered_at_ns,
         left_at_ns=event.departed_at_ns,
         gap_ns=pace.gap_ns + (gap - pace.gap_ns) / LATENCY_MEMORY if pace.gap_ns else gap,
-        queued=pace.queued + 1 if queueing and _is_long(pace) and event.pace_bound else 0,
+        queued=pace.queued + 1 if queueing and event.pace_bound else 0,
         queue_ns=pace.queue_ns if queueing else 0.0,
     )
 
@@ -239,17 +234,13 @@ def _may_owe(pace: Pace) -> float:
 
 def _is_queueing(pace: Pace) -> bool:
     """Do more answers take much longer than usual than chance explains?"""
-    return _is_slow(pace, pace.latency_ns) and pace.slow * log(SLOW_QUEUED / pace.slow_share) > OFTEN_BELIEVED
+    return _is_slow(pace, pace.latency_ns) and pace.slow_share**pace.slow < exp(-OFTEN_BELIEVED)
 
 
 def _is_slow(pace: Pace, latency_ns: float) -> bool:
     if latency_ns <= LATENCY_HIGH * pace.baseline_ns:
         return False
-    return latency_ns - pace.baseline_ns > max(LATENCY_NOISE_NS, pace.interval_ns)
-
-
-def _is_long(pace: Pace) -> bool:
-    return pace.latency_ns - pace.baseline_ns > QUEUE_LONG_NS
+    return latency_ns - pace.baseline_ns > max(QUEUE_LONG_NS, pace.interval_ns)
 
 
 def _queued(pace: Pace, event: Answered) -> Pace:

@@ -14,7 +14,6 @@ from remora.core.rate.constants import (
     DIP,
     EDGES_KEPT,
     RATE_LEAST_PER_S,
-    SLOW_LEAST,
     STRAY_LEAST,
     TROUBLE_LEAST,
 )
@@ -107,7 +106,7 @@ class Pace:
     latency_ns: float = 0.0  # how long answers take, smoothed
     baseline_ns: float = 0.0  # how long quick answers usually take
     slow: int = 0  # answers in a row that took much longer than that
-    slow_share: float = SLOW_LEAST  # their usual share of all answers
+    slow_share: float = 0.0  # their usual share of all answers
     answered_at_ns: int = 0  # when the last good answer came
     left_at_ns: int = 0  # when its request was sent
     gap_ns: float = 0.0  # time between good answers, smoothed: in a queue, the time to serve one request

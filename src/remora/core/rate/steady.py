@@ -6,7 +6,7 @@ for these.
 """
 
 from collections.abc import Sequence
-from math import ceil, log
+from math import ceil, exp
 
 from remora.core.rate.constants import (
     ACCOUNT_MOST,
@@ -16,14 +16,10 @@ from remora.core.rate.constants import (
     IDLE_COUNTED,
     LATENCY_HIGH,
     LATENCY_MEMORY,
-    LATENCY_NOISE_NS,
     LIMIT_DIPS,
     OFTEN_BELIEVED,
     QUEUE_LONG_NS,
-    SLOW_LEAST,
     SLOW_MEMORY,
-    SLOW_MOST,
-    SLOW_QUEUED,
     STRAY_LEAST,
     TROUBLE_LEAST,
 )
@@ -42,18 +38,18 @@ def after_steady(pace: Pace, events: Sequence[Answered], first: int = 0) -> tupl
     limit_per_s = edge * (1 - LIMIT_DIPS * DIP)
     learned_at_ns, chain_ns, filled, account = pace.learned_at_ns, pace.chain_ns, pace.filled, pace.account
     latency_ns, baseline_ns, slow, slow_share = pace.latency_ns, pace.baseline_ns, pace.slow, pace.slow_share
-    noise_ns = max(LATENCY_NOISE_NS, interval_ns)
+    long_ns = max(QUEUE_LONG_NS, interval_ns)
     answered_at_ns, left_at_ns, gap_ns = pace.answered_at_ns, pace.left_at_ns, pace.gap_ns
     heard = 0
     for event in events if not first else events[first:]:
         departed_ns, now_ns = event.departed_at_ns, event.answered_at_ns
         if event.answer is not Answer.GOOD or event.quota is not None or departed_ns < pace.last_cut_at_ns:
             break
-        is_queue = slow > 0 and _may_be_queue(latency_ns, baseline_ns, slow, slow_share, noise_ns)
-        if event.pace_bound and (latency_ns - baseline_ns > QUEUE_LONG_NS if is_queue else edge and account >= 0):
+        is_queue = slow > 0 and _may_be_queue(latency_ns, baseline_ns, slow, slow_share, long_ns)
+        if event.pace_bound and (is_queue or (edge and account >= 0)):
             break  # the rate may be cut, or a probe may begin
         latency = float(now_ns - departed_ns) if now_ns > departed_ns else 1.0
-        learned_at_ns = now_ns if event.pace_bound and not is_queue else learned_at_ns
+        learned_at_ns = now_ns if event.pace_bound else learned_at_ns
         since_ns = interval_ns if event.pace_bound else max(interval_ns, departed_ns - left_at_ns)
         may_burst = edge and (chain_ns >= 0 or filled > 0)
         filled = min(BURST_MOST, filled + since_ns * limit_per_s / SECOND_NS - 1) if may_burst else 0.0
@@ -63,10 +59,10 @@ def after_steady(pace: Pace, events: Sequence[Answered], first: int = 0) -> tupl
         gap = min(latency + interval_ns, max(0.0, now_ns - answered_at_ns))
         gap_ns = gap_ns + (gap - gap_ns) / LATENCY_MEMORY if gap_ns else gap
         latency_ns += (latency - latency_ns) / LATENCY_MEMORY
-        if latency > LATENCY_HIGH * baseline_ns and latency - baseline_ns > noise_ns:
-            slow, slow_share = slow + 1, min(SLOW_MOST, slow_share + (1 - slow_share) / SLOW_MEMORY)
-        elif slow or slow_share > SLOW_LEAST:
-            slow, slow_share = 0, max(SLOW_LEAST, slow_share - slow_share / SLOW_MEMORY)
+        if latency > LATENCY_HIGH * baseline_ns and latency - baseline_ns > long_ns:
+            slow, slow_share = slow + 1, slow_share + (1 - slow_share) / SLOW_MEMORY
+        elif slow or slow_share:
+            slow, slow_share = 0, slow_share - slow_share / SLOW_MEMORY
         baseline_ns += (latency - baseline_ns) / (LATENCY_MEMORY if latency < baseline_ns else BASELINE_MEMORY)
         answered_at_ns, left_at_ns = now_ns, departed_ns
         heard += 1
@@ -91,10 +87,10 @@ def after_steady(pace: Pace, events: Sequence[Answered], first: int = 0) -> tupl
     ), heard
 
 
-def _may_be_queue(latency_ns: float, baseline_ns: float, slow: int, slow_share: float, noise_ns: int) -> bool:
+def _may_be_queue(latency_ns: float, baseline_ns: float, slow: int, slow_share: float, long_ns: int) -> bool:
     """Do more answers take much longer than usual than chance explains? Then the law decides."""
-    is_slow = latency_ns > LATENCY_HIGH * baseline_ns and latency_ns - baseline_ns > noise_ns
-    return is_slow and slow * log(SLOW_QUEUED / slow_share) > OFTEN_BELIEVED
+    is_slow = latency_ns > LATENCY_HIGH * baseline_ns and latency_ns - baseline_ns > long_ns
+    return is_slow and slow_share**slow < exp(-OFTEN_BELIEVED)
 
 
 def _is_steady(pace: Pace) -> bool:
