@@ -21,7 +21,7 @@ EXPLAINED: Final[dict[tuple[str, str], str]] = {
     ),
     (
         "src/remora/core/rate/law.py",
-        "rate_per_s > edges_per_s[0] * LEFT_BEHIND -> rate_per_s >= edges_per_s[0] * LEFT_BEHIND",
+        "rate_per_s > edges_per_s[0] * FAR -> rate_per_s >= edges_per_s[0] * FAR",
     ): "a rate of exactly the bound: the next step is beyond it",
     ("src/remora/core/rate/pace_record.py", "quiet_left_ns > 0 -> quiet_left_ns >= 0"): (
         "a wait that ends at this very moment holds nothing back"

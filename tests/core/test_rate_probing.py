@@ -9,14 +9,13 @@ from remora.core.rate.constants import (
     BURST_MOST,
     CHAIN_GAP,
     DIP,
-    FASTEST_CLIMB,
     PRICE_HELD,
     PRICE_LEAST,
     PRICE_MOST,
     PROBE_HEIGHT,
-    REST_MARGIN,
     SETTLED,
     STRAY_LEAST,
+    SUCCESSES_PER_DOUBLING,
 )
 from remora.core.rate.law import Answer, Answered, after, cold_start
 from remora.core.rate.pace import Pace
@@ -240,14 +239,6 @@ def test_a_burst_that_filled_while_nothing_was_sent_passes_no_test() -> None:
     assert waited.below_per_s == 10.0, "its own wait fills a burst just as well"
 
 
-def test_where_a_wait_was_asked_for_the_rest_lies_a_little_above_what_was_let_through() -> None:
-    let_through = replace(COLD, chain_good=3_000, chain_ns=300 * SECOND_NS)
-    unasked = proven_edge(let_through) * (1 - DIP)
-    asked = proven_edge(replace(let_through, asked_ns=SECOND_NS)) * (1 - DIP)
-    long_wait = proven_edge(replace(let_through, asked_ns=1_000 * SECOND_NS)) * (1 - DIP)
-    assert unasked < 10.0 < asked <= long_wait <= 10.0 * (1 + REST_MARGIN)
-
-
 @given(st.integers(0, 10_000), rates, st.integers(0, 10))
 def test_what_is_on_its_way_is_not_held_against_the_provider(answers: int, per_s: float, on_its_way: int) -> None:
     latency_ns = on_its_way / per_s * SECOND_NS
@@ -263,8 +254,8 @@ def test_an_edge_that_a_careful_climb_leaves_behind_has_not_held() -> None:
 
 
 def test_an_edge_far_below_the_rate_has_not_held() -> None:
-    assert good(replace(at(14.0, edge_per_s=10.0, held=5_000), account=100.0), 1).held == 5_001
-    assert good(replace(at(16.0, edge_per_s=10.0, held=5_000), account=100.0), 1).held == 0
+    assert good(replace(at(11.5, edge_per_s=10.0, held=5_000), account=100.0), 1).held == 5_001
+    assert good(replace(at(13.0, edge_per_s=10.0, held=5_000), account=100.0), 1).held == 0
 
 
 def test_an_outage_at_rest_that_shows_a_lower_edge_is_a_move_and_its_debts_are_small() -> None:
@@ -272,7 +263,7 @@ def test_an_outage_at_rest_that_shows_a_lower_edge_is_a_move_and_its_debts_are_s
     back = good(refused(refused(at_rest)), 1)
     assert back.edges_per_s[0] < 9.0
     assert back.lasted == 5_000
-    assert back.left_per_s > 9.9
+    assert back.left_per_s > 9.8
     assert back.account > -1_500.0
 
 
@@ -296,5 +287,4 @@ def test_one_refusal_moves_the_edge_up_only_clearly_above_it() -> None:
 
 
 def test_far_below_an_edge_the_rate_climbs_by_a_small_share_of_itself() -> None:
-    pace = replace(at(1.0, edge_per_s=1_000.0), octave_per_s=1_000.0)
-    assert 1.0 < good(pace, 1).rate_per_s <= 1.0 + 1.0 / FASTEST_CLIMB
+    assert 1.0 < good(at(1.0, edge_per_s=1_000.0), 1).rate_per_s <= 1.0 + 1.0 / SUCCESSES_PER_DOUBLING

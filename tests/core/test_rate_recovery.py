@@ -9,7 +9,7 @@ from bench.controllers.hard_providers import BadItems, Varying
 from bench.controllers.ours import Remora
 from bench.controllers.providers import Latency, Provider, TokenBucket
 from bench.controllers.world import Trace, run
-from remora.core.rate.constants import CHAIN_GAP, FAR_BELOW, ISOLATED, LEFT_BEHIND, RATE_LEAST_PER_S
+from remora.core.rate.constants import CHAIN_GAP, FAR, FAR_BELOW, ISOLATED, RATE_LEAST_PER_S
 from remora.core.rate.law import Answer, Answered, after, cold_start
 from remora.core.rate.pace import Pace
 from remora.core.rate.probing import charged, is_far_below
@@ -115,7 +115,7 @@ def test_each_probe_from_far_below_that_is_refused_halves_what_is_believed_of_th
 def test_an_edge_that_a_climb_has_left_behind_follows_the_rate() -> None:
     pace = good(fallen(edge_per_s=0.1, best_per_s=10.0), 80)
     assert pace.rate_per_s > 1.0
-    assert pace.edges_per_s[0] >= pace.rate_per_s / LEFT_BEHIND * 0.99
+    assert pace.edges_per_s[0] >= pace.rate_per_s / FAR * 0.99
 
 
 def test_a_limit_that_fell_to_a_hundredth_is_found_and_hardly_ever_refuses_from_then_on() -> None:

@@ -18,12 +18,12 @@ ROUND_TRIPS_PER_DOUBLING: Final = 4
 DIP: Final = 0.025
 CLIMB_SUCCESSES: Final = 64  # the last steps to the edge are this part of a dip: one refusal tells where the edge is
 ACCELERATION: Final = 12  # above an edge the distance grows by a twelfth with each success
-FASTEST_CLIMB: Final = 24  # and the rate by at most this part, so that the provider's window does not lag far behind
 EDGES_KEPT: Final = 2  # the present edge, and the next higher one to slow down at
 ELSEWHERE: Final = 4 * DIP  # an edge found this far away is another edge
-FAR: Final = 1.2  # and this far away, another provider; a quarter of an octave, which discovery crosses in six answers
+FAR: Final = (
+    1.2  # and this far away, another provider: hardly any burst carries a probe so far, and the edge follows it
+)
 FAR_BELOW: Final = 8.0  # so far below a rate that was once accepted, an incident is as likely as a limit
-LEFT_BEHIND: Final = 1.5  # hardly any burst carries a probe this far above an edge: the edge follows
 
 # What probing may cost, in good answers. The longer an edge has held, the longer it is likely to hold: it is probed
 # again after a third of the answers it has held for. Where edges moved far, a thirty-second of the answers the last one
@@ -41,8 +41,6 @@ ACCOUNT_AFTER_A_CHANGE: Final = -64.0  # after the provider has changed, old deb
 ACCOUNT_LEAST: Final = -75_000.0  # bounds the longest rest, and so the time to recover
 REST_CHARGE: Final = 0.3  # a refusal at rest or in a test costs less than one that a probe caused
 DOUBT_LEAST: Final = 0.1  # of a dip, by which a probe that got above the edge raises it; a whole dip while it is new
-EDGE_NUDGE: Final = 0.75  # of a dip, by which a refusal at rest lowers it
-REST_MARGIN: Final = DIP / 4  # how far to rest below the accepted rate, so that a burst can fill again
 
 # Where the owner wrote a limit on refusals, the gate sends nothing once it is used up. So a refusal costs more there.
 REFUSALS_SPARED: Final = 4.0  # probing uses at most a quarter of the limit
@@ -75,14 +73,12 @@ ISOLATED: Final = 16  # after this many good answers a refusal may be a stray
 REGULAR: Final = 1.25  # by chance, refusals come this regularly only once in nine times
 DENSE_SHARE: Final = 0.1
 EDGE_BELIEVED: Final = 4.0  # two refusals within about 24 answers where strays are rare
-TEST_FAILED: Final = 3.3  # the same within about 32, in a test where strays are usual
 EVIDENCE_MOST: Final = 5.0  # old evidence is forgotten within about 50 answers
 DISCOVERY_DOUBT: Final = 2.5  # requires a third refusal while no edge is known: an octave is cheap, a false edge is not
 
 # The accepted rate. Between two refusals the provider accepted all it would accept: that rate is the edge.
 CHAIN_GAP: Final = 64  # this many good answers since the last refusal measure it, and show that refusals are not dense
 CHAIN_MOST: Final = 128  # dense refusals are measured over at most this many answers; the limit may have changed since
-CLOGGED: Final = 4  # refused after so few more: the rate is fine, but the provider still counts earlier requests
 
 # Shut out: refused in a row, or told to wait. Wait 32 requests' time, then four times as long each time. Being shut out
 # may cost 2 % of the time, or 5 % while the edge is not settled.

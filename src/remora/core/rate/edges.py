@@ -10,14 +10,12 @@ from math import log, sqrt
 from remora.core.rate.constants import (
     ASKED_DIPS,
     CHAIN_GAP,
-    CLOGGED,
     DENSE_SHARE,
     DIP,
     DISCOVERY_DOUBT,
     DOUBT_LEAST,
     DOUBTFUL,
     EDGE_BELIEVED,
-    EDGE_NUDGE,
     ELSEWHERE,
     EVIDENCE_MOST,
     FAR,
@@ -25,7 +23,6 @@ from remora.core.rate.constants import (
     REST_CHARGE,
     STRAY_LEAST,
     TEST_ENDED,
-    TEST_FAILED,
     TEST_MOST,
 )
 from remora.core.rate.outage import refused_in_a_row
@@ -63,7 +60,6 @@ def refused(pace: Pace, event: Answered) -> Pace:
     evidence = pace.evidence + log(DENSE_SHARE / pace.stray_share)
     # Where strays are usual, a refusal means less and it takes more of them to believe.
     needed = doubt + 2 * log(pace.stray_share / STRAY_LEAST)
-    clogged = pace.clean < CLOGGED and pace.evidence > EVIDENCE_MOST - CLOGGED * DENSE_SHARE
     pace = changed(
         pace,
         evidence=min(evidence, EVIDENCE_MOST + doubt),
@@ -76,14 +72,11 @@ def refused(pace: Pace, event: Answered) -> Pace:
         overshot=pace.overshot if pace.clean < CHAIN_GAP else not pace.edges_per_s or is_probing(pace),
     )
     # Where strays are usual, one refusal fails no test.
-    fails = event.asked_to_wait_ns or meaning(pace) > DOUBTFUL or evidence >= TEST_FAILED + needed
+    fails = event.asked_to_wait_ns or meaning(pace) > DOUBTFUL or evidence >= EDGE_BELIEVED + needed
     if pace.below_per_s and fails:
         return _test_failed(pace, event)
     if evidence < EDGE_BELIEVED + needed:
         return _refused_alone(pace, event) if pace.edges_per_s else _refused_discovering(pace, event)
-    if clogged and pace.overshot and pace.edges_per_s:
-        # The rate was just set to the accepted rate and is refused at once: the provider still counts earlier requests.
-        return refused_in_a_row(pace, event)
     return _refused_densely(pace, event)
 
 
@@ -145,7 +138,7 @@ def _lowered(pace: Pace) -> float:
     edge, proven = pace.edges_per_s[0], proven_edge(pace)
     # A provider that says how long to wait counts requests; any other refusal may have been a stray.
     counted = pace.asked_ns > 0 and proven > 0
-    lowered = edge * (1 - DIP * (ASKED_DIPS if counted else EDGE_NUDGE * meaning(pace)))
+    lowered = edge * (1 - DIP * (ASKED_DIPS if counted else meaning(pace)))
     return min(edge, max(lowered, proven))
 
 

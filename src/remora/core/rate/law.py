@@ -22,11 +22,9 @@ from remora.core.rate.constants import (
     DIP,
     FAR,
     FAR_BELOW,
-    FASTEST_CLIMB,
     IDLE_COUNTED,
     LATENCY_HIGH,
     LATENCY_MEMORY,
-    LEFT_BEHIND,
     OFTEN_BELIEVED,
     PROBE_HEIGHT,
     QUEUE_CUT,
@@ -188,7 +186,7 @@ def _fills_limit(pace: Pace) -> bool:
 
 def _is_left_behind(edges_per_s: tuple[float, ...], rate_per_s: float) -> bool:
     """Is the rate so far above the edge that the edge no longer holds?"""
-    return bool(edges_per_s) and rate_per_s > edges_per_s[0] * LEFT_BEHIND
+    return bool(edges_per_s) and rate_per_s > edges_per_s[0] * FAR
 
 
 def _raised(pace: Pace) -> tuple[float, tuple[float, ...]]:
@@ -197,13 +195,13 @@ def _raised(pace: Pace) -> tuple[float, tuple[float, ...]]:
     rate = pace.rate_per_s + _step(pace)
     if not edges or rate <= edges[0]:
         return min(rate, pace.ceiling_per_s), edges
-    if is_far_below(pace):
-        # The edge no longer holds once it is passed: it follows the rate.
-        edges = remember(edges, rate / LEFT_BEHIND) if rate > edges[0] * LEFT_BEHIND else edges
-    elif pace.outage_ns * edges[0] / SECOND_NS > CAREFUL:
-        # The last outage was expensive: do not accelerate. Far above the edge, the edge follows the rate.
+    is_careful = not is_far_below(pace) and pace.outage_ns * edges[0] / SECOND_NS > CAREFUL
+    if is_careful:
+        # The last outage was expensive: do not accelerate.
         rate = min(rate, pace.rate_per_s * (1 + DIP / CAREFUL_SUCCESSES))
-        edges = remember(edges, rate / FAR) if rate > edges[0] * FAR else edges
+    if (is_careful or is_far_below(pace)) and _is_left_behind(edges, rate):
+        # There the edge no longer holds once it is passed: it follows the rate.
+        edges = remember(edges, rate / FAR)
     return min(rate, pace.ceiling_per_s), edges
 
 
@@ -217,8 +215,6 @@ def _step(pace: Pace) -> float:
     step = pace.octave_per_s / max(SUCCESSES_PER_DOUBLING, ROUND_TRIPS_PER_DOUBLING * in_a_round_trip)
     if may_climb and rate < pace.best_per_s / FAR_BELOW and is_far_below(pace):
         return step  # as in discovery: at the edge's own steps it would take days
-    if edges:
-        step = min(step, rate / FASTEST_CLIMB)
     for edge in edges:
         distance = (edge - rate) / SUCCESSES_PER_DOUBLING if rate < edge else (rate - edge) / ACCELERATION
         step = min(step, max(distance, edge * DIP / CLIMB_SUCCESSES))
