@@ -14,7 +14,6 @@ from remora.core.rate.constants import (
     EXPENSIVE,
     FAR,
     FAR_BELOW,
-    LEFT_BEHIND,
     PROBE_HEIGHT,
     SAME_PLACE,
     SHUT_OUT,
@@ -32,7 +31,7 @@ from tests.core.decisions.drawing import Case, Decision, Draw
 
 MOMENT_NS: Final = 1_000 * SECOND_NS
 PLACES: Final = (
-    *(1 - DIP, 1 - DIP / 2, 1.0, 1 + DIP, 1 + PROBE_HEIGHT, 1 + PROBE_HEIGHT + DIP, LEFT_BEHIND, FAR, 1 / FAR),
+    *(1 - DIP, 1 - DIP / 2, 1.0, 1 + DIP, 1 + PROBE_HEIGHT, 1 + PROBE_HEIGHT + DIP, FAR, 1 / FAR),
     *(0.03, 0.11, 0.45, 0.8, 0.96, 0.9745, 0.98, 0.99, 1.01, 1.04, 1.12, 1.13, 1.3, 1.6, 3.0),
 )
 # How long answers take, and how long they usually do: at and around the bounds of a queue.
