@@ -27,7 +27,8 @@ def test_at_least_forty_bugs_are_planted_over_all_rooms() -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.breaks)
 def test_every_bug_can_be_planted_where_the_table_says(mutant: Mutant) -> None:
     for file, text in planted(mutant).items():
-        compile(text, file, "exec")  # or no world could run
+        if file.endswith(".py"):
+            compile(text, file, "exec")  # or no world could run
         assert text != (PACKAGE / file).read_text()
     wanted = dict(pair.split("=") for pair in mutant.where)
     assert any(fits(draw(seed), wanted) for seed in range(300)), "no world is like that"
