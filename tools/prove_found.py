@@ -15,6 +15,12 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "35",
+        "verify",
+        "documents that only their list holds were asked for one by one at an address that does not exist, and called gone",
+        "`tests/loops/test_verify.py`",
+    ),
+    Found(
         "13",
         "retention",
         "a named reader that came while old changes were being deleted was left behind: who is waited for was found out before, in another transaction",

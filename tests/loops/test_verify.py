@@ -2,13 +2,17 @@
 
 import pytest
 
+from remora.core.errors import ConfigurationError
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.segment import SegmentKind
 from remora.loops.numbered.backfill import SegmentWorker, plan_again
-from remora.loops.verify import Finding, Verify, item_again
+from remora.loops.verify import Finding, Verify, document_again, item_again
 from remora.sim.clock import SimClock
 from remora.sim.faults import Faults, Outage
 from remora.sim.world import WorldSettings
+from remora.sources.listed import DetailSettings
+from tests.loops import listed_rig
+from tests.loops.listed_rig import ListedRig, SmallArchive
 from tests.loops.rig import HOUR_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
 
 WORLD = WorldSettings(items=600, new_per_day=1_000)
@@ -57,5 +61,20 @@ def test_a_true_mirror_is_the_same_and_no_answer_says_nothing() -> None:
             assert findings[Finding.SAME] > 0
             assert findings[Finding.MISSING] == findings[Finding.GONE] == 0
             assert findings.total() == 50
+
+    in_virtual_time(main)
+
+
+def test_documents_that_only_their_list_holds_are_not_asked_for_one_by_one_and_called_gone() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(12), detail=DetailSettings(inline=True))
+        await rig.run()
+        asked, mirror = len(rig.archive.asked), await rig.mirror()
+        async with rig.process() as process:
+            checking = Verify(listed_rig.NAME, process.collector, rig.store, width=1)
+            with pytest.raises(ConfigurationError, match="holds the whole documents"):
+                await checking.run(map(document_again, sorted(mirror)))
+        assert len(rig.archive.asked) == asked
+        assert await rig.store.gaps(listed_rig.NAME) == ()
 
     in_virtual_time(main)

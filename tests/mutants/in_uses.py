@@ -1,6 +1,21 @@
 """Which bugs are planted in what is done with a mirror: the search index, named readers of the feed, and retention?"""
 
-from tests.mutants.mutant import FEED, FOLLOWED, KEPT_SMALL, NUMBERED, SEARCH, SEARCHED, Mutant
+from tests.mutants.mutant import (
+    FEED,
+    FOLLOWED,
+    GATE,
+    IMPORT,
+    IMPORTED,
+    KEPT_SMALL,
+    LISTED,
+    NUMBERED,
+    SEARCH,
+    SEARCHED,
+    SECOND,
+    VERIFIED,
+    VERIFY,
+    Mutant,
+)
 
 IN_USES: tuple[Mutant, ...] = (
     Mutant(
@@ -82,5 +97,61 @@ IN_USES: tuple[Mutant, ...] = (
         "  SELECT r.rowid FROM stored_revisions AS r WHERE r.changed_at < :before + 60000 LIMIT :limit\n",
         "earlier contents are deleted before they are old",
         (NUMBERED, "forgets_revisions=True"),
+    ),
+    Mutant(
+        VERIFY,
+        "loops/verify.py",
+        "            return Finding.STALE\n",
+        "            return Finding.SAME\n",
+        "verify calls a stale copy the same",
+        (NUMBERED, VERIFIED),
+    ),
+    Mutant(
+        VERIFY,
+        "loops/verify.py",
+        "return Finding.SAME if before is None else Finding.GONE",
+        "return Finding.MISSING if before is None else Finding.GONE",
+        "verify calls an absent item missing",
+        (NUMBERED, VERIFIED),
+    ),
+    Mutant(
+        VERIFY,
+        "loops/verify.py",
+        "        if self._collector.capabilities.inline_details:\n",
+        "        if self._collector.capabilities.inline_details and self._width > 1:\n",
+        "verify asks for documents that only their list holds, and calls them gone",
+        (LISTED, VERIFIED, "details=inline"),
+    ),
+    Mutant(
+        IMPORT,
+        "stores/sqlite/importing.py",
+        "            ranges = Coverage.of(IdRange(item_id, item_id) for item_id in ids).ranges\n",
+        "            ranges = Coverage.of([IdRange(ids[0], ids[-1])] if ids else []).ranges\n",
+        "ids that a dump lacks count as covered",
+        (IMPORTED,),
+    ),
+    Mutant(
+        IMPORT,
+        "stores/sqlite/importing.py",
+        "            new = [item_id for item_id in ids if item_id not in held]\n",
+        "            new = [item_id for item_id in ids if item_id not in held][1:]\n",
+        "the first new item of a dump is covered and not stored",
+        (IMPORTED,),
+    ),
+    Mutant(
+        IMPORT,
+        "stores/sqlite/importing.py",
+        "            for hole in known.uncovered(IdRange(first_id, last_id)):\n",
+        "            for hole in known.uncovered(IdRange(first_id, last_id))[1:]:\n",
+        "a dump in no order is not covered to its end",
+        (IMPORTED,),
+    ),
+    Mutant(
+        GATE,
+        "core/lanes.py",
+        "    chosen = owed[0] if owed else candidates[0]\n",
+        "    chosen = candidates[0]\n",
+        "a source of the account starves while another one has much to ask for",
+        (SECOND, "ceiling_per_s=2.0"),
     ),
 )

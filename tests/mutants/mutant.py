@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 LEDGER, GATE, LAW, LIVE, RESCAN = "ledger", "gate", "law", "live", "rescan"
 RUNS, PERSISTENCE, SHARING, READOUT = "runs", "persistence", "sharing", "readout"
-SEARCH, FEED = "search", "feed"
+SEARCH, FEED, VERIFY, IMPORT = "search", "feed", "verify", "import"
 NUMBERED = "shape=hackernews,numbered"
 NEWS = "shape=hackernews"
 LISTED = "shape=offset,cursor,page,link"
@@ -17,6 +17,9 @@ SHARED = "processes=2,3"
 SEARCHED = "searched=True"
 FOLLOWED = "readers=1,2,3"
 KEPT_SMALL = "kept_small=True"
+VERIFIED = "verified=True"
+IMPORTED = "uses=import"
+SECOND = "uses=second source"
 
 
 @dataclass(frozen=True, slots=True)

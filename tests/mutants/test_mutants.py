@@ -7,7 +7,21 @@ from remora.sim.fuzz.scenario import draw
 from tests.mutants.runner import PACKAGE, catch, is_seen_by_its_test, planted
 from tests.mutants.table import MUTANTS, Mutant
 
-ROOMS = {"ledger", "gate", "law", "live", "rescan", "runs", "persistence", "sharing", "readout", "search", "feed"}
+ROOMS = {
+    "ledger",
+    "gate",
+    "law",
+    "live",
+    "rescan",
+    "runs",
+    "persistence",
+    "sharing",
+    "readout",
+    "search",
+    "feed",
+    "verify",
+    "import",
+}
 # The quickest to catch, from different rooms; together well under a minute of one core.
 FEW = (
     "the cursor passes ids that are still under way",

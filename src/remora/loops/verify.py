@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from remora.collect import Collector
 from remora.contracts import Store
+from remora.core.errors import ConfigurationError
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import Found, Missing, NotYet
@@ -39,7 +40,12 @@ class Verify:
         self._width = width
 
     async def run(self, wanted: Iterable[Discovery], *, on_finding: OnFinding = lambda _: None) -> Counter[Finding]:
-        """Compare each of them once."""
+        """Compare each of them once. Documents that only their list holds are refused: they have no address."""
+        if self._collector.capabilities.inline_details:
+            raise ConfigurationError(
+                f"the list of {self._source} holds the whole documents: none can be read again without the others",
+                hint="the next full walk compares all of them; `remora run` makes it when it is due",
+            )
         findings: Counter[Finding] = Counter()
         left = iter(wanted)
 

@@ -81,7 +81,7 @@ def _values(scenario: Scenario, name: str) -> set[str]:
             return {str(getattr(scenario.form, name))}
         case "uses":
             return set(scenario.uses.words())
-        case "searched" | "readers" | "kept_small" | "forgets_revisions":
+        case "searched" | "readers" | "kept_small" | "forgets_revisions" | "verified":
             return {str(getattr(scenario.uses, name))}
         case _:
             return {str(getattr(scenario, name))}

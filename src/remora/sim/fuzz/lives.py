@@ -27,6 +27,7 @@ from remora.sim.fuzz.forms import CHANNELS, CHANNELS_DETAIL, CHANNELS_LIST, deta
 from remora.sim.fuzz.governors import Gates
 from remora.sim.fuzz.judge import CANARY, NAME, Judge
 from remora.sim.fuzz.scenario import Scenario, SourceShape
+from remora.sim.fuzz.second_source import SECOND, SECOND_DETAIL, SECOND_LIST
 from remora.sim.fuzz.stage import Stage
 from remora.sim.fuzz.watched import StoreTrouble, watched
 from remora.sim.meter import CountingMeter
@@ -75,6 +76,7 @@ class Running:
     schedule: ListedSchedule | None = None
     lease: LeaderLease | None = None
     channels: Collector | None = None  # of the list whose entries have lists of their own
+    second: "Running | None" = None  # another source of the same account
 
 
 class Home:
@@ -145,7 +147,7 @@ class Home:
             raise
         given = Given(life, real, store, governor, clock, owner, counted)
         if self.scenario.shape.paging is None:
-            return self._numbered(given, self._source(wire))
+            return self._numbered(given, self._source(wire), wire)
         return self._listed(given, wire)
 
     def _source(self, wire: SimTransport) -> NumberedSource:
@@ -154,7 +156,7 @@ class Home:
             return Numbered(wire, "http://sim/v0", DECLARATION, name=NAME, token=token, reading=HackerNewsReading())
         return Numbered(wire, "http://sim/v0", SPARSE, name=NAME, token=token)
 
-    def _numbered(self, given: Given, source: NumberedSource) -> Running:
+    def _numbered(self, given: Given, source: NumberedSource, wire: SimTransport) -> Running:
         dialect = Dialects(rules_of(self.scenario.dialect))
         collector = Collector(source, given.store, given.governor, clock=given.clock, meter=self.meter, dialect=dialect)
         lease = self.gates.leader_lease(f"watch:{NAME}", given.clock)
@@ -173,7 +175,13 @@ class Home:
             settings=settings,
             alone=lease,
         )
-        return Running(given, collector, service.run, given.clock.wall_ns(), service=service, lease=lease)
+        running = Running(given, collector, service.run, given.clock.wall_ns(), service=service, lease=lease)
+        if not self.scenario.uses.second:
+            return running
+        declared = ListedSettings("http://sim/archive", SECOND_LIST, SECOND_DETAIL, token=Secret(CANARY))
+        second = self._scheduled(given, Listed(wire, declared, name=SECOND), None)
+        works = (running.work, second.work)
+        return replace(running, work=lambda: _together(works), second=second)
 
     def _listed(self, given: Given, wire: SimTransport) -> Running:
         form, paging = self.scenario.form, self.scenario.shape.paging

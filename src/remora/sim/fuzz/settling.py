@@ -19,6 +19,8 @@ from remora.sim.fanned import Fanned
 from remora.sim.fuzz.forms import CHANNELS, Scope, truth
 from remora.sim.fuzz.judge import AT_REST, GAPS_READ_MAX, NAME
 from remora.sim.fuzz.lives import WINDOW_NS, Home, Running
+from remora.sim.fuzz.sharing_account import settle_second
+from remora.sim.fuzz.verifying import verify_some
 from remora.sim.listed import Archive
 
 ROUNDS_MAX: Final = 12
@@ -44,6 +46,8 @@ async def settle(home: Home) -> None:
             await _settle_numbered(home, running)
         else:
             await _settle_listed(home, running)
+        if home.scenario.uses.verified:
+            await verify_some(home, running)
     finally:
         await running.given.governor.close()
         await running.given.real.close()
@@ -69,6 +73,7 @@ async def _settle_numbered(home: Home, running: Running) -> None:
     await home.judge.look_for_owed(store)
     await home.judge.look_at_histories(store)
     await _compare_items(home, running, since_ns, waits, newest_id)
+    await settle_second(home, running)
 
 
 async def _serve_inbox(home: Home, running: Running, working: "asyncio.Future[None]") -> set[Key]:

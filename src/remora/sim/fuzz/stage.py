@@ -47,6 +47,7 @@ LEARNING_NS: Final = 10 * MINUTE_NS
 # The provider lists a change for five minutes. Who hears nothing for longer misses changes, and only a rescan finds them.
 LISTED_FOR_NS: Final = 4 * MINUTE_NS
 UPDATES: Final = "/v0/updates.json"
+IDS, LISTS = "ids", "lists"
 # The quickest schedule asks for one thing twelve times in its first hour, in each of up to three processes; canaries and
 # announced changes come on top.
 SAME_PER_HOUR_MAX: Final = 150
@@ -113,6 +114,7 @@ class Stage:
         self._cannot_store = False  # the disk is full, or the store is away
         self.refusals_max = 0  # that a caller may get within a minute; one more is a ban. 0: any number
         self._refused: deque[int] = deque()
+        self.sent: Counter[str] = Counter()  # requests for ids, and for lists and their details
         self.limited_most = 0  # most refusals in any minute, after the first ten minutes
 
     def forgive(self, *, younger_than_ns: int = HEARD_WITHIN_NS) -> None:
@@ -228,6 +230,7 @@ class Stage:
 
     def _arrived(self, at_ns: int, target: str) -> None:
         self._digest.update(f"{at_ns} {target}\n".encode())
+        self.sent[LISTS if target.startswith(PREFIX) else IDS] += 1
         excess_ns = self._ceiling.excess_ns(at_ns)
         if excess_ns > 0:
             self.fail(f"a window holds {excess_ns / self.ceiling_interval_ns:.3f} requests above the ceiling")

@@ -8,14 +8,17 @@ from typing import Final
 
 from remora.core.units import SECOND_NS
 from remora.sim.fuzz.beside import Beside
+from remora.sim.fuzz.dumping import import_dump
 from remora.sim.fuzz.followers import Follower
-from remora.sim.fuzz.lives import Home
+from remora.sim.fuzz.lives import Home, Process
 from remora.sim.fuzz.retention import Retention
 from remora.sim.fuzz.searching import Searching
+from remora.sim.fuzz.uses import Dump
 
 # How often a program does something during the life of its world: about so many times.
 TIMES: Final = 60
 _FIRST_LOOK_S: Final = 5.0
+_DOWN_NS: Final = 60 * SECOND_NS
 
 
 class Using:
@@ -34,10 +37,23 @@ class Using:
         home, chance = self._home, Random(f"{name}/{self._home.scenario.seed}")
         return Beside(home.path, home.clock, home.judge, chance, pause_s=self._hours * 3_600 / times)
 
-    def begin(self) -> Sequence["asyncio.Task[None]"]:
+    def begin(self, processes: Sequence[Process]) -> Sequence["asyncio.Task[None]"]:
         """Start all of them."""
         programs: list[Searching | Follower | Retention] = [*self._searching, *self._followers, *self._retention]
-        return [asyncio.ensure_future(self._later(program.live_on)) for program in programs]
+        works = [self._later(program.live_on) for program in programs]
+        dump = self._home.scenario.uses.dump
+        works += [self._import(dump, processes[0])] if dump is not None and dump.at_s else []
+        return [asyncio.ensure_future(work) for work in works]
+
+    async def _import(self, dump: Dump, service: Process) -> None:
+        """The owner stops the service, imports, and starts it again."""
+        clock = self._home.clock
+        await clock.sleep_until(round(dump.at_s * SECOND_NS))
+        with self._judged():
+            service.stop(down_for_ns=_DOWN_NS)
+            while service.running is not None:
+                await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
+            await import_dump(self._home, dump)
 
     async def _later(self, live_on: Callable[[], Awaitable[None]]) -> None:
         with self._judged():

@@ -22,12 +22,14 @@ from remora.sim.clock import Deadlock, Livelock, RanTooLong, SimClock, run
 from remora.sim.fanned import Channels, Fanned
 from remora.sim.faults import FaultKind, Faults, Flood, Outage, StreamFaults
 from remora.sim.fuzz.credentials import Rotation
+from remora.sim.fuzz.dumping import import_dump
 from remora.sim.fuzz.judge import CANARY, Judge
 from remora.sim.fuzz.left_out import LeftOut
 from remora.sim.fuzz.lives import SPARSE, Home, Process
 from remora.sim.fuzz.readout import Readout
 from remora.sim.fuzz.scenario import Incident, IncidentKind, Scenario, Size, SourceShape
 from remora.sim.fuzz.settling import settle
+from remora.sim.fuzz.sharing_account import Fairness
 from remora.sim.fuzz.stage import Stage, honest
 from remora.sim.fuzz.using import Using
 from remora.sim.limits import Limit
@@ -45,6 +47,7 @@ LONGEST_NS: Final = 90 * DAY_NS
 # A world that uses so much of the processor hangs. Small ones need one to twenty seconds, the largest about a minute.
 PROCESSOR_S_MAX: Final = {Size.SMALL: 100.0, Size.LARGE: 300.0, Size.LONG: 300.0}
 TASKS_MAX: Final = 500
+SECOND_ENTRIES: Final = 400
 # Once the rate law knows a limit, it keeps refusals to a few per minute; without learning there are hundreds.
 LIMITED_PER_MINUTE_MAX: Final = 30
 _RATE_MAX: Final = 0.06
@@ -142,10 +145,13 @@ async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdi
     home = Home(scenario, clock, stage, judge, folder)
     processes = [Process(home, number) for number in range(scenario.processes)]
     using = Using(home)
+    dump = scenario.uses.dump
     try:
+        if dump is not None and not dump.at_s:
+            await import_dump(home, dump)
         end_ns = round(scenario.hours * 3_600 * SECOND_NS)
         tasks = [asyncio.ensure_future(process.live_on()) for process in processes]
-        beside = using.begin()
+        beside = using.begin(processes)
         try:
             await _until(end_ns, home, processes, tasks)
         finally:
@@ -168,7 +174,7 @@ async def _live_through(scenario: Scenario, clock: SimClock, judge: Judge, verdi
 
 async def _until(end_ns: int, home: Home, processes: list[Process], tasks: list["asyncio.Task[None]"]) -> None:
     """Check everything every few minutes, and let the incidents happen in between."""
-    readout, left_out = Readout(home, processes), LeftOut(home, processes)
+    readout, left_out, fairness = Readout(home, processes), LeftOut(home, processes), Fairness(home, processes)
     moments: list[tuple[int, int, Incident]] = []
     for number, incident in enumerate(home.scenario.incidents):
         starts_ns = round(incident.at_s * SECOND_NS)
@@ -190,6 +196,7 @@ async def _until(end_ns: int, home: Home, processes: list[Process], tasks: list[
         await _look(home, processes, readout)
         if home.scenario.shape.paging is None and (reader := await home.reader()) is not None:
             await left_out.look(reader)
+            await fairness.look(reader)
         for task in tasks:
             if task.done():
                 home.judge.fail(f"a process could not start again: {task.exception()!r}")
@@ -280,7 +287,7 @@ def _make_stage(scenario: Scenario, clock: SimClock, judge: Judge) -> Stage:
         Faults(seed=scenario.seed, limit=scenario.limit if not listed else Limit(), **_from_the_beginning(scenario)),
         now=clock.true_ns,
         ticks=clock.monotonic_ns,
-        archive=_archive(scenario) if listed else None,
+        archive=_archive(scenario) if listed else _second(scenario),
     )
     return Stage(
         provider,
@@ -305,6 +312,12 @@ def _archive(scenario: Scenario) -> Archive:
     chance = Random(f"channels/{scenario.seed}")
     added = chance.choice([0.0, 0.1, 0.4] if scenario.size is Size.LONG else [0.0, 2.0, 8.0])
     return Fanned(settings, Channels(scenario.form.channels, added, chance.choice([0.0, 0.2, 0.5])))
+
+
+def _second(scenario: Scenario) -> Archive | None:
+    """The list of the second source. It is long: the ids wait for their share of the turns for a while."""
+    settings = ArchiveSettings(seed=scenario.seed, conversations=SECOND_ENTRIES, token=CANARY, limit=Limit())
+    return Archive(settings) if scenario.uses.second else None
 
 
 def _from_the_beginning(scenario: Scenario) -> dict[str, Any]:
@@ -348,7 +361,11 @@ def _faults(home: Home) -> Faults:
         last = first + chance.randint(1, 25) - 1
         archive = stage.provider.archive
         keys = [str(item_id) for item_id in range(first, last + 1)]
-        keys = keys if archive is None else archive.keys(first, last, stage.provider.now())
+        keys = (
+            keys
+            if archive is None or scenario.shape.paging is None
+            else archive.keys(first, last, stage.provider.now())
+        )
         ids |= dict.fromkeys(keys, kind)
     return msgspec.structs.replace(faults, rates=rates, stream=stream, ids=ids)
 
