@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
 
-from remora.contracts.reader import PAGE_BYTES, MirroredDocument
+from remora.contracts.reader import MirroredDocument
+from remora.contracts.store import PAGE_BYTES
 from remora.core.units import SECOND_NS
 from remora.operate.console import api
 from remora.operate.console.access import Access

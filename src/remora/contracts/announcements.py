@@ -3,11 +3,10 @@
 A source reads the bytes of its stream and yields these. A loop never sees the bytes.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Announced:
+class Announced(msgspec.Struct, frozen=True, gc=False):
     """These items and profiles changed. `dropped` counts what could not be a key."""
 
     item_ids: tuple[int, ...] = ()
@@ -15,37 +14,31 @@ class Announced:
     dropped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NewestAnnounced:
+class NewestAnnounced(msgspec.Struct, frozen=True, gc=False):
     """The highest id the source has assigned."""
 
     item_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeepAlive:
+class KeepAlive(msgspec.Struct, frozen=True, gc=False):
     """The stream is alive and has nothing to announce."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(msgspec.Struct, frozen=True, gc=False):
     """The provider ends the stream: it may not be read any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class AuthRevoked:
+class AuthRevoked(msgspec.Struct, frozen=True, gc=False):
     """The provider ends the stream: our credentials have expired."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ignored:
+class Ignored(msgspec.Struct, frozen=True, gc=False):
     """Nothing that a mirror can use, with the reason."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(msgspec.Struct, frozen=True, gc=False):
     """An event could not be read (too long, not JSON, no path), so the changes it announced are unknown."""
 
     reason: str = "too_long"
@@ -54,8 +47,7 @@ class Unread:
 Announcement = Announced | NewestAnnounced | KeepAlive | Cancelled | AuthRevoked | Ignored | Unread
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPart:
+class StreamPart(msgspec.Struct, frozen=True, gc=False):
     """The content of one read from an open stream. Without announcements it still proves that the stream is alive."""
 
     announcements: tuple[Announcement, ...] = ()

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
 
+from remora.contracts.store import PAGE_BYTES
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -190,10 +192,6 @@ class QueryResult:
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
     is_cut: bool  # there were more rows than were asked for
-
-
-# A page ends once it holds this many bytes, however many rows were asked for: a few giants must not fill the memory.
-PAGE_BYTES: Final = 16 << 20
 
 
 def is_cut_by_size(documents: "Sequence[MirroredDocument]") -> bool:

@@ -6,7 +6,7 @@ Times named `now_ns` and `*_at_ns` are wall clock unless they say monotonic.
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -21,6 +21,9 @@ from remora.core.ledger.segment import Segment, SegmentKind
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found, Verdict
+
+# A page ends once it holds this many bytes, however many rows were asked for: a few giants must not fill the memory.
+PAGE_BYTES: Final = 16 << 20
 
 
 class Outcome(StrEnum):
@@ -58,8 +61,7 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
         return self.started_at_ns / SECOND_NS - time
 
 
-@dataclass(frozen=True, slots=True)
-class InboxEntry:
+class InboxEntry(msgspec.Struct, frozen=True, gc=False):
     """A discovery that waits to be fetched. Its ticket changes when the same key is announced again."""
 
     kind: Kind
@@ -67,8 +69,7 @@ class InboxEntry:
     ticket: int
 
 
-@dataclass(frozen=True, slots=True)
-class NewItem:
+class NewItem(msgspec.Struct, frozen=True, gc=False):
     """One of the newest items, for a preview."""
 
     item_id: int
@@ -87,8 +88,7 @@ class StoredItem(msgspec.Struct, frozen=True, gc=False):
     changed_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class GapCount:
+class GapCount(msgspec.Struct, frozen=True, gc=False):
     """How many gaps share a state and a reason."""
 
     kind: Kind
@@ -266,8 +266,7 @@ class Notes(Protocol):
         """(runtime, when, snapshot), newest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwedDetail:
+class OwedDetail(msgspec.Struct, frozen=True, gc=False):
     """A listed entry whose detail is owed."""
 
     key: str

@@ -1,15 +1,17 @@
 """Which store does an address mean? `sqlite:///file`, `memory://` or `postgresql://…`; each is imported only when used."""
 
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from remora.contracts import Clock, Sharing, Store
-from remora.contracts.browsing import BrowsingReader
 from remora.contracts.extras import install_hint
-from remora.contracts.reader import Reader
-from remora.contracts.search import SearchIndex
 from remora.core.errors import ConfigurationError
 from remora.stores.decisions import OnBatch
+
+if TYPE_CHECKING:  # what a command that only writes does not need
+    from remora.contracts.browsing import BrowsingReader
+    from remora.contracts.reader import Reader
+    from remora.contracts.search import SearchIndex
 
 __all__ = [
     "is_shared",
@@ -55,7 +57,7 @@ def steps_behind(url: str) -> int:
     return behind(Path(url.removeprefix(_SQLITE)))
 
 
-def open_reader(url: str) -> Reader:
+def open_reader(url: str) -> "Reader":
     """The mirror at this address for reading only, not yet opened. Works while another process writes."""
     store = open_store(url, read_only=True)  # refuses an invalid address
     match url.partition("://")[0]:
@@ -71,7 +73,7 @@ def open_reader(url: str) -> Reader:
             raise ConfigurationError(f"a {type(store).__name__} ends with its process and cannot be opened", hint=_HINT)
 
 
-def open_browsing(url: str, *, seconds_max: float) -> BrowsingReader:
+def open_browsing(url: str, *, seconds_max: float) -> "BrowsingReader":
     """The same for people who browse: with lists, and every read ends after `seconds_max` at the latest."""
     open_reader(url)  # refuses a store that cannot be read
     if is_shared(url):
@@ -83,7 +85,7 @@ def open_browsing(url: str, *, seconds_max: float) -> BrowsingReader:
     return SqliteBrowsing(Path(url.removeprefix(_SQLITE)), seconds_max=seconds_max)
 
 
-def open_search_index(url: str, *, seconds_max: float = FIND_SECONDS_MAX) -> SearchIndex:
+def open_search_index(url: str, *, seconds_max: float = FIND_SECONDS_MAX) -> "SearchIndex":
     """The search index beside the mirror at this address, not yet opened. A search may take `seconds_max`."""
     open_reader(url)  # refuses a store that has no index
     if is_shared(url):

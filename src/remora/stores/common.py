@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from remora.contracts import GapCount, InboxEntry, Json, NewItem, Observation, Outcome, StoredItem
-from remora.contracts.reader import PAGE_BYTES
+from remora.contracts.store import PAGE_BYTES
 from remora.core.ledger import source_clock
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.segment import SegmentKind

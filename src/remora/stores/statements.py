@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 _NAME: Final = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
@@ -23,7 +23,7 @@ def named(text: str) -> Mapping[str, str]:
 @cache
 def common() -> Mapping[str, str]:
     """The statements that are the same in SQLite and in PostgreSQL."""
-    return named((files(__package__) / "common.sql").read_text("utf-8"))
+    return named(Path(__file__).with_name("common.sql").read_text("utf-8"))
 
 
 def with_common(own: str) -> Mapping[str, str]:

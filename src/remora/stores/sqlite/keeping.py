@@ -5,7 +5,6 @@ import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -31,7 +30,7 @@ T = TypeVar("T")
 
 @cache
 def _statements() -> Mapping[str, str]:
-    return with_common((files(__package__) / "keeping.sql").read_text("utf-8"))
+    return with_common(Path(__file__).with_name("keeping.sql").read_text("utf-8"))
 
 
 class SqliteHousekeeping(CommonHousekeeping):

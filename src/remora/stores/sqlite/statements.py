@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 from remora.stores.statements import with_common
@@ -23,7 +23,7 @@ class Migration:
 @cache
 def queries() -> Mapping[str, str]:
     """Every statement by its name."""
-    return with_common((files(__package__) / "queries.sql").read_text("utf-8"))
+    return with_common(Path(__file__).with_name("queries.sql").read_text("utf-8"))
 
 
 @cache
@@ -37,7 +37,7 @@ def many_rows(name: str, rows: int) -> str:
 @cache
 def migrations() -> tuple[Migration, ...]:
     """The migrations in order. The number in a file's name is the version it leads to."""
-    scripts = [file for file in (files(__package__) / "schema").iterdir() if file.name.endswith(".sql")]
+    scripts = Path(__file__).with_name("schema").glob("*.sql")
     steps = sorted(
         (Migration(int(file.name.split("_")[0]), file.read_text("utf-8")) for file in scripts),
         key=lambda step: step.version,
