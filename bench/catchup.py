@@ -43,6 +43,11 @@ TLS: Final = ", TLS"  # ends the name of a program that reads over TLS
 LIMIT: Final = "bare httptools loop, stores nothing"
 NAIVE: Final = "aiohttp + semaphore + sqlite3"
 REMORA: Final = "Remora, SQLite"
+SCRAPY: Final = "Scrapy + sqlite3"
+DLT: Final = "dlt + DuckDB"
+# Frameworks are no dependencies: each runs in an environment of its own, if this variable names its Python.
+PYTHON_OF: Final = {SCRAPY: "SCRAPY_PYTHON", DLT: "DLT_PYTHON"}
+FRAMEWORK_ITEMS: Final = 10  # they read one item in this many: they cost that much more
 
 
 @dataclass
@@ -126,6 +131,16 @@ def rival(name: str) -> Callable[[str, Path, int], Sequence[str]]:
     return command
 
 
+def framework(name: str) -> Callable[[str, Path, int], Sequence[str]] | None:
+    """One of the programs in `bench/frameworks.py`; None if the framework cannot be run here."""
+    python, module = os.environ.get(PYTHON_OF[name], ""), name.partition(" ")[0].lower()
+    if not python or subprocess.run([python, "-c", f"import {module}"], check=False).returncode:  # noqa: S603  the owner's own
+        print(f"not measured: {name}; {PYTHON_OF[name]} must name a Python that has it", file=sys.stderr)
+        return None
+    child = str(ROOT / "bench" / "frameworks.py")
+    return lambda url, folder, items: [python, child, module, url, str(folder / "rows.db"), "1", str(items)]
+
+
 PROGRAMS: Final[Mapping[str, Callable[[str, Path, int], Sequence[str]]]] = {
     LIMIT: rival("limit"),
     NAIVE: rival("naive"),
@@ -135,7 +150,9 @@ PROGRAMS: Final[Mapping[str, Callable[[str, Path, int], Sequence[str]]]] = {
 
 def measure(items: int, rounds: int) -> dict[str, Measured]:
     """All programs, plain and over TLS, interleaved: what else runs on the machine meets each of them."""
-    results = {name + wire: Measured() for wire in ("", TLS) for name in PROGRAMS}
+    found = {name: command for name in PYTHON_OF if (command := framework(name)) is not None}
+    programs = {**PROGRAMS, **found}
+    results = {name: Measured() for name in (*programs, *(name + TLS for name in PROGRAMS))}
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as place,
         provider(items) as plain,
@@ -143,8 +160,9 @@ def measure(items: int, rounds: int) -> dict[str, Measured]:
     ):
         for number in range(-1, rounds):  # the first round has one item: it gives the start-up, and compiles modules
             for name, result in results.items():
-                url, make = (secure if name.endswith(TLS) else plain), PROGRAMS[name.removesuffix(TLS)]
-                one_round(result, partial(make, url), items, number, Path(place))
+                url, make = (secure if name.endswith(TLS) else plain), programs[name.removesuffix(TLS)]
+                count = max(1, items // FRAMEWORK_ITEMS) if name in found else items
+                one_round(result, partial(make, url), count, number, Path(place))
                 print(f"round {number + 1} of {rounds}: {name}", file=sys.stderr)
     return results
 
@@ -170,15 +188,16 @@ def one_round(
 def table(results: Mapping[str, Measured]) -> str:
     """Ratios first, each to a program on the same kind of connection."""
 
-    def to(other: str, name: str) -> float:
-        return results[other + (TLS if name.endswith(TLS) else "")].cost_us / results[name].cost_us
+    def to(other: str, name: str) -> str:
+        beside = results.get(other + (TLS if name.endswith(TLS) else ""))
+        return "–" if beside is None else f"{beside.cost_us / results[name].cost_us:.2f}"
 
     lines = [
-        "| | speed ÷ naive | speed ÷ limit | CPU-µs per item (spread) | items/s | start-up, CPU s | peak MB |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        "| | speed ÷ naive | ÷ limit | ÷ Scrapy | ÷ dlt | CPU-µs per item (spread) | items/s | start-up, CPU s | peak MB |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     lines += [
-        f"| {name} | {to(NAIVE, name):.2f} | {to(LIMIT, name):.2f} "
+        f"| {name} | {to(NAIVE, name)} | {to(LIMIT, name)} | {to(SCRAPY, name)} | {to(DLT, name)} "
         f"| {one.cost_us:,.0f} ({min(one.cpu_us):,.0f} to {max(one.cpu_us):,.0f}) "
         f"| {statistics.median(one.items_per_s):,.0f} | {one.start_cpu_s:.2f} | {one.peak_mb:,.0f} |"
         for name, one in results.items()
@@ -216,6 +235,12 @@ def machine() -> str:
     )
 
 
+def missing(results: Mapping[str, Measured]) -> str:
+    """What could not be measured."""
+    names = [name for name in PYTHON_OF if name not in results]
+    return f" Not measured in this run: {' and '.join(names)}." if names else ""
+
+
 def page(results: Mapping[str, Measured], items: int, rounds: int) -> str:
     """The page of the docs."""
     return f"""# Performance
@@ -235,7 +260,8 @@ to compare. Start-up is measured with a run over one item and taken out of the c
 Over TLS the provider has a certificate of an authority made for the run; Remora verifies it, the others do not. Remora may open up to
 256 connections and the others 64, so in a short run its handshakes weigh more. All but the first of them resume the TLS session.
 
-Not in this table: Scrapy and dlt (neither is a dependency; install them in an environment of their own to compare).
+Scrapy and dlt are no dependencies. They run in environments of their own, which `SCRAPY_PYTHON` and `DLT_PYTHON` name, and read one
+item in {FRAMEWORK_ITEMS} (`bench/frameworks.py`).{missing(results)}
 `python -m bench postgres` measures the PostgreSQL store, `python -m bench wire` the gate and the transport at several rates, `python -m bench store` the SQLite store alone.
 
 ## Where the time goes
@@ -265,7 +291,7 @@ def main() -> None:
     parser.add_argument("--only-print", action="store_true", help="leave docs/performance.md and its chart as they are")
     arguments = parser.parse_args()
     results = measure(arguments.items, arguments.rounds)
-    print(f"{machine()}\n\n{table(results)}")
+    print(f"{machine()}\n\n{table(results)}\n{missing(results)}")
     if not arguments.only_print:
         PAGE.write_text(page(results, arguments.items, arguments.rounds), encoding="utf-8")
         CHART.write_text(chart(results), encoding="utf-8")
