@@ -28,6 +28,15 @@ EXPLAINED: Final[dict[tuple[str, str], str]] = {
     ),
     (
         "src/remora/core/rate/probing.py",
+        "pace.rate_per_s <= pace.edges_per_s[0] * (1 + ELSEWHERE + DIP) -> pace.rate_per_s < pace.edges_per_s[0] * (1 + ELSEWHERE + DIP)",
+    ): "a rate of exactly the bound: the next step is beyond it",
+    # As an earlier version read, of which a sample is on record.
+    (
+        "src/remora/core/rate/law.py",
+        "rate_per_s > edges_per_s[0] * LEFT_BEHIND -> rate_per_s >= edges_per_s[0] * LEFT_BEHIND",
+    ): "a rate of exactly the bound: the next step is beyond it",
+    (
+        "src/remora/core/rate/probing.py",
         "pace.rate_per_s <= pace.edges_per_s[0] * (1 + PROBE_HEIGHT + DIP) -> pace.rate_per_s < pace.edges_per_s[0] * (1 + PROBE_HEIGHT + DIP)",
     ): "a rate of exactly the bound: the next step is beyond it",
 }

@@ -18,7 +18,6 @@ RULES: dict[str, dict[str, float]] = {
     "cheap probes where edges move": {"PRICE_LASTED": 1e9},
     "forgiveness after a change": {"ACCOUNT_AFTER_A_CHANGE": -1e9},
     "stray test": {"STRAY_WEIGHT": 0.0},
-    "probe height": {"PROBE_HEIGHT": 1e9},
     "acceleration above the edge": {"ACCELERATION": 1e9},
     "round trips limit growth": {"ROUND_TRIPS_PER_DOUBLING": 0},
     "bound on the debt of refusals": {"ACCOUNT_AFTER_REFUSALS": -75_000.0},

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.core.rate.constants import (
+    A_FEW,
     BURST_MOST,
-    CHAIN_GAP,
     DIP,
+    ELSEWHERE,
+    MANY,
     PRICE_HELD,
     PRICE_LEAST,
     PRICE_MOST,
-    PROBE_HEIGHT,
     SETTLED,
     STRAY_LEAST,
-    SUCCESSES_PER_DOUBLING,
 )
 from remora.core.rate.law import Answer, Answered, after, cold_start
 from remora.core.rate.pace import Pace
@@ -131,7 +131,7 @@ def test_a_provider_that_names_a_wait_has_counted_and_its_refusal_is_no_stray() 
     assert with_a_stray(asked) == asked
 
 
-@given(st.integers(CHAIN_GAP, 100_000), rates)
+@given(st.integers(MANY, 100_000), rates)
 def test_the_proven_edge_rests_just_below_what_was_let_through(answers: int, per_s: float) -> None:
     pace = replace(COLD, chain_good=answers, chain_ns=answers / per_s * SECOND_NS)
     rest = proven_edge(pace) * (1 - DIP)
@@ -139,23 +139,23 @@ def test_the_proven_edge_rests_just_below_what_was_let_through(answers: int, per
 
 
 def test_too_few_answers_prove_nothing() -> None:
-    assert proven_edge(replace(COLD, chain_good=CHAIN_GAP - 1, chain_ns=1e9)) == 0.0
-    assert proven_edge(replace(COLD, chain_good=10 * CHAIN_GAP)) == 0.0, "no refusal yet: nothing began"
+    assert proven_edge(replace(COLD, chain_good=MANY - 1, chain_ns=1e9)) == 0.0
+    assert proven_edge(replace(COLD, chain_good=10 * MANY)) == 0.0, "no refusal yet: nothing began"
 
 
 def test_a_probe_that_gets_further_than_ever_is_tested_and_becomes_the_edge_if_it_holds() -> None:
     tested = refused(at(12.0, edge_per_s=10.0, held=5_000))
     assert tested.below_per_s == 10.0
-    held = good(tested, CHAIN_GAP)
+    held = good(tested, MANY)
     assert held.edges_per_s[0] == 12.0
     assert held.below_per_s == 0.0
-    assert held.held < CHAIN_GAP, "an edge that has moved is a new edge"
+    assert held.held < MANY, "an edge that has moved is a new edge"
     assert held.rate_per_s >= 12.0 * (1 - DIP) * 0.999
 
 
 def test_a_test_does_not_climb() -> None:
     tested = refused(at(12.0, edge_per_s=10.0))
-    assert good(tested, CHAIN_GAP - 1).rate_per_s <= 12.0 * (1 - DIP)
+    assert good(tested, MANY - 1).rate_per_s <= 12.0 * (1 - DIP)
 
 
 def test_a_test_that_is_refused_goes_half_way_back_until_it_is_near_the_old_edge_and_then_knows_of_bursts() -> None:
@@ -195,7 +195,7 @@ def test_a_probe_is_tested_while_no_burst_is_known_and_whenever_more_was_let_thr
 
 
 def test_a_probe_climbs_no_higher_until_more_was_let_through_than_a_burst_explains() -> None:
-    height = 10.0 * (1 + PROBE_HEIGHT)
+    height = 10.0 * (1 + ELSEWHERE)
     waiting = carried(height, filled=20.0)
     assert may_be_a_burst(waiting)
     assert good(waiting, 1).rate_per_s == height
@@ -206,7 +206,7 @@ def test_a_probe_climbs_no_higher_until_more_was_let_through_than_a_burst_explai
 
 @given(st.floats(0.0, BURST_MOST), st.floats(0.01, 900))
 def test_a_probe_that_stays_high_is_always_believed_in_the_end(saved: float, edge: float) -> None:
-    pace = replace(at(edge * (1 + PROBE_HEIGHT), edge_per_s=edge), filled=saved)
+    pace = replace(at(edge * (1 + ELSEWHERE), edge_per_s=edge), filled=saved)
     assert may_be_a_burst(pace)
     answers = 10 * int(BURST_MOST)
     overdrawn = filled(pace, for_ns=answers * pace.interval_ns, taken=answers)
@@ -227,15 +227,15 @@ def test_a_pace_that_is_seldom_used_is_not_believed_to_be_faster_than_the_edge()
         for number in range(5):
             now_ns += pace.interval_ns if number else 5 * SECOND_NS
             pace = after(pace, Answered(Answer.GOOD, now_ns, now_ns + MILLISECOND_NS, pace_bound=number > 0))
-    assert pace.rate_per_s <= 10.0 * (1 + PROBE_HEIGHT + DIP)
+    assert pace.rate_per_s <= 10.0 * (1 + ELSEWHERE + DIP)
 
 
 def test_a_burst_that_filled_while_nothing_was_sent_passes_no_test() -> None:
     tested = refused(at(12.0, edge_per_s=10.0), asked_to_wait_ns=SECOND_NS)
-    assert good(tested, CHAIN_GAP).below_per_s == 10.0
-    assert good(tested, 4 * CHAIN_GAP).below_per_s == 0.0
+    assert good(tested, MANY).below_per_s == 10.0
+    assert good(tested, 4 * MANY).below_per_s == 0.0
     shut_out = refused(refused(at(20.0, edge_per_s=10.0)))
-    waited = good(shut_out, CHAIN_GAP)
+    waited = good(shut_out, MANY)
     assert waited.below_per_s == 10.0, "its own wait fills a burst just as well"
 
 
@@ -287,4 +287,4 @@ def test_one_refusal_moves_the_edge_up_only_clearly_above_it() -> None:
 
 
 def test_far_below_an_edge_the_rate_climbs_by_a_small_share_of_itself() -> None:
-    assert 1.0 < good(at(1.0, edge_per_s=1_000.0), 1).rate_per_s <= 1.0 + 1.0 / SUCCESSES_PER_DOUBLING
+    assert 1.0 < good(at(1.0, edge_per_s=1_000.0), 1).rate_per_s <= 1.0 + 1.0 / A_FEW

@@ -9,7 +9,7 @@ from bench.controllers.hard_providers import BadItems, Varying
 from bench.controllers.ours import Remora
 from bench.controllers.providers import Latency, Provider, TokenBucket
 from bench.controllers.world import Trace, run
-from remora.core.rate.constants import CHAIN_GAP, FAR, FAR_BELOW, ISOLATED, RATE_LEAST_PER_S
+from remora.core.rate.constants import A_FEW, FAR, FAR_BELOW, MANY, RATE_LEAST_PER_S
 from remora.core.rate.law import Answer, Answered, after, cold_start
 from remora.core.rate.pace import Pace
 from remora.core.rate.probing import charged, is_far_below
@@ -33,7 +33,7 @@ def fallen(*, edge_per_s: float, best_per_s: float) -> Pace:
     """A pace at rest below an edge that many refusals left far below what was accepted before."""
     rate = edge_per_s * 0.975
     pace = replace(COLD, rate_per_s=rate, octave_per_s=rate, edges_per_s=(edge_per_s,), best_per_s=best_per_s)
-    return replace(pace, chain_ns=0.0, filled=512.0, account=-ISOLATED, outage_ns=HOUR_NS, latency_ns=50e6)
+    return replace(pace, chain_ns=0.0, filled=512.0, account=-A_FEW, outage_ns=HOUR_NS, latency_ns=50e6)
 
 
 def good(pace: Pace, count: int) -> Pace:
@@ -84,22 +84,22 @@ def test_far_below_an_accepted_rate_sixteen_good_answers_allow_a_climb_and_sixte
     edge_per_s: float,
 ) -> None:
     pace = fallen(edge_per_s=edge_per_s, best_per_s=10.0)
-    assert good(pace, ISOLATED - 1).rate_per_s == pace.rate_per_s
-    assert good(pace, 2 * ISOLATED).rate_per_s >= 1.9 * pace.rate_per_s
+    assert good(pace, A_FEW - 1).rate_per_s == pace.rate_per_s
+    assert good(pace, 2 * A_FEW).rate_per_s >= 1.9 * pace.rate_per_s
 
 
 def test_refusals_far_below_an_accepted_rate_never_cost_more_than_sixteen_good_answers() -> None:
     pace = replace(fallen(edge_per_s=0.1, best_per_s=10.0), account=0.0, held=100_000)
-    assert charged(pace, 1.0).account == -ISOLATED
+    assert charged(pace, 1.0).account == -A_FEW
     near = replace(pace, best_per_s=0.1)
-    assert charged(near, 1.0).account < -ISOLATED
+    assert charged(near, 1.0).account < -A_FEW
 
 
 def test_what_was_accepted_for_long_is_remembered_when_it_is_refused() -> None:
-    pace = replace(COLD, rate_per_s=8.0, octave_per_s=8.0, edges_per_s=(8.2,), clean=CHAIN_GAP)
+    pace = replace(COLD, rate_per_s=8.0, octave_per_s=8.0, edges_per_s=(8.2,), clean=MANY)
     assert refused(pace).best_per_s == 8.0
     assert refused(replace(pace, edges_per_s=())).best_per_s == 4.0, "a burst may have carried discovery"
-    assert refused(replace(pace, clean=CHAIN_GAP - 1)).best_per_s == COLD.best_per_s
+    assert refused(replace(pace, clean=MANY - 1)).best_per_s == COLD.best_per_s
     assert refused(replace(pace, best_per_s=9.0)).best_per_s == 9.0
 
 

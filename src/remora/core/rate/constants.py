@@ -9,20 +9,24 @@ from typing import Final
 
 from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
-# Discovery. 16 good answers show that an octave holds. In 4 round trips a refusal arrives before the next octave.
+# How many answers prove something. A few in a row: that an octave of discovery holds, that a refusal came alone, that there
+# is a queue, that a cut has not helped. Many: which rate the provider accepts, that refusals are not dense.
+A_FEW: Final = 16
+MANY: Final = 64
+MEMORY: Final = 1_000  # after this many answers what was usual before, a share or a delay, is forgotten
+
+# Discovery. In 4 round trips a refusal arrives before the next octave.
 COLD_START_PER_S: Final = 1.0
-SUCCESSES_PER_DOUBLING: Final = 16
 ROUND_TRIPS_PER_DOUBLING: Final = 4
 
-# Around the edge. A dip of 2.5 % is cheap to rest at and wider than the edge's own noise.
+# Around the edge. A dip of 2.5 % is cheap to rest at and wider than the edge's own noise. The last dip before the edge takes
+# many answers, so that one refusal tells where the edge is.
 DIP: Final = 0.025
-CLIMB_SUCCESSES: Final = 64  # the last steps to the edge are this part of a dip: one refusal tells where the edge is
+NEAR: Final = 2 * DIP  # an edge found this near is the same edge; an outage that a probe caused lowers it so far
 ACCELERATION: Final = 12  # above an edge the distance grows by a twelfth with each success
 EDGES_KEPT: Final = 2  # the present edge, and the next higher one to slow down at
-ELSEWHERE: Final = 4 * DIP  # an edge found this far away is another edge
-FAR: Final = (
-    1.2  # and this far away, another provider: hardly any burst carries a probe so far, and the edge follows it
-)
+ELSEWHERE: Final = 4 * DIP  # an edge found this far away is another edge, and no burst is let carry a probe further
+FAR: Final = 1.2  # and this far away, another provider: hardly any burst carries a probe so far
 FAR_BELOW: Final = 8.0  # so far below a rate that was once accepted, an incident is as likely as a limit
 
 # What probing may cost, in good answers. The longer an edge has held, the longer it is likely to hold: it is probed
@@ -46,21 +50,18 @@ DOUBT_LEAST: Final = 0.1  # of a dip, by which a probe that got above the edge r
 REFUSALS_SPARED: Final = 4.0  # probing uses at most a quarter of the limit
 IDLE_COUNTED: Final = 4  # intervals for which a request that the limit held back counts in the accepted rate at most
 
-# A burst that filled since the last refusal carries a probe above the edge. The probe goes no higher than this until
+# A burst that filled since the last refusal carries a probe above the edge. The probe goes no higher than ELSEWHERE until
 # the provider has accepted more requests than the edge plus such a burst allow. Then the edge has moved: climb on.
-PROBE_HEIGHT: Final = 4 * DIP
 LIMIT_DIPS: Final = 0.7  # the accepted rate is this many dips below the edge, where it was measured
 BURST_NOISE: Final = 2  # this many answers more than that may be chance
 BURST_MOST: Final = 512.0  # the most requests that a burst holds: an idle hour proves no more than an idle minute
 
 # After a refusal above the edge, that rate is tested: go on at about that rate. If refused there, go half way back.
-TEST_ENDED: Final = 2 * DIP  # a test this close to the old edge ends
 TEST_MOST: Final = 10_000  # this many good answers prove any edge, however long the wait was
 
 # Is a refusal a stray, or is the edge here? A sequential likelihood test: the usual share of strays against one in ten.
 STRAY_LEAST: Final = 0.004  # the most that probing itself causes in the long run
 STRAY_MOST: Final = 0.02
-STRAY_MEMORY: Final = 1_000
 STRAY_WEIGHT: Final = 1.6  # makes up for strays that are not counted because they are near others or regular
 STRAYS_USUAL: Final = 0.007  # a share that edges alone hardly ever cause
 STRAYS_CREDIT: Final = 2.0  # refusals that may be owed there before probing stops: probing did not cause most of them
@@ -69,7 +70,6 @@ STRAYS_DOUBTED: Final = 0.8  # this part of the share is kept when refusals turn
 DOUBTFUL: Final = 0.5  # a refusal that means less than this may well have been a stray
 MEANING_LEAST: Final = 0.15  # even there a refusal says a little: an edge set too high must not look like strays
 
-ISOLATED: Final = 16  # after this many good answers a refusal may be a stray
 REGULAR: Final = 1.25  # by chance, refusals come this regularly only once in nine times
 DENSE_SHARE: Final = 0.1
 EDGE_BELIEVED: Final = 4.0  # two refusals within about 24 answers where strays are rare
@@ -77,7 +77,6 @@ EVIDENCE_MOST: Final = 5.0  # old evidence is forgotten within about 50 answers
 DISCOVERY_DOUBT: Final = 2.5  # requires a third refusal while no edge is known: an octave is cheap, a false edge is not
 
 # The accepted rate. Between two refusals the provider accepted all it would accept: that rate is the edge.
-CHAIN_GAP: Final = 64  # this many good answers since the last refusal measure it, and show that refusals are not dense
 CHAIN_MOST: Final = 128  # dense refusals are measured over at most this many answers; the limit may have changed since
 
 # Shut out: refused in a row, or told to wait. Wait 32 requests' time, then four times as long each time. Being shut out
@@ -88,8 +87,6 @@ CAREFUL: Final = 17.0  # if the last outage took more requests' time, the climb 
 CAREFUL_SUCCESSES: Final = 32  # then a climb of one dip takes this many successes
 OUTAGE_BUDGET: Final = 0.02
 OUTAGE_BUDGET_UNSETTLED: Final = 0.05
-OUTAGE_DIPS: Final = 2  # how far below the edge to come back if a probe caused the outage
-ASKED_DIPS: Final = 4  # the most that a refusal at rest lowers it if the provider names a wait: such a provider counts
 DEEPEST_CUT: Final = 1 / 8
 WAIT_GROWTH: Final = 4
 OUTAGE_KEPT: Final = 0.95  # this part of the last outage is remembered after a single refusal
@@ -101,18 +98,14 @@ RATE_LEAST_PER_S: Final = SECOND_NS / WAIT_MOST_NS
 TROUBLE_LEAST: Final = 0.02
 TROUBLE_MOST: Final = 0.5
 TROUBLE_RATIO: Final = 4.0
-TROUBLE_MEMORY: Final = 512
 OFTEN_BELIEVED: Final = 7.0  # of faults, and of slow answers
 
 # Latency, smoothed over a few answers, against a baseline that falls as fast and rises slowly.
 LATENCY_MEMORY: Final = 8
-BASELINE_MEMORY: Final = 1_024
 LATENCY_HIGH: Final = 2.0
 # Some providers answer partly from a cache, where a few slow answers in a row are chance. In a queue all are slow: more
 # in a row than their usual share explains. A quick answer begins a new row.
-SLOW_MEMORY: Final = 64
 # A delay caused by our own rate is a queue: longer than a whole interval, and than this. A shorter one hurts nobody and
 # may be noise of the machine, which on a short network path is many times the usual latency.
 QUEUE_LONG_NS: Final = 100 * MILLISECOND_NS
 QUEUE_CUT: Final = 1 / 2  # of the rate at which requests are served, so that the queue drains
-QUEUE_JUDGED: Final = 16  # answers that show a queue; fewer may be chance. As many show whether a cut has helped

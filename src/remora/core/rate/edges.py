@@ -8,8 +8,6 @@ between them. Refusals in a row are an outage: see `outage.py`.
 from math import log, sqrt
 
 from remora.core.rate.constants import (
-    ASKED_DIPS,
-    CHAIN_GAP,
     DENSE_SHARE,
     DIP,
     DISCOVERY_DOUBT,
@@ -19,10 +17,11 @@ from remora.core.rate.constants import (
     ELSEWHERE,
     EVIDENCE_MOST,
     FAR,
+    MANY,
+    NEAR,
     PRICE_LEAST,
     REST_CHARGE,
     STRAY_LEAST,
-    TEST_ENDED,
     TEST_MOST,
 )
 from remora.core.rate.outage import refused_in_a_row
@@ -69,7 +68,7 @@ def refused(pace: Pace, event: Answered) -> Pace:
         asked_ns=event.asked_to_wait_ns,
         provisional=False,
         probed=is_probing(pace),
-        overshot=pace.overshot if pace.clean < CHAIN_GAP else not pace.edges_per_s or is_probing(pace),
+        overshot=pace.overshot if pace.clean < MANY else not pace.edges_per_s or is_probing(pace),
     )
     # Where strays are usual, one refusal fails no test.
     fails = event.asked_to_wait_ns or meaning(pace) > DOUBTFUL or evidence >= EDGE_BELIEVED + needed
@@ -138,7 +137,7 @@ def _lowered(pace: Pace) -> float:
     edge, proven = pace.edges_per_s[0], proven_edge(pace)
     # A provider that says how long to wait counts requests; any other refusal may have been a stray.
     counted = pace.asked_ns > 0 and proven > 0
-    lowered = edge * (1 - DIP * (ASKED_DIPS if counted else meaning(pace)))
+    lowered = edge * (1 - (ELSEWHERE if counted else DIP * meaning(pace)))
     return min(edge, max(lowered, proven))
 
 
@@ -150,7 +149,7 @@ def _test_failed(pace: Pace, event: Answered) -> Pace:
     top = tested if is_shut_out else min(tested, accepted_at_most_per_s(pace))
     proven = min(tested, proven_edge(pace))
     pace = charged(pace, REST_CHARGE * meaning(pace))
-    if top > below * (1 + TEST_ENDED):
+    if top > below * (1 + NEAR):
         pace = changed(pace, edges_per_s=remember(pace.edges_per_s, max(sqrt(below * top), proven)))
         return cut(pace, below * (1 - DIP), event.answered_at_ns)
     edge = max(min(below, tested), proven)
@@ -160,7 +159,7 @@ def _test_failed(pace: Pace, event: Answered) -> Pace:
 
 def is_test_passed(pace: Pace) -> bool:
     """Has the provider accepted more, since a probe was refused, than the old edge would allow?"""
-    if not pace.below_per_s or pace.clean < CHAIN_GAP:
+    if not pace.below_per_s or pace.clean < MANY:
         return False
     # A burst that filled while nothing was sent carries any rate for a while, but does not raise the accepted rate.
     enough = (pace.below_per_s * (1 - DIP) + pace.rate_per_s) / 2

@@ -10,36 +10,31 @@ from collections.abc import Sequence
 from math import exp, log, sqrt
 
 from remora.core.rate.constants import (
+    A_FEW,
     ACCELERATION,
     ACCOUNT_MOST,
-    BASELINE_MEMORY,
     CAREFUL,
     CAREFUL_SUCCESSES,
-    CHAIN_GAP,
-    CLIMB_SUCCESSES,
     COLD_START_PER_S,
     DENSE_SHARE,
     DIP,
+    ELSEWHERE,
     FAR,
     FAR_BELOW,
     IDLE_COUNTED,
     LATENCY_HIGH,
     LATENCY_MEMORY,
+    MANY,
+    MEMORY,
     OFTEN_BELIEVED,
-    PROBE_HEIGHT,
     QUEUE_CUT,
-    QUEUE_JUDGED,
     QUEUE_LONG_NS,
     REST_CHARGE,
     ROUND_TRIPS_PER_DOUBLING,
-    SLOW_MEMORY,
     STRAY_LEAST,
-    STRAY_MEMORY,
     STRAYS_CREDIT,
     STRAYS_USUAL,
-    SUCCESSES_PER_DOUBLING,
     TROUBLE_LEAST,
-    TROUBLE_MEMORY,
     TROUBLE_MOST,
     TROUBLE_RATIO,
 )
@@ -117,7 +112,7 @@ def _good(pace: Pace, event: Answered) -> Pace:
     if pace.streak:
         pace = resumed(pace, event)
     pace = _reassured(pace, event)
-    if pace.queued >= QUEUE_JUDGED:
+    if pace.queued >= A_FEW:
         return _queued(pace, event)
     return passed_test(pace) if is_test_passed(pace) else pace
 
@@ -140,7 +135,7 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
     interval_ns = pace.interval_ns
     gap = min(latency + interval_ns, max(0.0, event.answered_at_ns - pace.answered_at_ns))
     baseline = pace.baseline_ns or latency
-    baseline += (latency - baseline) / (LATENCY_MEMORY if latency < baseline else BASELINE_MEMORY)
+    baseline += (latency - baseline) / (LATENCY_MEMORY if latency < baseline else MEMORY)
     slow = pace.baseline_ns > 0 and _is_slow(pace, latency)
     queueing = _is_queueing(pace)
     climbs = event.pace_bound and not queueing and not is_spread(pace) and not _fills_limit(pace)
@@ -163,13 +158,13 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         held=0 if edges != pace.edges_per_s or _is_left_behind(edges, rate) else pace.held + 1,
         evidence=max(0.0, pace.evidence - (DENSE_SHARE - strays)) if pace.evidence else 0.0,
         # The share of strays is measured at rest, where no probe causes a refusal.
-        stray_share=max(STRAY_LEAST, strays * (1 - 1 / STRAY_MEMORY)) if at_rest and strays > STRAY_LEAST else strays,
-        trouble_share=max(TROUBLE_LEAST, faults * (1 - 1 / TROUBLE_MEMORY)) if faults > TROUBLE_LEAST else faults,
+        stray_share=max(STRAY_LEAST, strays * (1 - 1 / MEMORY)) if at_rest and strays > STRAY_LEAST else strays,
+        trouble_share=max(TROUBLE_LEAST, faults * (1 - 1 / MEMORY)) if faults > TROUBLE_LEAST else faults,
         trouble_evidence=_calmer(pace) if pace.trouble_evidence else 0.0,
         latency_ns=pace.latency_ns + (latency - pace.latency_ns) / LATENCY_MEMORY if pace.latency_ns else latency,
         baseline_ns=baseline,
         slow=pace.slow + 1 if slow else 0,
-        slow_share=pace.slow_share + (slow - pace.slow_share) / SLOW_MEMORY,
+        slow_share=pace.slow_share + (slow - pace.slow_share) / MANY,
         answered_at_ns=event.answered_at_ns,
         left_at_ns=event.departed_at_ns,
         gap_ns=pace.gap_ns + (gap - pace.gap_ns) / LATENCY_MEMORY if pace.gap_ns else gap,
@@ -212,13 +207,13 @@ def _step(pace: Pace) -> float:
     if not may_climb and rest <= rate < edges[0] * (1 + DIP):
         return 0.0  # fast path: at rest
     in_a_round_trip = rate * pace.latency_ns / SECOND_NS
-    step = pace.octave_per_s / max(SUCCESSES_PER_DOUBLING, ROUND_TRIPS_PER_DOUBLING * in_a_round_trip)
+    step = pace.octave_per_s / max(A_FEW, ROUND_TRIPS_PER_DOUBLING * in_a_round_trip)
     if may_climb and rate < pace.best_per_s / FAR_BELOW and is_far_below(pace):
         return step  # as in discovery: at the edge's own steps it would take days
     for edge in edges:
-        distance = (edge - rate) / SUCCESSES_PER_DOUBLING if rate < edge else (rate - edge) / ACCELERATION
-        step = min(step, max(distance, edge * DIP / CLIMB_SUCCESSES))
-    if edges and rate >= edges[0] * (1 + PROBE_HEIGHT) and may_be_a_burst(pace):
+        distance = (edge - rate) / A_FEW if rate < edge else (rate - edge) / ACCELERATION
+        step = min(step, max(distance, edge * DIP / MANY))
+    if edges and rate >= edges[0] * (1 + ELSEWHERE) and may_be_a_burst(pace):
         step = 0.0
     return min(step, rest - rate) if not may_climb and rate < rest else step
 
@@ -247,7 +242,7 @@ def _queued(pace: Pace, event: Answered) -> Pace:
     rate, edges = pace.rate_per_s, pace.edges_per_s
     # At most an octave at once: after a short stall all answers come together although none was queued.
     served = edge = min(rate, max(rate / 2, SECOND_NS / max(1.0, pace.gap_ns)))
-    if edges and not is_probing(pace) and pace.held >= CHAIN_GAP and not pace.below_per_s:
+    if edges and not is_probing(pace) and pace.held >= MANY and not pace.below_per_s:
         # At a rate that has held, a longer queue is chance or somebody else's load. It passes, and the edge stays.
         edge = edges[0]
         pace = charged(pace, REST_CHARGE)
@@ -273,7 +268,7 @@ def _troubled(pace: Pace, event: Answered) -> Pace:
         return pace
     usual = pace.trouble_share
     evidence = pace.trouble_evidence + log(_much_trouble(usual) / usual)
-    share = min(TROUBLE_MOST / TROUBLE_RATIO, usual + (1 - usual) / TROUBLE_MEMORY)
+    share = min(TROUBLE_MOST / TROUBLE_RATIO, usual + (1 - usual) / MEMORY)
     if evidence < OFTEN_BELIEVED:
         return changed(pace, trouble_share=share, trouble_evidence=evidence)
     pace = changed(pace, trouble_share=share, trouble_evidence=0.0)

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from math import sqrt
 
 from remora.core.rate.constants import (
+    A_FEW,
     ACCOUNT_AFTER_A_CHANGE,
     ACCOUNT_LEAST,
-    CHAIN_GAP,
     CHAIN_MOST,
     DEEPEST_CUT,
     DIP,
     ELSEWHERE,
     EXPENSIVE,
     FAR,
-    ISOLATED,
+    MANY,
+    NEAR,
     OUTAGE_BUDGET,
     OUTAGE_BUDGET_UNSETTLED,
-    OUTAGE_DIPS,
     OUTAGE_KEPT,
     OUTAGE_MEMORY,
     PRICE_LEAST,
@@ -89,7 +89,7 @@ def resumed(pace: Pace, event: Answered) -> Pace:
     # A probe that got far above the old edge has found a faster provider: no old debts.
     faster = pace.streak == 1 and 0 < FAR * pace.below_per_s < edge
     is_far = is_far_below(went_on)
-    least = -ISOLATED if is_far else ACCOUNT_AFTER_A_CHANGE if faster else ACCOUNT_LEAST
+    least = -A_FEW if is_far else ACCOUNT_AFTER_A_CHANGE if faster else ACCOUNT_LEAST
     # A streak lowers an edge that was far above the rate; a single refusal changes neither.
     most = 2 * pace.rate_per_s if pace.streak == 1 else back.rate_per_s
     rate = possible(pace, min(back.rate_per_s, most))
@@ -120,7 +120,7 @@ def _was_held_back(pace: Pace, event: Answered) -> bool:
 def _chain_goes_on(pace: Pace) -> tuple[int, float]:
     """The part of the chain (answers since a refusal, and their time) that still measures the accepted rate."""
     # Before a refusal during discovery the rate changed with each answer: it does not measure the accepted rate.
-    if pace.chain_ns < 0 or pace.provisional or pace.clean >= CHAIN_GAP or pace.chain_good >= CHAIN_MOST:
+    if pace.chain_ns < 0 or pace.provisional or pace.clean >= MANY or pace.chain_good >= CHAIN_MOST:
         return 0, 0.0
     # Half of the past is enough: a burst left over when the limit fell must not be remembered for long.
     return pace.chain_good // 2, pace.chain_ns / 2
@@ -179,9 +179,9 @@ def _edge_after(pace: Pace, outage_ns: int, accepted: float) -> float:
     if pace.probed:
         # A provider that shuts us out for longer each time must be probed less often.
         worse = outage_ns > FAR * pace.outage_ns > 0
-        lowered = known * (1 - DIP * OUTAGE_DIPS * (2 if worse else 1))
+        lowered = known * (1 - (ELSEWHERE if worse else NEAR))
     elif pace.overshot or pace.below_per_s:
-        lowered = known * (1 - DIP * OUTAGE_DIPS)
+        lowered = known * (1 - NEAR)
     else:
         lowered = max(edge / 2, min(edge * (1 - DIP), accepted))
     return min(known, max(lowered, proven_edge(pace)))

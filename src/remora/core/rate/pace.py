@@ -11,8 +11,8 @@ from remora.core.quota import Quota
 from remora.core.rate.constants import (
     ACCOUNT_MOST,
     COLD_START_PER_S,
-    DIP,
     EDGES_KEPT,
+    NEAR,
     RATE_LEAST_PER_S,
     STRAY_LEAST,
     TROUBLE_LEAST,
@@ -156,7 +156,7 @@ def cut(pace: Pace, rate_per_s: float, now_ns: int) -> Pace:
 def remember(edges: tuple[float, ...], edge: float) -> tuple[float, ...]:
     """Put an edge first. A clearly higher one stays: the climb slows down there once this one is passed."""
     edge = max(RATE_LEAST_PER_S, edge)
-    return (edge, *(higher for higher in edges if higher > edge * (1 + 2 * DIP)))[:EDGES_KEPT]
+    return (edge, *(higher for higher in edges if higher > edge * (1 + NEAR)))[:EDGES_KEPT]
 
 
 def cold_start(*, ceiling_interval_ns: int, now_ns: int) -> Pace:

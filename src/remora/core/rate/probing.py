@@ -6,29 +6,29 @@ move, the price stays low. A refusal says little where refusals come by chance.
 """
 
 from remora.core.rate.constants import (
+    A_FEW,
     ACCOUNT_AFTER_A_CHANGE,
     ACCOUNT_AFTER_REFUSALS,
     BURST_MOST,
     BURST_NOISE,
-    CHAIN_GAP,
     DIP,
+    ELSEWHERE,
     FAR,
     FAR_BELOW,
-    ISOLATED,
     LIMIT_DIPS,
+    MANY,
     MEANING_LEAST,
+    MEMORY,
     PRICE_AGE,
     PRICE_HELD,
     PRICE_LASTED,
     PRICE_LEAST,
     PRICE_MOST,
-    PROBE_HEIGHT,
     REFUSALS_SPARED,
     REGULAR,
     SAME_PLACE,
     SETTLED,
     STRAY_LEAST,
-    STRAY_MEMORY,
     STRAY_MOST,
     STRAY_WEIGHT,
     STRAYS_DOUBTED,
@@ -54,7 +54,7 @@ def with_best(pace: Pace) -> Pace:
         return changed(pace, best_per_s=pace.best_per_s / 2)
     # In discovery a burst may have carried the last octave.
     rate = pace.rate_per_s if pace.edges_per_s else pace.rate_per_s / 2
-    return pace if pace.clean < CHAIN_GAP or rate <= pace.best_per_s else changed(pace, best_per_s=rate)
+    return pace if pace.clean < MANY or rate <= pace.best_per_s else changed(pace, best_per_s=rate)
 
 
 def price(pace: Pace) -> float:
@@ -79,7 +79,7 @@ def least_price(pace: Pace) -> float:
 
 def charged(pace: Pace, refusals: float) -> Pace:
     """The pace after paying for some refusals."""
-    least = -ISOLATED if is_far_below(pace) else ACCOUNT_AFTER_REFUSALS
+    least = -A_FEW if is_far_below(pace) else ACCOUNT_AFTER_REFUSALS
     if pace.refusal_limit is not None:
         least = min(ACCOUNT_AFTER_REFUSALS, -pace.refusal_limit.most * least_price(pace))
     account = max(pace.account - refusals * price(pace), least)
@@ -104,9 +104,9 @@ def meaning(pace: Pace) -> float:
 def with_a_stray(pace: Pace) -> Pace:
     """The pace with one more refusal counted as a stray, if it can have been one."""
     # A provider that says when to come back counts requests.
-    if pace.clean < ISOLATED or pace.asked_ns or is_alike(pace):
+    if pace.clean < A_FEW or pace.asked_ns or is_alike(pace):
         return pace
-    return changed(pace, stray_share=min(STRAY_MOST, pace.stray_share + STRAY_WEIGHT / STRAY_MEMORY))
+    return changed(pace, stray_share=min(STRAY_MOST, pace.stray_share + STRAY_WEIGHT / MEMORY))
 
 
 def without_strays(pace: Pace) -> Pace:
@@ -135,7 +135,7 @@ def accepted_at_most_per_s(pace: Pace) -> float:
 
 def proven_edge(pace: Pace) -> float:
     """The edge whose resting rate equals the rate accepted since the last refusal; 0 = too few answers to tell."""
-    if pace.chain_good < CHAIN_GAP or pace.chain_ns <= 0:
+    if pace.chain_good < MANY or pace.chain_ns <= 0:
         return 0.0
     # Off by one either way: a stray took the place of a good answer, a refusal at the edge did not.
     accepted = (pace.chain_good + 1 - 2 * meaning(pace)) / pace.chain_ns * SECOND_NS
@@ -144,7 +144,7 @@ def proven_edge(pace: Pace) -> float:
 
 def may_be_a_burst(pace: Pace) -> bool:
     """Can a burst that filled since the last refusal explain that the probe got this far above the edge?"""
-    is_near = pace.rate_per_s <= pace.edges_per_s[0] * (1 + PROBE_HEIGHT + DIP)
+    is_near = pace.rate_per_s <= pace.edges_per_s[0] * (1 + ELSEWHERE + DIP)
     return is_near and _is_refused_at_times(pace) and pace.filled >= -BURST_NOISE
 
 

@@ -10,16 +10,16 @@ from math import ceil, exp
 
 from remora.core.rate.constants import (
     ACCOUNT_MOST,
-    BASELINE_MEMORY,
     BURST_MOST,
     DIP,
     IDLE_COUNTED,
     LATENCY_HIGH,
     LATENCY_MEMORY,
     LIMIT_DIPS,
+    MANY,
+    MEMORY,
     OFTEN_BELIEVED,
     QUEUE_LONG_NS,
-    SLOW_MEMORY,
     STRAY_LEAST,
     TROUBLE_LEAST,
 )
@@ -60,10 +60,10 @@ def after_steady(pace: Pace, events: Sequence[Answered], first: int = 0) -> tupl
         gap_ns = gap_ns + (gap - gap_ns) / LATENCY_MEMORY if gap_ns else gap
         latency_ns += (latency - latency_ns) / LATENCY_MEMORY
         if latency > LATENCY_HIGH * baseline_ns and latency - baseline_ns > long_ns:
-            slow, slow_share = slow + 1, slow_share + (1 - slow_share) / SLOW_MEMORY
+            slow, slow_share = slow + 1, slow_share + (1 - slow_share) / MANY
         elif slow or slow_share:
-            slow, slow_share = 0, slow_share - slow_share / SLOW_MEMORY
-        baseline_ns += (latency - baseline_ns) / (LATENCY_MEMORY if latency < baseline_ns else BASELINE_MEMORY)
+            slow, slow_share = 0, slow_share - slow_share / MANY
+        baseline_ns += (latency - baseline_ns) / (LATENCY_MEMORY if latency < baseline_ns else MEMORY)
         answered_at_ns, left_at_ns = now_ns, departed_ns
         heard += 1
     if not heard:
