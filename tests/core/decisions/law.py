@@ -14,13 +14,12 @@ from remora.core.rate.constants import (
     EXPENSIVE,
     FAR,
     FAR_BELOW,
-    PROBE_HEIGHT,
+    NEAR,
     SAME_PLACE,
     SHUT_OUT,
     STRAY_LEAST,
     STRAY_MOST,
     STRAYS_USUAL,
-    TEST_ENDED,
     TROUBLE_LEAST,
 )
 from remora.core.rate.law import Answer, Answered, Pace
@@ -31,7 +30,7 @@ from tests.core.decisions.drawing import Case, Decision, Draw
 
 MOMENT_NS: Final = 1_000 * SECOND_NS
 PLACES: Final = (
-    *(1 - DIP, 1 - DIP / 2, 1.0, 1 + DIP, 1 + PROBE_HEIGHT, 1 + PROBE_HEIGHT + DIP, FAR, 1 / FAR),
+    *(1 - DIP, 1 - DIP / 2, 1.0, 1 + DIP, 1 + ELSEWHERE, 1 + ELSEWHERE + DIP, FAR, 1 / FAR),
     *(0.03, 0.11, 0.45, 0.8, 0.96, 0.9745, 0.98, 0.99, 1.01, 1.04, 1.12, 1.13, 1.3, 1.6, 3.0),
 )
 # How long answers take, and how long they usually do: at and around the bounds of a queue.
@@ -102,7 +101,7 @@ def _with_latency(draw: Draw, pace: Pace) -> Pace:
 def _probed(draw: Draw, pace: Pace, edge: float) -> Pace:
     """What was learned while probing."""
     chain_good = draw.one(*ANSWERS)
-    below = draw.one(1 / (1 + ELSEWHERE), 1 / FAR, 0.9, 1 / (1 + TEST_ENDED), 1.1, 0.3, 1.0)
+    below = draw.one(1 / (1 + ELSEWHERE), 1 / FAR, 0.9, 1 / (1 + NEAR), 1.1, 0.3, 1.0)
     return changed(
         pace,
         below_per_s=edge * below if draw.chance(0.3) else 0.0,
