@@ -34,12 +34,13 @@ FAR_BELOW: Final = 8.0  # so far below a rate that was once accepted, an inciden
 # held for is soon enough to gain most of the next move, and it is sooner still where a higher edge may come back. An
 # edge that keeps holding is probed more rarely: one false move may cost a sixteenth.
 PRICE_LEAST: Final = 64.0
-PRICE_MOST: Final = 3_000.0  # also the most that refusals alone may owe: they never stop probing for longer
+PRICE_MOST: Final = 3_000.0
 PRICE_AGE: Final = 1 / 3
 PRICE_LASTED: Final = 1 / 32
 PRICE_HELD: Final = 1 / 16
 SETTLED: Final = 800  # good answers after which an edge counts as held
 ACCOUNT_MOST: Final = 128.0  # a long run without refusals saves up for at most two cheap ones
+ACCOUNT_AFTER_REFUSALS: Final = -2_400.0  # refusals alone never block probing for longer than this
 ACCOUNT_AFTER_A_CHANGE: Final = -64.0  # after the provider has changed, old debts are forgiven
 ACCOUNT_LEAST: Final = -75_000.0  # bounds the longest rest, and so the time to recover
 REST_CHARGE: Final = 0.3  # a refusal at rest or in a test costs less than one that a probe caused
@@ -75,13 +76,17 @@ EDGE_BELIEVED: Final = 4.0  # two refusals within about 24 answers where strays 
 EVIDENCE_MOST: Final = 5.0  # old evidence is forgotten within about 50 answers
 DISCOVERY_DOUBT: Final = 2.5  # requires a third refusal while no edge is known: an octave is cheap, a false edge is not
 
+# The accepted rate. Between two refusals the provider accepted all it would accept: that rate is the edge.
+CHAIN_MOST: Final = 128  # dense refusals are measured over at most this many answers; the limit may have changed since
+
 # Shut out: refused in a row, or told to wait. Wait 32 requests' time, then four times as long each time. Being shut out
-# may cost 2 % of the time.
+# may cost 2 % of the time, or 5 % while the edge is not settled.
 SHUT_OUT: Final = 3.0  # requests' time without an accepted request
 EXPENSIVE: Final = 64.0  # an outage longer than this many requests' time hurts: stay well below the rate that caused it
 CAREFUL: Final = 17.0  # if the last outage took more requests' time, the climb stays slow; a single wait is 16
 CAREFUL_SUCCESSES: Final = 32  # then a climb of one dip takes this many successes
 OUTAGE_BUDGET: Final = 0.02
+OUTAGE_BUDGET_UNSETTLED: Final = 0.05
 DEEPEST_CUT: Final = 1 / 8
 WAIT_GROWTH: Final = 4
 OUTAGE_KEPT: Final = 0.95  # this part of the last outage is remembered after a single refusal

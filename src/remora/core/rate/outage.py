@@ -11,6 +11,7 @@ from remora.core.rate.constants import (
     A_FEW,
     ACCOUNT_AFTER_A_CHANGE,
     ACCOUNT_LEAST,
+    CHAIN_MOST,
     DEEPEST_CUT,
     DIP,
     ELSEWHERE,
@@ -19,15 +20,17 @@ from remora.core.rate.constants import (
     MANY,
     NEAR,
     OUTAGE_BUDGET,
+    OUTAGE_BUDGET_UNSETTLED,
     OUTAGE_KEPT,
     OUTAGE_MEMORY,
+    PRICE_LEAST,
     REST_CHARGE,
     SHUT_OUT,
     WAIT_GROWTH,
     WAIT_MOST_NS,
 )
 from remora.core.rate.pace import Answered, Pace, changed, cut, possible, remember
-from remora.core.rate.probing import accepted_per_s, charged, filled, is_alike, is_far_below, moved, proven_edge
+from remora.core.rate.probing import accepted_per_s, charged, filled, is_alike, is_far_below, moved, price, proven_edge
 from remora.core.units import SECOND_NS
 
 
@@ -117,7 +120,7 @@ def _was_held_back(pace: Pace, event: Answered) -> bool:
 def _chain_goes_on(pace: Pace) -> tuple[int, float]:
     """The part of the chain (answers since a refusal, and their time) that still measures the accepted rate."""
     # Before a refusal during discovery the rate changed with each answer: it does not measure the accepted rate.
-    if pace.chain_ns < 0 or pace.provisional or pace.clean >= MANY:
+    if pace.chain_ns < 0 or pace.provisional or pace.clean >= MANY or pace.chain_good >= CHAIN_MOST:
         return 0, 0.0
     # Half of the past is enough: a burst left over when the limit fell must not be remembered for long.
     return pace.chain_good // 2, pace.chain_ns / 2
@@ -150,7 +153,8 @@ def _after_an_outage(pace: Pace, event: Answered) -> _Return:
     edge = _edge_after(pace, outage_ns, accepted)
     rate = edge / 2 if pace.provisional and edge == before else edge * (1 - DIP)
     lost = outage_ns * (rate if pace.provisional else min(before, accepted)) / SECOND_NS
-    cost = lost / OUTAGE_BUDGET
+    unsettled = price(pace) <= PRICE_LEAST and lost <= EXPENSIVE
+    cost = lost / (OUTAGE_BUDGET_UNSETTLED if unsettled else OUTAGE_BUDGET)
     guessed = pace.provisional and pace.streak > 1
     if guessed or (not pace.probed and edge < before * (1 - ELSEWHERE)):
         # No probe caused it: the edge was unknown, or it has moved and is set lower. So it costs nothing.

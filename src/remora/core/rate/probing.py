@@ -8,6 +8,7 @@ move, the price stays low. A refusal says little where refusals come by chance.
 from remora.core.rate.constants import (
     A_FEW,
     ACCOUNT_AFTER_A_CHANGE,
+    ACCOUNT_AFTER_REFUSALS,
     BURST_MOST,
     BURST_NOISE,
     DIP,
@@ -78,9 +79,9 @@ def least_price(pace: Pace) -> float:
 
 def charged(pace: Pace, refusals: float) -> Pace:
     """The pace after paying for some refusals."""
-    least = -A_FEW if is_far_below(pace) else -PRICE_MOST
+    least = -A_FEW if is_far_below(pace) else ACCOUNT_AFTER_REFUSALS
     if pace.refusal_limit is not None:
-        least = min(-PRICE_MOST, -pace.refusal_limit.most * least_price(pace))
+        least = min(ACCOUNT_AFTER_REFUSALS, -pace.refusal_limit.most * least_price(pace))
     account = max(pace.account - refusals * price(pace), least)
     return changed(pace, account=min(pace.account, account))
 
