@@ -43,6 +43,18 @@ def test_a_retry_after_that_was_kept_is_the_length_of_the_outage() -> None:
     assert 29 * SECOND_NS < pace.outage_ns < 31 * SECOND_NS
 
 
+def test_after_a_long_retry_after_in_discovery_the_climb_begins_well_below_and_is_slow() -> None:
+    cold = cold_start(ceiling_interval_ns=CEILING_NS, now_ns=0)
+    pace = replace(cold, rate_per_s=20.0, octave_per_s=20.0, clean=500)
+    shut = hear(hear(pace, Answer.REFUSED, asked_ns=60 * SECOND_NS), Answer.GOOD)
+    assert shut.rate_per_s < 5.0
+    short = hear(hear(pace, Answer.REFUSED, asked_ns=SECOND_NS), Answer.GOOD)
+    assert short.rate_per_s >= 10.0
+    for _ in range(100):
+        shut = hear(shut, Answer.GOOD)
+    assert shut.rate_per_s < 7.5, "the next refusal costs another minute"
+
+
 def test_a_retry_after_that_was_too_short_is_not_believed() -> None:
     pace = hear(resting(), Answer.REFUSED, asked_ns=SECOND_NS)
     pace = hear(pace, Answer.REFUSED, asked_ns=SECOND_NS)

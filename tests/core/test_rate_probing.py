@@ -153,6 +153,15 @@ def test_a_probe_that_gets_further_than_ever_is_tested_and_becomes_the_edge_if_i
     assert held.rate_per_s >= 12.0 * (1 - DIP) * 0.999
 
 
+def test_where_a_refusal_costs_a_long_wait_only_a_probe_far_above_the_edge_is_tested() -> None:
+    near, far = at(11.5, edge_per_s=10.0, held=5_000), at(14.0, edge_per_s=10.0, held=5_000)
+    met = refused(near, asked_to_wait_ns=60 * SECOND_NS)
+    assert met.below_per_s == 0.0, "a test would cost another minute"
+    assert 10.0 <= met.edges_per_s[0] <= 10.0 * (1 + DIP)
+    assert refused(near, asked_to_wait_ns=SECOND_NS).below_per_s == 10.0
+    assert refused(far, asked_to_wait_ns=60 * SECOND_NS).below_per_s == 10.0, "the limit may have risen far"
+
+
 def test_a_test_does_not_climb() -> None:
     tested = refused(at(12.0, edge_per_s=10.0))
     assert good(tested, MANY - 1).rate_per_s <= 12.0 * (1 - DIP)

@@ -16,6 +16,7 @@ from remora.core.rate.constants import (
     EDGE_BELIEVED,
     ELSEWHERE,
     EVIDENCE_MOST,
+    EXPENSIVE,
     FAR,
     MANY,
     NEAR,
@@ -103,7 +104,7 @@ def _refused_alone(pace: Pace, event: Answered) -> Pace:
     pace = charged(pace, STRAY_LEAST / pace.stray_share if pace.probed else REST_CHARGE * meaning(pace))
     pace = without_strays(pace)
     pace = changed(pace, met_per_s=rate if pace.probed else pace.met_per_s)
-    if rate > edge * (1 + DIP) and not _is_burst(pace):
+    if rate > edge * _tested_above(pace) and not _is_burst(pace):
         # Has the edge moved up, or did a burst carry the probe this far? The next answers at about this rate will tell.
         pace = changed(pace, edges_per_s=remember(pace.edges_per_s[1:], rate), below_per_s=edge)
         return cut(pace, rate * (1 - DIP), now_ns)
@@ -114,6 +115,12 @@ def _refused_alone(pace: Pace, event: Answered) -> Pace:
         pace = moved(pace, edge)
     pace = changed(pace, edges_per_s=remember(pace.edges_per_s[1:], found))
     return cut(pace, found * (1 - DIP), now_ns)
+
+
+def _tested_above(pace: Pace) -> float:
+    """How far above the edge a refused probe is tested. Where a refusal costs a long wait, a test would cost another."""
+    is_expensive = pace.asked_ns * pace.edges_per_s[0] > EXPENSIVE * SECOND_NS
+    return (FAR if is_expensive else 1) * (1 + DIP)
 
 
 def _is_burst(pace: Pace) -> bool:

@@ -170,7 +170,7 @@ def _edge_after(pace: Pace, outage_ns: int, accepted: float) -> float:
     known = pace.below_per_s or edge
     expensive = outage_ns * known / SECOND_NS > EXPENSIVE
     if pace.provisional:
-        return edge / 4 if expensive and pace.streak > 1 else edge
+        return edge / 4 if expensive else edge
     if pace.streak == 1:
         # A single refusal: the next answers at about this rate show where the edge is, which is worth the wait.
         return edge
