@@ -121,8 +121,7 @@ class Governor:
             self._learner.circuit.probe_for_all()
         elif self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
             self._make_probe(permit)  # it was still connecting when the circuit opened, and departs first now
-        if self._refusals is not None:
-            self._refusals.check(now_ns=now_ns)
+        self._refusals.check(now_ns=now_ns)
         self._schedule.depart(stretch, now_ns=now_ns)  # asserts the ceiling
         self._departures += 1
         self._leaving -= 1
@@ -167,7 +166,7 @@ class Governor:
         said: Translation = NOTHING_SAID,
     ) -> None:
         """Learn what an answer says about the rate and about the provider; see `Learner.hear`."""
-        if self._refusals is not None and not permit.was_heard:
+        if not permit.was_heard:
             self._refusals.heard(reply, verdict)
         permit.was_heard = True
         is_run = permit.in_batch and said is NOTHING_SAID
@@ -185,7 +184,7 @@ class Governor:
         now_ns = self._clock.monotonic_ns()
         counts = Counts(self._in_flight, self._leaving, len(self._admissions), self._departures)
         hold = self._hold(self._schedule.granted.earliest_ns(), now_ns=now_ns, is_probe=False)
-        if self._refusals is not None and (hold is None or hold.limited_by in PACING):
+        if hold is None or hold.limited_by in PACING:
             hold = self._refusals.hold(now_ns=now_ns) or hold
         wall_ns = self._clock.wall_ns()
         return rate_facts(self._limits, self._learner, self._holds, counts, hold, now_ns=now_ns, wall_ns=wall_ns)
@@ -252,7 +251,7 @@ class Governor:
             permit.was_given_back = True
             if permit.departed_at_ns is None:
                 self._leaving -= 1
-            if self._refusals is not None and not permit.was_heard:
+            if not permit.was_heard:
                 self._refusals.given_up(was_sent=permit.departed_at_ns is not None)
             if permit.is_probe and not permit.was_heard:
                 self._learner.circuit.move(CircuitEvent.PROBE_LOST)
@@ -318,10 +317,9 @@ class Governor:
         permit = GovernedPermit(self, lane, admitted_at_ns=now_ns, pace_bound=bound, is_canary=waiter.is_canary)
         if is_probe:
             self._make_probe(permit)
-        if self._refusals is not None:
-            self._refusals.admitted()
-            # The last request that may be refused shows only that few may be in flight.
-            permit.pace_bound = bound and not self._refusals.is_full(now_ns=now_ns)
+        self._refusals.admitted()
+        # The last request that may be refused shows only that few may be in flight.
+        permit.pace_bound = bound and not self._refusals.is_full(now_ns=now_ns)
         self._schedule.took_turn(now_ns=now_ns)
         self._in_flight += 1
         self._leaving += 1
@@ -337,7 +335,7 @@ class Governor:
             return Hold(LimitedBy.IN_FLIGHT, None)
         self._learner.settle()
         now_ns = self._clock.monotonic_ns()
-        if self._refusals is not None and (hold := self._refusals.hold(now_ns=now_ns)) is not None:
+        if (hold := self._refusals.hold(now_ns=now_ns)) is not None:
             return hold
         before, stretch = self._schedule.granting_in, self._schedule.turn_in(now_ns=now_ns)
         if stretch is None:
@@ -349,8 +347,7 @@ class Governor:
 
     def _hold_departure(self, permit: GovernedPermit, *, now_ns: int) -> Hold | None:
         self._learner.settle()
-        is_full = self._in_flight >= self._limits.in_flight
-        is_full = is_full or (self._refusals is not None and self._refusals.is_full(now_ns=now_ns))
+        is_full = self._in_flight >= self._limits.in_flight or self._refusals.is_full(now_ns=now_ns)
         if self.canaries.will_probe and not permit.is_canary and not (is_full and self._admissions.has_canary):
             return Hold(LimitedBy.CIRCUIT, None)  # it was still connecting when the circuit opened
         if self._schedule.departure_in(now_ns=now_ns) is None:

@@ -36,7 +36,7 @@ from remora.gate.circuit_breaker import SourceBreaker
 from remora.gate.common_wait import CommonWait, common_pace
 from remora.gate.pace_events import PaceEvents
 from remora.gate.pace_in_runs import PaceInRuns
-from remora.gate.refusal_count import RECORD, refusal_count
+from remora.gate.refusal_count import refusal_count
 from remora.gate.told_quota import ToldQuota, is_empty_until_ns
 
 log = structlog.get_logger()
@@ -272,9 +272,8 @@ class Learner(PaceInRuns):
         known = await self._home.look()
         self._take_up(known.record)
         self._take_up_common(known)
-        if self.refusals is not None:
-            self.pace = replace(self.pace, refusal_limit=self.refusals.limit)
-            self.refusals.take_up(known.record)
+        self.pace = replace(self.pace, refusal_limit=self.refusals.limit)
+        self.refusals.take_up(known.record)
         distrusted = self.restored in {Restore.COLD_DAMAGED, Restore.COLD_FUTURE}
         (log.warning if distrusted else log.info)(
             "pace_restored", source=self._source, how=str(self.restored), rate_per_s=round(self.pace.rate_per_s, 4)
@@ -328,8 +327,7 @@ class Learner(PaceInRuns):
             if not keeper.cancelled() and (error := keeper.exception()) is not None:
                 raise error  # our own bug ended it
         self._pace_events.tell_now()
-        if self.refusals is not None:
-            self.refusals.closed()
+        self.refusals.closed()
         if self._unshared or not self.circuit.is_told or not self._home.sees_departures:
             await self._save()
 
@@ -360,8 +358,7 @@ class Learner(PaceInRuns):
             return
         self._pace_events.stored()
         self._cuts_saved = cuts
-        if self.refusals is not None:
-            self.refusals.stored()
+        self.refusals.stored()
         self._on_change()
 
     def _record(self) -> dict[str, Json]:
@@ -376,7 +373,7 @@ class Learner(PaceInRuns):
             "idle_ns": idle_ns,
             "quota": self.quota.record(),
             "saved_at_wall_ns": wall_ns,
-            **({} if self.refusals is None else {RECORD: self.refusals.record()}),
+            **self.refusals.record(),
         }
 
     async def _share(self, record: dict[str, Json]) -> bool:

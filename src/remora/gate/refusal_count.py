@@ -95,13 +95,13 @@ class RefusalCount:
 
     # ── the store ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def record(self) -> Json:
-        """What the next process must know."""
+    def record(self) -> dict[str, Json]:
+        """What the next process must know, under its name in a record."""
         self._recorded, now_ns = self._heard, self._clock.monotonic_ns()
         left_ns = tuple(until_ns - now_ns for until_ns in self._refusals.until_ns if until_ns >= now_ns)
         unheard = self._unheard if self._is_closed else self._in_flight_max
         kept = StoredRefusals(self.limit.within_ns, left_ns, unheard)
-        return cast("Json", msgspec.to_builtins(kept))
+        return {RECORD: cast("Json", msgspec.to_builtins(kept))}
 
     def stored(self) -> None:
         """The store has the last record."""
@@ -137,8 +137,51 @@ class RefusalCount:
         self._refusals = self._refusals.refused(at_ns=now_ns, times=min(limit.most, max(0, kept.unheard)))
 
 
-def refusal_count(limits: Limits, clock: Clock, on_refused: Callable[[], None]) -> RefusalCount | None:
-    """The count for these limits; None: the owner wrote no limit on refusals."""
-    if limits.refusal_limit is None:
+class NoRefusalLimit:
+    """The owner wrote no limit on refusals: nothing is counted, held back or stored."""
+
+    limit: None = None
+
+    def hold(self, *, now_ns: int) -> Hold | None:
+        """Nothing holds a request back."""
         return None
+
+    def is_full(self, *, now_ns: int) -> bool:
+        """Never."""
+        return False
+
+    def left(self, *, now_ns: int) -> int | None:
+        """There is no such number."""
+        return None
+
+    def admitted(self) -> None:
+        """Nothing to count."""
+
+    def check(self, *, now_ns: int) -> None:
+        """Nothing to keep."""
+
+    def heard(self, reply: Reply | NoReply, verdict: Verdict) -> None:
+        """Nothing to count."""
+
+    def given_up(self, *, was_sent: bool) -> None:
+        """Nothing to count."""
+
+    def record(self) -> dict[str, Json]:
+        """Nothing to store."""
+        return {}
+
+    def stored(self) -> None:
+        """Nothing waits for it."""
+
+    def closed(self) -> None:
+        """Nothing to store."""
+
+    def take_up(self, stored: Json) -> None:
+        """Nothing to go on with."""
+
+
+def refusal_count(limits: Limits, clock: Clock, on_refused: Callable[[], None]) -> RefusalCount | NoRefusalLimit:
+    """The count for these limits."""
+    if limits.refusal_limit is None:
+        return NoRefusalLimit()
     return RefusalCount(limits.refusal_limit, in_flight_max=limits.in_flight, clock=clock, on_refused=on_refused)
