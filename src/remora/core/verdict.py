@@ -126,17 +126,15 @@ def classify(
     A complete answer that is nonsense is a fault of the item: it is owed, and other items are fetched. `is_one_of_many`
     is False for a list page and for the newest id: nothing can be fetched instead, so nonsense is trouble and retried.
     """
-    if isinstance(decoded, Readable) and said.means is None and has_content(reply):
-        return Found(decoded.thing)  # fast path
     nonsense = _NONSENSE if is_one_of_many else _NONSENSE_ALONE
+    if said.means is None and has_content(reply):  # by far the most
+        assert decoded is not None, "a reply with content must be decoded before it is classified"
+        return _with_content(decoded, nonsense, behind_newest)
     match reply:
         case NoReply(fault=fault):
             return _without_reply(fault, nonsense)
         case Reply() if said.means is not None:
             return _by_rule(reply, said, said.means, behind_newest, now_wall_ns, is_page=is_page)
-        case Reply() if has_content(reply):
-            assert decoded is not None, "a reply with content must be decoded before it is classified"
-            return nonsense if isinstance(decoded, Unreadable) else _with_content(decoded, behind_newest)
         case Reply(status=301 | 302 | 303 | 307 | 308):  # not followed; a login page may be behind it
             if is_one_of_many:
                 return Malformed(GapReason.MOVED)
@@ -226,10 +224,12 @@ def _by_rule(
             return Found(Page((), None)) if is_page else _absence(GapReason.NOT_FOUND, behind_newest)
 
 
-def _with_content(decoded: Readable | Nothing | WrongShape, behind_newest: int | None) -> Verdict:
+def _with_content(decoded: Decoded, nonsense: Verdict, behind_newest: int | None) -> Verdict:
     match decoded:
         case Readable(thing):
             return Found(thing)
+        case Unreadable():
+            return nonsense
         case Nothing():
             return _absence(GapReason.NOT_FOUND, behind_newest)
         case WrongShape():

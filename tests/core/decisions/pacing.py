@@ -101,16 +101,21 @@ def shared_time(draw: Draw) -> Case:
         said.append(ours.is_short(schedule, ready=ready, now_ns=now_ns))
         if draw.chance(0.6):
             asked = ours.question(interval_ns=draw.one(1, ceiling_ns, 3 * ceiling_ns), ready=ready, now_ns=now_ns)
-            took_ns = draw.one(500_000, MILLISECOND_NS, 8 * MILLISECOND_NS, 90 * MILLISECOND_NS)
+            took_ns = draw.one(0, 500_000, MILLISECOND_NS, 8 * MILLISECOND_NS, 90 * MILLISECOND_NS)
             theirs_ns = now_ns + took_ns // 2 + ahead_ns + draw.one(0, 0, 0, 0, 5 * MILLISECOND_NS)
             starts_ns = draw.one(ends_ns, theirs_ns, theirs_ns + 20 * MILLISECOND_NS, asked.mine_ns or theirs_ns)
-            lasts_ns = draw.one(ceiling_ns - 1, ceiling_ns, 2 * ceiling_ns, 100 * MILLISECOND_NS, 5 * ceiling_ns)
+            interval_ns = draw.one(ceiling_ns, asked.interval_ns, 2 * ceiling_ns)
+            # Of an answer that takes no time, rounding and drift leave exactly one interval.
+            whole_ns = interval_ns + clock_offset.ROUNDED_NS + interval_ns // clock_offset.DRIFT_ONE_IN
+            lasts_ns = draw.one(
+                ceiling_ns - 1, ceiling_ns, 2 * ceiling_ns, 100 * MILLISECOND_NS, 5 * ceiling_ns, whole_ns
+            )
             grant = stretches.Grant(
                 draw.one(0, 1, asked.want, asked.want),
                 theirs_ns,
                 starts_ns,
                 starts_ns + lasts_ns,
-                draw.one(ceiling_ns, asked.interval_ns, 2 * ceiling_ns),
+                interval_ns,
                 draw.chance(),
                 draw.chance(0.1),
             )

@@ -24,7 +24,7 @@ from remora.core.rate.pace_record import (
     wait_ns_of,
 )
 from remora.core.rate.refusal_limit import RefusalLimit, Refusals, parse_refusal_limit
-from remora.core.rate.shared_pace import Common, UnsharedAnswers, from_common, heard_on_top, to_common
+from remora.core.rate.shared_pace import NEVER_NEGATIVE, Common, UnsharedAnswers, from_common, heard_on_top, to_common
 from remora.core.reasons import GapReason
 from remora.core.repeats import Repeats
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
@@ -225,11 +225,13 @@ def common_pace(draw: Draw) -> Case:
     """A pace that processes share."""
     pace = changed(drawn_pace(draw), quiet_until_ns=MOMENT_NS + draw.one(-MOMENT_NS, -1, 0, 1, HOUR_NS))
     told: dict[str, object] = dict(to_common(Common(pace, draw.one(-1, 0, 3)), now_ns=MOMENT_NS))
-    if draw.chance(0.4):
-        name = draw.one(*told)
+    if draw.chance(0.6):
+        name = draw.one(*(told if draw.chance(0.3) else (*NEVER_NEGATIVE, "octave_per_s", "streak", "edges_per_s")))
         told[name] = draw.one(
             -1, -0.5, 0, 1, 0.5, True, None, [], [1.0], [1], ["x"], 1 << 62, (1 << 62) + 1, 1e-7, 1e-6, 1e-5
         )
+    if draw.chance(0.1):
+        told["edges_per_s"] = []
     if draw.chance(0.1):
         told.pop(draw.one(*told))
     read = from_common(

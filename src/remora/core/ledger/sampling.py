@@ -51,11 +51,7 @@ def share_at_most(bad: int, sample: int, *, population: int, confidence: float =
 
 
 def _at_most(bad: int, sample: int, share: float) -> float:
-    """How likely a sample has this many bad ones or fewer if their true share is this."""
-    if share <= 0:
-        return 1.0
-    if share >= 1:
-        return 0.0
+    """How likely a sample has this many bad ones or fewer if their true share is this, between 0 and 1."""
     terms = (
         lgamma(sample + 1) - lgamma(k + 1) - lgamma(sample - k + 1) + k * log(share) + (sample - k) * log1p(-share)
         for k in range(bad + 1)
