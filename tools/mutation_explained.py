@@ -93,4 +93,16 @@ EXPLAINED: Final[dict[tuple[str, str], str]] = {
         "src/remora/core/status/alarms.py",
         "rate.per_s > rate.ceiling_per_s * CEILING_TOLERANCE -> rate.per_s >= rate.ceiling_per_s * CEILING_TOLERANCE",
     ): "a quotient of exactly a thousandth above the ceiling: one nanosecond more or less decides",
+    # Of the sample with seed 31.
+    ("src/remora/core/ledger/sampling.py", "share >= 1 -> share > 1"): "nothing reached it; it is gone",
+    ("src/remora/core/ledger/sampling.py", "1.0 -> 2.0"): "a guard that is gone hid it: noticed since",
+    ("src/remora/core/verdict.py", "return Found(thing) -> return None"): "nothing reached it; it is gone",
+    (
+        "src/remora/core/rate/stretches.py",
+        "ends_ns - tail.starts_ns >= grant.interval_ns -> ends_ns - tail.starts_ns > grant.interval_ns",
+    ): "noticed since: the records hold a stretch of exactly one interval",
+    (
+        "src/remora/core/rate/shared_pace.py",
+        "False -> True",
+    ): "noticed since: the records hold common paces that are not possible",
 }

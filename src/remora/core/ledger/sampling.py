@@ -56,7 +56,7 @@ def _at_most(bad: int, sample: int, share: float) -> float:
         lgamma(sample + 1) - lgamma(k + 1) - lgamma(sample - k + 1) + k * log(share) + (sample - k) * log1p(-share)
         for k in range(bad + 1)
     )
-    return min(1.0, sum(exp(term) for term in terms))
+    return sum(exp(term) for term in terms)
 
 
 def as_percent(share: float) -> str:
