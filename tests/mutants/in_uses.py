@@ -99,6 +99,14 @@ IN_USES: tuple[Mutant, ...] = (
         (NUMBERED, "forgets_revisions=True"),
     ),
     Mutant(
+        FEED,
+        "stores/reading.py",
+        "_number(rows[0][0]) > _number(after) + 1:\n",
+        "_number(rows[0][0]) > _number(after) + 1_000_000:\n",
+        "a reader without a name is not told that changes after its position were deleted",
+        (KEPT_SMALL,),
+    ),
+    Mutant(
         VERIFY,
         "loops/verify.py",
         "            return Finding.STALE\n",

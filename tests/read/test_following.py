@@ -91,6 +91,19 @@ async def test_changes_are_deleted_from_the_oldest_on_and_leave_no_hole_after_a_
         assert await keeping.forget_changes(before_ns=at(101), up_to=None, limit=100) == 2
 
 
+async def test_a_reader_without_a_name_is_told_when_changes_after_its_position_were_deleted(
+    store: Store, mirror: MirrorReader, url: str
+) -> None:
+    every = [change async for change in mirror.changes()]
+    async with housekeeping(url) as keeping:
+        assert await keeping.forget_changes(before_ns=at(99), up_to=every[4].position, limit=100) == 5
+    with pytest.raises(ConfigurationError, match="were deleted"):
+        _ = [change async for change in mirror.changes(since=every[2].position)]
+    for last in (4, 6, len(every) - 1):
+        assert [change async for change in mirror.changes(since=every[last].position)] == every[last + 1 :]
+    assert [change async for change in mirror.changes()] == every[5:]
+
+
 async def test_the_search_index_is_a_reader_too(store: Store, mirror: MirrorReader, url: str) -> None:
     async with housekeeping(url) as keeping:
         assert await furthest_behind(keeping, open_search_index(url)) == (None, None)

@@ -270,7 +270,10 @@ class Reader(Protocol):
         """The next earlier contents of these documents, by key and number, fewer if large."""
 
     async def changes(self, after: str, *, limit: int) -> Sequence[Change]:
-        """The next lines of the change feed after a position. "0" is before the first one."""
+        """The next lines of the change feed after a position. "0" is before the oldest that is kept.
+
+        `ConfigurationError` if lines after the position were deleted meanwhile: nothing is left out silently.
+        """
 
     async def newest_position(self) -> str:
         """The position of the last line of the change feed that can be read now."""

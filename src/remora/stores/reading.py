@@ -127,10 +127,21 @@ class CommonReader(Part):
     async def changes(self, after: str, *, limit: int) -> Sequence[Change]:
         """The next lines of the change feed."""
         rows = await self._rows("read_changes", {**self._position(after), "limit": limit})
+        if rows and after != FIRST_POSITION and _number(rows[0][0]) > _number(after) + 1:
+            await self._check_kept(after)
         return tuple(
             Change(position, source, kind, self._load_key(key), change, changed * MILLISECOND_NS)
             for position, source, kind, key, change, changed in rows
         )
+
+    async def _check_kept(self, after: str) -> None:
+        """Refuse a position if changes after it were deleted: to go on would leave them out and not say so."""
+        row = await self._row("change_ends", {})
+        if row is not None and row[0] is not None and row[0] > _number(after) + 1:
+            raise ConfigurationError(
+                f"changes after position {after} were deleted by `remora store compact`",
+                hint="read the mirror anew, then follow from 0; a named reader (--reader NAME) is waited for",
+            )
 
     async def newest_position(self) -> str:
         """The last position that can be read now."""
@@ -160,6 +171,11 @@ class CommonReader(Part):
 def _page_of(source: str, first_id: int, last_id: int, changed_since_ns: int, limit: int) -> Values:
     since = milliseconds(changed_since_ns)
     return {"source": source, "first": first_id, "last": last_id, "limit": limit, "since": since}
+
+
+def _number(position: str) -> int:
+    """The number of a change. Numbers are given without holes, except where PostgreSQL rolled back."""
+    return int(position.rpartition(":")[2])
 
 
 def no_position(text: str) -> ConfigurationError:

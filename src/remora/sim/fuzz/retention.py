@@ -3,6 +3,7 @@
 from remora.contracts.keeping import Housekeeping
 from remora.contracts.reader import Change, Reader
 from remora.contracts.search import SearchIndex
+from remora.core.errors import ConfigurationError
 from remora.core.units import SECOND_NS
 from remora.read.indexing import load_progress
 from remora.read.retention import forget_old
@@ -48,6 +49,7 @@ class Retention:
             await self._check_deleted(reader, oldest, began, now)
             if young is not None and young < await self._oldest(reader):
                 self._beside.judge.fail(f"change {young} was deleted, and is not old")
+            await self._check_told(reader)
             await self._check_left(reader, min(now.values(), default=None), before_ns, alone=alone)
             await self._check_contents(reader, kept, before_ns, is_whole=is_whole)
         finally:
@@ -97,6 +99,19 @@ class Retention:
         read = [now[name] for name, position in began.items() if name in now and now[name] >= max(position, 1)]
         if read and oldest > max(before, min(read) + 1):
             self._beside.judge.fail(f"change {oldest - 1} was deleted, and a reader has come to {min(read)}")
+
+    async def _check_told(self, reader: Reader) -> None:
+        """A reader without a name is told if the next change after its position was deleted, and only then."""
+        oldest = await self._oldest(reader)
+        for position in {1, oldest - 2, oldest - 1, oldest, self._beside.chance.randint(1, oldest)} - {0, -1}:
+            try:
+                page = await reader.changes(str(position), limit=1)
+            except ConfigurationError:
+                if position + 1 >= oldest:
+                    self._beside.judge.fail(f"changes after {position} are called deleted, and {oldest} is kept")
+                continue
+            if page and int(page[0].position) != position + 1:
+                self._beside.judge.fail(f"after change {position} comes {page[0].position}, and nobody says why")
 
     async def _check_left(self, reader: Reader, read_by_all: int | None, before_ns: int, *, alone: bool) -> None:
         """What is left has no holes, and begins with a change that is young or that somebody has not read."""
