@@ -101,8 +101,8 @@ IN_USES: tuple[Mutant, ...] = (
     Mutant(
         FEED,
         "stores/reading.py",
-        "_number(rows[0][0]) > _number(after) + 1:\n",
-        "_number(rows[0][0]) > _number(after) + 1_000_000:\n",
+        "        if first is not None and first > _number(after) + 1:\n",
+        "        if first is not None and first > _number(after) + 1_000_000:\n",
         "a reader without a name is not told that changes after its position were deleted",
         (KEPT_SMALL,),
     ),

@@ -104,6 +104,17 @@ async def test_a_reader_without_a_name_is_told_when_changes_after_its_position_w
     assert [change async for change in mirror.changes()] == every[5:]
 
 
+async def test_a_position_that_a_restored_store_has_not_reached_is_refused(
+    store: Store, mirror: MirrorReader, url: str
+) -> None:
+    if not isinstance(store, SqliteStore):
+        pytest.skip("where a dump is restored on PostgreSQL, readers start again")
+    newest = await mirror.newest_position()
+    assert [change async for change in mirror.changes(since=newest)] == []
+    with pytest.raises(ConfigurationError, match="was the store restored"):
+        _ = [change async for change in mirror.changes(since=str(int(newest) + 1))]
+
+
 async def test_the_search_index_is_a_reader_too(store: Store, mirror: MirrorReader, url: str) -> None:
     async with housekeeping(url) as keeping:
         assert await furthest_behind(keeping, open_search_index(url)) == (None, None)

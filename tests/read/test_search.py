@@ -19,6 +19,8 @@ from remora.read.indexing import STEP_ROWS, Indexer
 from remora.read.mirror import MirrorReader
 from remora.stores import open_reader, open_search_index, search_values
 from remora.stores.postgres import search as postgres_search
+from remora.stores.sqlite import SqliteStore
+from remora.stores.sqlite.backup import back_up
 from tests.contract.answers import ARCHIVE, SOURCE, record_document
 from tests.read.conftest import item, keep
 
@@ -77,6 +79,23 @@ async def test_a_document_that_was_read_again_unchanged_is_found_by_the_time_of_
     for rebuild in (False, True):
         await built(url, rebuild=rebuild)
         assert await keys(mirror, "penguin until:2026-10") == ["chat-1"], f"rebuild={rebuild}"
+
+
+async def test_an_index_that_is_ahead_of_a_restored_mirror_is_built_anew(
+    mirror: MirrorReader, store: Store, url: str, tmp_path: Path
+) -> None:
+    if not isinstance(store, SqliteStore):
+        pytest.skip("the index of PostgreSQL is in the same database, and in its dump")
+    back_up(tmp_path / "hn.db", tmp_path / "backup.db", progress=lambda _done, _all: None)
+    await keep(store, item(70, text="walrus"), item(71, text="walrus"))
+    assert await built(url) == 13
+    await store.close()
+    for suffix in ("", "-wal", "-shm"):
+        (tmp_path / f"hn.db{suffix}").unlink(missing_ok=True)
+    (tmp_path / "backup.db").rename(tmp_path / "hn.db")
+    async with MirrorReader(url) as restored:
+        assert await built(url) == 11
+        assert await keys(restored, "walrus") == []
 
 
 async def test_a_word_in_the_title_counts_more_than_one_in_the_text(

@@ -272,7 +272,8 @@ class Reader(Protocol):
     async def changes(self, after: str, *, limit: int) -> Sequence[Change]:
         """The next lines of the change feed after a position. "0" is before the oldest that is kept.
 
-        `ConfigurationError` if lines after the position were deleted meanwhile: nothing is left out silently.
+        `PositionLost` if lines after the position were deleted meanwhile, or if the feed ends before it because the
+        store was restored from a backup: nothing is left out silently.
         """
 
     async def newest_position(self) -> str:

@@ -43,6 +43,10 @@ class ConfigurationError(RemoraError):
     exit_code = Exit.USAGE
 
 
+class PositionLost(ConfigurationError):
+    """The feed of changes cannot go on from this position without leaving some out."""
+
+
 class StoreError(RemoraError):
     """The local copy cannot be read or written."""
 

@@ -11,6 +11,7 @@ import msgspec
 
 from remora.contracts.reader import Change, Reader
 from remora.contracts.search import IndexEntry, SearchIndex
+from remora.core.errors import PositionLost
 from remora.read.index_entries import document_entry, item_entry
 
 STEP_ROWS: Final = 500
@@ -51,7 +52,11 @@ class Indexer:
         if progress.scans:
             entries, count, after = await self._scan(progress)
         else:
-            entries, count, after = await self._follow(progress)
+            try:
+                entries, count, after = await self._follow(progress)
+            except PositionLost:  # the mirror was restored from a backup: what the index knows may not be in it
+                await self._index.clear()
+                return 1
         if after != progress:
             await self._index.write(entries, before=kept, after=_dump(after))
         return count

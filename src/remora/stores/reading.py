@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from remora.contracts.reader import (
     ITEM_ROW,
@@ -14,7 +14,7 @@ from remora.contracts.reader import (
     MirroredUser,
     Revision,
 )
-from remora.core.errors import ConfigurationError
+from remora.core.errors import ConfigurationError, PositionLost
 from remora.core.units import MILLISECOND_NS
 from remora.stores.common import Part, Values
 from remora.stores.rows import Row, milliseconds, nanoseconds
@@ -25,6 +25,8 @@ NO_ITEMS: Final[ItemColumns] = dict.fromkeys(ITEM_ROW, ())
 
 class CommonReader(Part):
     """The reads that differ only in their statements."""
+
+    _numbers_in_order: ClassVar[bool] = True  # False: a change may be read after one with a higher number
 
     async def sources(self) -> Sequence[MirroredSource]:
         """Every source that has something in the mirror."""
@@ -127,20 +129,26 @@ class CommonReader(Part):
     async def changes(self, after: str, *, limit: int) -> Sequence[Change]:
         """The next lines of the change feed."""
         rows = await self._rows("read_changes", {**self._position(after), "limit": limit})
-        if rows and after != FIRST_POSITION and _number(rows[0][0]) > _number(after) + 1:
-            await self._check_kept(after)
+        if after != FIRST_POSITION and (not rows or _number(rows[0][0]) > _number(after) + 1):
+            await self._check_position(after)
         return tuple(
             Change(position, source, kind, self._load_key(key), change, changed * MILLISECOND_NS)
             for position, source, kind, key, change, changed in rows
         )
 
-    async def _check_kept(self, after: str) -> None:
-        """Refuse a position if changes after it were deleted: to go on would leave them out and not say so."""
+    async def _check_position(self, after: str) -> None:
+        """Refuse a position after which changes were deleted, or that this store never had: others would be left out."""
         row = await self._row("change_ends", {})
-        if row is not None and row[0] is not None and row[0] > _number(after) + 1:
-            raise ConfigurationError(
+        first, last = (None, None) if row is None else row
+        if first is not None and first > _number(after) + 1:
+            raise PositionLost(
                 f"changes after position {after} were deleted by `remora store compact`",
                 hint="read the mirror anew, then follow from 0; a named reader (--reader NAME) is waited for",
+            )
+        if last is not None and last < _number(after) and self._numbers_in_order:
+            raise PositionLost(
+                f"the change feed ends before position {after}: was the store restored from a backup?",
+                hint="read the mirror anew, then follow from 0",
             )
 
     async def newest_position(self) -> str:

@@ -3,7 +3,7 @@
 from remora.contracts.keeping import Housekeeping
 from remora.contracts.reader import Change, Reader
 from remora.contracts.search import SearchIndex
-from remora.core.errors import ConfigurationError
+from remora.core.errors import PositionLost
 from remora.core.units import SECOND_NS
 from remora.read.indexing import load_progress
 from remora.read.retention import forget_old
@@ -106,7 +106,7 @@ class Retention:
         for position in {1, oldest - 2, oldest - 1, oldest, self._beside.chance.randint(1, oldest)} - {0, -1}:
             try:
                 page = await reader.changes(str(position), limit=1)
-            except ConfigurationError:
+            except PositionLost:
                 if position + 1 >= oldest:
                     self._beside.judge.fail(f"changes after {position} are called deleted, and {oldest} is kept")
                 continue

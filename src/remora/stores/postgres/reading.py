@@ -2,7 +2,7 @@
 
 import re
 from importlib.resources import files
-from typing import Final
+from typing import ClassVar, Final
 
 import psycopg
 from psycopg import sql
@@ -22,6 +22,8 @@ READER_CONNECTIONS: Final = 2
 
 class PostgresReader(PostgresPart, CommonReader):
     """Reads the database and cannot write."""
+
+    _numbers_in_order: ClassVar[bool] = False
 
     def __init__(self, url: str) -> None:
         super().__init__(url, read_only=True, pool_size=READER_CONNECTIONS)
