@@ -25,6 +25,8 @@ RULES: dict[str, dict[str, float]] = {
     "climb from far below": {"FAR_BELOW": 1e18},
     "second edge": {"EDGES_KEPT": 1},
     "doubt of a new edge": {"DOUBT_LEAST": 0.0},
+    "margin at rest": {"REST_MARGIN": 0.0},
+    "wait where the provider counts earlier requests": {"CLOGGED": 0},
     "regular refusals are no strays": {"REGULAR": 0.0, "SAME_PLACE": 0.0},
     "credit where strays are usual": {"STRAYS_CREDIT": 0.0},
     "doubt in discovery": {"DISCOVERY_DOUBT": 0.0},

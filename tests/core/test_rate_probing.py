@@ -14,6 +14,7 @@ from remora.core.rate.constants import (
     PRICE_HELD,
     PRICE_LEAST,
     PRICE_MOST,
+    REST_MARGIN,
     SETTLED,
     STRAY_LEAST,
 )
@@ -59,6 +60,14 @@ def good(pace: Pace, count: int) -> Pace:
 
 def seen_to_move(held: int, lasted: int, *, edge_per_s: float = 5.0, left_per_s: float = 10.0) -> Pace:
     return replace(COLD, held=held, lasted=lasted, edges_per_s=(edge_per_s,), left_per_s=left_per_s)
+
+
+def test_where_a_wait_was_asked_for_the_rest_lies_a_little_above_what_was_let_through() -> None:
+    let_through = replace(COLD, chain_good=3_000, chain_ns=300 * SECOND_NS)
+    unasked = proven_edge(let_through) * (1 - DIP)
+    asked = proven_edge(replace(let_through, asked_ns=SECOND_NS)) * (1 - DIP)
+    long_wait = proven_edge(replace(let_through, asked_ns=1_000 * SECOND_NS)) * (1 - DIP)
+    assert unasked < 10.0 < asked <= long_wait <= 10.0 * (1 + REST_MARGIN)
 
 
 @given(counts, counts, counts)
@@ -181,8 +190,9 @@ def test_a_test_that_is_refused_goes_half_way_back_until_it_is_near_the_old_edge
 
 
 def test_a_test_that_is_refused_after_long_leaves_what_was_let_through_meanwhile() -> None:
-    tested = refused(at(10.4, edge_per_s=10.0), asked_to_wait_ns=10 * SECOND_NS)
-    failed = refused(good(tested, 3_000), asked_to_wait_ns=10 * SECOND_NS)
+    tested = refused(at(10.4, edge_per_s=10.0), asked_to_wait_ns=6 * SECOND_NS)
+    assert tested.below_per_s == 10.0
+    failed = refused(good(tested, 2_500), asked_to_wait_ns=6 * SECOND_NS)
     assert failed.below_per_s == 0.0
     assert 10.0 < failed.edges_per_s[0] < 10.4
 

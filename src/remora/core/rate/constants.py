@@ -78,6 +78,8 @@ DISCOVERY_DOUBT: Final = 2.5  # requires a third refusal while no edge is known:
 
 # The accepted rate. Between two refusals the provider accepted all it would accept: that rate is the edge.
 CHAIN_MOST: Final = 128  # dense refusals are measured over at most this many answers; the limit may have changed since
+CLOGGED: Final = 4  # refused after so few more: the rate is fine, but the provider still counts earlier requests
+REST_MARGIN: Final = DIP / 4  # how far to rest below the accepted rate, so that a burst can fill again
 
 # Shut out: refused in a row, or told to wait. Wait 32 requests' time, then four times as long each time. Being shut out
 # may cost 2 % of the time, or 5 % while the edge is not settled.

@@ -8,6 +8,7 @@ between them. Refusals in a row are an outage: see `outage.py`.
 from math import log, sqrt
 
 from remora.core.rate.constants import (
+    CLOGGED,
     DENSE_SHARE,
     DIP,
     DISCOVERY_DOUBT,
@@ -60,6 +61,7 @@ def refused(pace: Pace, event: Answered) -> Pace:
     evidence = pace.evidence + log(DENSE_SHARE / pace.stray_share)
     # Where strays are usual, a refusal means less and it takes more of them to believe.
     needed = doubt + 2 * log(pace.stray_share / STRAY_LEAST)
+    clogged = pace.clean < CLOGGED and pace.evidence > EVIDENCE_MOST - CLOGGED * DENSE_SHARE
     pace = changed(
         pace,
         evidence=min(evidence, EVIDENCE_MOST + doubt),
@@ -77,6 +79,9 @@ def refused(pace: Pace, event: Answered) -> Pace:
         return _test_failed(pace, event)
     if evidence < EDGE_BELIEVED + needed:
         return _refused_alone(pace, event) if pace.edges_per_s else _refused_discovering(pace, event)
+    if clogged and pace.overshot and pace.edges_per_s:
+        # The rate was just set to the accepted rate and is refused at once: the provider still counts earlier requests.
+        return refused_in_a_row(pace, event)
     return _refused_densely(pace, event)
 
 

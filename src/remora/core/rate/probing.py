@@ -26,6 +26,7 @@ from remora.core.rate.constants import (
     PRICE_MOST,
     REFUSALS_SPARED,
     REGULAR,
+    REST_MARGIN,
     SAME_PLACE,
     SETTLED,
     STRAY_LEAST,
@@ -137,9 +138,12 @@ def proven_edge(pace: Pace) -> float:
     """The edge whose resting rate equals the rate accepted since the last refusal; 0 = too few answers to tell."""
     if pace.chain_good < MANY or pace.chain_ns <= 0:
         return 0.0
+    says = meaning(pace)
     # Off by one either way: a stray took the place of a good answer, a refusal at the edge did not.
-    accepted = (pace.chain_good + 1 - 2 * meaning(pace)) / pace.chain_ns * SECOND_NS
-    return accepted / (1 - DIP)
+    accepted = (pace.chain_good + 1 - 2 * says) / pace.chain_ns * SECOND_NS
+    # Below it a burst can fill again. A burst also fills during a wait that the provider asked for: then rest above it.
+    rest = 1 + REST_MARGIN if pace.asked_ns else 1 - REST_MARGIN * says
+    return accepted * rest / (1 - DIP)
 
 
 def may_be_a_burst(pace: Pace) -> bool:
