@@ -146,7 +146,7 @@ def draw(seed: int) -> Scenario:
         form=draw_form(seed, shape.paging),
         dialect=draw_dialect(seed),
         rotates_every_s=draw_rotation(seed) if is_listed else 0.0,
-        uses=draw_uses(seed, store=store, hours=hours, is_rescanned=backstop and not is_listed),
+        uses=draw_uses(seed, store=store, hours=hours, is_rescanned=backstop and not is_listed, processes=processes),
         incidents=tuple(sorted(incidents, key=lambda incident: incident.at_s)),
     )
 

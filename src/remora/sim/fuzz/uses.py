@@ -55,12 +55,13 @@ class Uses(msgspec.Struct, frozen=True):
 UNUSED: Final = Uses()
 
 
-def draw_uses(seed: int, *, store: str, hours: float, is_rescanned: bool) -> Uses:
+def draw_uses(seed: int, *, store: str, hours: float, is_rescanned: bool, processes: int) -> Uses:
     """With chances of their own: everything else in the world of this seed stays as it was."""
     uses = _draw_programs(seed, hours) if store == "sqlite" else UNUSED  # only a file has readers
     verified = Random(f"verify/{seed}").random() < _VERIFIED_SHARE
     dump = _draw_dump(seed, hours) if store == "sqlite" and is_rescanned else None
-    second = is_rescanned and Random(f"second/{seed}").random() < _SECOND_SHARE
+    # At a low pace, several processes that wait for turns of one gate use too much of the processor for a long list.
+    second = is_rescanned and processes == 1 and Random(f"second/{seed}").random() < _SECOND_SHARE
     return msgspec.structs.replace(uses, verified=verified, dump=dump, second=second)
 
 
