@@ -60,14 +60,6 @@ IN_FORMS: tuple[Mutant, ...] = (
         (LISTED, "turning=header"),
     ),
     Mutant(
-        RUNS,
-        "sources/paging.py",
-        "    key = as_key(find(lines[-1], settings.key))\n",
-        "    key = as_key(find(lines[-1], settings.key)) if len(lines) < settings.page_size else None\n    key = key or as_key(find(lines[0], settings.key))\n",
-        "a list goes on after the first key of a page",
-        (LISTED, "turning=last"),
-    ),
-    Mutant(
         LEDGER,
         "sources/list_scope.py",
         "    from_s = part.until_s - WINDOWS_SHARE_S\n",
