@@ -11,9 +11,10 @@ from remora.contracts import Observation, OnReply, Outcome, PromptPermit, Sent
 from remora.core.errors import StoreUnavailable
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery
+from remora.core.rate.gate_types import Hold
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
-from remora.gate.governor import Limits
+from remora.gate.governor import Governor, Limits
 from remora.gate.request_batch import RequestBatch
 from remora.sim.clock import SimClock, run
 from remora.stores.memory import MemoryStore
@@ -137,6 +138,25 @@ def test_each_item_is_asked_for_once_and_durable(kind: type[Numbers]) -> None:
             assert sorted(source.ids) == list(range(1, 301))
             assert one.governor.state().departures == 300
             assert [item_id async for item_id, _ in store.bodies(NAME)] == list(range(1, 301))
+
+    run(scenario)
+
+
+def test_a_batch_that_waits_alone_gets_its_due_turns_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    class Looking(Governor):
+        def _hold_turn(self, lanes: list[Lane]) -> Hold | None:
+            nonlocal looks
+            looks += 1
+            return super()._hold_turn(lanes)
+
+    monkeypatch.setattr("tests.gate.numbers.Governor", Looking)
+
+    async def scenario(clock: SimClock) -> None:
+        async with process(clock, PromptNumbers(clock), limits=Limits(SECOND_NS // 40_000, in_flight=32)) as one:
+            await collect(one, range(1, 301))
+            assert 0 < looks < one.governor.state().departures / 2
 
     run(scenario)
 

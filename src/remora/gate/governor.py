@@ -295,7 +295,7 @@ class Governor:
         is_probe = self._learner.circuit.state is CircuitState.OPEN
         now_ns = self._clock.monotonic_ns()
         lane, waiter = self._admissions.take_next(lanes, now_ns=now_ns, is_probe=is_probe)
-        are_alone = len(lanes) == 1 and not is_probe and self._refusals is None
+        are_alone = len(lanes) == 1 and not is_probe and self._refusals.limit is None
         self._is_unheld = are_alone and not self.canaries.will_probe
         try:
             self._give_turn(lane, waiter, now_ns=now_ns, is_probe=is_probe)
