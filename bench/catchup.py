@@ -43,6 +43,7 @@ TLS: Final = ", TLS"  # ends the name of a program that reads over TLS
 LIMIT: Final = "bare httptools loop, stores nothing"
 NAIVE: Final = "aiohttp + semaphore + sqlite3"
 REMORA: Final = "Remora, SQLite"
+WARM: Final = "--warm"  # the provider makes every body beforehand
 SCRAPY: Final = "Scrapy + sqlite3"
 DLT: Final = "dlt + DuckDB"
 # Frameworks are no dependencies: each runs in an environment of its own, if this variable names its Python.
@@ -73,8 +74,8 @@ def authority(folder: Path) -> Path:
 
 
 @contextmanager
-def provider(items: int, *tls: str) -> Iterator[str]:
-    """A simulated provider with every body made beforehand; gives its address."""
+def provider(items: int, *options: str) -> Iterator[str]:
+    """A simulated provider whose world stands still; gives its address."""
     words = [
         sys.executable,
         "-m",
@@ -84,8 +85,7 @@ def provider(items: int, *tls: str) -> Iterator[str]:
         "--until-eof",
         "--speed",
         "0",
-        "--warm",
-        *tls,
+        *options,
     ]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:  # noqa: S603  our own module
         assert server.stdout is not None
@@ -155,8 +155,8 @@ def measure(items: int, rounds: int) -> dict[str, Measured]:
     results = {name: Measured() for name in (*programs, *(name + TLS for name in PROGRAMS))}
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as place,
-        provider(items) as plain,
-        provider(items, "--tls", str(authority(Path(place)))) as secure,
+        provider(items, WARM) as plain,
+        provider(items, WARM, "--tls", str(authority(Path(place)))) as secure,
     ):
         for number in range(-1, rounds):  # the first round has one item: it gives the start-up, and compiles modules
             for name, result in results.items():

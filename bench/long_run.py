@@ -7,24 +7,20 @@ asked for in the live lane, first while nothing else runs, then beside the backf
 
 import argparse
 import asyncio
-import json
 import logging
 import os
 import random
 import resource
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import structlog
 
-from bench.catchup import CA_FILE, SOURCE, authority
+from bench.catchup import CA_FILE, SOURCE, authority, provider
 from remora.collect import Collector
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
@@ -38,6 +34,7 @@ from remora.gate.local import LocalHome
 from remora.loops.numbered.backfill import plan_missing, walk_until_done, walkers
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.observe.recent_meter import RecentMeter, Uncounted
+from remora.sim.fuzz.stage import Ceiling
 from remora.sources.dialects import Dialects
 from remora.sources.hackernews import HackerNews
 from remora.sources.transport.http import HttpTransport
@@ -57,19 +54,22 @@ class WatchedHome(LocalHome):
 
     def __init__(self, source: str, store: SqliteStore, interval_ns: int) -> None:
         super().__init__(source, store)
-        self._ceiling_ns = interval_ns
-        self._debt_ns = self._last_ns = self._worst_ns = 0
-        self.departures = 0
+        self._interval_ns = interval_ns
+        self._ceiling = Ceiling(interval_ns, burst_allowance(interval_ns))
+        self._excess_ns = -interval_ns * burst_allowance(interval_ns)
 
     def departed(self, stretch: Stretch, pacer: Pacer, *, now_ns: int) -> None:
-        self.departures += 1
-        self._debt_ns = max(0, self._debt_ns - (now_ns - self._last_ns)) + self._ceiling_ns
-        self._worst_ns, self._last_ns = max(self._worst_ns, self._debt_ns), now_ns
+        self._excess_ns = max(self._excess_ns, self._ceiling.excess_ns(now_ns))
+
+    @property
+    def departures(self) -> int:
+        """How many requests were sent."""
+        return self._ceiling.count
 
     @property
     def excess(self) -> float:
         """By how many requests the fullest window of any length exceeds `burst + T / F`; at most 0."""
-        return self._worst_ns / self._ceiling_ns - burst_allowance(self._ceiling_ns)
+        return self._excess_ns / self._interval_ns
 
 
 @dataclass
@@ -84,20 +84,6 @@ class Delays:
     @property
     def p99(self) -> float:
         return statistics.quantiles(self.ms, n=100)[98]
-
-
-@contextmanager
-def provider(items: int, pem: Path) -> Iterator[str]:
-    """A provider over TLS that answers late; bodies are made as they are asked for."""
-    faults = pem.with_name("faults.toml")
-    faults.write_text(f"latency_ms = {LATENCY_MS}\n")
-    options = {"--items": str(items), "--speed": "0", "--tls": str(pem), "--faults": str(faults)}
-    words = [word for option in options.items() for word in option]
-    command = [sys.executable, "-m", "remora.sim.server", "--until-eof", *words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:  # noqa: S603  our own module
-        assert server.stdout is not None
-        yield json.loads(server.stdout.readline())["url"]
-        server.communicate()
 
 
 async def ask_live(collector: Collector, clock: SystemClock, ids: Iterator[int], delays: Delays) -> None:
@@ -186,8 +172,10 @@ def main() -> None:
     items = int(arguments.rate * arguments.for_s * 1.1)
     with tempfile.TemporaryDirectory(prefix="bench-") as place:
         folder = Path(place)
-        with provider(items + LIVE_ITEMS, authority(folder)) as url:
-            asyncio.run(measure(url, folder, arguments.rate, arguments.for_s, items))
+        pem, faults = authority(folder), folder / "faults.toml"
+        faults.write_text(f"latency_ms = {LATENCY_MS}\n")
+        with provider(items + LIVE_ITEMS, "--tls", str(pem), "--faults", str(faults)) as url:
+            asyncio.run(measure(url.removesuffix("/"), folder, arguments.rate, arguments.for_s, items))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import tokenize
 from collections.abc import Iterator, Mapping
 from io import StringIO
 from pathlib import Path
-from typing import Final, NamedTuple
+from types import ModuleType
+from typing import Final, NamedTuple, TypeGuard
 
 from remora.core.units import DAY_NS, HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
@@ -42,16 +43,26 @@ def page() -> str:
     return INTRODUCTION + "".join(tables)
 
 
+def module_of(file: Path) -> ModuleType:
+    """The module of a file of core/."""
+    return importlib.import_module(".".join(file.relative_to(SOURCES).with_suffix("").parts))
+
+
+def is_figure(value: object, name: str) -> TypeGuard[float]:
+    """Whether a value of a module is a number that the page shows."""
+    return name.strip("_").isupper() and isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _figures(file: Path) -> Iterator[Figure]:
     text = file.read_text()
-    module = importlib.import_module(".".join(file.relative_to(SOURCES).with_suffix("").parts))
+    module = module_of(file)
     comments = _comments(text)
     for node in ast.parse(text).body:
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue
         name = node.target.id
         value = getattr(module, name, None)
-        if name.strip("_").isupper() and isinstance(value, int | float) and not isinstance(value, bool):
+        if is_figure(value, name):
             own = comments.get(node.end_lineno or node.lineno)
             yield Figure(name, _in_words(name, value), own or _above(text, node.lineno))
 

@@ -3,7 +3,7 @@
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from importlib import import_module
 from itertools import islice
@@ -15,8 +15,10 @@ import msgspec
 
 from remora.contracts.extras import install_hint
 from remora.core.errors import ConfigurationError
+from remora.core.item import Item, Readable
 from remora.sources.dump_rows import ALIASES, COLUMNS, body_of, check_columns
 from remora.sources.event_stream import ITEM_ID_MAX
+from remora.sources.numbered import Reading
 
 PAGE_ROWS: Final = 5_000
 PAGE_BYTES: Final = 32 << 20
@@ -52,6 +54,12 @@ def fingerprint(path: Path) -> str:
     except OSError as error:
         raise _unreadable(path, error) from None
     return blake2b(f"{size}".encode() + begin + end, digest_size=16).hexdigest()
+
+
+def items_of(rows: Iterable[tuple[int, bytes]], reading: Reading) -> list[Item]:
+    """The rows that are items of the source."""
+    decoded = (reading.item(item_id, body) for item_id, body in rows)
+    return [found.thing for found in decoded if isinstance(found, Readable) and isinstance(found.thing, Item)]
 
 
 def pages(path: Path, *, after_rows: int = 0) -> Iterator[Page]:

@@ -1,7 +1,6 @@
-"""Which numbers does core/ hold? Every constant, and every default of a class or a function, one line for each."""
+"""Which numbers does core/ hold beside the figures of docs/figures.md? Tables, and the defaults of classes and functions."""
 
 import ast
-import importlib
 import inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
@@ -13,16 +12,15 @@ from typing import Final
 import msgspec
 
 from tests.core.decisions.drawing import shown
+from tools.figures import CORE, is_figure, module_of
 
-SOURCES: Final = Path("src")
-CORE: Final = SOURCES / "remora" / "core"
 RECORD: Final = Path(__file__).with_name("values.txt")
 
 
 def values() -> Iterator[str]:
     """All of them, by module and name."""
     for file in sorted(CORE.rglob("*.py")):
-        module = importlib.import_module(".".join(file.relative_to(SOURCES).with_suffix("").parts))
+        module = module_of(file)
         place = file.relative_to(CORE).with_suffix("")
         for name in _defined(file):
             yield from (f"{place} {line}" for line in _lines(name, getattr(module, name)))
@@ -45,7 +43,7 @@ def _lines(name: str, value: object) -> Iterator[str]:
         yield from _of_function(name, value)
     elif isinstance(value, type):
         yield from _of_class(name, value)
-    elif _has_numbers(value):
+    elif _has_numbers(value) and not is_figure(value, name):
         yield f"{name} = {shown(value)}"
 
 

@@ -6,6 +6,7 @@ zero.
 """
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -15,7 +16,7 @@ from remora.core.ledger.gap import GapState
 from remora.core.rate.gate_types import RateFacts
 from remora.core.reasons import GapReason
 
-SNAPSHOT_SCHEMA = 1
+SNAPSHOT_SCHEMA: Final = 1  # the version of the fields of a heartbeat
 # The reason of a process that ended by itself.
 ENDED_DONE = "done"
 # The reason of a process that somebody stopped.

@@ -13,10 +13,10 @@ import msgspec
 
 from remora.contracts.importing import Importing, ImportState
 from remora.core.errors import ConfigurationError
-from remora.core.item import Item, Readable
+from remora.core.item import Item
 from remora.operate.config.settings import Settings, SourceSettings
 from remora.operate.jobs.startup_checks import naming_store
-from remora.sources.dumps import Page, fingerprint, pages
+from remora.sources.dumps import Page, fingerprint, items_of, pages
 from remora.sources.numbered import DeclaredReading, Reading
 from remora.sources.presets import PRESETS
 from remora.stores.importing import open_importing
@@ -114,5 +114,4 @@ def _next(left: Iterator[Page], reading: Reading) -> tuple[list[Item], int] | No
     if page is None:
         return None
     rows, count = page
-    decoded = (reading.item(item_id, body) for item_id, body in rows)
-    return [found.thing for found in decoded if isinstance(found, Readable) and isinstance(found.thing, Item)], count
+    return items_of(rows, reading), count

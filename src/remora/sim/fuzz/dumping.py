@@ -5,14 +5,13 @@ from random import Random
 from typing import Final
 
 from remora.contracts.importing import Importing
-from remora.core.item import Item, Readable
 from remora.core.units import SECOND_NS
 from remora.sim.crash import Crashed, Generation
 from remora.sim.fuzz.judge import NAME
 from remora.sim.fuzz.lives import SPARSE, Home
 from remora.sim.fuzz.scenario import SourceShape
 from remora.sim.fuzz.uses import Dump
-from remora.sources.dumps import fingerprint, pages
+from remora.sources.dumps import fingerprint, items_of, pages
 from remora.sources.hackernews import HackerNewsReading
 from remora.sources.numbered import DeclaredReading, Reading
 from remora.stores.sqlite import InPlace
@@ -77,7 +76,7 @@ async def _import_files(home: Home, store: Importing, files: list[Path]) -> None
         if state.is_finished:
             continue
         for rows, count in pages(path, after_rows=state.rows_read):
-            rows_read, items = state.rows_read + count, _items(rows, reading)
+            rows_read, items = state.rows_read + count, items_of(rows, reading)
             state = await store.import_items(NAME, state, items, rows_read=rows_read, now_ns=now_ns)
         await store.end_import(NAME, state, now_ns=now_ns)
     await store.plan_anew(NAME, now_ns=now_ns)
@@ -85,11 +84,6 @@ async def _import_files(home: Home, store: Importing, files: list[Path]) -> None
 
 def _reading(home: Home) -> Reading:
     return HackerNewsReading() if home.scenario.shape is SourceShape.HACKERNEWS else DeclaredReading(SPARSE)
-
-
-def _items(rows: list[tuple[int, bytes]], reading: Reading) -> list[Item]:
-    decoded = (reading.item(item_id, body) for item_id, body in rows)
-    return [found.thing for found in decoded if isinstance(found, Readable) and isinstance(found.thing, Item)]
 
 
 async def _bodies(home: Home) -> dict[int, bytes]:
@@ -105,7 +99,7 @@ async def _compare(home: Home, before: dict[int, bytes], files: list[Path]) -> N
     told: dict[int, set[bytes]] = {}
     for path in files:
         for rows, _ in pages(path):
-            for item in _items(rows, reading):
+            for item in items_of(rows, reading):
                 told.setdefault(item.item_id, set()).add(item.body)
     for item_id, body in before.items():
         if after.get(item_id) != body:

@@ -6,9 +6,8 @@ from typing import Final
 from remora.contracts import Store
 from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind
-from remora.core.ledger.gap import GapState
 from remora.core.ledger.notes import FULL_WALK_NOTE
-from remora.core.ledger.run import PRESSURE, StoppedBy
+from remora.core.ledger.run import StoppedBy
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.loops.listed.run import ListedRun, RunOptions
 from remora.loops.numbered.rescan import Rescan, RescanSettings
@@ -19,7 +18,7 @@ from remora.sim.fanned import Fanned
 from remora.sim.fuzz.forms import CHANNELS, Scope, truth
 from remora.sim.fuzz.judge import AT_REST, GAPS_READ_MAX, NAME
 from remora.sim.fuzz.lives import WINDOW_NS, Home, Running
-from remora.sim.fuzz.sharing_account import settle_second
+from remora.sim.fuzz.sharing_account import owes_refused, settle_second
 from remora.sim.fuzz.verifying import verify_some
 from remora.sim.listed import Archive
 
@@ -191,11 +190,6 @@ async def _look_for_wrongly_vanished(home: Home, store: Store, *, since_ns: int,
             home.judge.fail(f"{document.key} is called vanished, and the list shows it")
 
 
-async def _owes_refused(store: Store) -> bool:
-    """Whether the hidden limit refused something of a complete run: the next one asks for it again."""
-    return any(gap.state is GapState.OWED and gap.reason in PRESSURE for gap in await store.gaps(NAME))
-
-
 async def _settle_listed(home: Home, running: Running) -> None:
     store, clock = running.given.store, home.clock
     archive = home.stage.provider.archive
@@ -207,7 +201,7 @@ async def _settle_listed(home: Home, running: Running) -> None:
         since_ns = clock.true_ns() if not completed else since_ns
         stopped_by = await _walk_all(running)
         completed += stopped_by is StoppedBy.COMPLETE
-        is_done = completed >= 2 and not await _owes_refused(store)
+        is_done = completed >= 2 and not await owes_refused(store, NAME)
         if is_done or _has_no_channels(archive, clock.true_ns()):
             break
         await clock.sleep_until(clock.monotonic_ns() + HOUR_NS)

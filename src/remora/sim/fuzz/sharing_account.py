@@ -26,9 +26,8 @@ class Fairness:
     def __init__(self, home: Home, processes: list[Process]) -> None:
         self._home = home
         self._processes = processes
-        self._waits: dict[
-            str, tuple[int, int, int]
-        ] = {}  # since when, how far it was then, and what the other had sent
+        # By source: since when it waits, how far it was then, and what the other one had sent.
+        self._waits: dict[str, tuple[int, int, int]] = {}
 
     async def look(self, store: Store) -> None:
         """Fail if a source starves."""
@@ -68,7 +67,7 @@ async def settle_second(home: Home, running: Running) -> None:
         options, governor = RunOptions(force=True), running.given.governor
         run = ListedRun(SECOND, second.collector, store, governor, clock=clock, owner="last", options=options)
         completed += (await run.run_once()).stopped_by is StoppedBy.COMPLETE
-        if completed >= 2 and not await _owes_refused(store):
+        if completed >= 2 and not await owes_refused(store, SECOND):
             break
         await home.clock.sleep_until(home.clock.monotonic_ns() + HOUR_NS)
     else:
@@ -83,5 +82,6 @@ async def settle_second(home: Home, running: Running) -> None:
             )
 
 
-async def _owes_refused(store: Store) -> bool:
-    return any(gap.state is GapState.OWED and gap.reason in PRESSURE for gap in await store.gaps(SECOND))
+async def owes_refused(store: Store, source: str) -> bool:
+    """Whether the hidden limit refused something of a complete run: the next one asks for it again."""
+    return any(gap.state is GapState.OWED and gap.reason in PRESSURE for gap in await store.gaps(source))

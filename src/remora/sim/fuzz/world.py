@@ -361,11 +361,8 @@ def _faults(home: Home) -> Faults:
         last = first + chance.randint(1, 25) - 1
         archive = stage.provider.archive
         keys = [str(item_id) for item_id in range(first, last + 1)]
-        keys = (
-            keys
-            if archive is None or scenario.shape.paging is None
-            else archive.keys(first, last, stage.provider.now())
-        )
+        if archive is not None and scenario.shape.paging is not None:
+            keys = archive.keys(first, last, stage.provider.now())
         ids |= dict.fromkeys(keys, kind)
     return msgspec.structs.replace(faults, rates=rates, stream=stream, ids=ids)
 
