@@ -15,6 +15,18 @@ class Found:
 
 FOUND: tuple[Found, ...] = (
     Found(
+        "1794852103026",
+        "the walk of a list",
+        "after some numbers of entries no page of the sizes that were tried overlapped with the last one; an entry deleted there hid its neighbour, and that was called vanished",
+        "`tests/loops/test_listed_paging.py`, `tests/loops/test_listed_deletions.py`",
+    ),
+    Found(
+        "1794852103085",
+        "the walk of a list",
+        "what a full walk in windows did not reach, because the clock was a day behind, was called vanished by a process whose clock was less behind",
+        "`tests/loops/test_listed_since.py`",
+    ),
+    Found(
         "35",
         "verify",
         "documents that only their list holds were asked for one by one at an address that does not exist, and called gone",

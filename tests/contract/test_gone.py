@@ -29,7 +29,8 @@ async def states(store: Store) -> list[GapState]:
 
 
 async def vanished(store: Store, *, walk: int, at_s: float, newer_than: str | None = None) -> int:
-    return await store.record_vanished(ARCHIVE, walk=walk, newer_than=newer_than, now_ns=at(at_s))
+    missed = await store.unlisted(ARCHIVE, walk=walk, newer_than=newer_than, limit=100)
+    return await store.record_vanished(ARCHIVE, missed, now_ns=at(at_s))
 
 
 async def test_a_document_that_its_list_no_longer_shows_is_gone_when_its_detail_is_missing(store: Store) -> None:
@@ -37,10 +38,10 @@ async def test_a_document_that_its_list_no_longer_shows_is_gone_when_its_detail_
     await record_document(store, "a", document("a"), at_s=1)
     assert await record_document(store, "b", MISSING, at_s=1) is Outcome.OWED
     await page(store, ("a", "2"), walk=2, at_s=2)
-    assert await store.count_unlisted(ARCHIVE, walk=2) == 1
+    assert await store.unlisted(ARCHIVE, walk=2, limit=9) == ["b"]
     assert await vanished(store, walk=2, at_s=3) == 1
     assert await vanished(store, walk=2, at_s=4) == 0
-    assert await store.count_unlisted(ARCHIVE, walk=2) == 0
+    assert await store.unlisted(ARCHIVE, walk=2, limit=9) == []
     assert await record_document(store, "b", MISSING, at_s=5) is Outcome.GONE
     held = await store.document(ARCHIVE, "b")
     assert held is not None
@@ -148,8 +149,8 @@ async def test_the_number_of_a_walk_and_a_full_walk_that_is_not_judged_are_kept(
 
 async def test_vanishing_stays_within_its_source(store: Store) -> None:
     await page(store, ("a", "1"), walk=1, at_s=0)
-    assert await store.record_vanished("other", walk=9, now_ns=at(1)) == 0
-    assert await store.count_unlisted("other", walk=9) == 0
+    assert await store.record_vanished("other", ["a"], now_ns=at(1)) == 0
+    assert await store.unlisted("other", walk=9, limit=9) == []
     held = await store.document(ARCHIVE, "a")
     assert held is not None
     assert held.vanished_ns is None
@@ -194,3 +195,12 @@ async def test_an_item_that_is_gone_keeps_its_content_and_can_be_replayed(store:
     assert await store.replay_gaps(SOURCE, now_ns=at(400)) == 1
     assert await record(store, 7, story(7), at_s=500) is Outcome.UNCHANGED
     assert await store.gaps(SOURCE) == ()
+
+
+async def test_an_entry_that_exists_although_no_page_showed_it_counts_as_seen_in_the_walk(store: Store) -> None:
+    await page(store, ("a", "2"), ("b", "1"), ("c", "0"), walk=1, at_s=0)
+    assert await store.unlisted(ARCHIVE, walk=2, limit=2) == ["a", "b"]
+    await store.record_existing(ARCHIVE, ["a", "c", "unknown"], walk=2)
+    assert await store.unlisted(ARCHIVE, walk=2, limit=9) == ["b"]
+    assert await store.unlisted(ARCHIVE, walk=3, limit=9) == ["a", "b", "c"]
+    assert await store.document(ARCHIVE, "unknown") is None

@@ -1,5 +1,6 @@
 """What becomes of entries that are deleted upstream? They are gone: kept, counted, and nobody is woken for them."""
 
+import json
 import random
 from pathlib import Path
 
@@ -10,11 +11,14 @@ from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS
+from remora.loops.listed.run import RunOptions
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Crashed, Generation
-from remora.sim.replies import GONE, NOT_FOUND, Response
-from remora.sources.paging import Paging
+from remora.sim.replies import GONE, NOT_FOUND, Answer, Response, ok
+from remora.sources.paging import ListSettings, Paging
 from tests.loops.listed_rig import NAME, PAGINGS, ListedRig, SmallArchive, sqlite_store
+
+FIXED = ListSettings(path="/pages", paging=Paging.PAGE, page_size=10, size_param="")
 
 
 async def states(rig: ListedRig) -> list[GapState]:
@@ -93,11 +97,85 @@ def test_a_full_walk_records_which_held_documents_the_list_no_longer_shows_and_c
         assert (summary.stopped_by, summary.counts.vanished) == (StoppedBy.COMPLETE, 2)
         assert [(await held(rig, key)).vanished_ns is not None for key in ("c6", "c7", "c8")] == [False, True, True]
         assert await rig.mirror() == bodies, "what has vanished is kept"
-        assert await states(rig) == []
+        assert await states(rig) == [GapState.GONE, GapState.GONE], "their details are missing, too"
         rig.archive.place("c7", 8)
         await rig.wait(8 * DAY_NS)
         await rig.run()
         assert [(await held(rig, key)).vanished_ns is not None for key in ("c7", "c8")] == [False, True]
+
+    run(main)
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_an_entry_that_was_skipped_between_two_pages_of_a_fixed_size_has_not_vanished(kills: bool) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(60), settings=FIXED)
+        await rig.run()
+        await rig.wait(8 * DAY_NS)
+
+        def hook(asked: str) -> Response | None:
+            if asked == "page 4":  # the pages above it were read: one entry less moves its first entry up, unseen
+                rig.archive.hook = lambda _asked: None
+                rig.archive.remove("c59")
+            return None
+
+        rig.archive.hook = hook
+        if kills:
+            await rig.run(RunOptions(max_fetches=5))
+        summary = await rig.run()
+        assert (summary.stopped_by, summary.counts.vanished) == (StoppedBy.COMPLETE, 0)
+        asked = rig.archive.requests("page").total()
+        for _ in range(3):
+            await rig.wait(HOUR_NS)
+            await rig.run()
+        assert rig.archive.requests("page").total() <= asked + 6, "the list is not read to its end again"
+        await rig.wait(8 * DAY_NS)
+        assert (await rig.run()).counts.vanished == 1
+        assert [(await held(rig, key)).vanished_ns is not None for key in ("c59", "c29")] == [True, False]
+
+    run(main)
+
+
+def test_an_entry_that_changed_before_it_is_judged_has_not_vanished_and_one_that_only_left_the_list_has() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(60))
+        await rig.run()
+        await rig.wait(8 * DAY_NS)
+        bodies = {key: rig.archive.body(key) for key in ("c7", "c8", "c9")}
+        rig.archive.remove(*bodies)
+        rig.archive.spoiled["c7"] = ok(json.dumps({"id": "c7", "update_time": 7_000}).encode())
+        rig.archive.spoiled["c8"] = ok(bodies["c8"])
+        rig.archive.spoiled["c9"] = Answer(500, b"{}")
+        summary = await rig.run()
+        assert (summary.stopped_by, summary.counts.vanished) == (StoppedBy.COMPLETE, 1)
+        assert [(await held(rig, key)).vanished_ns is not None for key in bodies] == [False, True, False]
+        await rig.wait(8 * DAY_NS)
+        rig.archive.spoiled["c9"] = ok(bodies["c9"])
+        assert (await rig.run()).counts.vanished == 2
+        assert (await rig.store.walk_state(NAME)).full_walk is None, "all of it is judged"
+        asked = rig.archive.requests("detail").total()
+        await rig.wait(8 * DAY_NS)
+        await rig.run()
+        assert rig.archive.requests("detail").total() == asked, "what has vanished is not asked for again"
+
+    run(main)
+
+
+def test_what_a_run_had_no_requests_left_to_ask_for_is_judged_by_the_next_ones_and_new_entries_come_first() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(60))
+        await rig.run()
+        rig.archive.remove(*(f"c{number}" for number in range(20)))
+        await rig.wait(8 * DAY_NS)
+        options = RunOptions(max_fetches=12)
+        for turn in range(9):
+            rig.archive.add(f"new{turn}")
+            await rig.run(options)
+            await rig.wait(HOUR_NS)
+            assert f"new{turn}" in await rig.mirror()
+        assert [(await held(rig, f"c{number}")).vanished_ns is not None for number in range(22)] == [True] * 20 + [
+            False
+        ] * 2
 
     run(main)
 

@@ -214,7 +214,8 @@ def test_when_every_channel_has_vanished_there_is_nothing_to_walk_and_nothing_is
     async def main(clock: SimClock) -> None:
         rig, workspace = await rig_of(clock, "cursor", channels=2)
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
-        await rig.store.record_vanished("channels", walk=2, now_ns=clock.wall_ns())
+        channels = await rig.store.unlisted("channels", walk=2, limit=9)
+        assert await rig.store.record_vanished("channels", channels, now_ns=clock.wall_ns()) == 2
         workspace.asked.clear()
         await rig.wait(HOUR_NS)
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE

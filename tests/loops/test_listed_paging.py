@@ -1,5 +1,7 @@
 """Is a list collected whole in every way of paging, also while it moves?"""
 
+from math import lcm
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,6 +81,7 @@ def test_numbered_pages_overlap_and_leave_nothing_out(total: int, page_size: int
         listed = max(0, min(total, start + place.size) - start)
         if listed:
             assert start + place.shared >= seen >= start, "no entry lies between two pages"
+            assert place.shared or seen % lcm(*range(1, page_size + 1)) == 0, "a page of some size shows an entry again"
             seen, pages = max(seen, start + listed), pages + 1
         following = next_page(settings, position, listed)
         if following is None:

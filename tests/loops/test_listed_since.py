@@ -10,6 +10,7 @@ import pytest
 
 from remora.core.errors import ConfigurationError
 from remora.core.item import Order
+from remora.core.ledger.notes import FULL_WALK_NOTE
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
 from remora.loops.listed.run import RunOptions
@@ -154,6 +155,39 @@ def test_what_is_newer_than_a_clock_that_was_set_back_has_not_vanished() -> None
             await rig.wait(8 * DAY_NS)
             await rig.run()
         assert [await vanished(rig, key) for key in ("c5", "c55", "c56")] == [True, False, True]
+
+    run(main)
+
+
+def test_what_a_full_walk_could_not_reach_while_the_clock_was_behind_has_not_vanished_once_it_is_right_again() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = rig_of(clock, "window")
+        await rig.run()
+        clock.step_wall(-6 * DAY_NS)
+        await rig.run(RunOptions(force=True))
+        assert (await rig.store.walk_state(NAME)).full_walk is None, (
+            "its last window ended before entries that are known"
+        )
+        clock.step_wall(6 * DAY_NS)
+        for _ in range(3):
+            await rig.run(RunOptions(force=True))
+            assert [key for key in rig.archive.truth() if await vanished(rig, key)] == []
+            await rig.wait(HOUR_NS)
+
+    run(main)
+
+
+def test_an_entry_that_moved_behind_the_end_of_the_last_window_has_not_vanished_however_often_it_is_judged() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = rig_of(clock, "window")
+        await rig.run()
+        rig.archive.place(
+            "c5", clock.wall_ns() // SECOND_NS + DAY_NS // SECOND_NS
+        )  # our clock is behind, and nothing says so
+        for _ in range(3):
+            await rig.store.keep_note(NAME, FULL_WALK_NOTE, 0)
+            assert (await rig.run(RunOptions(force=True))).counts.vanished == 0
+        assert (await rig.mirror())["c5"] == rig.archive.body("c5")
 
     run(main)
 

@@ -303,7 +303,8 @@ async def test_a_lake_of_documents_keeps_edits_and_knows_what_vanished_and_came_
 
     await record_document(store, "chat-2", Document("chat-2", b'{"title":"Edited"}', "2026-01-04"), at_s=20)
     await list_chats(store, "chat-2", walk=1)
-    assert await store.record_vanished(ARCHIVE, walk=1, now_ns=at(21)) == 2
+    missed = await store.unlisted(ARCHIVE, walk=1, limit=9)
+    assert await store.record_vanished(ARCHIVE, missed, now_ns=at(21)) == 2
     assert await follow_chats(mirror, url, folder) == 2, "the edit, and the one that vanished with a content"
     assert newest_chats(folder) == [("chat-1", "About chat-1", 1, True), ("chat-2", "Edited", 2, False)]
 

@@ -309,18 +309,20 @@ class ListLedger(Protocol):
         A vanished entry is listed again. If it was gone, or has no mark, its detail is owed again.
         """
 
-    async def count_unlisted(self, source: str, *, walk: int) -> int:
-        """How many documents no page has shown since this walk began, without those already known to have vanished."""
+    async def unlisted(self, source: str, *, walk: int, newer_than: str | None = None, limit: int) -> Sequence[str]:
+        """Keys of documents that no page has shown since this walk began, without those known to have vanished.
+
+        `newer_than`: only missing details (`not_found`) whose entries have a newer mark, because the walk ended there.
+        """
 
     async def is_listed_from(self, source: str, second: int) -> bool:
         """Whether an entry that has not vanished has a time at or after this second as its mark."""
 
-    async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
-        """Record as vanished what no page has shown since this walk began; returns how many vanished now.
+    async def record_vanished(self, source: str, keys: Collection[str], *, now_ns: int) -> int:
+        """Record that the list no longer shows these entries; returns how many vanished now. Their gaps are due at once."""
 
-        `newer_than`: only missing details (`not_found`) whose entries have a newer mark, because the walk ended
-        there. Their gaps are due at once.
-        """
+    async def record_existing(self, source: str, keys: Collection[str], *, walk: int) -> None:
+        """These entries exist although no page has shown them: they count as seen in this walk."""
 
     async def walk_state(self, source: str) -> WalkState:
         """The progress of the walk."""

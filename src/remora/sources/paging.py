@@ -301,13 +301,17 @@ def next_page(settings: ListSettings, position: str, listed: int) -> str | None:
 
 
 def _overlapping_page(seen: int, size_max: int) -> tuple[int, int] | None:
-    """The page, counted from 0, and its size, that shows at least two of the entries seen and the most new ones."""
-    best: tuple[int, int] | None = None
-    for size in range(size_max, max(PAGE_OVERLAP, size_max // 2), -1):
-        index = (seen - PAGE_OVERLAP) // size
-        if best is None or (index + 1) * size > (best[0] + 1) * best[1]:
-            best = (index, size)
-    return best if best is not None and (best[0] + 1) * best[1] > seen else None
+    """The page, counted from 0, and its size, that shows some of the entries seen again and the most new ones.
+
+    It shows two of them again or, where no page of any size does that, one. No page does, where `seen` is a multiple of
+    every size.
+    """
+    for overlap in range(PAGE_OVERLAP, 0, -1):
+        pages = [((seen - overlap) // size, size) for size in range(size_max, 1, -1)]
+        index, size = max(pages, key=lambda page: (page[0] + 1) * page[1], default=(0, 0))
+        if (index + 1) * size > seen:
+            return index, size
+    return None
 
 
 def _next_offset(settings: ListSettings, position: str, page: object, listed: int) -> str | None:

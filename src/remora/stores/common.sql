@@ -115,10 +115,21 @@ ON CONFLICT (source) DO UPDATE SET
   watermark = excluded.watermark, walking_from = excluded.walking_from, seen_down_to = excluded.seen_down_to,
   position = excluded.position, walk = excluded.walk, full_walk = excluded.full_walk, moved_at = excluded.moved_at;
 
--- name: count_unlisted
--- How many documents no page has shown since a walk began.
-SELECT count(*) FROM documents
-WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL;
+-- name: unlisted
+-- Documents that no page has shown since a walk began.
+SELECT key FROM documents
+WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL
+ORDER BY key LIMIT :limit;
+
+-- name: unlisted_in_range
+-- The same for missing details whose entries belong in the part of the list that was walked.
+SELECT key FROM documents
+WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL
+AND listed_rank > :rank AND fingerprint IN (
+  SELECT key FROM gaps
+  WHERE source = :source AND kind = 'document' AND state IN ('owed', 'leased', 'dead') AND reason = 'not_found'
+)
+ORDER BY key LIMIT :limit;
 
 -- name: is_listed_from
 -- Whether an entry has a time at or after a second as its mark, in seconds or milliseconds.
@@ -127,33 +138,6 @@ SELECT count(*) FROM (
   WHERE source = :source AND vanished_at IS NULL AND listed_at IS NOT NULL
   AND CASE WHEN listed_rank > 1e11 THEN listed_rank / 1000 ELSE listed_rank END >= :second LIMIT 1
 ) AS found;
-
--- name: mark_vanished
--- Mark as vanished what no page has shown since a walk began.
-UPDATE documents SET vanished_at = :now
-WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL;
-
--- name: mark_vanished_in_range
--- The same for missing details whose entries belong in the part of the list that was walked.
-UPDATE documents SET vanished_at = :now
-WHERE source = :source AND seen_in_walk < :walk AND vanished_at IS NULL AND listed_at IS NOT NULL
-AND listed_rank > :rank AND fingerprint IN (
-  SELECT key FROM gaps
-  WHERE source = :source AND kind = 'document' AND state IN ('owed', 'leased', 'dead') AND reason = 'not_found'
-);
-
--- name: ask_vanished
--- Gaps of documents that have just vanished are due at once: the answer tells whether they are gone.
-UPDATE gaps SET state = 'owed', not_before_at = :now
-WHERE source = :source AND kind = 'document' AND state IN ('owed', 'dead') AND key IN (
-  SELECT fingerprint FROM documents WHERE source = :source AND vanished_at = :now
-);
-
--- name: tell_vanished
--- The change feed says which contents the list no longer shows.
-INSERT INTO changes (source, kind, key, change, changed_at)
-SELECT source, 'document', key, 'vanished', :now FROM documents
-WHERE source = :source AND vanished_at = :now AND body IS NOT NULL ORDER BY key;
 
 -- name: keep_document_revision
 -- The stored content becomes a revision; run before the document is overwritten.

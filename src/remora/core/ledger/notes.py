@@ -18,6 +18,9 @@ UNREAD_NOTE: Final = (
 )
 ENTRY_MARK_NOTE: Final = "entry_mark"  # with a fingerprint: the watermark of the list of one entry of another source
 FULL_WALK_NOTE: Final = "full_walk"  # when a walk last reached the end of the list
+SKIPPING_NOTE: Final = (
+    "skipping"  # the latest walk that may have skipped entries, and a full one that is not judged yet
+)
 STEERING_NOTE: Final = "steering"  # what an operator ordered: a pause, a lower ceiling
 TIMELINE_NOTE: Final = "timeline"  # what happened, for the console
 PIECE_NOTE: Final = "piece"  # with a fingerprint and a number: a piece of a document that is not whole yet

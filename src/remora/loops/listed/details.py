@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from remora.collect import Asked, Collector
-from remora.contracts import Store
+from remora.contracts import Outcome, Store
 from remora.core.item import Batch
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
@@ -45,6 +45,7 @@ class Details:
         self._allowance = allowance
         self._counts = counts
         self._width = width
+        self.answers: dict[str, tuple[Verdict, Outcome]] = {}  # to those that were asked for last
         self._answered: set[Discovery] = set()  # not recorded yet
         self._refused: dict[Discovery, Asked] = {}  # refused once, in this batch, in the order of the requests
         self._refused_alone = 0  # how many of them were refused before another detail was answered
@@ -54,12 +55,19 @@ class Details:
         batch: list[str] = []
         stuck: set[str] = set()
         while batch := await self._owed(batch, stuck):
-            self._refused_alone = 0
-            if (stop := await self._ask_batch(batch)) is not None:
+            if (stop := await self.ask(batch)) is not None:
+                return stop
+        return None
+
+    async def ask(self, keys: Sequence[str]) -> Stop | None:
+        """Request these details, owed or not. `answers` then has what became of each that was recorded."""
+        self._refused_alone = 0
+        self.answers.clear()
+        if (stop := await self._ask_batch(keys)) is not None:
+            return await self._set_aside(stop)
+        while self._refused:
+            if (stop := await self._ask_again(next(iter(self._refused)))) is not None:
                 return await self._set_aside(stop)
-            while self._refused:
-                if (stop := await self._ask_again(next(iter(self._refused)))) is not None:
-                    return await self._set_aside(stop)
         return None
 
     async def _ask_batch(self, batch: Sequence[str]) -> Stop | None:
@@ -149,7 +157,7 @@ class Details:
     async def _keep(self, discovery: Discovery, asked: Asked) -> None:
         """Record the answer. Each document of a batch is accounted for alone."""
         if not discovery.further_keys:
-            self._counts.outcomes[await self._collector.record(discovery, asked)] += 1
+            await self._keep_one(discovery, asked)
             return
         documents = {}
         if isinstance(asked.verdict, Found) and isinstance(asked.verdict.thing, Batch):
@@ -158,8 +166,12 @@ class Details:
             verdict: Verdict = asked.verdict
             if isinstance(verdict, Found):
                 verdict = Found(documents[key]) if key in documents else Missing(GapReason.NOT_FOUND)
-            one = Discovery(Kind.DOCUMENT, key, Lane.DETAIL)
-            self._counts.outcomes[await self._collector.record(one, replace(asked, verdict=verdict))] += 1
+            await self._keep_one(Discovery(Kind.DOCUMENT, key, Lane.DETAIL), replace(asked, verdict=verdict))
+
+    async def _keep_one(self, discovery: Discovery, asked: Asked) -> None:
+        outcome = await self._collector.record(discovery, asked)
+        self._counts.outcomes[outcome] += 1
+        self.answers[discovery.key] = (asked.verdict, outcome)
 
     def _requests(self, keys: Sequence[str], at_once: int) -> list[Discovery]:
         """One discovery for each request, in order. A request asks for documents that the source takes together."""

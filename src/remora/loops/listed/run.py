@@ -26,6 +26,7 @@ from remora.loops.listed.backlog import Backlog
 from remora.loops.listed.details import Details
 from remora.loops.listed.entry_marks import kept_mark
 from remora.loops.listed.recovery import ListedRecovery
+from remora.loops.listed.vanished import Missed, Vanished
 from remora.loops.listed.walk import ListWalk
 
 log = structlog.get_logger()
@@ -68,12 +69,15 @@ class ListedRun:
         self.phase = Phase.RECOVERY
         self._record: RunRecord | None = None  # from the moment its begin is stored
         self._shows_gone = False
+        self._missed: Missed | None = None  # what no walk has shown can be judged
         budget = Budget(clock.monotonic_ns(), options.max_wall_ns, options.max_fetches)
         self._allowance = RunAllowance(governor, clock=clock, budget=budget, counts=self.counts, policy=LISTED)
         self._gaps = ListedRecovery(
             source, collector, store, clock=clock, owner=owner, allowance=self._allowance, counts=self.counts
         )
         self._backlog = Backlog(source, collector, store, clock=clock)
+        self._details = Details(source, collector, store, self._allowance, counts=self.counts, width=options.in_flight)
+        self._vanished = Vanished(source, collector, store, self._details, clock=clock, counts=self.counts)
 
     async def run_once(self) -> RunSummary:
         """The whole run. A killed run leaves a record without an end; nothing else is lost."""
@@ -130,7 +134,7 @@ class ListedRun:
         walk_stop = await self._walk(waits=False)
         if walk_stop is not None and walk_stop.is_pressure:
             # A page was refused. The details are fetched before the page is requested again.
-            if (stop := await self._details()) is not None:
+            if (stop := await self._fetch_owed()) is not None:
                 return stop
             walk_stop = await self._walk(waits=True)
         # A list that cannot be read ends the walk, not the run: what is already owed can still be collected.
@@ -164,7 +168,7 @@ class ListedRun:
 
     async def _rest(self) -> Stop | None:
         """Fetch what is owed. What was refused before comes last, because it may always be refused."""
-        if (stop := await self._details()) is not None:
+        if (stop := await self._fetch_owed()) is not None or (stop := await self._judge_vanished()) is not None:
             return stop
         # What has vanished, or is gone but still listed, is requested once more: the answer shows whether it is gone.
         if (self.counts.vanished or self._shows_gone) and (stop := await self._recover(without=PRESSURE)) is not None:
@@ -192,9 +196,11 @@ class ListedRun:
                 self._allowance,
                 clock=self._clock,
                 counts=self.counts,
+                vanished=self._vanished,
                 waits=waits,
             )
             stop = await walk.run()
+            self._missed = self._missed if walk.missed is None else walk.missed
             self._shows_gone = self._shows_gone or walk.shows_gone
             if stop is not None and not stop.is_owed:
                 return stop
@@ -221,19 +227,19 @@ class ListedRun:
             log.info("recovery_stopped", source=self._source, reason=why)
         return why is None
 
-    async def _details(self) -> Stop | None:
+    async def _fetch_owed(self) -> Stop | None:
         self._begin(Phase.DETAILS)
-        if self._collector.capabilities.inline_details:
-            return None  # the list contains them
-        details = Details(
-            self._source,
-            self._collector,
-            self._store,
-            self._allowance,
-            counts=self.counts,
-            width=self._options.in_flight,
-        )
-        return await details.run()
+        # An inline list contains its details.
+        return None if self._collector.capabilities.inline_details else await self._details.run()
+
+    async def _judge_vanished(self) -> Stop | None:
+        if self._missed is None:
+            return None
+        self._begin(Phase.DETAILS)
+        stop = await self._vanished.judge(self._missed)
+        if stop is None:
+            await self._vanished.settle_inline()
+        return stop
 
     def _begin(self, phase: Phase) -> None:
         self.phase = phase

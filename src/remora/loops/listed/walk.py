@@ -5,8 +5,7 @@ goes back one page and, if that does not help, starts again. A walk that cannot 
 it saw as owed, but moves neither watermark nor position. A page that cannot be read is owed by itself (`holes`), and the walk
 goes on behind it.
 
-Entries have vanished if a walk does not show them. But an entry that is updated during a walk moves to the front,
-unseen. So entries that a full walk did not show are judged only after the next walk from the top.
+What a full walk did not show may have vanished. A later walk says that it can be judged; `vanished` judges it.
 """
 
 from collections import deque
@@ -47,6 +46,7 @@ from remora.loops.listed.holes import Holes
 from remora.loops.listed.owed_pages import owed_pages
 from remora.loops.listed.pages import PageRecorder
 from remora.loops.listed.unread_pages import UnreadPages
+from remora.loops.listed.vanished import Missed, Vanished
 
 log = structlog.get_logger()
 
@@ -76,6 +76,7 @@ class ListWalk:
         *,
         clock: Clock,
         counts: RunCounts,
+        vanished: Vanished,
         waits: bool,
     ) -> None:
         """`waits`: a refused page is requested again until the allowance says stop; otherwise the walk stops."""
@@ -85,9 +86,11 @@ class ListWalk:
         self._allowance = allowance
         self._clock = clock
         self._counts = counts
+        self._vanished = vanished
         self._waits = waits
         self.was_resumed = False  # an earlier run read the top of the list; newer entries are above it
         self.misses_entries = False  # it saw the whole list, but not every entry that was listed before
+        self.missed: Missed | None = None  # what an earlier full walk did not show can be judged
         self.shows_gone = False  # it saw entries whose details are said to be gone: they are requested once more
         self._state = WalkState()
         self._first = self._position = FIRST
@@ -132,9 +135,9 @@ class ListWalk:
                 return stop
             if not self._joins(page) and self._turn_back():
                 continue
+            began = self._state
             if await self._record(page):
-                unreadable = Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
-                return self._holes.first if self._is_whole else unreadable
+                return await self._end(page, began)
             following = self._next_part or page.next_position
             assert following is not None, "a page that is not the last has a next one"
             self._position = following
@@ -296,11 +299,14 @@ class ListWalk:
         is_known = is_at_end(self._entries.in_part(self._state, self._position), page)
         # Only a walk that began at the beginning of the list has seen the whole of it.
         is_full = is_end and not page.is_rest
-        began = self._state
+        if self._missing_is_end and page.entries:
+            await self._vanished.skips(self._state.walk)
         await self._holes.read(self._position, page, self._collector.walked)
         self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_full)
-        if is_full and self._holes.keys:
-            self._state = replace(self._state, full_walk=None)  # what the pages left behind show has not vanished
+        if is_full and self._is_whole:
+            # What the pages left behind show has not vanished.
+            missed = None if self._holes.keys else await self._vanished.counts_as(self._state.walk, page)
+            self._state = replace(self._state, full_walk=missed)
         now_ns = self._clock.wall_ns()
         if is_full and self._is_whole:
             # Before the page: if the process dies between the two, the walk is still in progress and runs to its end.
@@ -317,43 +323,27 @@ class ListWalk:
             self._next_part = self._ended().next_position  # the rest of this part is known
             is_end = self._next_part is None
         await self._entries.move(None if is_end else self._next_part or page.next_position)
-        if not is_end:
-            return False
+        return is_end
+
+    async def _end(self, page: Page, began: WalkState) -> Stop | None:
+        """The walk reached the end of the list, or entries that are known. `began` is its state before the last page."""
+        is_full = page.next_position is None and not page.is_rest
         if self._is_whole and is_full:
             await self._unread.settle_but(self._holes.keys)
-        if self._is_whole and not self._holes.keys and not await self._is_clock_behind(page):
-            await self._judge_vanished(began, is_end=is_full)
-            await self._settle_vanished_inline(now_ns)
+        if self._is_whole and not self._holes.keys and not await self._vanished.is_clock_behind(page):
+            await self._look_for_vanished(began, page, is_full=is_full)
         if not is_full:
-            self._state = _ended(self._state, is_whole=self._is_whole)
-            await self._store.record_page(self._source, (), self._state, now_ns=now_ns)
-        return True
+            self._state = finished(self._state, is_end=False) if self._is_whole else restarted(self._state)
+            await self._store.record_page(self._source, (), self._state, now_ns=self._clock.wall_ns())
+        return self._holes.first if self._is_whole else Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
 
-    async def _is_clock_behind(self, page: Page) -> bool:
-        """Whether the list has shown a mark beyond the last window, which ends at our own time."""
-        end_s = page.covers_before_s
-        return end_s is not None and await self._store.is_listed_from(self._source, end_s)
-
-    async def _judge_vanished(self, began: WalkState, *, is_end: bool) -> None:
-        """At the end of a walk: entries that neither an earlier full walk nor this one showed have vanished."""
-        store, name, now_ns, down_to = self._store, self._source, self._clock.wall_ns(), self._state.seen_down_to
-        if (walk := began.full_walk) is not None:
-            self._counts.vanished += await store.record_vanished(name, walk=walk, now_ns=now_ns)
-        walk = began.walk
-        if is_end:
-            self.misses_entries = await store.count_unlisted(name, walk=walk) > 0
+    async def _look_for_vanished(self, began: WalkState, page: Page, *, is_full: bool) -> None:
+        self.missed = None if began.full_walk is None else Missed(began.full_walk, page.covers_before_s)
+        down_to = self._state.seen_down_to
+        if is_full:
+            self.misses_entries = await self._vanished.misses_entries(began.walk)
         elif down_to is not None and self._collector.capabilities.each is None:
-            self._counts.vanished += await store.record_vanished(name, walk=walk, newer_than=down_to, now_ns=now_ns)
-
-    async def _settle_vanished_inline(self, now_ns: int) -> None:
-        """What an inline list no longer shows cannot be requested: it is gone. A kill may have left it owed."""
-        if not self._collector.capabilities.inline_details:
-            return
-        for owed in await self._store.owed_details(self._source, limit=DEAD_WATCHED):
-            held = await self._store.document(self._source, owed.key)
-            if held is not None and held.vanished_ns is not None:
-                missing = Asked(Missing(GapReason.NOT_FOUND), now_ns, 0)
-                await self._collector.record(Discovery(Kind.DOCUMENT, owed.key, Lane.DETAIL), missing)
+            await self._vanished.judge_missing(walk=began.walk, newer_than=down_to)
 
     async def _revived(self, page: Page) -> list[str]:
         """Dead gaps whose entries are newer now, and gone ones that the list shows. They are due again at once."""
@@ -379,11 +369,6 @@ def _next_state(state: WalkState, page: Page, position: str, *, is_whole: bool, 
         return restarted(state) if is_last else state
     seen = after_page(state, page, position)
     return finished(seen, is_end=True) if is_last else seen
-
-
-def _ended(state: WalkState, *, is_whole: bool) -> WalkState:
-    """The state of a walk that reached known entries; what an earlier full walk missed is already judged."""
-    return replace(finished(state, is_end=False), full_walk=None) if is_whole else restarted(state)
 
 
 def _list_stop(verdict: Verdict) -> Stop:

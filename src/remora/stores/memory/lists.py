@@ -1,6 +1,6 @@
 """How does the memory store keep the ledger of listed sources: walks, owed details, documents and runs?"""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
 
 from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
@@ -39,9 +39,14 @@ class MemoryLists(MemoryPart):
         self._tables.walks[source] = state
         return owed
 
-    async def count_unlisted(self, source: str, *, walk: int) -> int:
-        """How many documents no page has shown since this walk began."""
-        return len(self._unlisted(source, walk))
+    async def unlisted(self, source: str, *, walk: int, newer_than: str | None = None, limit: int) -> Sequence[str]:
+        """Keys of documents that no page has shown since this walk began."""
+        rows = ((key, row) for (named, key), row in self._tables.documents.items() if named == source)
+        shown = ((key, row) for key, row in rows if row.listed_ns is not None and row.vanished_ns is None)
+        missed = [(key, row) for key, row in shown if row.seen_in_walk < walk]
+        if newer_than is not None:
+            missed = [one for one in missed if _is_above(one[1], newer_than) and self._is_missing(source, one[1])]
+        return sorted(key for key, _ in missed)[:limit]
 
     async def is_listed_from(self, source: str, second: int) -> bool:
         """Whether an entry has a time at or after this second as its mark."""
@@ -49,11 +54,9 @@ class MemoryLists(MemoryPart):
         shown = (row for row in rows if row.listed_ns is not None and row.vanished_ns is None)
         return any(marks.is_from(row.listed_mark, second) for row in shown)
 
-    async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
-        """Mark as vanished what no page has shown since this walk began."""
-        rows = self._unlisted(source, walk)
-        if newer_than is not None:
-            rows = [row for row in rows if _is_above(row, newer_than) and self._is_missing(source, row.fingerprint)]
+    async def record_vanished(self, source: str, keys: Collection[str], *, now_ns: int) -> int:
+        """Mark these entries as vanished."""
+        rows = [row for key in keys if (row := self._tables.documents.get((source, key))) and row.vanished_ns is None]
         for row in rows:
             row.vanished_ns = now_ns
             gap = self._tables.open_gaps.get((source, Kind.DOCUMENT, row.fingerprint))
@@ -61,13 +64,14 @@ class MemoryLists(MemoryPart):
                 gap.gap = replace(moved(gap.gap, GapEvent.REPLAY), not_before_ns=now_ns)
         return len(rows)
 
-    def _unlisted(self, source: str, walk: int) -> list[DocumentRow]:
-        rows = (row for (named, _), row in self._tables.documents.items() if named == source)
-        shown = (row for row in rows if row.listed_ns is not None and row.vanished_ns is None)
-        return [row for row in shown if row.seen_in_walk < walk]
+    async def record_existing(self, source: str, keys: Collection[str], *, walk: int) -> None:
+        """These entries count as seen in this walk."""
+        for key in keys:
+            if (row := self._tables.documents.get((source, key))) is not None:
+                row.seen_in_walk = walk
 
-    def _is_missing(self, source: str, key: str) -> bool:
-        row = self._tables.open_gaps.get((source, Kind.DOCUMENT, key))
+    def _is_missing(self, source: str, document: DocumentRow) -> bool:
+        row = self._tables.open_gaps.get((source, Kind.DOCUMENT, document.fingerprint))
         return row is not None and row.gap.reason is GapReason.NOT_FOUND and row.gap.state is not GapState.GONE
 
     async def walk_state(self, source: str) -> WalkState:

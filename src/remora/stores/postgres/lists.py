@@ -1,6 +1,6 @@
 """How does the PostgreSQL store keep the ledger of listed sources?"""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
 from remora.core.item import Entry
@@ -48,29 +48,39 @@ class PostgresLists(PostgresPart):
         row = await self._row("walk_state", {"source": source})
         return walk_from_row(row, load_key) if row else WalkState()
 
-    async def count_unlisted(self, source: str, *, walk: int) -> int:
-        """How many documents no page has shown since this walk began."""
-        return await self._count("count_unlisted", {"source": source, "walk": walk})
+    async def unlisted(self, source: str, *, walk: int, newer_than: str | None = None, limit: int) -> Sequence[str]:
+        """Keys of documents that no page has shown since this walk began."""
+        name = "unlisted" if newer_than is None else "unlisted_in_range"
+        wanted = {"source": source, "walk": walk, "rank": marks.rank(newer_than), "limit": limit}
+        return [load_key(key) for (key,) in await self._rows(name, wanted)]
 
     async def is_listed_from(self, source: str, second: int) -> bool:
         """Whether an entry has a time at or after this second as its mark."""
         return await self._count("is_listed_from", {"source": source, "second": second}) > 0
 
-    async def record_vanished(self, source: str, *, walk: int, newer_than: str | None = None, now_ns: int) -> int:
-        """Mark as vanished what no page has shown since this walk began."""
-        values = {"source": source, "walk": walk, "rank": marks.rank(newer_than), "now": milliseconds(now_ns)}
-        name = "mark_vanished" if newer_than is None else "mark_vanished_in_range"
+    async def record_vanished(self, source: str, keys: Collection[str], *, now_ns: int) -> int:
+        """Mark these entries as vanished."""
+        values = {"source": source, "keys": [dump_key(key) for key in keys], "now": milliseconds(now_ns)}
 
         async def work(connection: Connection) -> int:
             async with connection.transaction():
                 await lock(connection, f"walk:{source}")
-                vanished = (await connection.execute(SQL[name], values)).rowcount
-                if vanished:
-                    await connection.execute(SQL["ask_vanished"], values)
-                    await connection.execute(SQL["tell_vanished"], values)
-                return vanished
+                await connection.execute(SQL["tell_vanished"], values)
+                await connection.execute(SQL["ask_vanished"], values)
+                return (await connection.execute(SQL["mark_vanished"], values)).rowcount
 
         return await self._connections().run(work)
+
+    async def record_existing(self, source: str, keys: Collection[str], *, walk: int) -> None:
+        """These entries count as seen in this walk."""
+        values = {"source": source, "keys": [dump_key(key) for key in keys], "walk": walk}
+
+        async def work(connection: Connection) -> None:
+            async with connection.transaction():
+                await lock(connection, f"walk:{source}")
+                await connection.execute(SQL["see_existing"], values)
+
+        await self._connections().run(work)
 
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Entries whose detail is owed and that have no gap of their own, newest mark first."""

@@ -477,6 +477,29 @@ WHERE d.source = %(source)s AND d.key = ANY (%(keys)s::text[]);
 UPDATE documents SET seen_in_walk = %(walk)s, vanished_at = NULL
 WHERE source = %(source)s AND key = ANY (%(keys)s::text[]) AND (seen_in_walk <> %(walk)s OR vanished_at IS NOT NULL);
 
+-- name: see_existing
+-- These entries exist although no page has shown them.
+UPDATE documents SET seen_in_walk = %(walk)s
+WHERE source = %(source)s AND key = ANY (%(keys)s::text[]);
+
+-- name: mark_vanished
+-- The list no longer shows these entries.
+UPDATE documents SET vanished_at = %(now)s
+WHERE source = %(source)s AND key = ANY (%(keys)s::text[]) AND vanished_at IS NULL;
+
+-- name: ask_vanished
+-- Gaps of documents that have vanished are due at once: the answer tells whether they are gone.
+UPDATE gaps SET state = 'owed', not_before_at = %(now)s
+WHERE source = %(source)s AND kind = 'document' AND state IN ('owed', 'dead') AND key IN (
+  SELECT fingerprint FROM documents WHERE source = %(source)s AND key = ANY (%(keys)s::text[]) AND vanished_at IS NULL
+);
+
+-- name: tell_vanished
+-- The change feed says which contents the list no longer shows; run before they are marked.
+INSERT INTO changes (source, kind, key, change, changed_at)
+SELECT source, 'document', key, 'vanished', %(now)s FROM documents
+WHERE source = %(source)s AND key = ANY (%(keys)s::text[]) AND vanished_at IS NULL AND body IS NOT NULL ORDER BY key;
+
 -- name: relist_gone
 -- Documents that were gone are in the list again: their details are owed like those of any other entry.
 UPDATE gaps SET state = 'settled', last_seen_at = %(now)s

@@ -281,6 +281,29 @@ UPDATE documents SET seen_in_walk = :walk, vanished_at = NULL
 WHERE source = :source AND key IN (SELECT value FROM json_each(:keys))
 AND (seen_in_walk <> :walk OR vanished_at IS NOT NULL);
 
+-- name: see_existing
+-- These entries exist although no page has shown them.
+UPDATE documents SET seen_in_walk = :walk
+WHERE source = :source AND key IN (SELECT value FROM json_each(:keys));
+
+-- name: mark_vanished
+-- The list no longer shows these entries.
+UPDATE documents SET vanished_at = :now
+WHERE source = :source AND key IN (SELECT value FROM json_each(:keys)) AND vanished_at IS NULL;
+
+-- name: ask_vanished
+-- Gaps of documents that have vanished are due at once: the answer tells whether they are gone.
+UPDATE gaps SET state = 'owed', not_before_at = :now
+WHERE source = :source AND kind = 'document' AND state IN ('owed', 'dead') AND key IN (
+  SELECT fingerprint FROM documents WHERE source = :source AND key IN (SELECT value FROM json_each(:keys)) AND vanished_at IS NULL
+);
+
+-- name: tell_vanished
+-- The change feed says which contents the list no longer shows; run before they are marked.
+INSERT INTO changes (source, kind, key, change, changed_at)
+SELECT source, 'document', key, 'vanished', :now FROM documents
+WHERE source = :source AND key IN (SELECT value FROM json_each(:keys)) AND vanished_at IS NULL AND body IS NOT NULL ORDER BY key;
+
 -- name: relist_gone
 -- Documents that were gone are in the list again: their details are owed like those of any other entry.
 UPDATE gaps SET state = 'settled', last_seen_at = :now
