@@ -95,6 +95,14 @@ IN_FORMS: tuple[Mutant, ...] = (
     ),
     Mutant(
         LEDGER,
+        "loops/listed/walk.py",
+        "        self.missed = None if began.full_walk is None else Missed(began.full_walk, page.covers_before_s)\n",
+        "        self.missed = Missed(began.walk, page.covers_before_s)\n",
+        "what a walk to the first known entry did not show is called vanished",
+        (LISTED, "details=inline"),
+    ),
+    Mutant(
+        LEDGER,
         "sources/fan_out.py",
         "        return self._walked[at] if at < len(self._walked) else None",
         "        return self._walked[at + 1] if at + 1 < len(self._walked) else None",
