@@ -309,3 +309,16 @@ def test_a_saturated_gate_reaches_its_pace(rate_per_s: float) -> None:
             assert worst_excess_ns(busy.left_at_ns, interval_ns) == 0
 
     simulated(main)
+
+
+def test_at_thousands_of_requests_a_second_one_timer_serves_many_turns_and_the_pace_is_kept() -> None:
+    async def main(clock: SimClock) -> None:
+        limits = Limits(ceiling_interval_ns=SECOND_NS // 2_600, in_flight=256)
+        async with gate(clock, limits, book=warm(clock, limits)) as quick:
+            began_ns = clock.monotonic_ns()
+            await quick.send_many(2_600, Lane.BACKFILL, workers=256)
+            assert max(quick.left_at_ns) - began_ns <= 1.02 * SECOND_NS
+            assert len(set(quick.left_at_ns)) <= 300
+            assert worst_excess_ns(quick.left_at_ns, limits.ceiling_interval_ns) <= 0
+
+    simulated(main)

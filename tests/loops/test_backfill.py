@@ -95,7 +95,7 @@ def test_a_live_lease_is_never_taken_and_an_expired_one_is_after_a_kill() -> Non
     async def main(clock: SimClock) -> None:
         source, store = Numbers(clock), MemoryStore()
         await plan(store, clock, 1, 500)
-        life = Generation(die_at_call=300)
+        life = Generation(die_at_call=100)
 
         async def live() -> None:
             async with process(clock, source, store, life=life) as one:

@@ -16,7 +16,7 @@ from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
 from remora.core.rate.gate_types import PACING, Hold, LimitedBy, RateFacts, Sent
 from remora.core.rate.held_time import pacing_limit
 from remora.core.rate.limits import Limits as Limits
-from remora.core.rate.pacing import Pacer, burst_allowance, new_pacer
+from remora.core.rate.pacing import Pacer, new_pacer, turns_every_ns
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
@@ -274,9 +274,7 @@ class Governor:
                 self._holds.note(self._in_flight)
                 self._wait_events.tell(hold)
                 if hold.limited_by in PACING:
-                    await self._timer.until_turn(
-                        hold, in_bursts=burst_allowance(self._schedule.granted.interval_ns) > 1
-                    )
+                    await self._timer.until_turn(hold, least_ns=turns_every_ns(self._schedule.granted.interval_ns))
                 else:
                     await self._timer.until_over(hold)
                     self._unhindered_since_ns = self._clock.monotonic_ns()

@@ -8,8 +8,6 @@ from remora.contracts import Clock
 from remora.core.rate.gate_types import Hold, LimitedBy
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
-# Where requests are sent in bursts, turns are given this often: waking for each turn would cost more than sending.
-WAKE_EVERY_NS: Final = MILLISECOND_NS
 # A longer wait listens for changes that may shorten it: the pace may recover long before the next slow slot. The last
 # part of the wait is slept without listening, to the exact moment.
 LISTEN_FROM_NS: Final = 100 * MILLISECOND_NS
@@ -40,8 +38,8 @@ class HoldTimer:
         else:
             await self._clock.sleep_until(hold.until_ns)
 
-    async def until_turn(self, hold: Hold, *, in_bursts: bool) -> None:
-        """Wait for a turn. It comes before the departure, so a coarse timer is enough, and with bursts a rare one."""
+    async def until_turn(self, hold: Hold, *, least_ns: int) -> None:
+        """Wait for a turn, and not less than `least_ns`. It comes before the departure, so a coarse timer is enough."""
         if hold.until_ns is None:
             await self._listen(None)
             return
@@ -49,7 +47,6 @@ class HoldTimer:
         if left_ns > LISTEN_FROM_NS:
             await self._listen(left_ns - SLEEP_LAST_NS)
             return
-        least_ns = WAKE_EVERY_NS if in_bursts else 0
         await asyncio.sleep(max(left_ns, least_ns) / SECOND_NS)
 
     async def _listen(self, at_most_ns: int | None) -> None:
