@@ -22,6 +22,9 @@ class Lane(StrEnum):
 
 ORDER: Final[tuple[Lane, ...]] = tuple(Lane)
 
+# Lanes in which nobody waits for a single item: their results may wait a moment until many are stored together.
+PATIENT: Final = frozenset({Lane.RESCAN, Lane.BACKFILL})
+
 # Guaranteed share of departures, in percent, while a lane waits. The rest goes by priority, so a lane that waits alone
 # gets everything. The sum is below 100, or the guarantees could not all be kept.
 SHARE_PERCENT: Final[Mapping[Lane, int]] = {

@@ -1,11 +1,13 @@
 """When is a write durable? When its batch is committed. Writes that queue up meanwhile form the next batch.
 
-There is no timer: a single write is committed at once, and under load the batches grow.
+A single write is committed at once, and under load the batches grow. Writes that can wait are committed a few dozen times
+a second at most, alone or together with one that cannot: many small batches cost several times as much as a few large ones.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import suppress
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from remora.core.errors import StoreUnavailable
@@ -23,6 +25,7 @@ class _Waiting(NamedTuple):
     jobs: Sequence[Any]
     done: "asyncio.Future[Any]"
     is_one: bool  # the caller gets one result, not a list of them
+    can_wait: bool
 
 
 class Batches(Generic[J]):
@@ -35,42 +38,53 @@ class Batches(Generic[J]):
         batch_max: int,
         once_each: Callable[[J], Hashable] | None = None,
         on_batch: OnBatch | None = None,
+        pause_s: float = 0.0,
+        enough: int = 1,
     ) -> None:
         """`write` returns one result per job. An exception among them is raised to that job's caller only.
 
         Jobs with the same `once_each` value never share a batch: the second must see the result of the first.
+        Jobs that can wait do so until there are `enough` of them, or `pause_s` after the beginning of the last batch.
         """
         self._write = write
         self._batch_max = batch_max
         self._once_each = once_each
         self._on_batch = on_batch
+        self._pause_s = pause_s
+        self._enough = enough
+        self._pause_ends_s = 0.0
+        self._hurry = asyncio.Event()  # a job waits that cannot, or enough others do
         self._queue: deque[_Waiting] = deque()
         self._draining: asyncio.Task[None] | None = None
 
-    def put(self, job: J) -> "asyncio.Future[Any]":
+    def put(self, job: J, *, can_wait: bool = False) -> "asyncio.Future[Any]":
         """Return the job's result once it is durable."""
-        return self._join((job,), is_one=True)
+        return self._join(_Waiting((job,), self._new_future(), is_one=True, can_wait=can_wait))
 
-    def put_many(self, jobs: Sequence[J]) -> "asyncio.Future[list[Any]]":
+    def put_many(self, jobs: Sequence[J], *, can_wait: bool = False) -> "asyncio.Future[list[Any]]":
         """Return the results of all these jobs, in order, once they are durable: they share a batch.
 
         If some of them fail, the others are written, and the caller gets the first error. No two of them may have the
         same `once_each` value.
         """
         assert self._once_each is None or len(set(map(self._once_each, jobs))) == len(jobs), "one job twice"
-        return self._join(jobs, is_one=False)
+        return self._join(_Waiting(jobs, self._new_future(), is_one=False, can_wait=can_wait))
 
-    def _join(self, jobs: Sequence[J], *, is_one: bool) -> "asyncio.Future[Any]":
+    def _new_future(self) -> "asyncio.Future[Any]":
+        return asyncio.get_running_loop().create_future()
+
+    def _join(self, waiting: _Waiting) -> "asyncio.Future[Any]":
         assert len(self._queue) < QUEUE_MAX, "more writes wait than callers can exist"
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Any] = loop.create_future()
-        self._queue.append(_Waiting(jobs, done, is_one))
+        self._queue.append(waiting)
+        if not waiting.can_wait or sum(len(each.jobs) for each in self._queue) >= self._enough:
+            self._hurry.set()
         if self._draining is None:
-            self._draining = loop.create_task(self._drain(), name="store-writer")
-        return done
+            self._draining = asyncio.get_running_loop().create_task(self._drain(), name="store-writer")
+        return waiting.done
 
     async def finish(self) -> None:
         """Write what was accepted."""
+        self._hurry.set()
         while self._draining is not None:
             await asyncio.wait([self._draining])
 
@@ -82,10 +96,12 @@ class Batches(Generic[J]):
         now_s = asyncio.get_running_loop().time
         try:
             while self._queue:
+                await self._pause(now_s())
                 batch = self._take()
                 if not batch:
                     continue
                 began_s = now_s()
+                self._pause_ends_s = began_s + self._pause_s
                 try:
                     results = await self._write([job for waiting in batch for job in waiting.jobs])
                 except BaseException as error:
@@ -96,6 +112,13 @@ class Batches(Generic[J]):
                     self._on_batch(now_s() - began_s)
         finally:
             self._draining = None
+
+    async def _pause(self, now_s: float) -> None:
+        """Let more jobs come, as long as all of them can wait."""
+        if now_s < self._pause_ends_s and not self._hurry.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._pause_ends_s - now_s):
+                    await self._hurry.wait()
 
     def _take(self) -> list[_Waiting]:
         """The oldest jobs, without those that nobody waits for any more. Jobs that came together stay together."""
@@ -117,13 +140,15 @@ class Batches(Generic[J]):
             batch.append(waiting)
             count += len(waiting.jobs)
         self._queue.extendleft(reversed(later))
+        if all(waiting.can_wait for waiting in self._queue):
+            self._hurry.clear()
         return batch
 
 
 def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
-    for _, done, _ in batch:
-        if not done.done():
-            done.set_exception(
+    for waiting in batch:
+        if not waiting.done.done():
+            waiting.done.set_exception(
                 StoreUnavailable(f"the writer stopped: {type(error).__name__}", hint="open the store again")
             )
 
@@ -131,7 +156,7 @@ def _fail(batch: Sequence[_Waiting], error: BaseException) -> None:
 def _resolve(batch: Sequence[_Waiting], results: Sequence[object]) -> None:
     assert len(results) == sum(len(waiting.jobs) for waiting in batch), "one result for each job"
     first = 0
-    for jobs, done, is_one in batch:
+    for jobs, done, is_one, _ in batch:
         mine = (results[first],) if is_one else results[first : first + len(jobs)]
         first += len(jobs)
         if done.done():

@@ -82,7 +82,8 @@ class SqliteSegments(SqlitePart):
             connection.execute(self._sql["advance"], moved)
             return True
 
-        return await self._write(work)
+        # In the middle of a segment the walk goes on meanwhile.
+        return await self._write(work, can_wait=cursor < segment.ids.end)
 
     async def release(self, source: str, segment: Segment) -> bool:
         """Release the rest of the segment; False when the fence is outdated."""
