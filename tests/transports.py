@@ -8,12 +8,12 @@ from contextvars import ContextVar
 import pytest
 
 from remora.sources.transport.aiohttp_client import AiohttpTransport
-from remora.sources.transport.connection import EpollPoller, LoopPoller, Poller
 from remora.sources.transport.lean import LeanTransport
+from remora.sources.transport.poller import EpollPoller, LoopPoller, Poller
 from remora.sources.transport.settings import HttpSettings
 from tests.sources.permits import LoopClock
 
-MakePoller = Callable[[asyncio.AbstractEventLoop], Poller]
+MakePoller = Callable[[asyncio.AbstractEventLoop, Callable[[], bool]], Poller]
 
 
 AnyTransport = AiohttpTransport | LeanTransport

@@ -10,9 +10,10 @@ import pytest
 import trustme
 
 from remora.core.verdict import Reply
-from remora.sources.transport.connection import Connection, LoopPoller
+from remora.sources.transport.connection import Connection
 from remora.sources.transport.lean import LeanTransport
 from remora.sources.transport.origin import Origin
+from remora.sources.transport.poller import LoopPoller
 from remora.sources.transport.pool import FIRST_AT_ONCE, Pool
 from remora.sources.transport.settings import HttpSettings
 from tests.sources.permits import Gate, LoopClock

@@ -29,8 +29,9 @@ from remora.read.moments import parse_moment
 from remora.read.safe_html import safe_html
 from remora.read.search_query import parse_query
 from remora.sources.dumps import pages
-from remora.sources.transport.connection import Connection, LoopPoller
+from remora.sources.transport.connection import Connection
 from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
+from remora.sources.transport.poller import LoopPoller
 from remora.sources.transport.way_out import Proxy, parse_proxy
 from tests.library import make_library
 

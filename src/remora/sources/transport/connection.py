@@ -5,17 +5,17 @@ they arrive, so that the measured latency is the provider's and not ours.
 """
 
 import asyncio
-import select
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import httptools
 
 from remora.contracts import Clock
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
+from remora.sources.transport.poller import Poller
 from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT
 
 READ_BYTES: Final = 64 * 1024
@@ -33,74 +33,6 @@ def names_kept(headers: Iterable[str]) -> Mapping[bytes, str]:
 
 
 NAMES_KEPT: Final = names_kept(HEADERS_KEPT)
-
-
-class Poller(Protocol):
-    """Reports which sockets have something to read."""
-
-    def add(self, descriptor: int, on_readable: Callable[[], None]) -> None:
-        """Call `on_readable` whenever there is something to read."""
-
-    def remove(self, descriptor: int) -> None:
-        """Stop calling."""
-
-    def close(self) -> None:
-        """Free what the poller itself holds."""
-
-
-class LoopPoller:
-    """One callback of the event loop per ready socket: works wherever the loop can watch descriptors."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-
-    def add(self, descriptor: int, on_readable: Callable[[], None]) -> None:
-        """Call `on_readable` whenever there is something to read."""
-        self._loop.add_reader(descriptor, on_readable)
-
-    def remove(self, descriptor: int) -> None:
-        """Stop calling."""
-        self._loop.remove_reader(descriptor)
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class EpollPoller:
-    """One callback of the event loop for all ready sockets: they are registered in an epoll of our own (Linux)."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._epoll = select.epoll()
-        self._on_readable: dict[int, Callable[[], None]] = {}
-        loop.add_reader(self._epoll.fileno(), self._serve)
-
-    def add(self, descriptor: int, on_readable: Callable[[], None]) -> None:
-        """Call `on_readable` whenever there is something to read."""
-        self._on_readable[descriptor] = on_readable
-        self._epoll.register(descriptor, select.EPOLLIN)
-
-    def remove(self, descriptor: int) -> None:
-        """Stop calling."""
-        if self._on_readable.pop(descriptor, None) is not None:
-            self._epoll.unregister(descriptor)
-
-    def close(self) -> None:
-        """Close the epoll."""
-        self._on_readable.clear()  # closing the epoll has removed them all
-        self._loop.remove_reader(self._epoll.fileno())
-        self._epoll.close()
-
-    def _serve(self) -> None:
-        for descriptor, _ in self._epoll.poll(0):
-            # A callback may have closed another connection that was also ready.
-            if (on_readable := self._on_readable.get(descriptor)) is not None:
-                on_readable()
-
-
-def poller_for(loop: asyncio.AbstractEventLoop) -> Poller:
-    """The cheapest poller this machine offers."""
-    return EpollPoller(loop) if hasattr(select, "epoll") else LoopPoller(loop)
 
 
 class Connection:

@@ -18,10 +18,11 @@ import aiohappyeyeballs
 from remora.contracts import Clock, OnReply, Permit, PromptPermit
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
-from remora.sources.transport.connection import READ_BYTES, Connection, Poller, names_kept, poller_for
+from remora.sources.transport.connection import READ_BYTES, Connection, names_kept
 from remora.sources.transport.exhaustion import is_our_exhaustion
 from remora.sources.transport.origin import Origin, authority_end, origin_of, written_as_numbers
 from remora.sources.transport.places import Places
+from remora.sources.transport.poller import Poller, poller_for
 from remora.sources.transport.pool import Pool
 from remora.sources.transport.settings import KEEP_ALIVE_S, HttpSettings
 from remora.sources.transport.way_out import open_tunnel, trusting
@@ -30,6 +31,8 @@ from remora.sources.transport.way_out import open_tunnel, trusting
 # one check covers all of them.
 LOOK_EVERY_S: Final = 0.02
 SWEEP_EVERY_S: Final = 0.1
+# From so many requests in flight on, answers are read together, a few milliseconds late.
+MANY_AWAITED: Final = 32
 # If one address of a host does not answer within this time, the next one is tried in parallel.
 NEXT_ADDRESS_AFTER_S: Final = 0.25
 
@@ -48,7 +51,7 @@ class LeanTransport:
         clock: Clock,
         wire_sent: Callable[[], None],
         tls: ssl.SSLContext | None = None,
-        poller: Callable[[asyncio.AbstractEventLoop], Poller] = poller_for,
+        poller: Callable[[asyncio.AbstractEventLoop, Callable[[], bool]], Poller] = poller_for,
     ) -> None:
         """`tls` replaces the machine's own trust store and `ca_file`."""
         self._settings = settings
@@ -201,7 +204,8 @@ class LeanTransport:
 
     async def _open(self, pool: Pool) -> Connection | Fault:
         try:
-            poller = self._poller = self._poller or self._new_poller(asyncio.get_running_loop())
+            loop = asyncio.get_running_loop()
+            poller = self._poller = self._poller or self._new_poller(loop, self._are_many_awaited)
             async with asyncio.timeout(self._settings.connect_timeout_s):
                 link = await self._connect(pool)
         except TimeoutError:
@@ -269,7 +273,12 @@ class LeanTransport:
 
     def _late_ns(self, now_ns: int) -> int:
         """How late our own event loop is: whatever came meanwhile was not read at once."""
-        return 0 if self._sweeper is None else max(0, now_ns - self._look_due_ns)
+        late_ns = 0 if self._poller is None else self._poller.late_ns
+        return late_ns if self._sweeper is None else max(late_ns, now_ns - self._look_due_ns)
+
+    def _are_many_awaited(self) -> bool:
+        """Whether to read many answers together. Not while all places are taken: then each answer lets a request go."""
+        return len(self._busy) >= MANY_AWAITED and self._places.is_free
 
     def _look(self) -> None:
         self._sweeper = None
