@@ -248,14 +248,16 @@ async def test_an_answer_says_how_late_our_own_event_loop_read_it(poller: MakePo
 
     transport = LeanTransport(HttpSettings(), clock=clock, wire_sent=gate.wire_sent, poller=poller)
     async with CountingServer(busy_meanwhile) as server, transport:
-        # On a busy machine the timer may fire between the added second and the read: then that answer seems in time.
         for _ in range(20):
             reply = await transport.get(server.url(), gate.permit())
             assert isinstance(reply, Reply)
-            if reply.late_ns >= SECOND_NS // 2:
-                break
-    assert SECOND_NS - int(LOOK_EVERY_S * SECOND_NS) <= reply.late_ns
-    assert reply.answered_at_ns - reply.departed_at_ns >= SECOND_NS  # what was measured stays as it is
+            # What was measured stays as it is.
+            assert reply.answered_at_ns is not None
+            assert reply.answered_at_ns - reply.departed_at_ns >= SECOND_NS
+            # On a busy machine the timer may fire between the added second and the read: then that answer seems in time.
+            if reply.late_ns >= SECOND_NS - int(LOOK_EVERY_S * SECOND_NS):
+                return
+    pytest.fail("no answer said that it was read late")
 
 
 class _Sockets:
