@@ -197,6 +197,25 @@ def test_what_is_deleted_in_a_channel_vanishes_and_nothing_else() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("answers", [False, True])
+def test_the_messages_of_a_channel_that_has_vanished_vanish_with_it_and_are_kept(answers: bool) -> None:
+    async def main(clock: SimClock) -> None:
+        rig, workspace = await rig_of(clock, "cursor", channels=3)
+        await rig.run()
+        collected = workspace.documents()
+        await rig.store.record_vanished("channels", ["C/2"], now_ns=clock.wall_ns())
+        if not answers:
+            del workspace.messages["C/2"]
+        for _ in range(2):
+            await rig.wait(8 * DAY_NS)
+            assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        shown = {key for key in collected if (held := await rig.store.document(NAME, key)) and held.vanished_ns is None}
+        assert shown == {key for key in collected if not key.startswith(compound("C/2", ""))}
+        assert await rig.mirror() == collected
+
+    run(main)
+
+
 def test_without_a_known_channel_the_run_says_what_to_run_first() -> None:
     async def main(clock: SimClock) -> None:
         rig, workspace = await rig_of(clock, "cursor", channels=0)
