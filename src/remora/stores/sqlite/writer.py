@@ -24,8 +24,8 @@ T = TypeVar("T")
 # As many as fit into one transaction before the first caller notices the wait for the last.
 BATCH_MAX: Final = 500
 # Observations that can wait are written when there are so many of them, or this long after the last ones: at 2,600 items
-# a second, a transaction for every few items costs twice as much.
-ENOUGH: Final = 150
+# a second, a transaction for every few items costs twice as much. With more of them, walks wait for their cursors.
+ENOUGH: Final = 64
 PAUSE_S: Final = 0.05
 # Nothing is written once the disk has less than this: a full disk would stop the database in the middle of its work.
 RESERVE_BYTES: Final = 256 << 20
