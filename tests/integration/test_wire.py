@@ -268,6 +268,7 @@ class _Sockets:
         self.pairs = [socket.socketpair() for _ in range(count)]
         self.reported: list[tuple[int, int]] = []  # which socket, and how late
         self._news = asyncio.Event()
+        self.breaks_on: int | None = None
         for number, (near, _) in enumerate(self.pairs):
             poller.add(near.fileno(), partial(self._read, number))
 
@@ -275,6 +276,8 @@ class _Sockets:
         self.pairs[number][0].recv(1)
         self.reported.append((number, self._poller.late_ns))
         self._news.set()
+        if number == self.breaks_on:
+            raise ValueError("our own mistake")
 
     def write(self, *numbers: int) -> None:
         for number in numbers:
@@ -306,6 +309,21 @@ async def test_while_many_answers_are_awaited_they_are_read_together_and_say_how
     sockets.write(1)
     await sockets.until_reported(5)
     assert sockets.reported[4] == (1, 0)
+    sockets.close()
+
+
+async def test_after_a_mistake_of_our_own_the_next_answers_are_still_read() -> None:
+    loop, mistakes = asyncio.get_running_loop(), list[object]()
+    loop.set_exception_handler(lambda _, context: mistakes.append(context["exception"]))
+    sockets = _Sockets(EpollPoller(loop, lambda: True), 2)
+    for times in range(1, 3):  # of the first, the event loop told; of the second, a look
+        sockets.breaks_on = 0
+        sockets.write(0)
+        await sockets.until_reported(2 * times - 1)
+        sockets.breaks_on = None
+        sockets.write(1)
+        await sockets.until_reported(2 * times)
+        assert len(mistakes) == times
     sockets.close()
 
 

@@ -90,8 +90,13 @@ class EpollPoller:
 
     def _look(self) -> None:
         self.late_ns = LOOK_AFTER_NS
-        self._serve()
-        self.late_ns = 0
+        try:
+            self._serve()
+        finally:  # whatever mistake we make in serving one connection, the others are served
+            self.late_ns = 0
+            self._look_again()
+
+    def _look_again(self) -> None:
         if self._epoll.closed:
             return
         if self._are_many_awaited():
