@@ -64,6 +64,7 @@ OnDurable = Callable[[list[tuple[Discovery, Outcome]]], Awaitable[None]]
 # When this machine runs out of descriptors or memory: the wait before the same request.
 EXHAUSTED_WAIT_NS: Final = SECOND_NS
 _NOTHING_MET: Final = frozenset[type[Verdict]]()
+_NEED_NO_RETRY: Final = (Found, NotYet, Missing, Malformed)
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
@@ -305,7 +306,7 @@ class Collector(BelievedNewest):
         self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply
     ) -> tuple[Discovery, Asked] | Coroutine[None, None, tuple[Discovery, Asked]]:
         answer = self._hear(discovery, permit, reply, _NOTHING_MET)
-        if isinstance(answer.verdict, Found | NotYet | Missing | Malformed):
+        if isinstance(answer.verdict, _NEED_NO_RETRY):
             return discovery, answer
         return self._go_on(discovery, answer)
 

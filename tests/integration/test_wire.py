@@ -12,6 +12,7 @@ import trustme
 
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
+from remora.sources.transport.connection import Connection
 from remora.sources.transport.lean import LOOK_EVERY_S, MANY_AWAITED, LeanTransport
 from remora.sources.transport.poller import LOOK_AFTER_NS, EpollPoller, LoopPoller, Poller
 from remora.sources.transport.settings import HttpSettings
@@ -367,3 +368,33 @@ async def test_answers_are_read_together_only_while_a_further_request_could_be_s
         may_answer.set()
         assert all(isinstance(reply, Reply) for reply in await asyncio.gather(*waiting))
         assert not are_many_awaited[0]()
+
+
+class _ByHand(LoopPoller):
+    """Reports a socket only when the test says so."""
+
+    def add(self, descriptor: int, on_readable: Callable[[], None]) -> None:
+        self.on_readable = on_readable
+
+    def remove(self, descriptor: int) -> None:
+        """Nothing is watched."""
+
+
+async def test_an_answer_that_needs_several_reads_is_read_whole_when_it_is_reported_once() -> None:
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    by_hand = _ByHand(asyncio.get_running_loop())
+    link = Connection(near, by_hand, bytearray(4_096), clock=LoopClock(), body_max_bytes=100_000)
+    answers: list[Reply | NoReply] = []
+    link.send(b"GET / HTTP/1.1\r\n\r\n", answers.append, departed_at_ns=0)
+    body = b"x" * 40_000
+    far.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n" + body[:30_000])
+    by_hand.on_readable()
+    assert answers == []
+    far.sendall(body[30_000:])
+    by_hand.on_readable()
+    (reply,) = answers
+    assert isinstance(reply, Reply)
+    assert reply.body == body
+    link.close()
+    far.close()

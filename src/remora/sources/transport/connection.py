@@ -19,6 +19,10 @@ from remora.sources.transport.poller import Poller
 from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT
 
 READ_BYTES: Final = 64 * 1024
+# One answer may be read this often in a row, as long as it is not complete: others wait meanwhile.
+READS_AT_ONCE: Final = 16
+# The most that TLS decrypts at once. A buffer that is not smaller leaves nothing behind that no descriptor shows.
+_TLS_RECORD_BYTES: Final = 16 * 1024
 HEAD_MAX_BYTES: Final = 64 * 1024
 # The headers that the connection itself needs.
 _NAMES_NEEDED: Final = ("content-encoding", "content-length")
@@ -48,7 +52,6 @@ class Connection:
         "_has_head",
         "_head_bytes",
         "_headers",
-        "_is_tls",
         "_late_ns",
         "_loop",
         "_names_kept",
@@ -80,7 +83,7 @@ class Connection:
         `late_ns` says how late the event loop is at a moment.
         """
         self._socket = link
-        self._is_tls = isinstance(link, ssl.SSLSocket)
+        assert not isinstance(link, ssl.SSLSocket) or len(buffer) >= _TLS_RECORD_BYTES, "a record must fit"
         self._poller = poller
         self._buffer = buffer
         self._clock = clock
@@ -172,7 +175,7 @@ class Connection:
     def _on_readable(self) -> None:
         now_ns = self._clock.monotonic_ns()
         self.late_ns = self._late_ns(now_ns)
-        while True:
+        for _ in range(READS_AT_ONCE):
             try:
                 count = self._socket.recv_into(self._buffer)
             except _WOULD_BLOCK:
@@ -184,13 +187,8 @@ class Connection:
                 self._on_end(now_ns)
                 return
             self._feed(memoryview(self._buffer)[:count], now_ns)
-            # Bytes that TLS has already decrypted do not make the descriptor readable.
-            if self.is_closed or not (self._is_tls and self._pending()):
+            if not self.is_busy:  # answered or failed; a small answer is read at once
                 return
-
-    def _pending(self) -> bool:
-        assert isinstance(self._socket, ssl.SSLSocket), "asked of a plain socket"
-        return self._socket.pending() > 0
 
     def _feed(self, data: memoryview, now_ns: int) -> None:
         if self._on_answer is None:
