@@ -318,7 +318,7 @@ def test_at_thousands_of_requests_a_second_one_timer_serves_many_turns_and_the_p
             began_ns = clock.monotonic_ns()
             await quick.send_many(2_600, Lane.BACKFILL, workers=256)
             assert max(quick.left_at_ns) - began_ns <= 1.02 * SECOND_NS
-            assert len(set(quick.left_at_ns)) <= 300
+            assert len(set(quick.left_at_ns)) <= 450
             assert worst_excess_ns(quick.left_at_ns, limits.ceiling_interval_ns) <= 0
 
     simulated(main)

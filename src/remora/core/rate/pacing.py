@@ -150,9 +150,9 @@ def new_pacer(*, ceiling_interval_ns: int, interval_ns: int, now_ns: int, idle_n
 def turns_every_ns(interval_ns: int) -> int:
     """How often turns are given where requests are sent in bursts, which costs less than waking for each; 0 without bursts.
 
-    A turn that comes later than its lead is lost. So half of the lead is left for a late timer.
+    A turn that comes later than its lead is lost. So most of the lead is left for a late timer.
     """
-    return _turn_lead_ns(interval_ns) // 2 if _tolerance_ns(interval_ns) else 0
+    return _turn_lead_ns(interval_ns) // 3 if _tolerance_ns(interval_ns) else 0
 
 
 @lru_cache(REMEMBERED_INTERVALS)
