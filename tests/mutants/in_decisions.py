@@ -153,7 +153,8 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         LAW,
         "core/rate/law.py",
-        "            return refused(pace, event)\n        case Answer.TROUBLED:",
+        "            return counted(refused(pace, event), event, is_stale=event.departed_at_ns < pace.last_cut_at_ns)\n"
+        "        case Answer.TROUBLED:",
         "            return pace\n        case Answer.TROUBLED:",
         "a refusal slows nothing down",
     ),

@@ -48,6 +48,7 @@ DOUBT_LEAST: Final = 0.1  # of a dip, by which a probe that got above the edge r
 
 # Where the owner wrote a limit on refusals, the gate sends nothing once it is used up. So a refusal costs more there.
 REFUSALS_SPARED: Final = 4.0  # probing uses at most a quarter of the limit
+REST_WITH_ONE_LEFT: Final = 1 - 3 * DIP  # of what was accepted: the last refusal before a silence is not risked there
 IDLE_COUNTED: Final = 4  # intervals for which a request that the limit held back counts in the accepted rate at most
 
 # A burst that filled since the last refusal carries a probe above the edge. The probe goes no higher than ELSEWHERE until

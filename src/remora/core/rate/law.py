@@ -39,6 +39,7 @@ from remora.core.rate.constants import (
     TROUBLE_RATIO,
 )
 from remora.core.rate.edges import is_test_passed, passed_test, refused
+from remora.core.rate.last_refusal import counted, is_one_left
 from remora.core.rate.outage import resumed
 from remora.core.rate.pace import (
     Answer,
@@ -101,7 +102,7 @@ def after_any(pace: Pace, event: Answered) -> Pace:
         case Answer.GOOD:
             return _good(pace, event)
         case Answer.REFUSED:
-            return refused(pace, event)
+            return counted(refused(pace, event), event, is_stale=event.departed_at_ns < pace.last_cut_at_ns)
         case Answer.TROUBLED:
             return _troubled(pace, event)
 
@@ -138,7 +139,7 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
     baseline += (latency - baseline) / (LATENCY_MEMORY if latency < baseline else MEMORY)
     slow = pace.baseline_ns > 0 and _is_slow(pace, latency)
     queueing = _is_queueing(pace)
-    climbs = event.pace_bound and not queueing and not is_spread(pace) and not _fills_limit(pace)
+    climbs = event.pace_bound and not queueing and not is_spread(pace) and not _fills_limit(pace, event)
     rate, edges = _raised(pace) if climbs else (pace.rate_per_s, edges)
     # The time before this request: an interval, or more if there was nothing to send.
     since_ns = interval_ns if event.pace_bound else max(interval_ns, event.departed_at_ns - pace.left_at_ns)
@@ -173,10 +174,13 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
     )
 
 
-def _fills_limit(pace: Pace) -> bool:
-    """Does this rate put as many requests in flight as the owner lets be refused? A higher one would change nothing."""
+def _fills_limit(pace: Pace, event: Answered) -> bool:
+    """Does the owner's limit on refusals forbid to climb? One refusal is left, or as many are in flight as it allows."""
     limit = pace.refusal_limit
-    return limit is not None and pace.rate_per_s * pace.latency_ns > limit.most * SECOND_NS
+    if limit is None:
+        return False
+    is_full = pace.rate_per_s * pace.latency_ns > limit.most * SECOND_NS
+    return is_full or is_one_left(pace, now_ns=event.answered_at_ns)
 
 
 def _is_left_behind(edges_per_s: tuple[float, ...], rate_per_s: float) -> bool:

@@ -140,14 +140,14 @@ class _Return:
 def _after_an_outage(pace: Pace, event: Answered) -> _Return:
     # Time after the wait was idleness.
     wait_over_ns = max(pace.quiet_until_ns, pace.last_cut_at_ns + pace.asked_ns)
-    if _was_held_back(pace, event):
-        wait_over_ns = event.departed_at_ns
     end_ns = min(event.departed_at_ns, wait_over_ns)
-    silent_ns = max(0, end_ns - pace.streak_began_at_ns)
+    # A limit on refusals may have kept us silent for longer. That says nothing about the provider, but a burst filled.
+    silent_until_ns = event.departed_at_ns if _was_held_back(pace, event) else end_ns
+    silent_ns = max(0, silent_until_ns - pace.streak_began_at_ns)
     # A single refusal is an outage only if it named a wait: accepted after it, the outage took that long. Otherwise we
     # chose the wait, and the outage ended between the last refusal and the end of the wait: take the middle.
-    middle_ns = (pace.last_refused_at_ns + end_ns) // 2
-    outage_ns = silent_ns if pace.streak == 1 else max(0, middle_ns - pace.streak_began_at_ns)
+    ended_ns = end_ns if pace.streak == 1 else (pace.last_refused_at_ns + end_ns) // 2
+    outage_ns = max(0, ended_ns - pace.streak_began_at_ns)
     before = pace.edges_per_s[0]
     accepted = accepted_per_s(pace)
     edge = _edge_after(pace, outage_ns, accepted)

@@ -92,6 +92,7 @@ class Pace:
     wait_ns: int = 0  # length of the present wait; 0 = not waiting
     asked_ns: int = 0  # the wait the provider asked for with the last refusal; 0 = it did not say
     outage_ns: int = 0  # how long the provider shut us out the last time
+    refused_ns: tuple[int, ...] = ()  # when the last refusals came; only where the owner wrote a limit on them
 
     # Evidence, in answers.
     clean: int = 0  # good answers since the last refusal that counted

@@ -21,6 +21,7 @@ OWN: Final = frozenset(
     {
         "ceiling_interval_ns",
         "refusal_limit",
+        "refused_ns",
         "quota_until_ns",
         "latency_ns",
         "baseline_ns",
