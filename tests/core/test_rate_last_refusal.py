@@ -8,6 +8,7 @@ from remora.core.rate.constants import A_FEW, DIP, REST_WITH_ONE_LEFT
 from remora.core.rate.last_refusal import is_one_left
 from remora.core.rate.law import Answer, Answered, after, cold_start
 from remora.core.rate.pace import Pace
+from remora.core.rate.probing import price
 from remora.core.rate.refusal_limit import RefusalLimit
 from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
@@ -72,6 +73,11 @@ def test_without_a_limit_and_with_one_that_is_always_or_hardly_ever_near_nothing
     pace, at_s = refused_apart(resting(limit), 20, every_s=3)
     assert pace.refused_ns == ()
     assert not is_one_left(pace, now_ns=int(at_s * SECOND_NS))
+
+
+def test_probing_earns_a_refusal_no_sooner_than_an_eighth_of_the_limit_allows() -> None:
+    earned_after_s = price(resting()) / resting().rate_per_s
+    assert earned_after_s * SECOND_NS >= 8 * LIMIT.within_ns / LIMIT.most
 
 
 def test_a_refusal_from_before_the_last_cut_counts_but_lowers_nothing() -> None:

@@ -47,7 +47,7 @@ REST_CHARGE: Final = 0.3  # a refusal at rest or in a test costs less than one t
 DOUBT_LEAST: Final = 0.1  # of a dip, by which a probe that got above the edge raises it; a whole dip while it is new
 
 # Where the owner wrote a limit on refusals, the gate sends nothing once it is used up. So a refusal costs more there.
-REFUSALS_SPARED: Final = 4.0  # probing uses at most a quarter of the limit
+REFUSALS_SPARED: Final = 8.0  # probing uses at most an eighth of the limit
 REST_WITH_ONE_LEFT: Final = 1 - 3 * DIP  # of what was accepted: the last refusal before a silence is not risked there
 IDLE_COUNTED: Final = 4  # intervals for which a request that the limit held back counts in the accepted rate at most
 
