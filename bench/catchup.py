@@ -283,6 +283,20 @@ With 500 items in a transaction the store costs 35 µs. Results of a backfill wa
 item is written at once, together with all that wait. What is left is the event loop, the walk over segments, new connections and two threads that share one interpreter lock.
 
 The number of requests in flight is bounded (256 at most), so memory does not grow with the number of items.
+
+## At a pace
+
+`python -m bench.long_run --for-s 600` backfills for ten minutes at 2,600 requests a second over TLS from a provider 40 ms away. On a
+quiet machine it reached 98.9 % of the pace with 58 % of one core (227 µs per item) and 147 MB; no window held more than the ceiling
+allows. Live items came after 53 ms, and 99 % of them within 80 ms (45 and 127 ms without the backfill). At a pace an item costs
+more than in a catch-up, because few answers come at once.
+
+## In a large mirror
+
+`python -m bench.scale` fills a SQLite store with ten million items as a backfill does it, without requests. An item cost 36.7 µs of
+processor time among the first 10,000 and 37.3 µs in the tenth million, beside other work; memory stayed at 121 MB. Then
+`remora status` took 0.64 s and `remora gaps` 0.56 s. The file has 1.64 bytes for each byte of a body: five indexes, the feed of changes
+and the hashes are in it.
 """
 
 
