@@ -2,7 +2,7 @@
 
 `python -m bench.scale [--items 10000000] [--postgres] [--folder DIR]` fills a store with made-up comments, newest segment
 first, and prints what an item cost since the line before. Making them is measured and taken out. Then it times the
-commands that an owner uses. Ten million items take about 7 GB and a quarter of an hour.
+commands that an owner uses. Ten million items take about 8 GB and a quarter of an hour.
 """
 
 import argparse
@@ -43,11 +43,9 @@ COMMANDS = ("status", "gaps")
 def observation(item_id: int, chance: random.Random) -> Observation:
     """A comment: about 450 bytes, one of a hundred thousand authors, a parent that is not far away."""
     text = " ".join(chance.choices(WORDS, k=48))
-    author, parent, at_s = (
-        f"user{chance.randrange(100_000)}",
-        max(1, item_id - chance.randrange(1, 500)),
-        item_id + 10**9,
-    )
+    author = f"user{chance.randrange(100_000)}"
+    parent = max(1, item_id - chance.randrange(1, 500))
+    at_s = item_id + 10**9
     body = f'{{"by":"{author}","id":{item_id},"parent":{parent},"text":"{text}","time":{at_s},"type":"comment"}}'
     item = Item(item_id, body.encode(), type="comment", by=author, time=at_s, parent=parent, content=text.encode())
     return Observation(Discovery.item(item_id, via=Lane.BACKFILL), Found(item), NOW_NS, NOW_NS)

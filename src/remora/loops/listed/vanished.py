@@ -88,11 +88,11 @@ class Vanished:
         walk = (await self._store.walk_state(self._source)).walk
         while keys := await self._store.unlisted(self._source, walk=missed.walk, limit=limit):
             stop = await self._details.ask(keys) if can_ask else None
-            vanished = {key: None for key in keys if not can_ask or self._has_vanished(key, missed)}
+            vanished = [key for key in keys if not can_ask or self._has_vanished(key, missed)]
             await self._record(vanished)
             if stop is not None:
                 return stop
-            existing = [key for key in keys if key not in vanished]
+            existing = sorted({*keys}.difference(vanished))
             await self._store.record_existing(self._source, existing, walk=walk)
         state = await self._store.walk_state(self._source)
         if state.full_walk == missed.walk:

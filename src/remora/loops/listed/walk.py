@@ -303,12 +303,11 @@ class ListWalk:
             await self._vanished.skips(self._state.walk)
         await self._holes.read(self._position, page, self._collector.walked)
         self._state = _next_state(self._state, page, self._position, is_whole=self._is_whole, is_last=is_full)
+        now_ns = self._clock.wall_ns()
         if is_full and self._is_whole:
             # What the pages left behind show has not vanished.
             missed = None if self._holes.keys else await self._vanished.counts_as(self._state.walk, page)
             self._state = replace(self._state, full_walk=missed)
-        now_ns = self._clock.wall_ns()
-        if is_full and self._is_whole:
             # Before the page: if the process dies between the two, the walk is still in progress and runs to its end.
             await self._store.keep_note(self._source, FULL_WALK_NOTE, now_ns)
         # Also before the page: once it is recorded, these entries no longer look newer than what is stored.
