@@ -161,6 +161,24 @@ def test_an_entry_that_changed_before_it_is_judged_has_not_vanished_and_one_that
     run(main)
 
 
+def test_entries_that_left_the_list_and_are_refused_do_not_stop_run_after_run() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(60))
+        await rig.run()
+        left = [f"c{number}" for number in range(30)]
+        rig.archive.remove(*left)
+        rig.archive.spoiled |= dict.fromkeys(left, Answer(403, b"{}"))
+        await rig.wait(8 * DAY_NS)
+        stops = []
+        for _ in range(40):
+            stops.append((await rig.run()).stopped_by)
+            await rig.wait(HOUR_NS)
+        assert stops.count(StoppedBy.COMPLETE) >= 30
+        assert set(left) <= set(rig.archive.requests("detail")), "each was asked for"
+
+    run(main)
+
+
 def test_what_a_run_had_no_requests_left_to_ask_for_is_judged_by_the_next_ones_and_new_entries_come_first() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(60))

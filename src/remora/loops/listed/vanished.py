@@ -90,10 +90,11 @@ class Vanished:
             stop = await self._details.ask(keys) if can_ask else None
             vanished = [key for key in keys if not can_ask or self._has_vanished(key, missed)]
             await self._record(vanished)
+            # What was answered is not asked for again by the next run, or five that are refused would stop every run.
+            undecided = self._details.answers if stop is not None else keys
+            await self._store.record_existing(self._source, sorted({*undecided}.difference(vanished)), walk=walk)
             if stop is not None:
                 return stop
-            existing = sorted({*keys}.difference(vanished))
-            await self._store.record_existing(self._source, existing, walk=walk)
         state = await self._store.walk_state(self._source)
         if state.full_walk == missed.walk:
             judged = replace(state, full_walk=None)
