@@ -279,7 +279,7 @@ same items:
 | the SQLite store's own thread, 95 items in a transaction | 50 |
 | of it: SQLite itself, with five indexes and the log | 37 |
 
-With 500 items in a transaction the store costs 35 µs. Results of a backfill wait until there are 64 of them, or 50 ms at most; a live
+With 500 items in a transaction the store costs 35 µs. Results of a backfill wait until there are 128 of them, or 50 ms at most; a live
 item is written at once, together with all that wait. What is left is the event loop, the walk over segments, new connections and two threads that share one interpreter lock.
 
 The number of requests in flight is bounded (256 at most), so memory does not grow with the number of items.

@@ -33,6 +33,7 @@ from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.loops.numbered.backfill import plan_missing, walk_until_done, walkers
 from remora.operate.jobs.clock import SystemClock
+from remora.operate.jobs.stopping import run_job
 from remora.operate.observe.recent_meter import RecentMeter, Uncounted
 from remora.sim.fuzz.stage import Ceiling
 from remora.sources.dialects import Dialects
@@ -175,7 +176,7 @@ def main() -> None:
         pem, faults = authority(folder), folder / "faults.toml"
         faults.write_text(f"latency_ms = {LATENCY_MS}\n")
         with provider(items + LIVE_ITEMS, "--tls", str(pem), "--faults", str(faults)) as url:
-            asyncio.run(measure(url.removesuffix("/"), folder, arguments.rate, arguments.for_s, items))
+            run_job(measure(url.removesuffix("/"), folder, arguments.rate, arguments.for_s, items))
 
 
 if __name__ == "__main__":

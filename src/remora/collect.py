@@ -27,7 +27,7 @@ from remora.contracts import (
 )
 from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.contracts.source import WalkedSource
-from remora.core.item import Decoded, Readable, WrongShape
+from remora.core.item import Decoded, Item, Readable, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
 from remora.core.ledger.discovery import Discovery, Kind
@@ -53,17 +53,18 @@ from remora.core.verdict import (
     has_content,
 )
 from remora.gate.governor import GovernedPermit, Governor
-from remora.gate.request_batch import RequestBatch
+from remora.gate.request_batch import Answer, RequestBatch
 from remora.gate.stream_connect import StreamGate
 from remora.newest import BelievedNewest
 
 log = structlog.get_logger()
 
 OnDurable = Callable[[list[tuple[Discovery, Outcome]]], Awaitable[None]]
+Met = frozenset[type[Verdict]]  # kinds of failures that an item met before
 
 # When this machine runs out of descriptors or memory: the wait before the same request.
 EXHAUSTED_WAIT_NS: Final = SECOND_NS
-_NOTHING_MET: Final = frozenset[type[Verdict]]()
+_NOTHING_MET: Final = Met()
 _NEED_NO_RETRY: Final = (Found, NotYet, Missing, Malformed)
 
 
@@ -157,10 +158,10 @@ class Collector(BelievedNewest):
             outcomes = await self._store.record_many(name, seen)
         finally:
             self._governor.storing(-len(seen))
+        self._meter.recorded(name, seen, outcomes)
         for one, outcome in zip(seen, outcomes, strict=True):
-            if isinstance(one.verdict, Found) and one.discovery.kind is Kind.ITEM:
-                self._exists(one.discovery.item_id)
-            self._meter.recorded(name, one.discovery.via, outcome, age_s=one.update_age_s)
+            if isinstance(one.verdict, Found) and isinstance(one.verdict.thing, Item):
+                self._exists(one.verdict.thing.item_id)
             self._events.recorded(one.discovery, one.verdict, outcome)
         return [(one.discovery, outcome) for one, outcome in zip(seen, outcomes, strict=True)]
 
@@ -231,9 +232,7 @@ class Collector(BelievedNewest):
     def _source_name(self) -> str:
         return self._source.name
 
-    async def _ask_within(
-        self, allowance: Allowance, discovery: Discovery, met: frozenset[type[Verdict]]
-    ) -> Asked | None:
+    async def _ask_within(self, allowance: Allowance, discovery: Discovery, met: Met) -> Asked | None:
         """Send one request if the allowance covers it. None: it does not, or time ran out while the request waited."""
         if not allowance.may_ask():
             return None
@@ -275,12 +274,15 @@ class Collector(BelievedNewest):
         if isinstance(verdict, Deferred):
             await self._wait_for_resources()
 
-    async def _ask_once(self, discovery: Discovery, met: frozenset[type[Verdict]]) -> Asked:
+    async def _ask_once(self, discovery: Discovery, met: Met) -> Asked:
         """One request: the line of verbs up to `governor.learn`."""
         if self._credential is not None:
             await self._credential.ready()
         async with self._governor.admit(discovery.via, self._source.name) as permit:
-            return self._hear(discovery, permit, await self._fetch(discovery, permit), met)
+            reply = await self._fetch(discovery, permit)
+            answer = self._hear(discovery, permit, reply, self._clock.wall_ns(), met)
+            self._meter.judged(self._source.name, discovery.via, answer.verdict)
+            return answer
 
     def _batch(self, discoveries: Sequence[Discovery]) -> RequestBatch[tuple[Discovery, Asked]]:
         """The first request for each of these; what needs more than one goes on by itself."""
@@ -303,28 +305,28 @@ class Collector(BelievedNewest):
         return await self._fetch(discovery, permit)
 
     def _hear_first(
-        self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply
-    ) -> tuple[Discovery, Asked] | Coroutine[None, None, tuple[Discovery, Asked]]:
-        answer = self._hear(discovery, permit, reply, _NOTHING_MET)
-        if isinstance(answer.verdict, _NEED_NO_RETRY):
-            return discovery, answer
-        return self._go_on(discovery, answer)
+        self, answers: Sequence[Answer]
+    ) -> list[tuple[Discovery, Asked] | Coroutine[None, None, tuple[Discovery, Asked]]]:
+        """The first answers for these, which came in one tick."""
+        now_wall_ns = self._clock.wall_ns()
+        heard = [(answer[0], self._hear(*answer, now_wall_ns, _NOTHING_MET)) for answer in answers]
+        if heard:
+            self._meter.judged(self._source.name, heard[0][0].via, *[asked.verdict for _, asked in heard])
+        return [each if isinstance(each[1].verdict, _NEED_NO_RETRY) else self._go_on(*each) for each in heard]
 
     async def _go_on(self, discovery: Discovery, answer: Asked) -> tuple[Discovery, Asked]:
         return discovery, await self._ask(discovery, UNBOUNDED, self._policy, answer)
 
     def _hear(
-        self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply, met: frozenset[type[Verdict]]
+        self, discovery: Discovery, permit: GovernedPermit, reply: Reply | NoReply, now_wall_ns: int, met: Met
     ) -> Asked:
         """One answer: the verbs from `source.decode` to `governor.learn`."""
-        now_wall_ns = self._clock.wall_ns()
         said = self._translate(reply, now_wall_ns)
         verdict = self._classify(discovery, reply, said, now_wall_ns)
         if not isinstance(verdict, Deferred):  # a request that this machine could not send teaches nothing
             already_counted = self._is_already_counted(discovery, verdict, met)
             self._known_good.hear(discovery, verdict)
             self._governor.learn(permit, reply, verdict, already_counted=already_counted, said=said)
-        self._meter.judged(self._source.name, discovery.via, verdict)
         # A request that was never sent was delayed by its connection only.
         began_ns = permit.admitted_at_ns if reply.departed_at_ns is None else reply.departed_at_ns
         took_ns = reply.answered_at_ns - began_ns
@@ -347,7 +349,7 @@ class Collector(BelievedNewest):
             is_one_of_many=discovery.kind is not Kind.PAGE and discovery.kind is not Kind.NEWEST,
         )
 
-    def _is_already_counted(self, discovery: Discovery, verdict: Verdict, met: frozenset[type[Verdict]]) -> bool:
+    def _is_already_counted(self, discovery: Discovery, verdict: Verdict, met: Met) -> bool:
         """Whether this failure was counted before, by an earlier attempt or when the item became owed."""
         if isinstance(verdict, Found):
             return self._refusals.hear(discovery, verdict)  # fast path: no failure

@@ -1,5 +1,6 @@
 """Does the pacer keep the ceiling, whatever the pace, idle time, restarts and turns do? Properties over whole schedules."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from remora.core.rate.pacing import (
     BURST_NS,
+    SEND_NS,
     TURN_LEAD_NS,
     Pacer,
     burst_allowance,
@@ -16,6 +18,7 @@ from remora.core.rate.pacing import (
     new_pacer,
     turns_every_ns,
 )
+from remora.core.rate.stretches import Stretch
 from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 intervals = st.one_of(
@@ -191,12 +194,56 @@ def test_a_turn_comes_a_little_before_the_departure_and_never_a_slot_too_many(
         if burst_allowance(ceiling_interval_ns) == 1:
             assert pacer.earliest_ns() - pacer.turn_ns() <= TURN_LEAD_NS
         now_ns = max(now_ns, pacer.turn_ns()) + delay_ns
-        pacer = pacer.took_turn(now_ns=now_ns)
+        pacer = pacer.took_turns(1, now_ns=now_ns)
         turns.append(now_ns)
     slack_ns = max(TURN_LEAD_NS, BURST_NS)
     for first in range(len(turns)):
         for last in range(first + 1, len(turns)):
             assert turns[last] - turns[first] + slack_ns >= (last - first) * ceiling_interval_ns
+
+
+def one_by_one(pacer: Pacer, *, free_ns: int, now_ns: int) -> Iterator[bool]:
+    """For each turn that is due at this moment: did only the schedule hold it back?"""
+    while pacer.turn_ns() <= now_ns:
+        yield pacer.earliest_ns() > free_ns or pacer.turn_ns() > free_ns
+        pacer = pacer.took_turns(1, now_ns=now_ns)
+
+
+@given(
+    st.integers(BURST_NS // 300, SECOND_NS), st.integers(BURST_NS // 300, SECOND_NS), delays, delays, st.integers(0, 99)
+)
+def test_turns_that_are_given_together_are_as_many_as_one_by_one_and_are_held_back_alike(
+    ceiling_interval_ns: int, interval_ns: int, delay_ns: int, before_ns: int, taken: int
+) -> None:
+    pacer = new_pacer(ceiling_interval_ns=ceiling_interval_ns, interval_ns=interval_ns, now_ns=0)
+    now_ns = pacer.turn_ns() + delay_ns
+    pacer = pacer.took_turns(min(taken, pacer.turns_due(now_ns=now_ns)), now_ns=now_ns)
+    now_ns += delay_ns // 2
+    free_ns = now_ns - before_ns % (3 * BURST_NS)
+    held_back = list(one_by_one(pacer, free_ns=free_ns, now_ns=now_ns))
+    assert pacer.turns_due(now_ns=now_ns) == len(held_back)
+    paced_from = pacer.paced_from(free_ns, now_ns=now_ns)
+    assert held_back == [number >= paced_from for number in range(len(held_back))]
+
+
+@given(
+    st.integers(BURST_NS // 300, SECOND_NS),
+    st.integers(BURST_NS // 300, SECOND_NS),
+    delays,
+    st.integers(0, SECOND_NS // 2),
+)
+def test_a_stretch_has_room_for_as_many_turns_at_once_as_one_by_one(
+    ceiling_interval_ns: int, interval_ns: int, delay_ns: int, left_ns: int
+) -> None:
+    pacer = new_pacer(ceiling_interval_ns=ceiling_interval_ns, interval_ns=interval_ns, now_ns=0)
+    now_ns = pacer.turn_ns() + delay_ns
+    stretch = Stretch(0, 0, last_ns=now_ns + SEND_NS + left_ns)
+    if not stretch.has_room(pacer, now_ns=now_ns):
+        return
+    room, one_more = 0, pacer
+    while stretch.has_room(one_more, now_ns=now_ns) and one_more.turn_ns() <= now_ns:
+        room, one_more = room + 1, one_more.took_turns(1, now_ns=now_ns)
+    assert min(stretch.room(pacer, now_ns=now_ns), pacer.turns_due(now_ns=now_ns)) == room
 
 
 @given(st.integers(100_000, BURST_NS), st.lists(st.floats(0, 1), min_size=20, max_size=20))
@@ -209,7 +256,7 @@ def test_turns_that_are_given_in_bursts_lose_no_slot_unless_a_timer_is_late_by_t
     for share in late:
         now_ns = max(pacer.turn_ns(), now_ns + every_ns) + int(share * 2 * every_ns)
         while pacer.turn_ns() <= now_ns:
-            pacer = pacer.took_turn(now_ns=now_ns)
+            pacer = pacer.took_turns(1, now_ns=now_ns)
             turns += 1
     assert pacer.ceiling_next_ns == first_ns + turns * interval_ns
 
@@ -238,8 +285,8 @@ def test_leaving_early_is_our_own_mistake() -> None:
     pacer = new_pacer(ceiling_interval_ns=SECOND_NS, interval_ns=SECOND_NS, now_ns=0)
     with pytest.raises(AssertionError, match="1 ns too early"):
         pacer.departed(now_ns=SECOND_NS - 1)
-    with pytest.raises(AssertionError, match="too early"):
-        pacer.took_turn(now_ns=pacer.turn_ns() - 1)
+    with pytest.raises(AssertionError, match="1 turns at once, 0 are due"):
+        pacer.took_turns(1, now_ns=pacer.turn_ns() - 1)
 
 
 @given(intervals, intervals, st.integers(0, SECOND_NS), st.integers(0, SECOND_NS))

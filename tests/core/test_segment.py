@@ -128,7 +128,7 @@ def test_a_walk_never_takes_an_id_that_an_earlier_owner_recorded(recorded: set[i
     assert walk.cursor == length
 
 
-@pytest.mark.parametrize("last", [100, 1_000])
+@pytest.mark.parametrize("last", [BATCH_MAX, 1_000])
 def test_a_walk_is_held_up_by_the_few_ids_that_are_left_of_a_batch_when_later_ones_were_answered(last: int) -> None:
     walk = Walk(IdRange(1, last))
     assert [walk.take() for _ in range(BATCH_MAX)] == list(range(1, BATCH_MAX + 1))

@@ -24,7 +24,9 @@ def connections(count: int) -> Iterator[list[Connection]]:
     """Open connections to nobody in particular."""
     loop, clock = asyncio.get_running_loop(), LoopClock()
     ends = [socket.socketpair() for _ in range(count)]
-    made = [Connection(near, LoopPoller(loop), bytearray(64), clock=clock, body_max_bytes=9) for near, _ in ends]
+    made = [
+        Connection(near, LoopPoller(loop), memoryview(bytearray(64)), clock=clock, body_max_bytes=9) for near, _ in ends
+    ]
     try:
         yield made
     finally:

@@ -384,7 +384,7 @@ async def test_an_answer_that_needs_several_reads_is_read_whole_when_it_is_repor
     near, far = socket.socketpair()
     near.setblocking(False)
     by_hand = _ByHand(asyncio.get_running_loop())
-    link = Connection(near, by_hand, bytearray(4_096), clock=LoopClock(), body_max_bytes=100_000)
+    link = Connection(near, by_hand, memoryview(bytearray(4_096)), clock=LoopClock(), body_max_bytes=100_000)
     answers: list[Reply | NoReply] = []
     link.send(b"GET / HTTP/1.1\r\n\r\n", answers.append, departed_at_ns=0)
     body = b"x" * 40_000

@@ -333,7 +333,7 @@ async def test_whatever_a_server_sends_is_an_answer_within_its_bound_or_a_fault(
     ours.setblocking(False)
     told: list[Reply | NoReply] = []
     loop = asyncio.get_running_loop()
-    link = Connection(ours, LoopPoller(loop), bytearray(4_096), clock=SystemClock(), body_max_bytes=64)
+    link = Connection(ours, LoopPoller(loop), memoryview(bytearray(4_096)), clock=SystemClock(), body_max_bytes=64)
     try:
         link.send(b"GET / HTTP/1.1\r\n\r\n", told.append, departed_at_ns=0)
         for chunk in cut(b"".join(chunks), places):

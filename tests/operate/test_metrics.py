@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from remora.contracts import Outcome
-from remora.core.item import Newest
+from remora.contracts import Observation, Outcome
+from remora.core.item import Item, Newest
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import Coverage, IdRange
-from remora.core.ledger.discovery import Kind
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.gap import GapState
 from remora.core.reasons import GapReason
 from remora.core.status.readout import read_out
@@ -83,16 +83,20 @@ def test_a_back_off_is_counted_with_its_reason(metrics: Metrics) -> None:
     assert value(metrics, "remora_backoffs_total", reason="rate_limited") == 1
 
 
+def observation(lane: Lane, time: int | None) -> Observation:
+    return Observation(Discovery.item(7, via=lane), Found(Item(7, b"{}", time=time)), NOW_NS, NOW_NS)
+
+
 def test_an_update_is_counted_once_with_its_age(metrics: Metrics) -> None:
-    metrics.recorded("hackernews", Lane.UPDATE, Outcome.CHANGED, age_s=7_200.0)
-    metrics.recorded("hackernews", Lane.UPDATE, Outcome.UNCHANGED, age_s=None)
+    dated, undated = (observation(Lane.UPDATE, time) for time in (NOW_NS // SECOND_NS - 7_200, None))
+    metrics.recorded("hackernews", [dated, undated], [Outcome.CHANGED, Outcome.UNCHANGED])
     assert value(metrics, "remora_items_updated_total") == 1
     assert value(metrics, "remora_update_age_seconds_count") == 1
 
 
 def test_a_rescan_counts_what_it_read_and_what_had_changed(metrics: Metrics) -> None:
-    for outcome in (Outcome.CHANGED, Outcome.UNCHANGED, Outcome.UNCHANGED):
-        metrics.recorded("hackernews", Lane.RESCAN, outcome, age_s=1.0)
+    outcomes = [Outcome.CHANGED, Outcome.UNCHANGED, Outcome.UNCHANGED]
+    metrics.recorded("hackernews", [observation(Lane.RESCAN, 1)] * 3, outcomes)
     assert value(metrics, "remora_rescan_items_processed_total") == 3
     assert value(metrics, "remora_rescan_items_changed_total") == 1
 

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.contracts import Meter, Outcome
+from remora.contracts import Meter, Observation, Outcome
+from remora.core.item import Item
 from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery
 from remora.core.rate.pacing import burst_allowance, new_pacer
-from remora.core.verdict import NotYet
+from remora.core.units import SECOND_NS
+from remora.core.verdict import Found, NotYet
 from remora.sim.checks import Difference, compare, worst_window
 from remora.sim.meter import CountingMeter
 
@@ -91,7 +94,8 @@ def test_a_counting_meter_keeps_what_it_is_told() -> None:
     meter.departed("hn", Lane.LIVE)
     meter.wire_sent("hn")
     meter.judged("hn", Lane.LIVE, NotYet())
-    meter.recorded("hn", Lane.LIVE, Outcome.OWED, age_s=3.0)
+    seen = Observation(Discovery.item(7, via=Lane.UPDATE), Found(Item(7, b"{}", time=1)), 4 * SECOND_NS, 4 * SECOND_NS)
+    meter.recorded("hn", [seen], [Outcome.OWED])
     meter.pace_changed("hn", interval_ns=5, backed_off_because="rate_limited")
     meter.circuit_changed("hn", "open")
     assert counting.total_departures("hn") == counting.wire_sends["hn"] == 1

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from remora.core.lanes import ORDER, Lane, Turns, choose
@@ -17,16 +17,14 @@ class Waiter:
     turn: asyncio.Future[GovernedPermit]  # gets the permit; of many, the last one
     is_canary: bool = False
     left: int = 1  # turns that it still waits for
-    on_turn: Callable[[GovernedPermit], None] | None = None  # gets each permit of many
+    on_turns: Callable[[Sequence[GovernedPermit]], None] | None = None  # gets the permits of many
 
-    def give(self, permit: GovernedPermit) -> None:
-        """It is its turn."""
-        if self.on_turn is None:
-            self.turn.set_result(permit)
-            return
-        self.on_turn(permit)
+    def give(self, permits: Sequence[GovernedPermit]) -> None:
+        """It is its turn, once for each permit."""
+        if self.on_turns is not None:
+            self.on_turns(permits)
         if not self.left and not self.turn.done():
-            self.turn.set_result(permit)
+            self.turn.set_result(permits[-1])
 
     @property
     def permit(self) -> GovernedPermit | None:
@@ -64,15 +62,15 @@ class AdmissionQueue:
         return waiter
 
     def join_many(
-        self, lane: Lane, count: int, on_turn: Callable[[GovernedPermit], None], *, ready_at_ns: int
+        self, lane: Lane, count: int, on_turns: Callable[[Sequence[GovernedPermit]], None], *, ready_at_ns: int
     ) -> Waiter:
-        """The same for many requests of one lane, without a future for each: `on_turn` gets their permits.
+        """The same for many requests of one lane, without a future for each: `on_turns` gets their permits.
 
         They leave when the future is cancelled.
         """
         assert count > 0, "nothing to wait for"
         future = asyncio.get_running_loop().create_future()
-        self._waiting[lane].append(waiter := Waiter(ready_at_ns, future, left=count, on_turn=on_turn))
+        self._waiting[lane].append(waiter := Waiter(ready_at_ns, future, left=count, on_turns=on_turns))
         return waiter
 
     def leave(self, lane: Lane, waiter: Waiter) -> None:
@@ -119,10 +117,10 @@ class AdmissionQueue:
         self.take_again(lane, waiter)
         return lane, waiter
 
-    def take_again(self, lane: Lane, waiter: Waiter) -> None:
+    def take_again(self, lane: Lane, waiter: Waiter, count: int = 1) -> None:
         """The next of the requests that wait together at the head of this lane, while no other lane waits."""
-        waiter.left -= 1
-        if not waiter.left:
+        waiter.left -= count
+        if count and not waiter.left:
             self._waiting[lane].popleft()
 
     def _forget(self, waiter: Waiter) -> None:

@@ -27,27 +27,24 @@ class DepartureQueue:
     """The requests of one source that are ready to depart."""
 
     def __init__(self) -> None:
-        self._standing: list[ReadyRequest] = []
+        self.standing: list[ReadyRequest] = []  # who is first, first
         self._came = 0
-
-    def __len__(self) -> int:
-        return len(self._standing)
 
     def join(self, permit: GovernedPermit) -> ReadyRequest:
         """Add a request that is ready."""
         self._came += 1
         standing = ReadyRequest((not (permit.is_probe or permit.is_canary), RANK[permit.lane], self._came))
-        insort(self._standing, standing)
+        insort(self.standing, standing)
         return standing
 
     async def until_first(self, standing: ReadyRequest) -> None:
         """Wait until this request is first; another may still get ahead of it later."""
-        while self._standing[0] is not standing:
+        while self.standing[0] is not standing:
             standing.is_first = asyncio.get_running_loop().create_future()
             await standing.is_first
 
     def leave(self, standing: ReadyRequest) -> None:
         """The request departed or was given up: wake the one that is first now."""
-        self._standing.remove(standing)
-        if self._standing and (told := self._standing[0].is_first) is not None and not told.done():
+        self.standing.remove(standing)
+        if self.standing and (told := self.standing[0].is_first) is not None and not told.done():
             told.set_result(None)

@@ -8,7 +8,7 @@ The gate home grants the time for it: all of time to a process alone, stretches 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from remora.contracts import Clock, GateHome, Meter, SharedPace
 from remora.core.lanes import Lane
@@ -107,7 +107,7 @@ class Governor:
         """Depart without waiting; None: something holds the request back, or another one is first."""
         now_ns = self._clock.monotonic_ns()
         is_free = self._is_unheld and self._schedule.has_departure(now_ns=now_ns)  # fast path
-        if self._departing or not (is_free or self._hold_departure(permit, now_ns=now_ns) is None):
+        if self._departing.standing or not (is_free or self._hold_departure(permit, now_ns=now_ns) is None):
             return None
         return self._depart(permit, now_ns=now_ns)
 
@@ -132,7 +132,8 @@ class Governor:
         if permit.is_canary:
             self.canaries.departed()
         permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
-        self._meter.departed(permit.source, permit.lane)
+        if not self._is_unheld:  # else all of the block are counted together
+            self._meter.departed(permit.source, permit.lane)
         return now_ns
 
     def sent(self, permit: GovernedPermit) -> None:
@@ -228,9 +229,9 @@ class Governor:
                 self.give_back(permit)
             raise
 
-    def many_turns(self, lane: Lane, count: int, on_turn: Callable[[GovernedPermit], None]) -> Waiter:
-        """Wait for many turns without a task: `on_turn` gets each permit, and must give it back (`give_back`)."""
-        waiter = self._admissions.join_many(lane, count, on_turn, ready_at_ns=self._ready_at_ns())
+    def many_turns(self, lane: Lane, count: int, on_turns: Callable[[Sequence[GovernedPermit]], None]) -> Waiter:
+        """Wait for many turns without a task: `on_turns` gets the permits, and must give them back (`give_back`)."""
+        waiter = self._admissions.join_many(lane, count, on_turns, ready_at_ns=self._ready_at_ns())
         self._wake_dispatcher()
         return waiter
 
@@ -253,11 +254,11 @@ class Governor:
                 self._leaving -= 1
             if not permit.was_heard:
                 self._refusals.given_up(was_sent=permit.departed_at_ns is not None)
-            if permit.is_probe and not permit.was_heard:
-                self._learner.circuit.move(CircuitEvent.PROBE_LOST)
-            if self._in_flight >= self._limits.in_flight:
-                self._unhindered_since_ns = self._clock.monotonic_ns()
-            self._in_flight -= 1
+                if permit.is_probe:
+                    self._learner.circuit.move(CircuitEvent.PROBE_LOST)
+        if permits and self._in_flight >= self._limits.in_flight:
+            self._unhindered_since_ns = self._clock.monotonic_ns()
+        self._in_flight -= len(permits)
         if not self._leaving:
             self._holds.departure = None
         self._holds.note_unless_turn(self._in_flight)
@@ -288,41 +289,45 @@ class Governor:
     def _give_turns(self, lanes: list[Lane]) -> None:
         """Give one turn; where many requests wait together and nobody else does, all that are due.
 
-        Nothing else runs between these turns, so nothing but the schedule and the number in flight needs another look.
+        Nothing else runs while these are sent, so nothing but the schedule needs another look.
         """
         is_probe = self._learner.circuit.state is CircuitState.OPEN
         now_ns = self._clock.monotonic_ns()
         lane, waiter = self._admissions.take_next(lanes, now_ns=now_ns, is_probe=is_probe)
         are_alone = len(lanes) == 1 and not is_probe and self._refusals.limit is None
-        self._is_unheld = are_alone and not self.canaries.will_probe
+        count = 1
+        if are_alone and waiter.left:
+            free = self._limits.in_flight - self._in_flight
+            count = min(1 + waiter.left, free, self._schedule.turns_due(now_ns=now_ns))
+            self._admissions.take_again(lane, waiter, count - 1)
+        permits = self._permits(count, lane, waiter, now_ns=now_ns)
+        if is_probe:
+            self._make_probe(permits[0])
+        self._is_unheld, before = are_alone and not self.canaries.will_probe, self._departures
         try:
-            self._give_turn(lane, waiter, now_ns=now_ns, is_probe=is_probe)
-            while are_alone and waiter.left and self._in_flight < self._limits.in_flight:
-                now_ns = self._clock.monotonic_ns()
-                if not self._schedule.has_turn(now_ns=now_ns):
-                    return
-                self._admissions.take_again(lane, waiter)
-                self._give_turn(lane, waiter, now_ns=now_ns, is_probe=False)
+            waiter.give(permits)
         finally:
+            if self._is_unheld and self._departures > before:
+                self._meter.departed(permits[0].source, lane, self._departures - before)
             self._is_unheld = False
 
-    def _give_turn(self, lane: Lane, waiter: Waiter, *, now_ns: int, is_probe: bool) -> None:
+    def _permits(self, count: int, lane: Lane, waiter: Waiter, *, now_ns: int) -> list[GovernedPermit]:
         # Only a request that the pacer alone held back proves that the pace limits us. While this process has learned
         # a faster pace than it has shared, all keep the slower one, which proves nothing about the faster one.
-        free_ns, granted = max(waiter.ready_at_ns, self._unhindered_since_ns), self._schedule.granted
-        is_paced = granted.earliest_ns() > free_ns or granted.turn_ns() > free_ns
-        bound = is_paced and not self._learner.is_ahead_of_all()
-        permit = GovernedPermit(self, lane, admitted_at_ns=now_ns, pace_bound=bound, is_canary=waiter.is_canary)
-        if is_probe:
-            self._make_probe(permit)
+        free_ns = max(waiter.ready_at_ns, self._unhindered_since_ns)
+        paced_from = self._schedule.granted.paced_from(free_ns, now_ns=now_ns)
         self._refusals.admitted()
         # The last request that may be refused shows only that few may be in flight.
-        permit.pace_bound = bound and not self._refusals.is_full(now_ns=now_ns)
-        self._schedule.took_turn(now_ns=now_ns)
-        self._in_flight += 1
-        self._leaving += 1
+        if self._learner.is_ahead_of_all() or self._refusals.is_full(now_ns=now_ns):
+            paced_from = count
+        self._schedule.took_turns(count, now_ns=now_ns)
+        self._in_flight += count
+        self._leaving += count
         assert self._in_flight <= self._limits.in_flight, "more requests in flight than the owner allows"
-        waiter.give(permit)
+        return [
+            GovernedPermit(self, lane, now_ns, pace_bound=number >= paced_from, is_canary=waiter.is_canary)
+            for number in range(count)
+        ]
 
     def _make_probe(self, permit: GovernedPermit) -> None:
         permit.is_probe = True

@@ -3,6 +3,8 @@
 from types import TracebackType
 from typing import Protocol
 
+import msgspec
+
 from remora.core.lanes import Lane
 
 
@@ -25,51 +27,33 @@ class Gate(Protocol):
         """These requests are over."""
 
 
-class GovernedPermit:
+class GovernedPermit(msgspec.Struct, eq=False, gc=False):
     """The right to send one request; see `contracts.Permit`."""
 
-    __slots__ = (
-        "_gate",
-        "admitted_at_ns",
-        "departed_at_ns",
-        "departed_wall_ns",
-        "in_batch",
-        "is_canary",
-        "is_probe",
-        "lane",
-        "pace_bound",
-        "source",
-        "was_given_back",
-        "was_heard",
-    )
-
-    def __init__(
-        self, gate: Gate, lane: Lane, *, admitted_at_ns: int, pace_bound: bool, is_canary: bool = False
-    ) -> None:
-        self._gate = gate
-        self.lane = lane
-        self.admitted_at_ns = admitted_at_ns
-        self.pace_bound = pace_bound
-        self.source = ""  # whose request it is; several sources may pass one gate
-        self.is_canary = is_canary  # asks for something known to be good
-        self.in_batch = False  # its answer is heard together with others (`Governor.batch_heard`)
-        self.is_probe = False  # the only one that is sent while the circuit is open
-        self.was_heard = False
-        self.was_given_back = False
-        self.departed_at_ns: int | None = None
-        self.departed_wall_ns: int | None = None
+    gate: Gate
+    lane: Lane
+    admitted_at_ns: int
+    pace_bound: bool
+    is_canary: bool = False  # asks for something known to be good
+    source: str = ""  # whose request it is; several sources may pass one gate
+    in_batch: bool = False  # its answer is heard together with others (`Governor.batch_heard`)
+    is_probe: bool = False  # the only one that is sent while the circuit is open
+    was_heard: bool = False
+    was_given_back: bool = False
+    departed_at_ns: int | None = None
+    departed_wall_ns: int | None = None
 
     async def depart(self) -> int:
         """Depart now; waits again only if something changed since the permit was given."""
-        return await self._gate.depart(self)
+        return await self.gate.depart(self)
 
     def depart_now(self) -> int | None:
         """Depart without waiting; None: something holds the request back, or another one is first."""
-        return self._gate.depart_now(self)
+        return self.gate.depart_now(self)
 
     def sent(self) -> None:
         """The request is on the wire."""
-        self._gate.sent(self)
+        self.gate.sent(self)
 
 
 class Admission:

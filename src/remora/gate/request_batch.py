@@ -24,8 +24,10 @@ R = TypeVar("R")
 # Sends at once, or returns None and does nothing.
 FetchNow = Callable[[Discovery, GovernedPermit, OnReply], Sent | None]
 Fetch = Callable[[Discovery, GovernedPermit], Awaitable[Reply | NoReply]]
-# What an answer means: a result, or a coroutine that gives it later, after another request.
-Hear = Callable[[Discovery, GovernedPermit, Reply | NoReply], T | Coroutine[None, None, T]]
+# What was asked for, and what came back.
+Answer = tuple[Discovery, GovernedPermit, Reply | NoReply]
+# What these answers mean: for each a result, or a coroutine that gives it later, after another request.
+Hear = Callable[[Sequence[Answer]], Sequence[T | Coroutine[None, None, T]]]
 
 
 class RequestBatch(Generic[T]):
@@ -59,7 +61,7 @@ class RequestBatch(Generic[T]):
         self._news: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._queued = self._governor.many_turns(self._lane, self._left, self._on_turn)
+        self._queued = self._governor.many_turns(self._lane, self._left, self._on_turns)
         self._queued.turn.add_done_callback(self._after_last_turn)
         return self
 
@@ -104,15 +106,16 @@ class RequestBatch(Generic[T]):
                     self._on_reply(permit, NoReply(Fault.TIMEOUT, departed_at_ns, now_ns))
                 return
 
-    def _on_turn(self, permit: GovernedPermit) -> None:
-        discovery = self._waiting.popleft()
-        permit.source, permit.in_batch = self._source, True
-        sent = None
-        if self._fetch_now is not None:
-            sent = self._fetch_now(discovery, permit, partial(self._on_reply, permit))
-        self._in_flight[permit] = discovery, sent
-        if sent is None:
-            self._start(self._fetch_later(discovery, permit), self._after_task)
+    def _on_turns(self, permits: Sequence[GovernedPermit]) -> None:
+        for permit in permits:
+            discovery = self._waiting.popleft()
+            permit.source, permit.in_batch = self._source, True
+            sent = None
+            if self._fetch_now is not None:
+                sent = self._fetch_now(discovery, permit, partial(self._on_reply, permit))
+            self._in_flight[permit] = discovery, sent
+            if sent is None:
+                self._start(self._fetch_later(discovery, permit), self._after_task)
 
     async def _fetch_later(self, discovery: Discovery, permit: GovernedPermit) -> None:
         self._on_reply(permit, await self._fetch(discovery, permit))
@@ -125,14 +128,13 @@ class RequestBatch(Generic[T]):
     def _hear_all(self) -> None:
         """Hear what was answered in this tick."""
         replies, self._replies = self._replies, []
-        heard: list[GovernedPermit] = []
+        answers: list[Answer] = []
+        for permit, reply in replies:
+            asked = self._in_flight.pop(permit, None)
+            if asked is not None:  # else it was answered and given up in one tick: the first counts
+                answers.append((asked[0], permit, reply))
         try:
-            for permit, reply in replies:
-                asked = self._in_flight.pop(permit, None)
-                if asked is None:
-                    continue  # it was answered and given up in one tick: the first counts
-                heard.append(permit)
-                result = self._hear(asked[0], permit, reply)
+            for result in self._hear(answers):
                 if isinstance(result, CoroutineType):
                     self._start(result, self._after_result)
                 else:
@@ -141,7 +143,7 @@ class RequestBatch(Generic[T]):
         except Exception as error:  # noqa: BLE001 - our own bug must reach the caller, who would wait for ever
             self._fail(error)
         finally:
-            self._governor.give_back(*heard)
+            self._governor.give_back(*[permit for _, permit, _ in answers])
             self._governor.batch_heard()
             self._tell()
 

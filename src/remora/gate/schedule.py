@@ -48,12 +48,13 @@ class Schedule:
                 self.granted = self.granted.no_earlier_than(self.departed)
         return stretch
 
-    def has_turn(self, *, now_ns: int) -> bool:
-        """Whether one more turn is due at once, in the same time as the last."""
-        stretch = self.granting_in
-        if stretch is None or self.granted.turn_ns() > now_ns:
-            return False
-        return self._home.stretch(self.granted, now_ns=now_ns) is stretch
+    def turns_due(self, *, now_ns: int) -> int:
+        """How many turns may be given at once, all in the same time; at least one, if the next turn is due."""
+        assert self.granting_in is not None, "a turn without time"
+        return min(
+            self.granted.turns_due(now_ns=now_ns),
+            self.granting_in.room(self.granted, now_ns=now_ns),
+        )
 
     def has_departure(self, *, now_ns: int) -> bool:
         """Whether one more request may depart at once, in the same time as the last."""
@@ -62,9 +63,9 @@ class Schedule:
             return False
         return self._home.stretch(self.departed, now_ns=now_ns) is stretch
 
-    def took_turn(self, *, now_ns: int) -> None:
-        """A turn was given."""
-        self.granted = self.granted.took_turn(now_ns=now_ns)
+    def took_turns(self, count: int, *, now_ns: int) -> None:
+        """So many turns were given."""
+        self.granted = self.granted.took_turns(count, now_ns=now_ns)
 
     def depart(self, stretch: Stretch, *, now_ns: int) -> None:
         """A request departs now. The pacer asserts the ceiling."""

@@ -1,9 +1,10 @@
 """What was counted? A meter whose counts are public attributes, for tests and simulated runs."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from remora.contracts import Outcome
+from remora.contracts import Observation, Outcome
 from remora.core.lanes import Lane
 from remora.core.verdict import Verdict
 
@@ -20,19 +21,20 @@ class CountingMeter:
     paces_ns: list[tuple[str, int, str | None]] = field(default_factory=list)
     circuits: list[tuple[str, str]] = field(default_factory=list)
 
-    def departed(self, source: str, lane: Lane) -> None:
-        self.departures[source, lane] += 1
+    def departed(self, source: str, lane: Lane, count: int = 1) -> None:
+        self.departures[source, lane] += count
 
     def wire_sent(self, source: str) -> None:
         self.wire_sends[source] += 1
 
-    def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
-        self.verdicts[source, lane, type(verdict).__name__] += 1
+    def judged(self, source: str, lane: Lane, *verdicts: Verdict) -> None:
+        self.verdicts.update((source, lane, type(verdict).__name__) for verdict in verdicts)
 
-    def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None:
-        self.outcomes[source, lane, outcome] += 1
-        if age_s is not None:
-            self.ages_s.append(age_s)
+    def recorded(self, source: str, seen: Sequence[Observation], outcomes: Sequence[Outcome]) -> None:
+        for one, outcome in zip(seen, outcomes, strict=True):
+            self.outcomes[source, one.discovery.via, outcome] += 1
+            if one.update_age_s is not None:
+                self.ages_s.append(one.update_age_s)
 
     def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None:
         self.paces_ns.append((source, interval_ns, backed_off_because))

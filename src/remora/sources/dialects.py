@@ -7,7 +7,7 @@ import msgspec
 
 from remora.core.quota import Quota
 from remora.core.quota_headers import wait_of
-from remora.core.translation import Means, Translation
+from remora.core.translation import NOTHING_SAID, Means, Translation
 from remora.core.units import DAY_NS
 from remora.core.verdict import Reply
 from remora.sources.rules import CompiledRule, Rule, Rules
@@ -44,6 +44,9 @@ COMMON: Final = (
 )
 
 
+_QUOTA_LEFT: Final = b'"quota_remaining"'
+
+
 class _Wrapper(msgspec.Struct):
     """What Stack Exchange puts around every answer."""
 
@@ -60,11 +63,21 @@ class Dialects:
 
     def __init__(self, own: Sequence[Rule] = ()) -> None:
         self._rules = Rules((*(CompiledRule(rule) for rule in own), *COMMON))
+        self._hints: dict[int, tuple[bytes, ...]] = {}  # by status
 
     def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
         """What a reply means in the provider's dialect."""
+        hints = self._hints.get(reply.status)
+        if hints is None:
+            hints = self._hints[reply.status] = (_QUOTA_LEFT, *self._rules.hints(reply.status))
+        for hint in hints:  # a generator would cost as much as the searches; this runs for every reply
+            if hint in reply.body:
+                return self._translate(reply, now_wall_ns)
+        return NOTHING_SAID  # fast path
+
+    def _translate(self, reply: Reply, now_wall_ns: int) -> Translation:
         said = self._rules.translate(reply, now_wall_ns=now_wall_ns)
-        if b'"quota_remaining"' not in reply.body:
+        if _QUOTA_LEFT not in reply.body:
             return said
         try:
             wrapper = _wrapper.decode(reply.body)

@@ -81,28 +81,24 @@ def _item(fields: _Fields, body: bytes, oddities: tuple[str, ...]) -> Item:
         deleted=fields.deleted,
         title=fields.title,
         url=fields.url,
-        content=_content(fields),
+        # What a person would call the content: without score, kids and descendants, which change by the minute.
+        content=_encode(
+            (
+                fields.type,
+                fields.by,
+                fields.time,
+                fields.parent,
+                fields.poll,
+                fields.title,
+                fields.url,
+                fields.text,
+                fields.dead,
+                fields.deleted,
+                fields.parts,
+            )
+        ),
         delayed=fields.text == DELAYED,
         anomalies=oddities,
-    )
-
-
-def _content(fields: _Fields) -> bytes:
-    """What a person would call the content: without score, kids and descendants, which change by the minute."""
-    return _encode(
-        (
-            fields.type,
-            fields.by,
-            fields.time,
-            fields.parent,
-            fields.poll,
-            fields.title,
-            fields.url,
-            fields.text,
-            fields.dead,
-            fields.deleted,
-            fields.parts,
-        )
     )
 
 

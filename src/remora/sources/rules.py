@@ -103,17 +103,6 @@ class Rules:
 
     def __init__(self, rules: Sequence[CompiledRule]) -> None:
         self._rules = tuple(rules)
-        self._hints: dict[int, tuple[bytes, ...]] = {}  # by status
-
-    def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
-        """What the first matching rule says; the body is only parsed if one of them may match."""
-        hints = self._hints.get(reply.status)
-        if hints is None:
-            hints = self._hints[reply.status] = self.hints(reply.status)
-        for hint in hints:  # a generator would cost as much as the searches; this runs for every reply
-            if hint in reply.body:
-                return self._first_match(reply, now_wall_ns)
-        return NOTHING_SAID  # fast path
 
     def hints(self, status: int) -> tuple[bytes, ...]:
         """Texts of which a body holds at least one, if a rule matches it with this status. An empty one is in any body."""
@@ -123,7 +112,8 @@ class Rules:
         shared = Counter(trace for rule in rules for trace in rule.traces)
         return shared_fragments(max(rule.traces, key=shared.__getitem__) for rule in rules)
 
-    def _first_match(self, reply: Reply, now_wall_ns: int) -> Translation:
+    def translate(self, reply: Reply, *, now_wall_ns: int) -> Translation:
+        """What the first matching rule says; the body is only parsed if one of them may match."""
         seen: dict[str, object] | None = None
         for rule in self._rules:
             if not rule.may_match(reply.status) or not all(trace in reply.body for trace in rule.traces):

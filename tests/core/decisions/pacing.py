@@ -48,7 +48,9 @@ def pacer(draw: Draw) -> Case:
         first.sent(now_ns=first.ceiling_next_ns - first.ceiling_interval_ns + draw.one(-1, 0, 1)),
         [first.no_earlier_than(second), second.no_earlier_than(first), first.no_earlier_than(first)],
         first.departed(now_ns=earliest_ns + late_ns),
-        first.took_turn(now_ns=turn_ns + late_ns),
+        first.took_turns(1, now_ns=turn_ns + late_ns),
+        [first.turns_due(now_ns=turn_ns + ns) for ns in (-1, 0, late_ns, 7 * late_ns)],
+        [first.paced_from(turn_ns + free_ns, now_ns=turn_ns + late_ns) for free_ns in (-1, 0, late_ns)],
         [pacing.burst_allowance(interval_ns) for interval_ns in INTERVALS_NS],
         pacing.new_pacer(
             ceiling_interval_ns=first.ceiling_interval_ns,

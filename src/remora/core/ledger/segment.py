@@ -16,9 +16,9 @@ from remora.core.units import SECOND_NS
 # The most ids that one claim takes.
 SEGMENT_IDS: Final = 1_000
 # How many ids a worker may fetch beyond its durable cursor: the next owner checks so many before it walks.
-BATCH_MAX: Final = 100
+BATCH_MAX: Final = 200
 # If this many later ids were answered before the one that a walk waits for, that one is late, not the provider.
-LATER_ONES_ANSWERED: Final = BATCH_MAX // 4
+LATER_ONES_ANSWERED: Final = BATCH_MAX // 8
 # A process that dies holds its segments no longer than this. A live one renews its leases several times in it.
 LEASE_NS: Final = 5 * SECOND_NS
 

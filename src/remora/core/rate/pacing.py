@@ -61,6 +61,30 @@ class Pacer(msgspec.Struct, frozen=True, gc=False):
         pace_ns = self.pace_next_ns - _turn_lead_ns(self.interval_ns)
         return pace_ns if pace_ns > ceiling_ns else ceiling_ns  # noqa: FURB136
 
+    def turns_due(self, *, now_ns: int) -> int:
+        """How many turns may be given at this moment, one after the other."""
+        if now_ns < self.turn_ns():
+            return 0
+        slots = [
+            (now_ns + _turn_lead_ns(interval_ns) - max(now_ns, next_ns)) // interval_ns
+            for interval_ns, next_ns in self._schedules()
+        ]
+        return 1 + min(slots)
+
+    def paced_from(self, free_ns: int, *, now_ns: int) -> int:
+        """Which of the turns at this moment is the first that the schedule held back, if it could come from `free_ns` on."""
+        if self.earliest_ns() > free_ns or self.turn_ns() > free_ns:
+            return 0
+        slots = [
+            (free_ns + min(_tolerance_ns(interval_ns), _turn_lead_ns(interval_ns)) - max(now_ns, next_ns))
+            // interval_ns
+            for interval_ns, next_ns in self._schedules()
+        ]
+        return 1 + max(0, min(slots))
+
+    def _schedules(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        return (self.ceiling_interval_ns, self.ceiling_next_ns), (self.interval_ns, self.pace_next_ns)
+
     def at_interval(self, interval_ns: int) -> "Pacer":
         """The same pacer at another pace; what is left of the current wait stretches or shrinks with it.
 
@@ -99,12 +123,13 @@ class Pacer(msgspec.Struct, frozen=True, gc=False):
             and other.last_departure_ns <= self.last_departure_ns
         ):
             return self
+        ceiling_ns, pace_ns, last_ns = self.ceiling_next_ns, self.pace_next_ns, self.last_departure_ns
         return Pacer(
             self.ceiling_interval_ns,
             self.interval_ns,
-            max(self.ceiling_next_ns, other.ceiling_next_ns),
-            max(self.pace_next_ns, other.pace_next_ns),
-            max(self.last_departure_ns, other.last_departure_ns),
+            other.ceiling_next_ns if other.ceiling_next_ns > ceiling_ns else ceiling_ns,  # noqa: FURB136
+            other.pace_next_ns if other.pace_next_ns > pace_ns else pace_ns,  # noqa: FURB136
+            other.last_departure_ns if other.last_departure_ns > last_ns else last_ns,  # noqa: FURB136
         )
 
     def departed(self, *, now_ns: int) -> "Pacer":
@@ -112,19 +137,19 @@ class Pacer(msgspec.Struct, frozen=True, gc=False):
         assert now_ns >= self.earliest_ns(), f"left {self.earliest_ns() - now_ns} ns too early"
         return self._after(now_ns)
 
-    def took_turn(self, *, now_ns: int) -> "Pacer":
-        """The pacer after a request got its turn at `now_ns`; it departs later."""
-        assert now_ns >= self.turn_ns(), f"a turn {self.turn_ns() - now_ns} ns too early"
-        return self._after(now_ns)
+    def took_turns(self, count: int, *, now_ns: int) -> "Pacer":
+        """The pacer after so many requests got their turns at `now_ns`; they depart later."""
+        assert count <= self.turns_due(now_ns=now_ns), f"{count} turns at once, {self.turns_due(now_ns=now_ns)} are due"
+        return self._after(now_ns, count)
 
-    def _after(self, now_ns: int) -> "Pacer":
+    def _after(self, now_ns: int, count: int = 1) -> "Pacer":
         ceiling_interval_ns, interval_ns = self.ceiling_interval_ns, self.interval_ns
         ceiling_ns, pace_ns = self.ceiling_next_ns, self.pace_next_ns
         return Pacer(
             ceiling_interval_ns,
             interval_ns,
-            (now_ns if now_ns > ceiling_ns else ceiling_ns) + ceiling_interval_ns,  # noqa: FURB136
-            (now_ns if now_ns > pace_ns else pace_ns) + interval_ns,  # noqa: FURB136
+            (now_ns if now_ns > ceiling_ns else ceiling_ns) + count * ceiling_interval_ns,  # noqa: FURB136
+            (now_ns if now_ns > pace_ns else pace_ns) + count * interval_ns,  # noqa: FURB136
             now_ns,
         )
 

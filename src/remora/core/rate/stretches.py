@@ -54,6 +54,14 @@ class Stretch:
             return False
         return pacer.pace_next_ns <= last_ns or pacer.pace_earliest_ns() <= last_ns
 
+    def room(self, pacer: Pacer, *, now_ns: int) -> int:
+        """How many of the pacer's next requests can depart in this stretch, at least one: the next one can."""
+        slots = (
+            (self.last_ns - max(now_ns, pacer.ceiling_next_ns)) // pacer.ceiling_interval_ns,
+            (self.last_ns - max(now_ns - pacer.pace_next_ns, 0) - pacer.pace_earliest_ns()) // pacer.interval_ns,
+        )
+        return 1 + max(0, min(slots))
+
     def end_at(self, ends_ns: int, *, gap_ns: int, late_ns: int) -> None:
         """End then, with the last moment `gap_ns` before; a request may depart `late_ns` after its moment."""
         self.ends_ns = ends_ns

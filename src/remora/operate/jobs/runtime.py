@@ -6,6 +6,7 @@ Here a declaration becomes a source: by its kind, and by the preset that may bri
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
@@ -193,7 +194,7 @@ def open_transport(name: str, settings: SourceSettings, *, clock: Clock, meter: 
     )
     if settings.ca_file is not None:
         trusting(settings.ca_file)  # refuse a file that cannot be used before anything starts
-    return HttpTransport(http, clock=clock, wire_sent=lambda: meter.wire_sent(name), client=settings.client)
+    return HttpTransport(http, clock=clock, wire_sent=partial(meter.wire_sent, name), client=settings.client)
 
 
 def _further_hosts(settings: SourceSettings, own_host: str) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter as Tally
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from remora.contracts import Outcome
+from remora.contracts import Observation, Outcome
 from remora.core.item import Item
 from remora.core.lanes import Lane
 from remora.core.ledger.gap import GapState
@@ -185,31 +185,34 @@ class Metrics:
 
     # -- contracts.Meter -----------------------------------------------------------------------------------------------
 
-    def departed(self, source: str, lane: Lane) -> None:
-        """A permit was used."""
-        self.departures.counts[source, lane] += 1
+    def departed(self, source: str, lane: Lane, count: int = 1) -> None:
+        """So many permits were used."""
+        self.departures.counts[source, lane] += count
 
     def wire_sent(self, source: str) -> None:
         """A request is written to a connection."""
         self.wire_sends.counts[source,] += 1
 
-    def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
-        """An answer was classified."""
-        self.requests.counts[source, lane, verdict_name(verdict)] += 1
-        if isinstance(verdict, Found) and isinstance(verdict.thing, Item):
-            for anomaly in verdict.thing.anomalies:
-                self.anomalies.labels(source, anomaly).inc()
+    def judged(self, source: str, lane: Lane, *verdicts: Verdict) -> None:
+        """These answers were classified."""
+        for verdict in verdicts:
+            self.requests.counts[source, lane, verdict_name(verdict)] += 1
+            if isinstance(verdict, Found) and isinstance(verdict.thing, Item):
+                for anomaly in verdict.thing.anomalies:
+                    self.anomalies.labels(source, anomaly).inc()
 
-    def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None:
-        """An outcome is durable."""
-        written = outcome is Outcome.NEW or outcome is Outcome.CHANGED
-        if lane is Lane.UPDATE:
-            self.items_updated.labels(source).inc(int(written))
-            if age_s is not None and age_s >= 0:
-                self.update_age.labels(source).observe(age_s)
-        elif lane is Lane.RESCAN:
-            self.rescan_processed.labels(source).inc()
-            self.rescan_changed.labels(source).inc(int(written))
+    def recorded(self, source: str, seen: Sequence[Observation], outcomes: Sequence[Outcome]) -> None:
+        """These outcomes are durable."""
+        for one, outcome in zip(seen, outcomes, strict=True):
+            written = outcome is Outcome.NEW or outcome is Outcome.CHANGED
+            if one.discovery.via is Lane.UPDATE:
+                self.items_updated.labels(source).inc(int(written))
+                age_s = one.update_age_s
+                if age_s is not None and age_s >= 0:
+                    self.update_age.labels(source).observe(age_s)
+            elif one.discovery.via is Lane.RESCAN:
+                self.rescan_processed.labels(source).inc()
+                self.rescan_changed.labels(source).inc(int(written))
 
     def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None:
         """The learned pace changed."""

@@ -1,10 +1,11 @@
 """How high is the actual rate right now? Departures and answers of the last seconds; all counts are passed on."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from remora.contracts import Clock, Meter, Outcome
+from remora.contracts import Clock, Meter, Observation, Outcome
 from remora.core.lanes import Lane
 from remora.core.rate.gate_types import Barred, Recent
 from remora.core.reasons import GapReason
@@ -37,10 +38,10 @@ class _Watched:
 class Uncounted:
     """A `contracts.Meter` that counts nothing, for a command whose metrics nobody can read."""
 
-    def departed(self, source: str, lane: Lane) -> None: ...
+    def departed(self, source: str, lane: Lane, count: int = 1) -> None: ...
     def wire_sent(self, source: str) -> None: ...
-    def judged(self, source: str, lane: Lane, verdict: Verdict) -> None: ...
-    def recorded(self, source: str, lane: Lane, outcome: Outcome, *, age_s: float | None) -> None: ...
+    def judged(self, source: str, lane: Lane, *verdicts: Verdict) -> None: ...
+    def recorded(self, source: str, seen: Sequence[Observation], outcomes: Sequence[Outcome]) -> None: ...
     def pace_changed(self, source: str, *, interval_ns: int, backed_off_because: str | None) -> None: ...
     def circuit_changed(self, source: str, state: str) -> None: ...
 
@@ -88,26 +89,27 @@ class RecentMeter:
         watched = self._sources.get(source)
         return 0 if watched is None else watched.wire_sends
 
-    def departed(self, source: str, lane: Lane) -> None:
-        self._second(source).departures += 1
-        self._inner.departed(source, lane)
+    def departed(self, source: str, lane: Lane, count: int = 1) -> None:
+        self._second(source).departures += count
+        self._inner.departed(source, lane, count)
 
     def wire_sent(self, source: str) -> None:
         (self._sources.get(source) or self._watch(source)).wire_sends += 1
         self._inner.wire_sent(source)
 
-    def judged(self, source: str, lane: Lane, verdict: Verdict) -> None:
+    def judged(self, source: str, lane: Lane, *verdicts: Verdict) -> None:
         second = self._second(source)
-        second.answers += 1
-        if isinstance(verdict, Found):  # fast path
-            self._sources[source].barred = None
-        elif isinstance(verdict, Pressure):
-            second.refused += 1
-        elif isinstance(verdict, Trouble):
-            second.failed += 1
-        else:
-            self._judge_bar(source, verdict)
-        self._inner.judged(source, lane, verdict)
+        second.answers += len(verdicts)
+        for verdict in verdicts:
+            if isinstance(verdict, Found):  # fast path
+                self._sources[source].barred = None
+            elif isinstance(verdict, Pressure):
+                second.refused += 1
+            elif isinstance(verdict, Trouble):
+                second.failed += 1
+            else:
+                self._judge_bar(source, verdict)
+        self._inner.judged(source, lane, *verdicts)
 
     def _judge_bar(self, source: str, verdict: Verdict) -> None:
         """Pressure, trouble and what is put off say nothing about whether we may ask at all; other answers do."""

@@ -71,7 +71,7 @@ class Connection:
         self,
         link: socket.socket,
         poller: Poller,
-        buffer: bytearray,
+        buffer: memoryview,
         *,
         clock: Clock,
         body_max_bytes: int,
@@ -186,8 +186,8 @@ class Connection:
             if count == 0:
                 self._on_end(now_ns)
                 return
-            self._feed(memoryview(self._buffer)[:count], now_ns)
-            if not self.is_busy:  # answered or failed; a small answer is read at once
+            self._feed(self._buffer[:count], now_ns)
+            if self._on_answer is None:  # answered or failed; a small answer is read at once
                 return
 
     def _feed(self, data: memoryview, now_ns: int) -> None:

@@ -14,6 +14,7 @@ from typing import Final, Self
 from urllib.parse import quote
 
 import aiohappyeyeballs
+import msgspec
 
 from remora.contracts import Clock, OnReply, Permit, PromptPermit
 from remora.core.units import SECOND_NS
@@ -65,7 +66,7 @@ class LeanTransport:
         self._pools: dict[Origin, Pool] = {}
         self._pool_of: dict[str, Pool] = {}  # by the address up to its path
         self._busy: set[Connection] = set()
-        self._buffer = bytearray(READ_BYTES)
+        self._buffer = memoryview(bytearray(READ_BYTES))
         self._sweeper: asyncio.TimerHandle | None = None
         self._look_due_ns = 0
         self._swept_at_ns = 0
@@ -119,11 +120,11 @@ class LeanTransport:
             return None
         departed_at_ns = permit.depart_now()
         if departed_at_ns is None:
-            self._put_back(pool, connection)
+            self._put_back(pool, connection, now_ns=self._clock.monotonic_ns())
             return None
         self._places.take_free()
         exchange = _Exchange(self, pool, connection, on_reply, gives_place=True)
-        self._write(exchange, self._request(pool.origin, target, headers), permit, departed_at_ns)
+        self._write(exchange, self._request(pool, target, headers), permit, departed_at_ns)
         return exchange
 
     async def _send(
@@ -133,7 +134,7 @@ class LeanTransport:
         if found is None:
             return NoReply(Fault.CONNECTION, None, self._clock.monotonic_ns())
         pool, target = found
-        request = self._request(pool.origin, target, headers, body)
+        request = self._request(pool, target, headers, body)
         # Waiting for a free connection is our own limit, so no timeout runs meanwhile.
         async with self._places:
             connection = pool.take() or await self._connection(pool)
@@ -145,7 +146,7 @@ class LeanTransport:
         try:
             departed_at_ns = await permit.depart()
         except BaseException:
-            self._put_back(pool, connection)
+            self._put_back(pool, connection, now_ns=self._clock.monotonic_ns())
             raise
         # From here to the write nothing yields to the event loop.
         answer: asyncio.Future[Reply | NoReply] = asyncio.get_running_loop().create_future()
@@ -173,20 +174,21 @@ class LeanTransport:
 
     def finished(self, exchange: "_Exchange") -> None:
         """The request is over; its connection may be used again."""
-        self._busy.discard(exchange.connection)
-        self._put_back(exchange.pool, exchange.connection)
+        connection = exchange.connection
+        self._busy.discard(connection)
+        self._put_back(exchange.pool, connection, now_ns=connection.last_byte_at_ns)
         if exchange.gives_place:
             self._places.give_back()
 
     # ── connections ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _put_back(self, pool: Pool, connection: Connection) -> None:
+    def _put_back(self, pool: Pool, connection: Connection, *, now_ns: int) -> None:
         if connection.is_closed:
             return
         if self._poller is None:  # closed meanwhile
             connection.close()
             return
-        pool.put(connection, now_ns=self._clock.monotonic_ns())
+        pool.put(connection, now_ns=now_ns)
         if self._sweeper is None:
             self._look_later()
 
@@ -320,10 +322,10 @@ class LeanTransport:
             target = quote(target, safe=_KEPT_IN_TARGET)
         return pool, target if target.startswith("/") else f"/{target}"
 
-    def _request(
-        self, origin: Origin, target: str, headers: Mapping[str, str] | None, body: bytes | None = None
-    ) -> bytes:
-        own = ""
+    def _request(self, pool: Pool, target: str, headers: Mapping[str, str] | None, body: bytes | None = None) -> bytes:
+        origin, own = pool.origin, ""
+        if not headers and body is None and self._settings.proxy is None:  # fast path
+            return b"GET %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (target.encode("latin-1"), pool.host, self._common_head)
         if headers:
             own = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
             assert own.count("\n") == len(headers), "a header holds no line break"
@@ -334,39 +336,28 @@ class LeanTransport:
         return head.encode("latin-1") + self._common_head + b"\r\n" + (body or b"")
 
 
-class _Exchange:
+class _Exchange(msgspec.Struct, eq=False):
     """One request on its connection."""
 
-    __slots__ = ("_is_over", "_on_reply", "_transport", "connection", "gives_place", "pool")
-
-    def __init__(
-        self,
-        transport: LeanTransport,
-        pool: Pool,
-        connection: Connection,
-        on_reply: OnReply,
-        *,
-        gives_place: bool = False,
-    ) -> None:
-        self._transport = transport
-        self._on_reply = on_reply
-        self._is_over = False
-        self.pool = pool
-        self.connection = connection
-        self.gives_place = gives_place
+    transport: LeanTransport
+    pool: Pool
+    connection: Connection
+    on_reply: OnReply
+    gives_place: bool = False
+    is_over: bool = False
 
     def answered(self, reply: Reply | NoReply) -> None:
         """The answer, or why none came."""
-        self._is_over = True
-        self._transport.finished(self)
-        self._on_reply(reply)
+        self.is_over = True
+        self.transport.finished(self)
+        self.on_reply(reply)
 
     def cancel(self) -> None:
         """Nobody wants the answer any more: it must not be mistaken for the next one."""
-        if not self._is_over:
-            self._is_over = True
+        if not self.is_over:
+            self.is_over = True
             self.connection.close()
-            self._transport.finished(self)
+            self.transport.finished(self)
 
 
 async def _until_ready(descriptor: int, *, writing: bool) -> None:

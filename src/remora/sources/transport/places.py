@@ -19,7 +19,7 @@ class Places:
 
     def take_free(self) -> None:
         """Take a place that is free."""
-        assert self.is_free, "no place is free"
+        assert self._free > 0, "no place is free"
         self._free -= 1
 
     def give_back(self) -> None:

@@ -25,7 +25,7 @@ T = TypeVar("T")
 BATCH_MAX: Final = 500
 # Observations that can wait are written when there are so many of them, or this long after the last ones: at 2,600 items
 # a second, a transaction for every few items costs twice as much. With more of them, walks wait for their cursors.
-ENOUGH: Final = 64
+ENOUGH: Final = 128
 PAUSE_S: Final = 0.05
 # Nothing is written once the disk has less than this: a full disk would stop the database in the middle of its work.
 RESERVE_BYTES: Final = 256 << 20
