@@ -16,7 +16,7 @@ from remora.core.rate.circuit_breaker import CircuitEvent, CircuitState
 from remora.core.rate.gate_types import PACING, Hold, LimitedBy, RateFacts, Sent
 from remora.core.rate.held_time import pacing_limit
 from remora.core.rate.limits import Limits as Limits
-from remora.core.rate.pacing import Pacer, new_pacer, turns_every_ns
+from remora.core.rate.pacing import SEND_NS, Pacer, new_pacer, turns_every_ns
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, Verdict
@@ -138,8 +138,9 @@ class Governor:
 
     def sent(self, permit: GovernedPermit) -> None:
         """The request is on the wire. If the process stalled before that, the next departure counts from now."""
-        if permit.departed_at_ns is not None:
-            self._schedule.sent(permit.departed_at_ns, now_ns=self._clock.monotonic_ns())
+        now_ns = self._clock.monotonic_ns()
+        if permit.departed_at_ns is not None and now_ns - permit.departed_at_ns > SEND_NS:
+            self._schedule.sent_late(now_ns=now_ns)
 
     async def _until_free(self, permit: GovernedPermit) -> int:
         """Wait until nothing holds the request back, and return that moment."""
@@ -294,8 +295,7 @@ class Governor:
         is_probe = self._learner.circuit.state is CircuitState.OPEN
         now_ns = self._clock.monotonic_ns()
         lane, waiter = self._admissions.take_next(lanes, now_ns=now_ns, is_probe=is_probe)
-        are_alone = len(lanes) == 1 and not is_probe and self._refusals.limit is None
-        count = 1
+        are_alone, count = len(lanes) == 1 and not is_probe and self._refusals.limit is None, 1
         if are_alone and waiter.left:
             free = self._limits.in_flight - self._in_flight
             count = min(1 + waiter.left, free, self._schedule.turns_due(now_ns=now_ns))
@@ -314,8 +314,8 @@ class Governor:
     def _permits(self, count: int, lane: Lane, waiter: Waiter, *, now_ns: int) -> list[GovernedPermit]:
         # Only a request that the pacer alone held back proves that the pace limits us. While this process has learned
         # a faster pace than it has shared, all keep the slower one, which proves nothing about the faster one.
-        free_ns = max(waiter.ready_at_ns, self._unhindered_since_ns)
-        paced_from = self._schedule.granted.paced_from(free_ns, now_ns=now_ns)
+        free_ns, granted = max(waiter.ready_at_ns, self._unhindered_since_ns), self._schedule.granted
+        paced_from = granted.paced_from(free_ns, now_ns=now_ns)
         self._refusals.admitted()
         # The last request that may be refused shows only that few may be in flight.
         if self._learner.is_ahead_of_all() or self._refusals.is_full(now_ns=now_ns):

@@ -4,7 +4,7 @@
 """
 
 from remora.contracts import GateHome
-from remora.core.rate.pacing import SEND_NS, Pacer
+from remora.core.rate.pacing import Pacer
 from remora.core.rate.stretches import Stretch
 
 
@@ -73,8 +73,7 @@ class Schedule:
         self._home.departed(stretch, before, now_ns=now_ns)
         self.granted = self.granted.no_earlier_than(self.departed)
 
-    def sent(self, departed_at_ns: int, *, now_ns: int) -> None:
-        """The last request is on the wire. If that is long after it departed, the next one counts from now."""
-        if now_ns - departed_at_ns > SEND_NS:
-            self.departed = self.departed.sent(now_ns=now_ns)
-            self.granted = self.granted.no_earlier_than(self.departed)
+    def sent_late(self, *, now_ns: int) -> None:
+        """The last request is on the wire, long after it departed: the next one counts from now."""
+        self.departed = self.departed.sent(now_ns=now_ns)
+        self.granted = self.granted.no_earlier_than(self.departed)

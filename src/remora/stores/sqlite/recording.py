@@ -146,7 +146,7 @@ class _Batch:
             else:  # the rest of a list after a run: never stored, but owed
                 self._probe_gaps(discovery.kind, [gap_key(self.source, discovery)])
         if items:
-            self._probe_items(json.dumps([int(key) for key in items]))
+            self._probe_items("[" + ",".join(items) + "]")
             self._probe_gaps(Kind.ITEM, items)
         if users:
             self._probe_users(users)
@@ -196,7 +196,7 @@ class _Batch:
         return fetched * MILLISECOND_NS if departed_ns is None else departed_ns
 
     def _probe_gaps(self, kind: Kind, keys: Sequence[str]) -> None:
-        wanted = {"source": self.source, "kind": kind.value, "keys": json.dumps(keys)}
+        wanted = {"source": self.source, "kind": kind.value, "keys": _as_json(kind.value, keys)}
         for row in self._connection.execute(self._sql["held_gaps"], wanted):
             gap = gap_from_row(row)
             self._gaps[_name(kind, gap.key)] = gap
@@ -340,7 +340,7 @@ class _Batch:
     def _write_changes(self) -> None:
         for (kind, change), keys in self._changes.items():
             named = {"source": self.source, "kind": kind, "change": change, "now": self._now}
-            self._connection.execute(self._sql["write_changes"], {**named, "keys": json.dumps(keys)})
+            self._connection.execute(self._sql["write_changes"], {**named, "keys": _as_json(kind, keys)})
 
     def _write_reads(self) -> None:
         wanted = {"number": self.number, "blocks": json.dumps(reads.blocks(self._read_s))}
@@ -358,6 +358,11 @@ class _Batch:
             # In the order of the table, so that neighbours share pages.
             write_rows(self._connection, "write_items", [self._items[key] for key in sorted(self._items)])
             self._items.clear()
+
+
+def _as_json(kind: str, keys: Sequence[str]) -> str:
+    """These keys for a statement. Items are almost all of them, and their keys are digits."""
+    return '["' + '","'.join(keys) + '"]' if kind == _ITEM else json.dumps(keys)
 
 
 def _name(kind: Kind, key: str) -> str:
