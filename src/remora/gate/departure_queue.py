@@ -7,11 +7,15 @@ wait for it: so they do not overtake a more important item, and no task is woken
 import asyncio
 from bisect import insort
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from remora.core.lanes import ORDER
 from remora.gate.permit import GovernedPermit
 
+# With one, a long queue departs one request per tick of the event loop, as slowly as new requests join it, and never ends.
+# With two, twice as many depart in each tick as in the one before, as long as nothing holds them back.
+WAKE_AT_ONCE: Final = 2
 RANK: Final = {lane: rank for rank, lane in enumerate(ORDER)}
 
 
@@ -44,7 +48,8 @@ class DepartureQueue:
             await standing.is_first
 
     def leave(self, standing: ReadyRequest) -> None:
-        """The request departed or was given up: wake the one that is first now."""
+        """The request departed or was given up: wake the one that is first now, and one more."""
         self.standing.remove(standing)
-        if self.standing and (told := self.standing[0].is_first) is not None and not told.done():
+        asleep = (each.is_first for each in self.standing if each.is_first is not None and not each.is_first.done())
+        for told in islice(asleep, WAKE_AT_ONCE):
             told.set_result(None)
