@@ -43,10 +43,16 @@ def story(item_id: int, *, text: str = "first", score: int = 1, time: int | None
 
 
 def observed(
-    item_id: int, verdict: Verdict, *, started_s: float, done_s: float | None = None, origin: Origin = None
+    item_id: int,
+    verdict: Verdict,
+    *,
+    started_s: float,
+    done_s: float | None = None,
+    origin: Origin = None,
+    via: Lane = Lane.LIVE,
 ) -> Observation:
     """An answer about an item to a request that left at `started_s`."""
-    discovery = Discovery.item(item_id, via=Lane.LIVE, origin=origin)
+    discovery = Discovery.item(item_id, via=via, origin=origin)
     return Observation(discovery, verdict, at(started_s), at(started_s if done_s is None else done_s))
 
 

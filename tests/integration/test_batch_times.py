@@ -7,11 +7,13 @@ import pytest
 
 from remora.contracts import Outcome
 from remora.core.errors import StoreUnavailable
+from remora.core.lanes import Lane
+from remora.core.verdict import Found
 from remora.operate.config.settings import Settings, StoreSettings
 from remora.operate.jobs.resources import open_resources
 from remora.operate.observe.metrics import Metrics
 from remora.stores import open_store
-from tests.contract.answers import record, story
+from tests.contract.answers import SOURCE, observed, record, story
 
 
 async def timed_batches(url: str) -> list[float]:
@@ -56,3 +58,32 @@ async def test_the_runtime_shows_the_times_as_a_metric(tmp_path: Path) -> None:
     async with open_resources(settings, metrics=metrics) as resources:
         await record(resources.store, 1, story(1), at_s=1)
         assert metrics.registry.get_sample_value("remora_store_batch_seconds_count") == 1
+
+
+async def backfilled(url: str) -> int:
+    """How many batches are written: one item of a backfill, and then nine more that come one by one."""
+    times_s: list[float] = []
+    store = open_store(url, on_batch=times_s.append)
+    await store.open()
+
+    async def arrive(item_id: int) -> None:
+        seen = observed(item_id, Found(story(item_id)), started_s=1, via=Lane.BACKFILL)
+        assert await store.record_many(SOURCE, [seen]) == [Outcome.NEW]
+
+    await arrive(1)
+    arriving = []
+    for item_id in range(2, 11):
+        arriving.append(asyncio.ensure_future(arrive(item_id)))
+        await asyncio.sleep(0)
+    await asyncio.gather(*arriving)
+    await store.close()
+    return len(times_s)
+
+
+async def test_sqlite_lets_the_items_of_a_backfill_wait_for_each_other(tmp_path: Path) -> None:
+    assert await backfilled(f"sqlite:///{tmp_path}/remora.db") == 2
+
+
+@pytest.mark.postgres
+async def test_postgresql_lets_the_items_of_a_backfill_wait_for_each_other(postgres_url: str) -> None:
+    assert await backfilled(postgres_url) == 2

@@ -6,6 +6,7 @@ from typing import Final
 
 from remora.contracts import Observation, Outcome
 from remora.core.errors import StoreError, StoreUnavailable
+from remora.core.lanes import PATIENT
 from remora.stores.batches import Batches
 from remora.stores.decisions import OnBatch
 from remora.stores.postgres.connections import Connection, Pool
@@ -16,6 +17,10 @@ from remora.stores.postgres.recording import Job, Recorder, name_of
 BATCH_MAX: Final = 1_000
 # While the server writes one lane's batch, the other lane's batch is judged.
 LANES: Final = 2
+# Observations that can wait are written when a lane has so many of them, or this long after its last ones, as in the
+# SQLite store: a transaction takes six round trips, however few items it has.
+ENOUGH: Final = 64
+PAUSE_S: Final = 0.05
 _DIGITS_OF_A_HUNDRED: Final = 2
 
 
@@ -35,11 +40,12 @@ class Writer:
     async def record_many(self, source: str, observations: Sequence[Observation]) -> list[Outcome]:
         """The same for many. Both lanes write at the same time; the first error is raised when both are done."""
         self._check_open()
+        can_wait = all(observation.discovery.via in PATIENT for observation in observations)
         parts: list[list[int]] = [[] for _ in range(LANES)]
         for place, observation in enumerate(observations):
             parts[_lane_of(observation.discovery.key)].append(place)
         writing = [
-            lane.batches.put_many([(source, observations[place]) for place in part])
+            lane.batches.put_many([(source, observations[place]) for place in part], can_wait=can_wait)
             for lane, part in zip(self._lanes, parts, strict=True)
             if part
         ]
@@ -75,7 +81,9 @@ class _Lane:
     def __init__(self, pool: Pool, on_batch: OnBatch | None) -> None:
         self._pool = pool
         self._recorder = Recorder()
-        self.batches = Batches(self._write, batch_max=BATCH_MAX, once_each=name_of, on_batch=on_batch)
+        self.batches = Batches(
+            self._write, batch_max=BATCH_MAX, once_each=name_of, on_batch=on_batch, pause_s=PAUSE_S, enough=ENOUGH
+        )
 
     async def _write(self, jobs: Sequence[Job]) -> list[Outcome | Exception]:
         """All in one transaction. If one of them has a value that the database refuses, each gets its own."""
