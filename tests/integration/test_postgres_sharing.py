@@ -12,12 +12,13 @@ import pytest
 from remora.contracts import Observation, Outcome
 from remora.core.errors import StoreError, StoreForeign
 from remora.core.item import Item
-from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.segment import SegmentKind
 from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Found
 from remora.stores.postgres import PostgresStore, migrate
+from remora.stores.postgres.segments import LOOSE_RANGES_MAX
 from remora.stores.postgres.statements import NEWEST_VERSION
 from remora.stores.postgres.writer import BATCH_MAX
 from tests.contract.answers import SOURCE, TIMEOUT, at, observed, record, story
@@ -239,3 +240,18 @@ async def test_the_friendly_view_reads_every_body_that_can_be_stored(postgres_ur
     replaced = "nul \N{REPLACEMENT CHARACTER} and half \N{REPLACEMENT CHARACTER} pair"
     assert [row[1] for row in rows] == ["plain", replaced, None, None, "whole \N{GRINNING FACE} pair"]
     assert rows[0][2] == [3, 2]
+
+
+async def test_a_reader_adds_up_what_many_workers_covered_and_a_writer_also_merges_it(postgres_url: str) -> None:
+    last = LOOSE_RANGES_MAX + 5
+    whole = Coverage.of([IdRange(1, last)])
+    reader = PostgresStore(postgres_url, read_only=True)
+    async with several(postgres_url, 1) as (writer,), await psycopg.AsyncConnection.connect(postgres_url) as connection:
+        ranges = "INSERT INTO coverage (source, first_id, last_id) SELECT %s, n, n FROM generate_series(1, %s) AS n"
+        await connection.execute(ranges, (SOURCE, last))
+        await connection.commit()
+        await reader.open()
+        assert await reader.coverage(SOURCE) == whole
+        await reader.close()
+        assert await writer.coverage(SOURCE) == whole
+        assert (await connection.execute("SELECT FROM coverage")).rowcount == 1

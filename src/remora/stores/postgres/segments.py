@@ -13,7 +13,7 @@ from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
 from remora.stores.rows import gap_from_row, milliseconds
 
-# If coverage has this many more rows than it needs, the next reader merges them.
+# If coverage has this many more rows than it needs, the next process that may write merges them.
 LOOSE_RANGES_MAX: Final = 500
 # Another process holds the only pending row for about a millisecond while it claims from it.
 CLAIM_TRIES: Final = 50
@@ -101,7 +101,7 @@ class PostgresSegments(PostgresPart):
         """Every id that is settled or owed."""
         rows = await self._rows("coverage", {"source": source})
         whole = Coverage.of(IdRange(first_id, last_id) for first_id, last_id in rows)
-        if len(rows) - len(whole.ranges) > LOOSE_RANGES_MAX:
+        if len(rows) - len(whole.ranges) > LOOSE_RANGES_MAX and not self._read_only:
             await self._put_together(source)
         return whole
 
