@@ -174,6 +174,22 @@ def test_while_others_hold_what_is_left_one_walker_of_a_catch_up_looks_for_it() 
     simulated(main)
 
 
+def test_a_catch_up_ends_with_its_last_segment_and_one_look_for_more() -> None:
+    async def main(clock: SimClock) -> None:
+        store = Claims(clock)
+        await plan(store, clock, IdRange(1, 10))
+        async with process(clock, Numbers(clock), store, limits=CEILING) as one:
+            began_ns = clock.monotonic_ns()
+            await walk_until_done([walker(one, number) for number in range(WALKERS)])
+        assert (await store.coverage(NAME)).frontier(first_id=1) == 10
+        assert clock.monotonic_ns() - began_ns < IDLE_NS, "nobody sleeps when the last one is walked"
+        assert len(store.asked_at_ns) <= 3, (
+            "one that finds the segment, and one that looks before it is walked and after it"
+        )
+
+    simulated(main)
+
+
 @pytest.mark.slow
 def test_a_rescan_walks_several_segments_at_once_so_that_hanging_items_do_not_hold_up_the_pass() -> None:
     async def main(clock: SimClock) -> None:

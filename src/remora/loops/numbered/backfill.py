@@ -6,6 +6,7 @@ The same worker walks every kind of segment: history, blind windows, rescans and
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -50,6 +51,23 @@ async def plan_again(source: str, store: Store, kind: SegmentKind, wanted: IdRan
     return await store.plan(source, kind, (wanted,), now_ns=now_ns)
 
 
+class Looking:
+    """What workers of one process share until nothing is left: who looks for segments, and what the others should know."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.walked = asyncio.Event()  # one of them has walked a segment to its end since the last pause
+        self.is_done = False  # one of them has found nothing left
+
+    async def pause(self, idle_ns: int) -> None:
+        """Wait for the next look, unless a segment was walked to its end: it may have been the last."""
+        if not self.is_done:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(idle_ns / SECOND_NS):
+                    await self.walked.wait()
+        self.walked.clear()
+
+
 class LeaseLost(Exception):
     """Another worker owns the segment now. What we fetched is recorded; that worker fetches the rest."""
 
@@ -88,21 +106,24 @@ class SegmentWorker:
             await self._walk_to_its_end(segment)
 
     async def run_until_done(
-        self, *, looking: asyncio.Lock | None = None, idle_ns: int = IDLE_NS, on_walked: OnWalked | None = None
+        self, *, looking: "Looking | None" = None, idle_ns: int = IDLE_NS, on_walked: OnWalked | None = None
     ) -> None:
         """Walk until nothing is left. Waits for segments that other workers hold, in case a worker never returns.
 
         Only one of the workers that share `looking` waits and polls.
         """
-        looking = looking or asyncio.Lock()
+        looking = looking or Looking()
         while True:
-            async with looking:
-                while (segment := await self._claim()) is None:
+            async with looking.turn:
+                segment = None
+                while not looking.is_done and (segment := await self._claim()) is None:
                     left = await self._store.open_segments(self._source)
-                    if not any(left.get(kind) for kind in self._kinds):
-                        return
-                    await self._clock.sleep_until(self._clock.monotonic_ns() + idle_ns)
+                    looking.is_done = not any(left.get(kind) for kind in self._kinds)
+                    await looking.pause(idle_ns)
+            if segment is None:
+                return
             await self._walk_to_its_end(segment)
+            looking.walked.set()
             if on_walked is not None:
                 await on_walked()
 
@@ -238,7 +259,7 @@ async def walk_until_done(
     walking: Iterable[SegmentWorker], *, idle_ns: int = IDLE_NS, on_walked: OnWalked | None = None
 ) -> None:
     """Walk all segments of these workers' kinds to their end. One worker polls for what others hold."""
-    looking = asyncio.Lock()
+    looking = Looking()
     await side_by_side(
         walker.run_until_done(looking=looking, idle_ns=idle_ns, on_walked=on_walked) for walker in walking
     )
