@@ -1,6 +1,15 @@
-"""How is Remora started without its console script? With `python -m remora`."""
+"""How is Remora started? By its console script, or with `python -m remora`."""
 
-from remora.operate.cli.main import main
+import gc
+
+
+def main() -> None:
+    """Run a command. While its modules are loaded nothing becomes garbage, so nothing looks for it until it runs."""
+    gc.disable()
+    from remora.operate.cli.main import main as run_command  # noqa: PLC0415
+
+    run_command(prog_name="remora")
+
 
 if __name__ == "__main__":
-    main(prog_name="remora")
+    main()

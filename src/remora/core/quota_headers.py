@@ -6,7 +6,6 @@ A moment that a provider names is read on its own clock (the `Date` header): our
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from math import ceil, isfinite
 from typing import Final
 
@@ -192,6 +191,8 @@ def _until_ns(moment_ns: int | None, headers: Mapping[str, str], now_wall_ns: in
 
 def _date_ns(text: str) -> int | None:
     """An HTTP date or an ISO 8601 one. Without a zone it is GMT, as HTTP dates are."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few answers name a date
+
     for read in (parsedate_to_datetime, datetime.fromisoformat):
         try:
             moment = read(text.strip())

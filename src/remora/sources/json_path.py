@@ -9,7 +9,6 @@ import json
 import re
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -245,6 +244,8 @@ def as_text(value: object) -> str | None:
 
 
 def _iso_seconds(text: str) -> int | None:
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few sources write dates as text
+
     text = text.strip()
     try:
         if text.endswith((" UTC", " GMT")) and text[:1].isdigit():

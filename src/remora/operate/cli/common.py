@@ -5,6 +5,7 @@ Everything heavy is imported when a command runs, so that `remora --help` answer
 
 # ruff: noqa: PLC0415
 
+import gc
 import os
 import sys
 import time
@@ -172,6 +173,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a short piece of asynchronous work to its end."""
     import asyncio
 
+    gc.freeze()
+    gc.enable()  # it is off while modules are loaded
     return asyncio.run(work)
 
 

@@ -88,12 +88,11 @@ EXAMPLES: Final[dict[str, tuple[str, str]]] = {
 }
 
 
-def add_examples(group: click.Group, before: tuple[str, ...] = ()) -> None:
-    """End the help of every command below this one with its example."""
-    for name, command in group.commands.items():
-        words = (*before, name)
-        if (found := EXAMPLES.get(" ".join(words))) is not None:
-            # \b keeps click from joining the lines.
-            command.epilog = f"\b\nExample: {found[0]}\n{found[1]}"
-        if isinstance(command, click.Group):
-            add_examples(command, words)
+def add_example(command: click.Command, words: tuple[str, ...]) -> None:
+    """End the help of this command, and of every command below it, with its example."""
+    if (found := EXAMPLES.get(" ".join(words))) is not None:
+        # \b keeps click from joining the lines.
+        command.epilog = f"\b\nExample: {found[0]}\n{found[1]}"
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            add_example(below, (*words, name))

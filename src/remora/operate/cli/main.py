@@ -6,22 +6,11 @@ from typing import Any
 
 import click
 
-from remora.operate.cli.changes import changes
-from remora.operate.cli.collecting import catchup, run, up, worker
+from remora.operate.cli.commands import Commands
 from remora.operate.cli.common import writes_events
-from remora.operate.cli.completion import completion
-from remora.operate.cli.examples import GROUPS, add_examples
-from remora.operate.cli.export import export
+from remora.operate.cli.examples import GROUPS
 from remora.operate.cli.failures import end, explain
-from remora.operate.cli.importing import import_
 from remora.operate.cli.lean_start import load_structlog_alone
-from remora.operate.cli.mcp import mcp
-from remora.operate.cli.mirror import query, show
-from remora.operate.cli.reading import gaps, status
-from remora.operate.cli.search import search
-from remora.operate.cli.setup import check, init, notify, simulate, try_
-from remora.operate.cli.store import store
-from remora.operate.cli.verify import verify
 from remora.version import __version__
 
 
@@ -53,6 +42,7 @@ class RemoraGroup(click.Group):
 
 @click.group(
     cls=RemoraGroup,
+    commands=Commands(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="\b\nExample: remora up --demo\nNext: open http://127.0.0.1:8611, or run remora COMMAND --help.",
 )
@@ -73,30 +63,3 @@ def _in_lines(uses: dict[str, str], width: int) -> str:
         else:
             lines.append(told)
     return "\b\n" + ",\n".join(lines)
-
-
-for command in (
-    init,
-    check,
-    try_,
-    notify,
-    up,
-    worker,
-    catchup,
-    run,
-    status,
-    gaps,
-    show,
-    search,
-    query,
-    changes,
-    export,
-    import_,
-    verify,
-    mcp,
-    store,
-    simulate,
-    completion,
-):
-    main.add_command(command)
-add_examples(main)

@@ -51,6 +51,7 @@ def _collect_garbage_rarely() -> None:
     """
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD, 10, 10)
+    gc.enable()  # it is off while modules are loaded
 
 
 async def _until_signal(job: Coroutine[Any, Any, T]) -> Ended[T]:
