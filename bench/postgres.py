@@ -219,14 +219,20 @@ async def grants(url: str, server: Server, askers: int) -> None:
     await gate.close()
 
 
-@asynccontextmanager
-async def running(*, fsync: bool) -> AsyncIterator[tuple[Server, str]]:
+def new_server(*, fsync: bool) -> postgres_server.PostgresServer | None:
+    """A PostgreSQL that is not started yet; None if this machine has no programs for it."""
     programs = services.find_postgres()
-    if programs is None:
-        raise SystemExit("no PostgreSQL programs on this machine: `make test` fetches them")
     if fsync:
         postgres_server.SETTINGS.update({"fsync": "on", "max_wal_size": "2GB", "shared_buffers": "256MB"})
-    with postgres_server.PostgresServer(programs) as server:
+    return None if programs is None else postgres_server.PostgresServer(programs)
+
+
+@asynccontextmanager
+async def running(*, fsync: bool) -> AsyncIterator[tuple[Server, str]]:
+    started = new_server(fsync=fsync)
+    if started is None:
+        raise SystemExit("no PostgreSQL programs on this machine: `make test` fetches them")
+    with started as server:
         server.create_database("bench")
         yield Server(server.url("bench")), server.url("bench")
 
