@@ -38,6 +38,7 @@ from remora.core.reasons import GapReason
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
 from remora.core.verdict import (
+    HAS_CONTENT,
     Deferred,
     Fault,
     Found,
@@ -50,7 +51,6 @@ from remora.core.verdict import (
     Trouble,
     Verdict,
     classify,
-    has_content,
 )
 from remora.gate.governor import GovernedPermit, Governor
 from remora.gate.request_batch import Answer, RequestBatch
@@ -329,10 +329,9 @@ class Collector(BelievedNewest):
             self._governor.learn(permit, reply, verdict, already_counted=already_counted, said=said)
         # A request that was never sent was delayed by its connection only.
         began_ns = permit.admitted_at_ns if reply.departed_at_ns is None else reply.departed_at_ns
-        took_ns = reply.answered_at_ns - began_ns
         # Read at the departure itself: computed backwards from now, a clock step could swap the order of two fetches.
         started_at_ns = now_wall_ns if permit.departed_wall_ns is None else permit.departed_wall_ns
-        return Asked(verdict, started_at_ns, 1, took_ns)
+        return Asked(verdict, started_at_ns, 1, reply.answered_at_ns - began_ns)
 
     def _classify(self, discovery: Discovery, reply: Reply | NoReply, said: Translation, now_wall_ns: int) -> Verdict:
         decoded = self._decode(discovery, reply) if said.means is None else None
@@ -351,8 +350,9 @@ class Collector(BelievedNewest):
 
     def _is_already_counted(self, discovery: Discovery, verdict: Verdict, met: Met) -> bool:
         """Whether this failure was counted before, by an earlier attempt or when the item became owed."""
-        if isinstance(verdict, Found):
-            return self._refusals.hear(discovery, verdict)  # fast path: no failure
+        if isinstance(verdict, Found):  # fast path: no failure
+            self._refusals.answered(discovery)
+            return False
         owed = owed_because(discovery)
         hangs_again = owed is GapReason.TIMEOUT and is_unanswered(verdict)
         # A fault that stays with the item while others are answered is the item's own.
@@ -385,7 +385,7 @@ class Collector(BelievedNewest):
         return self._dialect.translate(reply, now_wall_ns=now_wall_ns)
 
     def _decode(self, discovery: Discovery, reply: Reply | NoReply) -> Decoded | None:
-        if isinstance(reply, NoReply) or not has_content(reply):
+        if isinstance(reply, NoReply) or reply.status != HAS_CONTENT:
             return None
         try:
             return self._source.decode(discovery, reply)

@@ -184,9 +184,12 @@ def can_mean_absent(status: int) -> bool:
     return 400 <= status < 500 and status not in {401, 408, 429}
 
 
+HAS_CONTENT: Final = 200  # the one status with the body that was asked for
+
+
 def has_content(reply: Reply | NoReply) -> bool:
     """Whether the body is what was asked for and not an error page."""
-    return isinstance(reply, Reply) and reply.status == 200
+    return isinstance(reply, Reply) and reply.status == HAS_CONTENT
 
 
 def _without_reply(fault: Fault, nonsense: Verdict) -> Verdict:

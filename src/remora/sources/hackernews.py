@@ -47,9 +47,7 @@ _profile: Final = msgspec.json.Decoder(_Profile)
 class HackerNewsReading:
     """`Reading` of Hacker News: a fast path for usual bodies, a lenient one for odd bodies, and Firebase streams."""
 
-    def item(self, item_id: int, body: bytes) -> Decoded:
-        """The item with this id, or why the body is not it."""
-        return decode_item(item_id, body)
+    item = staticmethod(decode_item)
 
     def user(self, name: str, body: bytes) -> Decoded:
         """The profile of this name, or why the body is not it."""

@@ -77,14 +77,18 @@ class Refusals:
         """Remember an answer. True: it is a repeated refusal that is the key's own."""
         match verdict:
             case Found() | NotYet() | Missing() | Malformed():
-                self._recent.append(None)
-                if self._keys:
-                    self._keys.pop((discovery.kind, discovery.key), None)
+                self.answered(discovery)
                 return False
             case Pressure():
                 return self._refused(discovery)
             case Trouble() | Refused() | Deferred():
                 return False
+
+    def answered(self, discovery: Discovery) -> None:
+        """Remember an answer that is no failure."""
+        self._recent.append(None)
+        if self._keys:
+            self._keys.pop((discovery.kind, discovery.key), None)
 
     def _refused(self, discovery: Discovery) -> bool:
         key = (discovery.kind, discovery.key)

@@ -25,7 +25,8 @@ READS_AT_ONCE: Final = 16
 _TLS_RECORD_BYTES: Final = 16 * 1024
 HEAD_MAX_BYTES: Final = 64 * 1024
 # The headers that the connection itself needs.
-_NAMES_NEEDED: Final = ("content-encoding", "content-length")
+_NAMES_NEEDED: Final = ("content-encoding",)
+_NO_HEADERS: Final[dict[str, str]] = {}  # of an answer without any that is kept: never changed
 _WOULD_BLOCK: Final = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 Answer = Reply | NoReply
@@ -42,6 +43,9 @@ NAMES_KEPT: Final = names_kept(HEADERS_KEPT)
 class Connection:
     """One open connection. It is idle or waits for the answer to one request."""
 
+    _headers: dict[str, str]  # of the answer so far, as far as they are kept
+    _length: bytes  # of its body, as it was told
+
     __slots__ = (
         "_began_unasked",
         "_body",
@@ -53,6 +57,7 @@ class Connection:
         "_head_bytes",
         "_headers",
         "_late_ns",
+        "_length",
         "_loop",
         "_names_kept",
         "_on_answer",
@@ -230,24 +235,28 @@ class Connection:
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header of the answer."""
         lower = name.lower()
-        kept = self._names_kept.get(lower)
-        if kept is not None:
-            text = value.decode("latin-1")
-            before = self._headers.get(kept)
-            if before is None:
-                self._headers[kept] = text
-            elif kept in HEADERS_JOINED:
-                self._headers[kept] = f"{before}, {text}"
-        if lower == b"transfer-encoding" and b"chunked" in value.lower():
+        if lower in self._names_kept:
+            self._keep(self._names_kept[lower], value.decode("latin-1"))
+        elif lower == b"content-length":
+            self._length = self._length or value
+        elif lower == b"transfer-encoding" and b"chunked" in value.lower():
             self._ends_with_connection = False
+
+    def _keep(self, name: str, text: str) -> None:
+        if self._headers is _NO_HEADERS:
+            self._headers = {}
+        before = self._headers.get(name)
+        if before is None:
+            self._headers[name] = text
+        elif name in HEADERS_JOINED:
+            self._headers[name] = f"{before}, {text}"
 
     def on_headers_complete(self) -> None:
         """The head is complete; of the body only its length may be known."""
         self._has_head = True
-        length = self._headers.get("content-length")
-        if length is not None:
+        if self._length:
             self._ends_with_connection = False
-            if length.isdecimal() and int(length) > self._body_max_bytes:
+            if self._length.isdigit() and int(self._length) > self._body_max_bytes:
                 self._size = self._body_max_bytes + 1
 
     def on_body(self, chunk: bytes) -> None:
@@ -265,8 +274,7 @@ class Connection:
 
     def _answer(self, *, keep: bool) -> None:
         body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        encoding = self._headers.pop("content-encoding", None)
-        self._headers.pop("content-length", None)
+        encoding = self._headers.pop("content-encoding", None) if self._headers else None
         answer: Answer
         try:
             answer = Reply(
@@ -290,7 +298,8 @@ class Connection:
         on_answer(answer)
 
     def _reset(self) -> None:
-        self._headers: dict[str, str] = {}
+        self._headers = _NO_HEADERS
+        self._length = b""
         self._body: list[bytes] = []
         self._size = 0
         self._head_bytes = 0
