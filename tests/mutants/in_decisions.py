@@ -89,14 +89,14 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         GATE,
         "core/rate/pacing.py",
-        "(now_ns if now_ns > ceiling_ns else ceiling_ns) + ceiling_interval_ns",
-        "ceiling_ns + ceiling_interval_ns",
+        "(now_ns if now_ns > ceiling_ns else ceiling_ns) + count * ceiling_interval_ns",
+        "ceiling_ns + count * ceiling_interval_ns",
         "time in which nothing was sent is saved up",
         also=(
             (
                 "core/rate/pacing.py",
-                "(now_ns if now_ns > pace_ns else pace_ns) + interval_ns",
-                "pace_ns + interval_ns",
+                "(now_ns if now_ns > pace_ns else pace_ns) + count * interval_ns",
+                "pace_ns + count * interval_ns",
             ),
         ),
     ),
@@ -130,8 +130,8 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         GATE,
         "gate/governor.py",
-        "            self._in_flight -= 1\n        if not self._leaving:",
-        "            self._in_flight -= 0 if permit.is_probe else 1\n        if not self._leaving:",
+        "        self._in_flight -= len(permits)\n",
+        "        self._in_flight -= sum(not permit.is_probe for permit in permits)\n",
         "a probe keeps its place for ever",
         ("incident=outage,ban",),
     ),
