@@ -4,6 +4,7 @@ import asyncio
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from remora.contracts import Outcome
 from remora.core.item import Document, User
@@ -23,6 +24,16 @@ async def test_an_older_fetch_of_another_process_does_not_undo_what_an_unchanged
         assert await record(one, 1, story(1, text="now"), at_s=10) is Outcome.UNCHANGED
         assert await record(other, 1, story(1, text="before"), at_s=5) is Outcome.STALE
         assert await record(other, 1, story(1, text="later"), at_s=11) is Outcome.CHANGED
+
+
+async def test_a_new_item_is_told_to_readers_and_its_own_process_knows_its_departure_exactly(postgres_url: str) -> None:
+    async with several(postgres_url, 1) as (store,):
+        for text, late_ns, outcome in (("now", 500_000, Outcome.NEW), ("before", 200_000, Outcome.STALE)):
+            answer = observed(1, Found(story(1, text=text)), started_s=1, done_s=2)
+            sent = replace(answer, started_at_ns=answer.started_at_ns + late_ns)
+            assert await store.record_many(SOURCE, [sent]) == [outcome]
+    with psycopg.connect(postgres_url) as connection:
+        assert connection.execute("SELECT kind, key, change FROM changes").fetchall() == [("item", "1", "new")]
 
 
 async def test_so_it_is_with_profiles_and_documents(postgres_url: str) -> None:

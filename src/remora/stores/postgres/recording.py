@@ -26,6 +26,8 @@ from remora.stores.decisions import (
     gap_key,
     is_newly_gone,
     item_row,
+    new_item,
+    settled_item,
 )
 from remora.stores.postgres import documents
 from remora.stores.postgres.batch import Batch, fetched_again, name_in_batch
@@ -178,8 +180,12 @@ async def _probe_gaps(connection: Connection, batch: Batch, kind: Kind, keys: li
 
 def _judge(batch: Batch, observation: Observation, *, again: bool) -> Outcome:
     source, discovery = batch.source, observation.discovery
-    kind = discovery.kind
-    name = gap_name = owed_key = discovery.key
+    kind, key = discovery.kind, discovery.key
+    if kind is Kind.ITEM and discovery.origin is None and key not in batch.held and key not in batch.gaps:
+        item = settled_item(observation.verdict)
+        if item is not None:
+            return _add(batch, item, observation)  # fast path: almost all items of a backfill
+    name = gap_name = owed_key = key
     if kind is not Kind.ITEM:
         owed_key = gap_key(source, discovery)
         name, gap_name = name_in_batch(kind, discovery.key), name_in_batch(kind, owed_key)
@@ -208,6 +214,17 @@ def _judge(batch: Batch, observation: Observation, *, again: bool) -> Outcome:
         if held is not None:
             batch.add_change(kind, discovery.key, "gone")
     return decision.outcome
+
+
+def _add(batch: Batch, item: Item, observation: Observation) -> Outcome:
+    """Store a settled item that was never seen nor owed before."""
+    key, started_at_ns = observation.discovery.key, observation.started_at_ns
+    held = new_item(item, started_at_ns=started_at_ns)
+    now, fetched = observation.now_ns // MILLISECOND_NS, started_at_ns // MILLISECOND_NS
+    batch.new_items.append(item_row(batch.number, item, held, now=now, fetched=fetched))
+    batch.departed_ns[key] = started_at_ns
+    batch.add_change(Kind.ITEM, key, "new")
+    return Outcome.NEW
 
 
 def _outcome_if_counted(gap: Gap, observation: Observation) -> Outcome | None:
