@@ -323,7 +323,8 @@ and the hashes are in it.
 
 `python -m bench.scale --postgres` fills a PostgreSQL on the same machine. An item cost 35.5 µs of our processor time and 41.0 µs of the
 server's among the first 10,000, and 39.5 and 50.4 µs in the tenth million, while the load of the machine rose from 2 to 7 by other work;
-our memory stayed at 76 MB. Then `remora status` took 0.48 s and `remora gaps` 0.40 s.
+our memory stayed at 76 MB. Then `remora status` took 0.48 s and `remora gaps` 0.40 s. The same load for both: after four million, 100,000
+more cost 31.7 and 45.3 µs, and in an empty database 31.9 and 41.8 µs (median of three, in turns).
 """
 
 

@@ -1,19 +1,22 @@
 """Does an item cost the same in a large mirror? A store is filled as a backfill does it, and then asked.
 
 `python -m bench.scale [--items 10000000] [--postgres] [--folder DIR]` fills a store with made-up comments, newest segment
-first, and prints what an item cost since the line before. Making them is measured and taken out. Then it times the
-commands that an owner uses. Ten million items take about 8 GB and a quarter of an hour.
+first, and prints what an item cost since the line before. Making them is measured and taken out. Then it fills empty
+stores and the large one in turns, beside whatever else runs on the machine by then, and times the commands that an owner
+uses. Ten million items take about 8 GB and a quarter of an hour.
 """
 
 import argparse
 import asyncio
 import os
 import random
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -39,6 +42,9 @@ LINE_EVERY = 1_000_000
 NOW_NS = 1_790_000_000 * SECOND_NS
 WORDS = [f"word{number}" for number in range(2_000)]
 COMMANDS = ("status", "gaps")
+LARGE = "large"
+COMPARED = 100_000
+ROUNDS = 3
 
 
 def observation(item_id: int, chance: random.Random) -> Observation:
@@ -62,12 +68,12 @@ def body_of(made: Observation) -> bytes:
 class Meter:
     """What items cost since the last line, without what it takes to make them."""
 
-    def __init__(self, servers_s: Callable[[], float]) -> None:
+    def __init__(self, servers_s: Callable[[], float], *, tells: bool = True) -> None:
         self._servers_s = servers_s
         self._made_s = 0.0
         self._items = self._told = 0
         self._lines = iter([*FIRST_LINES, *range(LINE_EVERY, 10**9, LINE_EVERY)])
-        self._next = next(self._lines)
+        self._next = next(self._lines) if tells else 10**9
         self._before = self._now()
         self.raw_bytes = 0
 
@@ -84,13 +90,18 @@ class Meter:
         self._items += count
         if self._items < self._next:
             return
-        now = self._now()
-        ours_us, servers_us, took_us = (
-            1e6 * (late - early) / (self._items - self._told) for late, early in zip(now, self._before, strict=True)
-        )
+        ours_us, servers_us, took_us = self.cost_us()
         memory = f"{resident_bytes() / 1e6:.0f}"
         print(f"| {self._items:,} | {ours_us:.1f} | {servers_us:.1f} | {1e6 / took_us:,.0f} | {memory} |", flush=True)
-        self._before, self._told, self._next = now, self._items, next(self._lines)
+        self._before, self._told, self._next = self._now(), self._items, next(self._lines)
+
+    def cost_us(self) -> tuple[float, float, float]:
+        """Of an item since the last line: our processor time, the server's, and real time."""
+        items = self._items - self._told
+        ours_us, servers_us, took_us = (
+            1e6 * (late - early) / items for late, early in zip(self._now(), self._before, strict=True)
+        )
+        return ours_us, servers_us, took_us
 
     def _now(self) -> tuple[float, float, float]:
         return time.process_time() - self._made_s, self._servers_s(), time.perf_counter()
@@ -98,7 +109,7 @@ class Meter:
 
 def used_bytes(folder: Path) -> int:
     """What the files of the store take."""
-    return sum(path.stat().st_size for path in folder.glob("scale.db*"))
+    return sum(path.stat().st_size for path in folder.glob(f"{LARGE}.db*"))
 
 
 def resident_bytes() -> int:
@@ -118,9 +129,9 @@ async def walk(store: Store, name: str, meter: Meter) -> None:
             meter.stored(len(ids))
 
 
-async def fill(store: Store, items: int, meter: Meter) -> None:
+async def fill(store: Store, ids: IdRange, meter: Meter) -> None:
     await store.open()
-    await store.plan(SOURCE, SegmentKind.BACKFILL, [IdRange(1, items)], now_ns=NOW_NS)
+    await store.plan(SOURCE, SegmentKind.BACKFILL, [ids], now_ns=NOW_NS)
     await asyncio.gather(*(walk(store, f"walker-{number}", meter) for number in range(WALKERS)))
     await store.close()
 
@@ -144,25 +155,60 @@ def run(name: str, url: str, folder: Path) -> str:
     return f" (exit code {done.returncode}: {done.stderr.strip()[-200:]})" if done.returncode else ""
 
 
+async def compare(stores: "Stores", items: int) -> None:
+    """What an item costs in the large store and in an empty one, in turns."""
+    costs: dict[str, list[tuple[float, ...]]] = {f"{items:,} items": [], "empty": []}
+    for number in range(ROUNDS):
+        first = items + 1 + number * COMPARED
+        for (_, found), (name, ids) in zip(
+            costs.items(),
+            ((LARGE, IdRange(first, first + COMPARED - 1)), (f"empty{number}", IdRange(1, COMPARED))),
+            strict=True,
+        ):
+            meter = Meter(stores.servers_s, tells=False)
+            await fill(stores.store(name), ids, meter)
+            found.append(meter.cost_us())
+    print(f"\n| {COMPARED:,} more items into a store that is | our CPU-µs | the server's |\n|---|--:|--:|")
+    for name, found in costs.items():
+        ours_us, servers_us, _ = (statistics.median(each) for each in zip(*found, strict=True))
+        print(f"| {name} | {ours_us:.1f} | {servers_us:.1f} |", flush=True)
+
+
+@dataclass
+class Stores:
+    """Stores of one kind by name."""
+
+    store: Callable[[str], Store]
+    url: Callable[[str], str]
+    servers_s: Callable[[], float]
+
+
 @asynccontextmanager
-async def stores(folder: Path, *, is_postgres: bool) -> AsyncIterator[tuple[Store, str, Callable[[], float]]]:
+async def opened(folder: Path, *, is_postgres: bool) -> AsyncIterator[Stores]:
     if not is_postgres:
-        path = folder / "scale.db"
-        yield SqliteStore(path), f"sqlite:///{path}", lambda: 0.0
+        yield Stores(
+            lambda name: SqliteStore(folder / f"{name}.db"), lambda name: f"sqlite:///{folder / name}.db", lambda: 0.0
+        )
         return
-    async with postgres.running(fsync=True) as (server, url):
-        yield PostgresStore(url), url, server.cpu_s
+    started = postgres.new_server(fsync=True)
+    if started is None:
+        raise SystemExit("no PostgreSQL programs on this machine: `make test` fetches them")
+    with started as server:
+        for name in (LARGE, *(f"empty{number}" for number in range(ROUNDS))):
+            server.create_database(name)
+        yield Stores(lambda name: PostgresStore(server.url(name)), server.url, postgres.Server(server.url()).cpu_s)
 
 
 async def bench(items: int, folder: Path, *, is_postgres: bool) -> None:
-    async with stores(folder, is_postgres=is_postgres) as (store, url, servers_s):
-        meter = Meter(servers_s)
+    async with opened(folder, is_postgres=is_postgres) as stores:
+        meter = Meter(stores.servers_s)
         print("| items | our CPU-µs | the server's | items/s | MB |\n|--:|--:|--:|--:|--:|", flush=True)
-        await fill(store, items, meter)
+        await fill(stores.store(LARGE), IdRange(1, items), meter)
         if not is_postgres:
             used = await asyncio.to_thread(used_bytes, folder)
             print(f"\n{used / meter.raw_bytes:.2f} bytes on disk for each byte of a body, {used / 1e9:.2f} GB")
-        ask(url, folder)
+        await compare(stores, items)
+        ask(stores.url(LARGE), folder)
 
 
 def main() -> None:
