@@ -12,7 +12,7 @@ from remora.core.rate.pace_record import Damaged, record_from_json
 from remora.stores import open_store
 from remora.stores.memory import MemoryStore
 from remora.stores.sqlite import InPlace, SqliteStore
-from remora.stores.sqlite.database import LOG_BYTES_MAX
+from remora.stores.sqlite.database import LOG_BYTES_MAX, PAGE_BYTES
 from remora.stores.sqlite.statements import migrations, queries
 from tests.contract.answers import SOURCE, TIMEOUT, at, lease, record, story
 
@@ -280,3 +280,22 @@ async def test_the_log_grows_while_a_foreign_reader_reads_and_shrinks_afterwards
     assert reader.execute("SELECT count(*) FROM items").fetchone() == (16,)
     reader.close()
     await store.close()
+
+
+async def test_a_new_file_has_large_pages_and_an_earlier_one_keeps_its_own(tmp_path: Path) -> None:
+    new, earlier = tmp_path / "new.db", tmp_path / "earlier.db"
+    await filled(new)
+    with sqlite3.connect(new) as connection:
+        assert connection.execute("PRAGMA page_size").fetchone() == (PAGE_BYTES,)
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute("PRAGMA page_size = 4096")
+        connection.execute("VACUUM INTO ?", (str(earlier),))
+    connection.close()
+    store = SqliteStore(earlier)
+    await store.open()
+    await record(store, 2, story(2), at_s=2)
+    await store.close()
+    with sqlite3.connect(earlier) as connection:
+        assert connection.execute("PRAGMA page_size").fetchone() == (4_096,)
+        assert connection.execute("SELECT count(*) FROM items").fetchone() == (2,)
+    connection.close()

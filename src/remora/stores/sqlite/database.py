@@ -15,10 +15,11 @@ APPLICATION_ID: Final = int.from_bytes(b"REMR", "big")
 BUSY_TIMEOUT_MS: Final = 5_000
 # Enough for the inner pages of a whole mirror's indexes.
 WRITER_CACHE_KIB: Final = 65_536
-# 16 MiB of log: pages that change often are copied back once, not many times.
-CHECKPOINT_PAGES: Final = 4_096
-# While another program keeps a read transaction open, the log only grows. Afterwards it is cut to this size.
-LOG_BYTES_MAX: Final = 4_096 * CHECKPOINT_PAGES
+# Of a new file; SQLite's own value is 4 KiB, of which six items leave an eighth unused. A file keeps the size it has.
+PAGE_BYTES: Final = 16 << 10
+# Pages that change often are copied back from the log once, not many times. While another program keeps a read
+# transaction open, the log only grows. Afterwards it is cut to this size.
+LOG_BYTES_MAX: Final = 16 << 20
 
 # How often `find_damage` checks the time, in steps of SQLite's virtual machine.
 CHECK_STEPS: Final = 100_000
@@ -90,6 +91,8 @@ def connect_writer(path: Path) -> Connection:
     """
     connection = _connect(path, "rwc")
     try:
+        if not path.stat().st_size:
+            connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         version = _version(connection, path)
         for step in migrations()[version:]:
             _apply(connection, step)
@@ -97,7 +100,8 @@ def connect_writer(path: Path) -> Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KIB}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_BYTES_MAX // page_bytes}")
         connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES_MAX}")
         # After the migrations: they drop tables that others refer to.
         connection.execute("PRAGMA foreign_keys = ON")
