@@ -20,6 +20,7 @@ RULES: dict[str, dict[str, float]] = {
     "stray test": {"STRAY_WEIGHT": 0.0},
     "acceleration above the edge": {"ACCELERATION": 1e9},
     "round trips limit growth": {"ROUND_TRIPS_PER_DOUBLING": 0},
+    "few more in flight with each round trip": {"MORE_PER_ROUND_TRIP": 1e9},
     "bound on the debt of refusals": {"ACCOUNT_AFTER_REFUSALS": -75_000.0},
     "queue cut": {"QUEUE_LONG_NS": 1e18},
     "climb from far below": {"FAR_BELOW": 1e18},

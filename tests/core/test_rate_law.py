@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.rate.constants import DIP, EDGES_KEPT, PRICE_LEAST, WAIT_MOST_NS
+from remora.core.rate.constants import DIP, EDGES_KEPT, MORE_PER_ROUND_TRIP, PRICE_LEAST, WAIT_MOST_NS
 from remora.core.rate.law import Answer, Answered, ChangeKind, Pace, after, cold_start, describe
 from remora.core.rate.pace import changed
 from remora.core.rate.pace_record import Restore, restore, to_record
@@ -262,3 +262,18 @@ def test_a_change_of_pace_is_described_by_its_direction() -> None:
     kinds = [change.kind for change in map(describe, (slow, fast, fast), (fast, slow, quiet)) if change is not None]
     assert kinds == [ChangeKind.SPED_UP, ChangeKind.BACKED_OFF, ChangeKind.QUIETED]
     assert describe(slow, slow) is None
+
+
+def test_with_many_in_flight_a_round_trip_adds_few_requests() -> None:
+    """What is sent above the edge until the first refusal is heard may all be refused."""
+    latency_ns, now_ns = 2 * SECOND_NS, 0
+    pace = replace(
+        cold_start(ceiling_interval_ns=MILLISECOND_NS, now_ns=0),
+        rate_per_s=20.0, octave_per_s=20.0, latency_ns=float(latency_ns), baseline_ns=float(latency_ns),
+    )  # fmt: skip
+    for _ in range(10):
+        before_per_s = pace.rate_per_s
+        for _ in range(int(before_per_s * latency_ns / SECOND_NS)):
+            now_ns += pace.interval_ns
+            pace = after(pace, Answered(Answer.GOOD, now_ns, now_ns + latency_ns, pace_bound=True))
+        assert 0 < (pace.rate_per_s - before_per_s) * latency_ns / SECOND_NS <= MORE_PER_ROUND_TRIP

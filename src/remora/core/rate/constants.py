@@ -15,9 +15,11 @@ A_FEW: Final = 16
 MANY: Final = 64
 MEMORY: Final = 1_000  # after this many answers what was usual before, a share or a delay, is forgotten
 
-# Discovery. In 4 round trips a refusal arrives before the next octave.
+# Discovery. In 4 round trips a refusal arrives before the next octave. With many in flight that is still too fast: what is
+# sent above the edge until the first refusal is heard may all be refused.
 COLD_START_PER_S: Final = 1.0
 ROUND_TRIPS_PER_DOUBLING: Final = 4
+MORE_PER_ROUND_TRIP: Final = 2.0  # so many more requests in flight with each round trip at most
 
 # Around the edge. A dip of 2.5 % is cheap to rest at and wider than the edge's own noise. The last dip before the edge takes
 # many answers, so that one refusal tells where the edge is.

@@ -26,6 +26,7 @@ from remora.core.rate.constants import (
     LATENCY_MEMORY,
     MANY,
     MEMORY,
+    MORE_PER_ROUND_TRIP,
     OFTEN_BELIEVED,
     QUEUE_CUT,
     QUEUE_LONG_NS,
@@ -212,6 +213,7 @@ def _step(pace: Pace) -> float:
         return 0.0  # fast path: at rest
     in_a_round_trip = rate * pace.latency_ns / SECOND_NS
     step = pace.octave_per_s / max(A_FEW, ROUND_TRIPS_PER_DOUBLING * in_a_round_trip)
+    step = min(step, MORE_PER_ROUND_TRIP * rate / max(1.0, in_a_round_trip) ** 2)
     if may_climb and rate < pace.best_per_s / FAR_BELOW and is_far_below(pace):
         return step  # as in discovery: at the edge's own steps it would take days
     for edge in edges:
