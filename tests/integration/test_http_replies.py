@@ -6,6 +6,7 @@ import logging
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -61,11 +62,13 @@ async def pour(_request: WireRequest, wire: Wire) -> None:
 
 
 @asynccontextmanager
-async def exchange(behaviour: Behaviour) -> AsyncIterator[tuple[CountingServer, AnyTransport, Gate]]:
+async def exchange(
+    behaviour: Behaviour, settings: HttpSettings = SETTINGS
+) -> AsyncIterator[tuple[CountingServer, AnyTransport, Gate]]:
     gate = Gate()
     async with (
         CountingServer(behaviour) as server,
-        new_transport(SETTINGS, gate.wire_sent) as transport,
+        new_transport(settings, gate.wire_sent) as transport,
     ):
         yield server, transport, gate
         assert server.count == gate.departures == gate.wire_sends
@@ -164,6 +167,19 @@ async def test_what_is_not_http_is_no_reply() -> None:
 
 async def test_a_body_shorter_than_promised_is_no_reply() -> None:
     assert await fault_of(sending(b'HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"id"')) is Fault.CONNECTION
+
+
+async def test_a_body_is_as_long_as_promised_also_where_a_rule_looks_at_the_length() -> None:
+    settings = replace(SETTINGS, further_headers=("content-length",))
+    for body in (b'{"id"', b'{"id":4}'):
+        promised = sending(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n" + body)
+        async with exchange(promised, settings) as (server, transport, gate):
+            reply = await transport.get(server.url(), gate.permit())
+        if len(body) < 8:
+            assert isinstance(reply, NoReply)
+        else:
+            assert isinstance(reply, Reply)
+            assert reply.headers["content-length"] == "8"
 
 
 async def test_a_redirect_is_an_answer_and_is_not_followed() -> None:

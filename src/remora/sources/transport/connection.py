@@ -235,12 +235,12 @@ class Connection:
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header of the answer."""
         lower = name.lower()
-        if lower in self._names_kept:
-            self._keep(self._names_kept[lower], value.decode("latin-1"))
-        elif lower == b"content-length":
+        if lower == b"content-length":
             self._length = self._length or value
         elif lower == b"transfer-encoding" and b"chunked" in value.lower():
             self._ends_with_connection = False
+        if lower in self._names_kept:
+            self._keep(self._names_kept[lower], value.decode("latin-1"))
 
     def _keep(self, name: str, text: str) -> None:
         if self._headers is _NO_HEADERS:
