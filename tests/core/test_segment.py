@@ -133,13 +133,13 @@ def test_a_walk_is_held_up_by_the_few_ids_that_are_left_of_a_batch_when_later_on
     walk = Walk(IdRange(1, last))
     assert [walk.take() for _ in range(BATCH_MAX)] == list(range(1, BATCH_MAX + 1))
     for item_id in range(1, BATCH_MAX + 1):
-        if item_id not in {3, 70}:
+        if item_id not in {3, 170}:
             walk.complete(item_id)
-    assert list(walk.held_up_by) == [3, 70]
+    assert list(walk.held_up_by) == [3, 170]
     walk.complete(3)
     walk.stored(walk.cursor)
-    # In the middle of a segment there is more to take now; at its end all wait for the last one.
-    assert list(walk.held_up_by) == ([70] if last == BATCH_MAX else [])
+    # In the middle of a segment the walk is near its cursor now; at its end all wait for the last one.
+    assert list(walk.held_up_by) == ([170] if last == BATCH_MAX else [])
 
 
 def test_a_walk_is_not_held_up_by_one_id_when_all_of_them_are_late() -> None:

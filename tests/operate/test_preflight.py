@@ -9,14 +9,12 @@ import pytest
 
 from remora.contracts import Json
 from remora.stores import open_store
-from remora.stores.sqlite.database import find_damage
+from remora.stores.sqlite.database import PAGE_BYTES, find_damage
 from tests.counting_server import CountingServer, Wire, WireRequest
 from tests.operate.command_line import CommandLine
 from tests.unwritable import open_folder, unwritable
 
 pytestmark = pytest.mark.slow
-
-PAGE_BYTES = 4_096
 
 
 def notify(remora: CommandLine, line: str) -> None:

@@ -19,6 +19,8 @@ SEGMENT_IDS: Final = 1_000
 BATCH_MAX: Final = 200
 # If this many later ids were answered before the one that a walk waits for, that one is late, not the provider.
 LATER_ONES_ANSWERED: Final = BATCH_MAX // 8
+# A walk that is this far beyond its stored cursor is held up: an id that hangs also takes a place in flight from the others.
+HELD_UP_FROM: Final = BATCH_MAX // 2
 # A process that dies holds its segments no longer than this. A live one renews its leases several times in it.
 LEASE_NS: Final = 5 * SECOND_NS
 
@@ -150,9 +152,9 @@ class Walk:
 
     @property
     def held_up_by(self) -> Sequence[int]:
-        """The few ids that hold up the walk; none while there is another id to take, or when many are late."""
-        is_waiting = self.all_taken or self._next - self.stored_cursor > BATCH_MAX
-        if not is_waiting or len(self._done) < LATER_ONES_ANSWERED:
+        """The few ids that hold up the walk; none while it is near its stored cursor, or when many are late."""
+        is_held_up = self.all_taken or self._next - self.stored_cursor > HELD_UP_FROM
+        if not is_held_up or len(self._done) < LATER_ONES_ANSWERED:
             return ()
         return tuple(item_id for item_id in range(self.cursor + 1, self._next) if item_id not in self._done)
 

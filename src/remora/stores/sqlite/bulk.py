@@ -12,7 +12,7 @@ from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.statements import many_rows
 
 # A few sizes, so that each is compiled once. Any number of rows is a sum of them.
-ROWS_PER_STATEMENT: Final = (128, 32, 8, 1)
+ROWS_PER_STATEMENT: Final = (128, 64, 32, 16, 8, 4, 2, 1)
 
 
 def write_rows(connection: Connection, name: str, rows: Sequence[Sequence[object]]) -> None:

@@ -146,7 +146,7 @@ class _Batch:
             else:  # the rest of a list after a run: never stored, but owed
                 self._probe_gaps(discovery.kind, [gap_key(self.source, discovery)])
         if items:
-            self._probe_items("[" + ",".join(items) + "]")
+            self._probe_items(str([int(key) for key in items]))
             self._probe_gaps(Kind.ITEM, items)
         if users:
             self._probe_users(users)
@@ -361,7 +361,7 @@ class _Batch:
 
 
 def _as_json(kind: str, keys: Sequence[str]) -> str:
-    """These keys for a statement. Items are almost all of them, and their keys are digits."""
+    """These keys for a statement. Items are almost all of them, and their keys are numbers."""
     return '["' + '","'.join(keys) + '"]' if kind == _ITEM else json.dumps(keys)
 
 
