@@ -316,10 +316,10 @@ def missing(results: Mapping[str, Measured]) -> str:
 
 IN_A_LARGE_MIRROR: Final = """## In a large mirror
 
-`python -m bench.scale` fills a SQLite store with ten million items as a backfill does it, without requests. An item cost 36.7 µs of
-processor time among the first 10,000 and 37.3 µs in the tenth million, beside other work; memory stayed at 121 MB. Then
-`remora status` took 0.64 s and `remora gaps` 0.56 s. The file has 1.64 bytes for each byte of a body: five indexes, the feed of changes
-and the hashes are in it.
+`python -m bench.scale` fills a SQLite store with ten million items as a backfill does it, without requests. An item cost 37.1 µs of
+processor time among the first 10,000 and 35.8 µs in the tenth million, beside other work; memory stayed at 146 MB. Then 100,000 more cost
+35.7 µs each, and in an empty store 34.6 µs, in turns. `remora status` took 0.29 s and `remora gaps` 0.26 s. The file has 1.50 bytes for
+each byte of a body: five indexes, the feed of changes and the hashes are in it.
 
 `python -m bench.scale --postgres` fills a PostgreSQL on the same machine. An item cost 35.5 µs of our processor time and 41.0 µs of the
 server's among the first 10,000, and 39.5 and 50.4 µs in the tenth million, while the load of the machine rose from 2 to 7 by other work;
@@ -354,28 +354,25 @@ item in {FRAMEWORK_ITEMS} (`bench/frameworks.py`).{missing(results)}
 ## Where the time goes
 
 A walk takes its items through the line in batches of what one tick of the event loop brings, about 50 to 100 here; no item has a
-task or a future of its own. Requests that wait together get all turns that are due in one go. Each part was measured alone, with the
-same items:
+task or a future of its own. Requests that wait together get all turns that are due in one step, answers that came together are heard
+and counted together. In a run over 100,000 items on a quiet machine, start-up included:
 
-| part, alone | CPU-µs per item |
+| thread | CPU-µs per item |
 |---|--:|
-| gate, law and line, from the discovery to the record: no sockets, no store | 44 |
-| of it: decoding | 7 |
-| transport: build, write, read and parse, 256 connections, no TLS | 29 |
-| of it: the kernel's `send` | 10 |
-| the SQLite store's own thread, 95 items in a transaction | 50 |
-| of it: SQLite itself, with five indexes and the log | 37 |
+| event loop: gate, law, line, transport and decoding | 65 |
+| event loop, in the kernel: `send`, `recv`, `epoll` | 12 |
+| store: judging, SQLite with five indexes | 33 |
+| store, in the kernel: the log and the file | 10 |
 
-With 500 items in a transaction the store costs 35 µs. Results of a backfill wait until there are 128 of them, or 50 ms at most; a live
-item is written at once, together with all that wait. What is left is the event loop, the walk over segments, new connections and two threads that share one interpreter lock.
+Results of a backfill wait until there are 128 of them, or 50 ms at most; a live item is written at once, together with all that wait.
 
 The number of requests in flight is bounded (256 at most), so memory does not grow with the number of items.
 
 ## At a pace
 
-`python -m bench.long_run --for-s 600` backfills for ten minutes at 2,600 requests a second over TLS from a provider 40 ms away. On a
-quiet machine it reached 98.9 % of the pace with 58 % of one core (227 µs per item) and 147 MB; no window held more than the ceiling
-allows. Live items came after 53 ms, and 99 % of them within 80 ms (45 and 127 ms without the backfill). At a pace an item costs
+`python -m bench.long_run --for-s 240` backfills for four minutes at 2,600 requests a second over TLS from a provider 40 ms away. On a
+quiet machine it reached 98.9 % of the pace with 56 % of one core (218 µs per item) and 157 MB; no window held more than the ceiling
+allows. Live items came after 54 ms, and 99 % of them within 78 ms (45 and 119 ms without the backfill). At a pace an item costs
 more than in a catch-up, because few answers come at once.
 
 {IN_A_LARGE_MIRROR}"""
