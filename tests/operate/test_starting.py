@@ -89,3 +89,15 @@ def test_the_installed_package_has_the_version_that_is_written() -> None:
 def test_the_list_of_commands_says_each_in_a_whole_sentence() -> None:
     for words in (["--help"], ["store", "--help"]):
         assert "..." not in CliRunner().invoke(main, words, terminal_width=80).stdout.replace("[ARGS]...", "")
+
+
+def test_work_that_is_run_again_and_again_leaves_no_garbage_behind_for_good() -> None:
+    code = (
+        "import gc; gc.disable(); from remora.operate.cli.common import run\n"
+        "async def work():\n    loop = []; loop.append(loop)\n"
+        "run(work()); kept = gc.get_freeze_count()\n"
+        "for _ in range(20): run(work())\n"
+        "print(gc.isenabled(), kept > 0, gc.get_freeze_count() <= kept)"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert finished.stdout.split() == ["True", "True", "True"]

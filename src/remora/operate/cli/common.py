@@ -173,8 +173,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a short piece of asynchronous work to its end."""
     import asyncio
 
-    gc.freeze()
-    gc.enable()  # it is off while modules are loaded
+    if (
+        not gc.isenabled()
+    ):  # it is off while modules are loaded; a command that runs this again must not keep its garbage
+        gc.freeze()
+        gc.enable()
     return asyncio.run(work)
 
 
