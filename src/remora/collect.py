@@ -38,7 +38,6 @@ from remora.core.reasons import GapReason
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
 from remora.core.verdict import (
-    HAS_CONTENT,
     Deferred,
     Fault,
     Found,
@@ -51,6 +50,7 @@ from remora.core.verdict import (
     Trouble,
     Verdict,
     classify,
+    has_content,
 )
 from remora.gate.governor import GovernedPermit, Governor
 from remora.gate.request_batch import Answer, RequestBatch
@@ -385,7 +385,7 @@ class Collector(BelievedNewest):
         return self._dialect.translate(reply, now_wall_ns=now_wall_ns)
 
     def _decode(self, discovery: Discovery, reply: Reply | NoReply) -> Decoded | None:
-        if isinstance(reply, NoReply) or reply.status != HAS_CONTENT:
+        if not has_content(reply):
             return None
         try:
             return self._source.decode(discovery, reply)

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeGuard
 from urllib.parse import urlsplit
 
 import msgspec
@@ -184,12 +184,9 @@ def can_mean_absent(status: int) -> bool:
     return 400 <= status < 500 and status not in {401, 408, 429}
 
 
-HAS_CONTENT: Final = 200  # the one status with the body that was asked for
-
-
-def has_content(reply: Reply | NoReply) -> bool:
+def has_content(reply: Reply | NoReply) -> TypeGuard[Reply]:
     """Whether the body is what was asked for and not an error page."""
-    return isinstance(reply, Reply) and reply.status == HAS_CONTENT
+    return isinstance(reply, Reply) and reply.status == 200
 
 
 def _without_reply(fault: Fault, nonsense: Verdict) -> Verdict:

@@ -120,7 +120,7 @@ class AdmissionQueue:
     def take_again(self, lane: Lane, waiter: Waiter, count: int = 1) -> None:
         """The next of the requests that wait together at the head of this lane, while no other lane waits."""
         waiter.left -= count
-        if count and not waiter.left:
+        if not waiter.left:
             self._waiting[lane].popleft()
 
     def _forget(self, waiter: Waiter) -> None:

@@ -295,10 +295,10 @@ class Governor:
         is_probe = self._learner.circuit.state is CircuitState.OPEN
         now_ns = self._clock.monotonic_ns()
         lane, waiter = self._admissions.take_next(lanes, now_ns=now_ns, is_probe=is_probe)
-        are_alone, count = len(lanes) == 1 and not is_probe and self._refusals.limit is None, 1
-        if are_alone and waiter.left:
-            free = self._limits.in_flight - self._in_flight
-            count = min(1 + waiter.left, free, self._schedule.turns_due(now_ns=now_ns))
+        are_alone = len(lanes) == 1 and not is_probe and self._refusals.limit is None
+        due = self._schedule.turns_due(now_ns=now_ns) if are_alone and waiter.left else 1
+        count = min(1 + waiter.left, self._limits.in_flight - self._in_flight, due)
+        if count > 1:
             self._admissions.take_again(lane, waiter, count - 1)
         permits = self._permits(count, lane, waiter, now_ns=now_ns)
         if is_probe:
@@ -314,8 +314,8 @@ class Governor:
     def _permits(self, count: int, lane: Lane, waiter: Waiter, *, now_ns: int) -> list[GovernedPermit]:
         # Only a request that the pacer alone held back proves that the pace limits us. While this process has learned
         # a faster pace than it has shared, all keep the slower one, which proves nothing about the faster one.
-        free_ns, granted = max(waiter.ready_at_ns, self._unhindered_since_ns), self._schedule.granted
-        paced_from = granted.paced_from(free_ns, now_ns=now_ns)
+        free_ns = max(waiter.ready_at_ns, self._unhindered_since_ns)
+        paced_from = self._schedule.granted.paced_from(free_ns, now_ns=now_ns)
         self._refusals.admitted()
         # The last request that may be refused shows only that few may be in flight.
         if self._learner.is_ahead_of_all() or self._refusals.is_full(now_ns=now_ns):

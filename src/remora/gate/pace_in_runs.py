@@ -35,14 +35,11 @@ class PaceInRuns(ABC):
 
     def hear_in_run(self, reply: Reply | NoReply, verdict: Verdict, *, pace_bound: bool) -> bool:
         """Keep an ordinary good answer for `settle`. False: the answer is not ordinary, or somebody waits for it."""
-        if not isinstance(verdict, Found) or isinstance(reply, NoReply):
-            return False
-        if reply.headers and has_quota(reply.headers):
+        if not isinstance(verdict, Found) or isinstance(reply, NoReply) or has_quota(reply.headers):
             return False
         if not self._run and self._waits_for_good_answers():
             return False
-        came_ns = came_at_ns(reply) if reply.late_ns else reply.answered_at_ns
-        self._run.append(Answered(Answer.GOOD, reply.departed_at_ns, came_ns, pace_bound))
+        self._run.append(Answered(Answer.GOOD, reply.departed_at_ns, came_at_ns(reply), pace_bound))
         return True
 
     def settle(self) -> None:
