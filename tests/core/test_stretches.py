@@ -15,7 +15,7 @@ import pytest
 from remora.core.rate import stretches
 from remora.core.rate.clock_offset import Ahead
 from remora.core.rate.pacing import SEND_NS, Pacer, burst_allowance, interval_for, new_pacer
-from remora.core.rate.stretches import AHEAD_NS, Grant, Question, Stretch, Stretches, reach_for
+from remora.core.rate.stretches import AHEAD_NS, SENT_EVERY_NS, Grant, Question, Stretch, Stretches, reach_for
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.sim.checks import worst_window
 from remora.sim.sharing import SimGate
@@ -237,3 +237,12 @@ def test_a_grant_never_reaches_further_than_a_lost_row_waits() -> None:
         interval_ns = interval_for(rate)
         asked = Stretches(interval_ns).question(interval_ns=0, ready=1 << 20, now_ns=0)
         assert AHEAD_NS + asked.lead_ns + max(asked.block_ns, interval_ns) + asked.spare_ns <= reach_for(interval_ns)
+
+
+def test_no_more_requests_are_sent_in_a_row_than_a_busy_machine_can_send_before_the_stretch_ends() -> None:
+    stretch = Stretch(0, 0, last_ns=4 * MILLISECOND_NS)
+    for now_ns in range(0, 6 * MILLISECOND_NS, MILLISECOND_NS // 7):
+        last_sent_ns = now_ns + (stretch.sendable(now_ns=now_ns) - 1) * SENT_EVERY_NS
+        assert (
+            last_sent_ns == now_ns or last_sent_ns + SEND_NS <= stretch.last_ns < last_sent_ns + SEND_NS + SENT_EVERY_NS
+        )

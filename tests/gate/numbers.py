@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from remora.collect import Collector
-from remora.contracts import Capabilities, Clock, Permit, Store
+from remora.contracts import Capabilities, Clock, GateHome, Permit, Store
 from remora.core.item import Decoded, Item, Newest, Nothing, Readable, WrongShape
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.units import SECOND_NS
@@ -103,13 +103,13 @@ async def process(
     *,
     limits: Limits = QUICK,
     life: Generation | None = None,
+    home: GateHome | None = None,
 ) -> AsyncIterator[Process]:
-    """A collector at the ceiling's pace."""
+    """A collector at the ceiling's pace, alone unless it gets another home."""
     kept, meter = store or MemoryStore(), CountingMeter()
     guarded: Store = kept if life is None else life.guard(kept)
-    governor = Governor(
-        NAME, limits, clock=clock, home=LocalHome(NAME, warm(clock, limits)), meter=meter, chance=clock.random.random
-    )
+    home = home or LocalHome(NAME, warm(clock, limits))
+    governor = Governor(NAME, limits, clock=clock, home=home, meter=meter, chance=clock.random.random)
     await governor.open()
     collector = Collector(source, guarded, governor, clock=clock, meter=meter)
     collector.newest_id = source.newest

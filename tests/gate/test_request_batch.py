@@ -7,20 +7,24 @@ from dataclasses import dataclass
 
 import pytest
 
-from remora.contracts import Observation, OnReply, Outcome, PromptPermit, Sent
+from remora.contracts import Observation, OnReply, Outcome, Permit, PromptPermit, Sent
 from remora.core.errors import StoreUnavailable
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery
 from remora.core.rate.gate_types import Hold
+from remora.core.rate.pacing import Pacer
+from remora.core.rate.stretches import Stretch
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.gate.governor import Governor, Limits
+from remora.gate.local import LocalHome
 from remora.gate.request_batch import RequestBatch
 from remora.sim.clock import SimClock, run
 from remora.stores.memory import MemoryStore
 from tests.gate.numbers import NAME, POISON, Numbers, Process, process
-from tests.gate.rig import BROKEN, Answer
+from tests.gate.rig import BROKEN, LATENCY_NS, Answer, warm
 
+CONNECTED_NS = 5 * SECOND_NS
 SLOW = Limits(SECOND_NS // 10, in_flight=64)
 
 
@@ -36,6 +40,31 @@ class PromptNumbers(Numbers):
             return None
         self.sent_at_once += 1
         return _Answering(self.fetch(discovery, _Departed(departed_ns)), on_reply)
+
+
+@dataclass
+class SlowlyConnected(PromptNumbers):
+    """Opens a connection for each of the first ids, which takes a while, and has one for the others."""
+
+    connects: range = range(1, 21)
+
+    def fetch_now(self, discovery: Discovery, permit: PromptPermit, on_reply: OnReply) -> Sent | None:
+        return None if discovery.item_id in self.connects else super().fetch_now(discovery, permit, on_reply)
+
+    async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
+        if discovery.item_id in self.connects:
+            await self.clock.sleep_until(CONNECTED_NS)
+        return await super().fetch(discovery, permit)
+
+
+class GrantingHome(LocalHome):
+    """Has time for all requests or for none, as a home that several processes share."""
+
+    sees_departures = True
+    has_time = True
+
+    def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch | None:  # type: ignore[override]
+        return super().stretch(pacer, now_ns=now_ns) if self.has_time else None
 
 
 @dataclass
@@ -175,6 +204,27 @@ def test_a_batch_departs_at_the_moments_at_which_its_requests_would_depart_alone
 
     async def scenario(clock: SimClock) -> None:
         assert await moments(clock, together=True) == await moments(clock, together=False)
+
+    run(scenario)
+
+
+def test_a_batch_gets_no_turns_to_queue_behind_requests_that_wait_for_shared_time() -> None:
+    async def scenario(clock: SimClock) -> None:
+        limits = Limits(SECOND_NS // 40_000, in_flight=64, jitter_max_ns=0)
+        source, home = SlowlyConnected(clock), GrantingHome(NAME, warm(clock, limits))
+        async with process(clock, source, limits=limits, home=home) as one:
+            connecting = asyncio.ensure_future(collect(one, source.connects))
+            await clock.sleep_until(CONNECTED_NS - 1)
+            home.has_time = False
+            together = asyncio.ensure_future(collect(one, range(101, 141)))
+            await clock.sleep_until(CONNECTED_NS + SECOND_NS)
+            assert source.ids == []
+            home.has_time = True
+            one.governor.changed()
+            await asyncio.gather(connecting, together)
+        assert source.ids == [*source.connects, *range(101, 141)]
+        assert source.sent_at_once == 40
+        assert source.asked[-1][0] - source.asked[0][0] < LATENCY_NS  # no answer woke it
 
     run(scenario)
 

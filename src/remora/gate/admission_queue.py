@@ -89,6 +89,10 @@ class AdmissionQueue:
                 lanes.append(lane)
         return lanes
 
+    def is_one_batch(self, lanes: list[Lane]) -> bool:
+        """Whether the next turn can only be for requests that wait together."""
+        return len(lanes) == 1 and self._waiting[lanes[0]][0].on_turns is not None
+
     def ready_at_ns(self, lanes: list[Lane]) -> int:
         """When the first request at the head of one of these lanes is ready."""
         if len(lanes) == 1:

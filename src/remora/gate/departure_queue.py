@@ -6,6 +6,7 @@ wait for it: so they do not overtake a more important item, and no task is woken
 
 import asyncio
 from bisect import insort
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
@@ -30,7 +31,9 @@ class ReadyRequest:
 class DepartureQueue:
     """The requests of one source that are ready to depart."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_empty: Callable[[], None] = lambda: None) -> None:
+        """`on_empty` is called when the last request has left."""
+        self._on_empty = on_empty
         self.standing: list[ReadyRequest] = []  # who is first, first
         self._came = 0
 
@@ -53,3 +56,5 @@ class DepartureQueue:
         asleep = (each.is_first for each in self.standing if each.is_first is not None and not each.is_first.done())
         for told in islice(asleep, WAKE_AT_ONCE):
             told.set_result(None)
+        if not self.standing:
+            self._on_empty()

@@ -67,8 +67,8 @@ class Governor:
         self._schedule = Schedule(home, self._new_pacer())
         self._is_unheld = False  # while turns are given in a block: then only the schedule can hold a request back
         self._admissions = AdmissionQueue()
-        self._departing = DepartureQueue()
         self._timer = HoldTimer(clock)
+        self._departing = DepartureQueue(on_empty=self._timer.changed)
         self._in_flight = 0
         self._leaving = 0  # admitted, not departed yet
         self._unhindered_since_ns = clock.monotonic_ns()
@@ -126,8 +126,7 @@ class Governor:
         self._departures += 1
         self._leaving -= 1
         if self._holds.departure is not None:
-            self._holds.departure = None
-            self._holds.note_unless_turn(self._in_flight)
+            self._holds.note_departure(None, self._in_flight)
         self._learner.departed(now_ns=now_ns, interval_ns=self._schedule.departed.interval_ns)
         if permit.is_canary:
             self.canaries.departed()
@@ -152,8 +151,7 @@ class Governor:
                 hold = self._hold_departure(permit, now_ns=now_ns)
                 if hold is None:
                     return now_ns
-                self._holds.departure = hold
-                self._holds.note_unless_turn(self._in_flight)
+                self._holds.note_departure(hold, self._in_flight)
                 await self._timer.until_over(hold)
         finally:
             self._departing.leave(place)
@@ -340,6 +338,8 @@ class Governor:
         now_ns = self._clock.monotonic_ns()
         if (hold := self._refusals.hold(now_ns=now_ns)) is not None:
             return hold
+        if self._home.sees_departures and self._departing.standing and self._admissions.is_one_batch(lanes):
+            return self._hold_without_time(now_ns=now_ns, is_probe=False)  # it would only queue behind them
         before, stretch = self._schedule.granting_in, self._schedule.turn_in(now_ns=now_ns)
         if stretch is None:
             return self._hold_without_time(now_ns=now_ns, is_probe=False)

@@ -33,6 +33,11 @@ class HoldRecord:
         if self.turn is None:
             self.note(in_flight)
 
+    def note_departure(self, hold: Hold | None, in_flight: int) -> None:
+        """The next departure waits for this; None: it waits no longer."""
+        self.departure = hold
+        self.note_unless_turn(in_flight)
+
     def shares(self, *, now_ns: int) -> Mapping[LimitedBy, float]:
         """How much of the time each cause held requests back."""
         return self._time.shares(now_ns=now_ns)

@@ -54,6 +54,7 @@ class Schedule:
         return min(
             self.granted.turns_due(now_ns=now_ns),
             self.granting_in.room(self.granted, now_ns=now_ns),
+            self.granting_in.sendable(now_ns=now_ns),
         )
 
     def has_departure(self, *, now_ns: int) -> bool:

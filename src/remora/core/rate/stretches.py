@@ -32,6 +32,8 @@ BLOCKS_MOST: Final = 4
 LEAD_MOST_NS: Final = 250 * MILLISECOND_NS
 SPARE_MOST_NS: Final = 50 * MILLISECOND_NS
 FIRST_ROUND_TRIP_NS: Final = 5 * MILLISECOND_NS
+# Sending one request of a block takes this long on a busy machine; on a quiet one a third of it.
+SENT_EVERY_NS: Final = MILLISECOND_NS // 10
 # A new value enters an average with one part in this many.
 AVERAGE_OVER: Final = 16
 
@@ -61,6 +63,10 @@ class Stretch:
             (self.last_ns - max(now_ns - pacer.pace_next_ns, 0) - pacer.pace_earliest_ns()) // pacer.interval_ns,
         )
         return 1 + max(0, min(slots))
+
+    def sendable(self, *, now_ns: int) -> int:
+        """How many requests can be sent one after the other before this stretch is over, at least one."""
+        return 1 + max(0, (self.last_ns - SEND_NS - now_ns) // SENT_EVERY_NS)
 
     def end_at(self, ends_ns: int, *, gap_ns: int, late_ns: int) -> None:
         """End then, with the last moment `gap_ns` before; a request may depart `late_ns` after its moment."""
