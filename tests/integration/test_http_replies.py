@@ -6,9 +6,9 @@ import logging
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from remora.core.errors import ConfigurationError
 from remora.core.verdict import Fault, NoReply, Reply

@@ -5,16 +5,16 @@ home borrows time from the store, stretch by stretch, and what one process learn
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from remora.contracts.json import Json
 from remora.core.rate.pacing import Pacer
 from remora.core.rate.stretches import Grant, Question, Stretch
 
 
-@dataclass(frozen=True, slots=True)
-class SharedPace:
+class SharedPace(msgspec.Struct, frozen=True):
     """What all processes know about the provider. `version` grows with every change."""
 
     record: Json = None

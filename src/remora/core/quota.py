@@ -1,10 +1,9 @@
 """What is a quota? How many requests a provider still allows until a reset."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(msgspec.Struct, frozen=True):
     """What an answer says about a quota: how many requests are left, of how many, until the reset."""
 
     remaining: int

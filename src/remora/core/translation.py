@@ -1,8 +1,9 @@
 """What did a provider say in its own dialect? Small rules translate status, headers and body before the verdict."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from remora.core.quota import Quota
 
@@ -19,8 +20,7 @@ class Means(StrEnum):
     END = "end"  # the list ends here
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
+class Translation(msgspec.Struct, frozen=True):
     """What the rules found in one reply. An answer may be good and still ask for a wait or name a quota."""
 
     means: Means | None = None  # None: no rule matched; the status decides

@@ -8,10 +8,10 @@ cool-down one of them sends a single probe: its answer opens the gate again, or 
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final, Protocol
 
 import structlog
+from msgspec.structs import replace
 
 from remora.contracts import Clock, GateHome, Meter, SharedPace
 from remora.core.rate import attribution as blame

@@ -7,11 +7,11 @@ announcements that end held stretches.
 import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from secrets import token_hex
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from remora.contracts import Borrower, Clock, GateStore, Json, SharedPace
 from remora.core.errors import StoreError

@@ -4,10 +4,10 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import msgspec
 import structlog
 
 from remora.collect import Collector
@@ -38,8 +38,7 @@ WIDTH_LEAST: Final = 2
 Served = tuple[Kind, str]  # which gap
 
 
-@dataclass(frozen=True, slots=True)
-class Recovery:
+class Recovery(msgspec.Struct, frozen=True):
     """What differs between recoveries: how many at once, for how long, and how often each gap is requested."""
 
     width: int  # requests in flight at once

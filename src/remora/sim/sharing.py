@@ -6,8 +6,10 @@ spent, as in the database. The shared clock can be set, and the row can be lost.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec.structs import replace
 
 from remora.contracts import Clock, Json, SharedPace
 from remora.core.errors import StoreUnavailable

@@ -8,11 +8,11 @@ import asyncio
 import base64
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, cast
 from urllib.parse import quote, urlsplit
 
+import msgspec
 import structlog
 
 from remora.contracts import Clock, ConnectGate, Permit, Transport
@@ -42,8 +42,7 @@ class Way(StrEnum):
     COOKIE = "cookie"
 
 
-@dataclass(frozen=True, slots=True)
-class Issued:
+class Issued(msgspec.Struct, frozen=True):
     """A secret, and for how long it is valid; None: until it is refused."""
 
     secret: Secret

@@ -6,8 +6,9 @@ What an event means depends on the provider: `announcements` takes a function th
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Final, TypeGuard
+
+import msgspec
 
 from remora.contracts import Announcement, StreamPart, Unread
 from remora.core.units import MILLISECOND_NS
@@ -22,16 +23,14 @@ _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """One event of the stream."""
 
     name: str
     data: str
 
 
-@dataclass(frozen=True, slots=True)
-class TooLong:
+class TooLong(msgspec.Struct, frozen=True):
     """An event that was too long was skipped."""
 
 

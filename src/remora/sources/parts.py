@@ -6,7 +6,6 @@ the ids that the detail names, some at a time.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 import msgspec
@@ -52,17 +51,15 @@ class PartSettings(ListSettings, frozen=True, kw_only=True):
         self._check_paging()
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """Which page of which part is asked for. `ids` are those that were not asked for yet, by part."""
 
     part: int = 0
     page: str = FIRST
-    ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ids: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(msgspec.Struct, frozen=True):
     """What one page of a part holds."""
 
     lines: tuple[bytes, ...]

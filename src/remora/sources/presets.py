@@ -1,8 +1,9 @@
 """Which providers need no declaration? Presets: a whole declaration under one name, or a plug-in of another package."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from remora.contracts.plugin import SourcePlugin
 from remora.sources import hackernews
@@ -10,14 +11,13 @@ from remora.sources.numbered import Reading
 from remora.sources.plugins import plugin_named, plugin_names
 
 
-@dataclass(frozen=True, slots=True)
-class Preset:
+class Preset(msgspec.Struct, frozen=True):
     """A declaration under one name. `declares` has the shape of the file; an owner may not write these keys."""
 
     kind: str
     url: str
     ceiling: str
-    declares: Mapping[str, Any] = field(default_factory=dict)
+    declares: Mapping[str, Any] = msgspec.field(default_factory=dict)
     reading: Reading | None = None  # None: by the declared paths
     stream_hosts: tuple[str, ...] = ()  # other hosts of the provider that a stream may be redirected to
     plugin: SourcePlugin | None = None  # makes the source; then nothing is declared

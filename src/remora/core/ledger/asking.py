@@ -1,8 +1,9 @@
 """How often is one thing requested, and does its failure tell us anything new? An `AskPolicy` answers for each case."""
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from remora.core.ledger.discovery import Discovery, FromGap, Kind
 from remora.core.reasons import GapFamily, GapReason
@@ -23,8 +24,7 @@ KEYS_REMEMBERED: Final = 1_000
 Key = tuple[Kind, str]
 
 
-@dataclass(frozen=True, slots=True)
-class AskPolicy:
+class AskPolicy(msgspec.Struct, frozen=True):
     """How much may be spent on one thing before other things get their turn."""
 
     retry_delays_ns: tuple[int, ...] = RETRY_DELAYS_NS

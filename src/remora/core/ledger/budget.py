@@ -1,12 +1,12 @@
 """May this run continue? One budget for wall-clock time and requests, both unlimited unless the owner set a limit."""
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from remora.core.reasons import GapReason
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """What a run may spend and what it has spent. Times are monotonic."""
 
     started_at_ns: int

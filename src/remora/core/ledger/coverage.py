@@ -2,11 +2,11 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class IdRange:
+class IdRange(msgspec.Struct, frozen=True, order=True):
     """Ids from `start` to `end`, both included."""
 
     start: int
@@ -22,8 +22,7 @@ class IdRange:
         return self.start <= item_id <= self.end
 
 
-@dataclass(frozen=True, slots=True)
-class Coverage:
+class Coverage(msgspec.Struct, frozen=True):
     """Sorted, disjoint and not adjacent: two ranges that touch are one."""
 
     ranges: tuple[IdRange, ...] = ()

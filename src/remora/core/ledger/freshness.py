@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 from remora.core.ledger.coverage import IdRange
 from remora.core.units import DAY_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
@@ -98,8 +100,7 @@ class Repair(StrEnum):
     SEGMENTS = "segments"
 
 
-@dataclass(frozen=True, slots=True)
-class BlindWindow:
+class BlindWindow(msgspec.Struct, frozen=True):
     """What must be done after a time without the stream."""
 
     repair: Repair

@@ -4,8 +4,9 @@ One wrong number would declare that many ids missing. Two equal answers prove no
 An item that can be read is proof. So no claim more than `PLAUSIBLE_IDS` above an existing item is believed without one.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from remora.core.units import HOUR_NS, SECOND_NS
 
@@ -39,8 +40,7 @@ def probes(told: int, *, attempt: int = 0) -> tuple[int, ...]:
     return tuple(told - each for each in below if told - each > 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(msgspec.Struct, frozen=True):
     """A claim that nothing proved."""
 
     told: int

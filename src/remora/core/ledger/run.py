@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 from remora.core.errors import Exit
 from remora.core.ledger.budget import Budget
 from remora.core.reasons import GapFamily, GapReason
@@ -111,8 +113,7 @@ class RunCounts:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
+class RunSummary(msgspec.Struct, frozen=True):
     """How a run ended."""
 
     stopped_by: StoppedBy

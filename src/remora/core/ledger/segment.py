@@ -5,9 +5,10 @@ depends on the number of workers, not on the number of missing ids.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
@@ -77,8 +78,7 @@ TRANSITIONS: Final[dict[tuple[SegmentState, SegmentEvent], SegmentState]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """A claimed range. `fence` grows with every claim, so that a late write by an earlier owner is refused."""
 
     segment_id: int

@@ -5,16 +5,15 @@ asks the store for one block after another; each store decides how to read them.
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
-from statistics import median_low
 from typing import Final
+
+import msgspec
 
 BLOCK_ITEMS: Final = 15
 _FIRST_STEP_IDS: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Timed:
+class Timed(msgspec.Struct, frozen=True):
     """A stored item with a time (seconds, as the source says)."""
 
     item_id: int
@@ -28,7 +27,8 @@ Search = Generator[int, Block, int | None]
 
 def time_of(block: Block) -> int | None:
     """The time at a place, whatever single items say."""
-    return median_low([item.time_s for item in block]) if block else None
+    times_s = sorted(item.time_s for item in block)
+    return times_s[(len(times_s) - 1) // 2] if times_s else None
 
 
 def first_id_since(time_s: int, *, newest_id: int) -> Search:

@@ -5,9 +5,11 @@ items and say nothing about the provider. Each canary excuses twice as many trou
 bounds: a long run of bad items costs few canaries, and an outage in the middle of it is still noticed soon.
 """
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 EXCUSED_FIRST: Final = 12
 EXCUSED_MOST: Final = 24
@@ -24,8 +26,7 @@ class Lesson(StrEnum):
     DROP = "drop"  # the item caused it; it does not count
 
 
-@dataclass(frozen=True, slots=True)
-class Attribution:
+class Attribution(msgspec.Struct, frozen=True):
     """What the last canary showed, and for how many troubled answers that still counts."""
 
     is_asked: bool = False  # a canary was sent and is not answered yet

@@ -1,8 +1,10 @@
 """Is the provider as a whole in trouble? An open circuit means "pause, then try again", never "stop for good"."""
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from remora.core.units import SECOND_NS
 
@@ -33,8 +35,7 @@ class CircuitEvent(StrEnum):
     PROBE_LOST = "probe_lost"  # it was cancelled before its answer came
 
 
-@dataclass(frozen=True, slots=True)
-class CircuitBreaker:
+class CircuitBreaker(msgspec.Struct, frozen=True):
     """The circuit of one source."""
 
     state: CircuitState = CircuitState.CLOSED

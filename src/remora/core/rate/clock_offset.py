@@ -5,8 +5,9 @@ A bound stays true for a while, because clocks drift apart slowly. If two bounds
 the other clock.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
@@ -20,8 +21,7 @@ JUMP_LEAST_NS: Final = MILLISECOND_NS
 ROUNDED_NS: Final = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Ahead:
+class Ahead(msgspec.Struct, frozen=True):
     """The other clock minus ours, at the latest answer."""
 
     least_ns: int

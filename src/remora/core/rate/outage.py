@@ -4,8 +4,9 @@ Several refusals in a row, or a wait that the provider asks for, are an outage. 
 time. Then come back below the rate that caused it, and pay for the lost time before the next probe.
 """
 
-from dataclasses import dataclass
 from math import sqrt
+
+import msgspec
 
 from remora.core.rate.constants import (
     A_FEW,
@@ -126,8 +127,7 @@ def _chain_goes_on(pace: Pace) -> tuple[int, float]:
     return pace.chain_good // 2, pace.chain_ns / 2
 
 
-@dataclass(frozen=True, slots=True)
-class _Return:
+class _Return(msgspec.Struct, frozen=True):
     """The state after an outage: the edges, the rate, how long it took and what it cost the account."""
 
     edges_per_s: tuple[float, ...]

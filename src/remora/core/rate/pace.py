@@ -176,8 +176,7 @@ class ChangeKind(StrEnum):
     QUIETED = "quieted"
 
 
-@dataclass(frozen=True, slots=True)
-class PaceChange:
+class PaceChange(msgspec.Struct, frozen=True):
     kind: ChangeKind
     from_per_s: float
     to_per_s: float

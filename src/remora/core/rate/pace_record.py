@@ -10,6 +10,8 @@ from enum import StrEnum
 from math import isfinite
 from typing import Final, TypeGuard
 
+import msgspec
+
 from remora.core.rate.constants import (
     ACCOUNT_LEAST,
     ACCOUNT_MOST,
@@ -64,8 +66,7 @@ class PaceRecord:
     quota_until_wall_ns: int = 0  # when that quota resets; 0 = no quota is known
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
+class Damaged(msgspec.Struct, frozen=True):
     """A record that cannot be read, and what is wrong with it."""
 
     reason: str
@@ -81,8 +82,7 @@ class Restore(StrEnum):
     COLD_FUTURE = "cold_future"
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(msgspec.Struct, frozen=True):
     pace: Pace
     how: Restore
 

@@ -4,7 +4,6 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -378,6 +377,8 @@ def _wants_number(kind: inspect.Type) -> bool:
 
 
 def _nearest(word: str, known: Iterable[str]) -> str | None:
+    from difflib import get_close_matches  # noqa: PLC0415 - only for a mistake
+
     found = get_close_matches(word, list(known), n=1, cutoff=0.7)
     return found[0] if found else None
 

@@ -5,7 +5,6 @@ Here a declaration becomes a source: by its kind, and by the preset that may bri
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
@@ -29,7 +28,6 @@ from remora.operate.observe.recent_meter import RecentMeter
 from remora.sources.auth import Credential, SignedTransport
 from remora.sources.dialects import Dialects
 from remora.sources.json_path import WHOLE_BODY
-from remora.sources.listed import Listed, ListedSettings
 from remora.sources.numbered import Numbered as NumberedByDeclaration
 from remora.sources.oauth import FromTokenEndpoint
 from remora.sources.plugins import open_plugin
@@ -45,8 +43,7 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Numbered:
+class Numbered(msgspec.Struct, frozen=True):
     """A numbered source, ready to be asked."""
 
     name: str
@@ -73,8 +70,7 @@ async def open_numbered(name: str, resources: SourceResources) -> AsyncIterator[
             yield Numbered(name, settings, source, governor, collector, credential)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRuntime:
+class ListedRuntime(msgspec.Struct, frozen=True):
     """A listed source, ready to be asked."""
 
     name: str
@@ -119,6 +115,8 @@ def listed_source(name: str, settings: SourceSettings, transport: Transport) -> 
     """The listed source that was declared, or that its plug-in makes."""
     if settings.plugin is not None:
         return _plugin_source(name, settings, transport)
+    from remora.sources.listed import Listed, ListedSettings  # noqa: PLC0415 - a numbered source starts without it
+
     declared = ListedSettings(
         url=settings.url, list=settings.list, detail=settings.detail, each=settings.each, headers=settings.headers
     )

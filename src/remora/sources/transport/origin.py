@@ -2,15 +2,15 @@
 
 import encodings.idna  # noqa: F401 - loaded now: with no free descriptor it could not be loaded for the first request
 import socket
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a connection leads to."""
 
     host: str

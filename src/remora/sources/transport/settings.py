@@ -1,8 +1,9 @@
 """How do we talk to a provider? Timeouts, limits and what a request says about us."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from remora.core.errors import ConfigurationError
 from remora.core.quota_headers import POLICY, QUOTA_HEADERS, STANDARD
@@ -26,8 +27,7 @@ class Client(StrEnum):
     AIOHTTP = "aiohttp"
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
+class HttpSettings(msgspec.Struct, frozen=True):
     """How we talk to a provider. None of these makes anything faster than the ceiling."""
 
     in_flight_max: int = 128

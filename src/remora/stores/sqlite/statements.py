@@ -2,18 +2,18 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from remora.stores.statements import with_common
 
 _ROW_OF_VALUES: Final = re.compile(r"^(\(\?, .*\));?$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(msgspec.Struct, frozen=True):
     """One step of the schema."""
 
     version: int
