@@ -76,9 +76,13 @@ LEFT JOIN LATERAL (
   SELECT * FROM stored_items WHERE source = %(number)s AND id = asked.id::bigint OFFSET 0
 ) AS i ON true
 LEFT JOIN LATERAL (
-  SELECT departed_ns FROM fetches WHERE source = %(number)s AND key = asked.id COLLATE "C" OFFSET 0
+  -- Only of a stored item: NULL is in no index.
+  SELECT departed_ns FROM fetches
+  WHERE source = %(number)s AND key = CASE WHEN i.id IS NOT NULL THEN asked.id END COLLATE "C" OFFSET 0
 ) AS f ON true
-LEFT JOIN gaps AS g ON g.source = %(source)s AND g.kind = 'item' AND g.key = asked.id COLLATE "C"
+LEFT JOIN LATERAL (
+  SELECT * FROM gaps WHERE source = %(source)s AND kind = 'item' AND key = asked.id COLLATE "C" OFFSET 0
+) AS g ON true
 WHERE i.id IS NOT NULL OR g.key IS NOT NULL;
 
 -- name: held_users
