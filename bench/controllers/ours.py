@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from bench.controllers.providers import Reply
 from bench.controllers.world import BURST_NS
+from remora.core.rate.ban import BanWatch
 from remora.core.rate.law import Answer, Answered, Pace, after
 from remora.core.rate.refusal_limit import RefusalLimit, Refusals
 
@@ -13,13 +14,14 @@ NEVER_NS = 1 << 62  # not before an answer
 class Remora:
     """The law, a pacer with the arithmetic of `core/rate/pacing.py`, and Retry-After as a not-before for all.
 
-    `limit` is the owner's limit on refusals, kept as the gate keeps it.
+    `limit` is the owner's limit on refusals, kept as the gate keeps it. Without one, a ban teaches one.
     """
 
     def __init__(self, pace: Pace, limit: RefusalLimit | None = None) -> None:
         if limit is not None:
             pace = replace(pace, refusal_limit=limit)
         self.refusals = None if limit is None else Refusals(limit)
+        self.bans = BanWatch() if limit is None else None
         self.in_flight = 0
         self.unhindered_since_ns = 0  # since when the limit on refusals has not held a request back
         self.pace = pace
@@ -61,11 +63,25 @@ class Remora:
                 self.unhindered_since_ns = now_ns
             if reply.answer is Answer.REFUSED:
                 self.refusals = self.refusals.refused(at_ns=now_ns)
+        if self.bans is not None:
+            self._watch(self.bans, reply, departed_at_ns, now_ns)
         if reply.retry_after_ns is not None:
             self.not_before_ns = max(self.not_before_ns, now_ns + reply.retry_after_ns)
         asked_ns = reply.retry_after_ns or 0
         event = Answered(reply.answer, departed_at_ns, now_ns, pace_bound, asked_ns, reply.quota)
         self._take(after(self.pace, event))
+
+    def _watch(self, bans: BanWatch, reply: Reply, departed_at_ns: int, now_ns: int) -> None:
+        """Look for a ban, as the gate does, and keep the limit that it teaches."""
+        if reply.answer is Answer.GOOD and bans.outage is not None:
+            bans = bans.hear_good(sent_ns=departed_at_ns)
+        elif reply.answer is Answer.REFUSED and (reply.quota is None or reply.quota.remaining):
+            bans = bans.hear_refusal(sent_ns=departed_at_ns, answered_ns=now_ns)
+        self.bans = bans.at(now_ns)
+        limit = None if self.bans.learned is None else self.bans.learned.limit
+        if limit != self.pace.refusal_limit:
+            self.pace = replace(self.pace, refusal_limit=limit, refused_ns=())
+            self.refusals = None if limit is None else Refusals(limit).refused(at_ns=now_ns)
 
     def _free_at_ns(self, refusals: Refusals, now_ns: int) -> int:
         free_at_ns = refusals.free_at_ns(self.in_flight + 1, now_ns=now_ns)

@@ -223,6 +223,16 @@ BANS_LIMITED = [
     replace(row, name=row.name.replace("ban,", "ban, limit written,"), refusal_limit=RefusalLimit(4, MINUTE_NS))
     for row in BANS
 ]
+# Nothing is written, and there is time to be banned again and again.
+BANS_FOR_HOURS = [
+    replace(
+        row,
+        name=row.name.replace("ban,", "bans in hours,"),
+        until_ns=(3 if row.limit_per_s > 10 else 6) * HOUR_NS,
+        goal=0.0,
+    )
+    for row in BANS[:-1]
+]
 EASY = [
     Row("b=1", 10, HOUR_NS, bucket(1)),
     Row("b=10", 10, HOUR_NS, bucket(10)),
@@ -243,4 +253,4 @@ EASY = [
     Row("diurnal x3", 10, 2 * HOUR_NS, diurnal),
     Row("no limit", 10, HOUR_NS, unlimited, ceiling_per_s=10),
 ]
-ROWS = {row.name: row for row in [*QUOTAS, *SHARED, *SLOW, *BANS, *BANS_LIMITED, *EASY]}
+ROWS = {row.name: row for row in [*QUOTAS, *SHARED, *SLOW, *BANS, *BANS_LIMITED, *BANS_FOR_HOURS, *EASY]}

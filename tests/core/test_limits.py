@@ -8,8 +8,8 @@ import pytest
 
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.rate.circuit_breaker import CircuitState
-from remora.core.rate.gate_types import LimitedBy, ProviderDown, QuotaFacts, RateFacts, Recent
-from remora.core.status.limits import gate_limit, quota_in_words, sentence, wait_in_words
+from remora.core.rate.gate_types import BanFacts, LimitedBy, ProviderDown, QuotaFacts, RateFacts, Recent
+from remora.core.status.limits import gate_limit, quota_in_words, refusals_in_words, sentence, wait_in_words
 from remora.core.status.model import SourceStatus, YesNo
 from remora.core.status.readout import read_out
 from remora.core.status.snapshot import (
@@ -173,6 +173,16 @@ def test_a_quota_is_told_in_one_line() -> None:
     assert quota_in_words(today, now_ns=NOW_NS) == "2,114 of 5,000 left until 08:05"
     tomorrow = QuotaFacts(3, None, NOW_NS + 86_400 * SECOND_NS)
     assert quota_in_words(tomorrow, now_ns=NOW_NS) == "3 left until 2027-01-16 08:00"
+
+
+def test_a_limit_on_refusals_says_who_set_it() -> None:
+    assert refusals_in_words(rate(LimitedBy.PACE)) is None
+    assert refusals_in_words(rate(LimitedBy.PACE, refusals_left=3)) == "3 more allowed by the owner's limit"
+    ban = BanFacts(refusals=8, lasted_ns=3_500 * SECOND_NS, most_per_min=4, until_ns=NOW_NS + 86_400 * SECOND_NS)
+    assert refusals_in_words(rate(LimitedBy.PACE, refusals_left=3, ban=ban)) == (
+        "3 more allowed: after 8 refusals within about a minute the provider refused everything for 58 min, so until "
+        "2027-01-16T08:00:00.000Z no more than 4 a minute are risked; if you know what it tolerates, write a refusal_limit"
+    )
 
 
 DOWN = rate(

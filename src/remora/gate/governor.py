@@ -314,7 +314,7 @@ class Governor:
         # a faster pace than it has shared, all keep the slower one, which proves nothing about the faster one.
         free_ns = max(waiter.ready_at_ns, self._unhindered_since_ns)
         paced_from = self._schedule.granted.paced_from(free_ns, now_ns=now_ns)
-        self._refusals.admitted()
+        self._refusals.admitted(count)
         # The last request that may be refused shows only that few may be in flight.
         if self._learner.is_ahead_of_all() or self._refusals.is_full(now_ns=now_ns):
             paced_from = count

@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
-import structlog
-
 from remora.contracts import Clock, GateHome, Json, Meter, SharedPace
 from remora.core.errors import StoreError
 from remora.core.rate import keeping, signal
@@ -32,14 +30,12 @@ from remora.core.rate.quota import told as after_quota
 from remora.core.rate.shared_pace import COMMON, Common, heard_on_top, to_common
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.verdict import NoReply, Pressure, Reply, Verdict
+from remora.gate.bans import BanGuard
 from remora.gate.circuit_breaker import SourceBreaker
 from remora.gate.common_wait import CommonWait, common_pace
 from remora.gate.pace_events import PaceEvents
 from remora.gate.pace_in_runs import PaceInRuns
-from remora.gate.refusal_count import refusal_count
 from remora.gate.told_quota import ToldQuota, is_empty_until_ns
-
-log = structlog.get_logger()
 
 
 class Learner(PaceInRuns):
@@ -79,7 +75,7 @@ class Learner(PaceInRuns):
         )
         self._held: list[tuple[Answered, Verdict]] = []  # troubled; a canary decides whether they count
         self.quota = ToldQuota(clock)
-        self.refusals = refusal_count(limits, clock, self._tell_soon)
+        self.refusals = BanGuard(source, limits, clock=clock, on_refused=self._tell_soon, on_limit=self._limit_refusals)
         self.not_before_ns = 0
         self._common_wait = CommonWait()
         self.idle_ns = 0  # at startup: how long ago, as far as is known, the last process sent something
@@ -156,6 +152,7 @@ class Learner(PaceInRuns):
             asked_ns if answer is Answer.REFUSED else 0,
             quota,
         )
+        self.refusals.watch_good(event) if is_good else self.refusals.watch(event, verdict)
         is_news = is_good or (answer is not None and not already_counted)
         if is_news and (answer is not Answer.TROUBLED or lesson is Lesson.TEACH):
             self._teach(event, verdict, asks_canary=not sent.is_canary)
@@ -177,6 +174,8 @@ class Learner(PaceInRuns):
 
     def _learn(self, event: Answered, learned: Pace, verdict: Verdict | None = None) -> None:
         before, self.pace = self.pace, learned
+        if verdict is None:  # of a run
+            self.refusals.watch_good(event)
         if event.answered_at_ns - self._shared_at_ns >= self._home.share_every_ns:
             self._unsaved.set()
         change = describe(before, learned)
@@ -186,6 +185,10 @@ class Learner(PaceInRuns):
             self._on_change()
         if learned.quota_until_ns and self.quota.is_worth_storing(learned):
             self._tell_soon() if learned.interval_ns > before.interval_ns else self._unsaved.set()
+
+    def _limit_refusals(self) -> None:
+        """The law must know the limit on refusals that is kept now."""
+        self.pace = replace(self.pace, refusal_limit=self.refusals.limit, refused_ns=())
 
     def _attributed(self, *, is_provider: bool) -> None:
         """A canary was answered: the troubled answers that were held back count, or bad items caused them."""
@@ -257,6 +260,7 @@ class Learner(PaceInRuns):
             # Requests sent before this process knew of the cut say nothing new about the rate.
             common = replace(common, pace=replace(common.pace, last_cut_at_ns=now_ns))
         self._common_cuts = common.cuts
+        self.refusals.adopt(shared)
         before, self.pace = self.pace, heard_on_top(common.pace, self.pace, self._unshared)
         self.not_before_ns = self._common_wait.adopt(shared, asked_until_ns=self.not_before_ns, now_ns=now_ns)
         change = describe(before, self.pace)
@@ -272,12 +276,9 @@ class Learner(PaceInRuns):
         known = await self._home.look()
         self._take_up(known.record)
         self._take_up_common(known)
-        self.pace = replace(self.pace, refusal_limit=self.refusals.limit)
         self.refusals.take_up(known.record)
-        distrusted = self.restored in {Restore.COLD_DAMAGED, Restore.COLD_FUTURE}
-        (log.warning if distrusted else log.info)(
-            "pace_restored", source=self._source, how=str(self.restored), rate_per_s=round(self.pace.rate_per_s, 4)
-        )
+        self._limit_refusals()
+        self._pace_events.restored(self.restored)
         self._keeper = asyncio.get_running_loop().create_task(self._keep(), name=f"pace:{self._source}")
 
     def _take_up(self, stored: Json) -> None:
@@ -343,6 +344,7 @@ class Learner(PaceInRuns):
     async def _save(self) -> None:
         self._unsaved.clear()
         self._urgent.clear()
+        self.refusals.keep_learned()
         cuts = self._cuts
         record = self._record()
         try:

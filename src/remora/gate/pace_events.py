@@ -7,6 +7,7 @@ import structlog
 from remora.contracts import Clock
 from remora.core.rate.gate_types import STOPS, BackOff, Hold, LimitedBy
 from remora.core.rate.law import ChangeKind, Pace, PaceChange
+from remora.core.rate.pace_record import Restore
 from remora.core.repeats import Repeats
 from remora.core.units import SECOND_NS
 
@@ -36,6 +37,14 @@ class PaceEvents:
         self._untold: PaceChange | None = None
         self._not_stored = Repeats()
         self._told_at_ns = clock.monotonic_ns() - EVENT_EVERY_NS
+
+    def restored(self, how: Restore) -> None:
+        """Where this process got its first pace from; worth a warning if a stored one was not trusted."""
+        distrusted = how in {Restore.COLD_DAMAGED, Restore.COLD_FUTURE}
+        rate_per_s = round(self._lessons.pace.rate_per_s, 4)
+        (log.warning if distrusted else log.info)(
+            "pace_restored", source=self._source, how=str(how), rate_per_s=rate_per_s
+        )
 
     def tell(self, change: PaceChange) -> None:
         """The pace changed: log it now, or together with the next changes."""

@@ -37,6 +37,7 @@ def rate_facts(
         provider_back_at_ns=circuit.back_at_ns,
         not_before_in_ns=max(0, learner.not_before_ns - now_ns),
         refusals_left=learner.refusals.left(now_ns=now_ns),
+        ban=learner.refusals.ban(now_ns=now_ns, wall_ns=wall_ns),
         quota=learner.quota.facts(),
         next_in_ns=0 if hold is None or hold.until_ns is None else max(0, hold.until_ns - now_ns),
         next_held_by=None if hold is None else hold.limited_by,

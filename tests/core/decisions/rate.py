@@ -3,10 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import msgspec
+
 from remora.core.errors import ConfigurationError
 from remora.core.item import Page
 from remora.core.lanes import Lane, Turns, choose
 from remora.core.rate import attribution, circuit_breaker, signal
+from remora.core.rate.ban import LONG_NS, BanWatch
+from remora.core.rate.ban_record import from_stored, stricter, to_stored
 from remora.core.rate.circuit_breaker import CircuitBreaker, CircuitEvent, CircuitState
 from remora.core.rate.gate_types import LimitedBy, RateFacts, Recent
 from remora.core.rate.law import Answer, Answered
@@ -98,6 +102,31 @@ def blame(draw: Draw) -> Case:
         known = draw.one(*steps)(known)
         said.append((known, known.is_forgotten, known.troubled))
     return Case(None, said)
+
+
+def bans(draw: Draw) -> Case:
+    """What an outage after refusals teaches, and what is stored of it."""
+    watch, now_ns = BanWatch(), 0
+    said: list[object] = []
+    for _ in range(draw.one(6, 12, 24)):
+        now_ns += draw.one(1, SECOND_NS, SECOND_NS, SECOND_NS, MINUTE_NS, LONG_NS - MINUTE_NS, LONG_NS)
+        sent_ns = now_ns - draw.one(0, 0, 2 * SECOND_NS)
+        if draw.chance(0.6):
+            watch = watch.hear_refusal(sent_ns=sent_ns, answered_ns=now_ns)
+        elif draw.chance(0.4):
+            watch = watch.hear_forbidden(sent_ns=sent_ns, answered_ns=now_ns)
+        else:
+            watch = watch.hear_good(sent_ns=sent_ns)
+        said += [
+            watch,
+            watch.at(now_ns + draw.one(0, HOUR_NS)).learned,
+        ]
+    age_ns = draw.one(0, SECOND_NS, HOUR_NS)
+    stored = msgspec.to_builtins(to_stored(watch, now_ns=now_ns))
+    if draw.chance(0.2):
+        stored[draw.one("tolerated", "outage", "learned")] = draw.one(None, -1, {"most": 0}, "x")
+    kept = from_stored(stored, age_ns=age_ns, now_ns=now_ns + age_ns)
+    return Case(None, [*said, stored, kept, stricter(watch, kept), stricter(kept, watch), stricter(BanWatch(), kept)])
 
 
 def refusals(draw: Draw) -> Case:
@@ -313,6 +342,7 @@ DECISIONS: Final[Mapping[str, tuple[Decision, int]]] = {
     "rate: the circuit breaker": (circuit, 100),
     "rate: who is to blame": (blame, 100),
     "rate: a limit on refusals": (refusals, 300),
+    "rate: bans": (bans, 400),
     "rate: limits and jitter": (limits, 300),
     "rate: a stored pace": (stored_pace, 600),
     "rate: a damaged record": (damaged_record, 1_500),

@@ -104,6 +104,15 @@ class Barred(msgspec.Struct, frozen=True):
     answers: int  # in a row
 
 
+class BanFacts(msgspec.Struct, frozen=True):
+    """A ban, and the limit on refusals that it has taught."""
+
+    refusals: int  # that came right before it, within about a minute
+    lasted_ns: int  # for how long everything was refused, as far as is known
+    most_per_min: int
+    until_ns: int  # how long the limit is kept
+
+
 class QuotaFacts(msgspec.Struct, frozen=True):
     """What the provider last said about its quota."""
 
@@ -129,7 +138,8 @@ class RateFacts(msgspec.Struct, frozen=True, kw_only=True):
     barred: Barred | None = None  # None: the last answer was no refusal of this kind
     provider_back_at_ns: int | None = None  # when it last answered again after it was down
     not_before_in_ns: int = 0  # how long the provider's own wait still lasts
-    refusals_left: int | None = None  # how many more the owner's limit allows; None: no limit is written
+    refusals_left: int | None = None  # how many more the limit on refusals allows; None: there is none
+    ban: BanFacts | None = None  # what taught that limit; None: the owner wrote it, or there is none
     quota: QuotaFacts | None = None  # None: the provider named none, or it was reset
     next_in_ns: int = 0  # how long a request that asks now waits at least
     next_held_by: LimitedBy | None = None  # and for what

@@ -73,6 +73,20 @@ def quota_in_words(quota: QuotaFacts, *, now_ns: int) -> str:
     return f"{quota.remaining:,}{of} left until {day}{until:%H:%M}"
 
 
+def refusals_in_words(rate: RateFacts) -> str | None:
+    """How many refusals are still allowed, and by whose limit; None where there is no limit."""
+    left, ban = rate.refusals_left, rate.ban
+    if left is None:
+        return None
+    if ban is None:
+        return f"{left:,} more allowed by the owner's limit"
+    return (
+        f"{left:,} more allowed: after {ban.refusals:,} refusals within about a minute the provider refused everything "
+        f"for {span(ban.lasted_ns)}, so until {iso(ban.until_ns)} no more than {ban.most_per_min:,} a minute are risked; "
+        "if you know what it tolerates, write a refusal_limit"
+    )
+
+
 def _why_idle(facts: SourceFacts, ledger: LedgerFacts, pending: int) -> LimitedBy:
     """No request reached the gate. That is "no work" only if nothing is pending."""
     if facts.next_run_at_ns is not None:

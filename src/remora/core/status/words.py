@@ -39,7 +39,7 @@ LEARNING: Final = "Learning the pace: it rises for as long as the provider refus
 # Why nothing is sent until a known moment.
 WAITS: Final[dict[LimitedBy, str]] = {
     LimitedBy.RETRY_AFTER: "the provider asked for a pause (Retry-After)",
-    LimitedBy.REFUSALS: "the owner's limit on refusals allows no request before that",
+    LimitedBy.REFUSALS: "the limit on refusals allows no request before that",
     LimitedBy.CIRCUIT: "the provider is in trouble",
     LimitedBy.PACE: "the learned pace allows no request before that",
     LimitedBy.QUOTA: "the provider's quota allows no request before that",

@@ -7,7 +7,7 @@ from remora.core.rate.gate_types import RateFacts
 from remora.core.status.answers import ago, iso, span
 from remora.core.status.covering import unconfirmed
 from remora.core.status.health import answers_of
-from remora.core.status.limits import quota_in_words, wait_in_words
+from remora.core.status.limits import quota_in_words, refusals_in_words, wait_in_words
 from remora.core.status.model import (
     Attention,
     Covered,
@@ -75,8 +75,8 @@ def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:
             yield _line("", waits)
         if source.rate.quota is not None:
             yield _line("quota", quota_in_words(source.rate.quota, now_ns=now_ns))
-        if source.rate.refusals_left is not None:
-            yield _line("refusals", f"{source.rate.refusals_left:,} more allowed by the owner's limit")
+        if (refusals := refusals_in_words(source.rate)) is not None:
+            yield _line("refusals", refusals)
         if (back_off := source.rate.last_back_off) is not None:
             change = f"{format_rate(back_off.from_per_s)} to {format_rate(back_off.to_per_s)}"
             yield _line("back-off", f"{iso(back_off.at_ns)}, {back_off.reason}, from {change}")

@@ -107,6 +107,12 @@ function spliced({ long = [], points }) {
   return [...long.filter((point) => point.at + point.span <= since), ...points];
 }
 
+function refusalsInWords({ refusals_left, ban }, now) {
+  if (!ban) return `${number(refusals_left)} by the owner's limit`;
+  const seen = `after ${number(ban.refusals)} refusals within about a minute the provider refused everything for ${span(secondsOf(ban.lasted_ns))}`;
+  return `${number(refusals_left)}: ${seen}, so until ${when(ban.until_ns, now)} no more than ${number(ban.most_per_min)} a minute are risked; if you know what it tolerates, write a refusal_limit`;
+}
+
 function drawKnownRate(panel, pace, { account, peers, now }) {
   const until = pace.next_in_ns >= 5e9 ? ` The next request is sent at ${when(pace.at_ns + pace.next_in_ns, now)}.` : "";
   say(panel.querySelector(".limit"), pace.limit + until);
@@ -122,7 +128,7 @@ function drawKnownRate(panel, pace, { account, peers, now }) {
     ["ceiling", rate(perSecond(pace.ceiling_interval_ns))],
     ["provider's limit", pace.edge_per_s === null ? "none found so far" : `about ${rate(pace.edge_per_s)}, as learned so far`],
     ...(pace.quota ? [["quota", quotaInWords(pace.quota, now)]] : []),
-    ...(pace.refusals_left == null ? [] : [["refusals left", `${number(pace.refusals_left)} by the owner's limit`]]),
+    ...(pace.refusals_left == null ? [] : [["refusals left", refusalsInWords(pace, now)]]),
     ["refused", recent ? `${number(recent.refused)} of ${number(recent.answers)} answers ${lately}` : "unknown"],
     ["in flight", `${number(pace.in_flight)}${pace.in_flight_bound ? ` of at most ${number(pace.in_flight_bound)}` : ""}, ${number(pace.waiting)} waiting for their turn`],
     ["circuit breaker", circuitState(pace.circuit)],
