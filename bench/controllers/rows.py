@@ -51,6 +51,7 @@ class Row:
     in_flight: tuple[int, ...] = (1, 8)
     latency_s: float = 0.0  # 0 = half of a request's time, or three requests' time with more in flight
     refusal_limit: RefusalLimit | None = None  # what the owner wrote
+    late_s: float = 0.0  # by how much our own machine is late on average
 
     @property
     def ceiling_interval_ns(self) -> int:
@@ -59,6 +60,10 @@ class Row:
     def latency(self, in_flight: int, chance: Random) -> Latency:
         requests = 0.5 if in_flight == 1 else 3.0
         return Latency((self.latency_s or min(0.3, requests / self.limit_per_s)) * SECOND_NS, chance)
+
+    def late_ns(self, in_flight: int, seed: int) -> Callable[[], int]:
+        chance = Random(f"late/{self.name}/{in_flight}/{seed}")
+        return lambda: int(chance.expovariate(1 / self.late_s) * SECOND_NS) if self.late_s else 0
 
     def provider(self, in_flight: int, seed: int) -> Provider:
         chance = Random(f"{self.name}/{in_flight}/{seed}")
@@ -241,6 +246,7 @@ EASY = [
     Row("b=10, 0.02/s", 0.02, _for_requests(12_000, 0.02), bucket(10)),
     Row("b=10, 0.2/s", 0.2, _for_requests(12_000, 0.2), bucket(10)),
     Row("b=100, 100/s", 100, _for_requests(40_000, 100), bucket(100)),
+    Row("b=100, 100/s, 0.8 ms late", 100, _for_requests(40_000, 100), bucket(100), late_s=0.000_8),
     Row("b=100, 2,000/s", 2_000, _for_requests(200_000, 2_000), bucket(100)),
     Row("b=10, 64 in flight at 2 s", 10, HOUR_NS, bucket(10), in_flight=(64,), latency_s=2.0),
     Row("steps x2", 10, HOUR_NS, stepping(2, 10 * MINUTE_NS)),

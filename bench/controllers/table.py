@@ -67,7 +67,14 @@ def attempt_case(case: Case) -> Outcome:
         controller = Remora(cold_start(ceiling_interval_ns=ceiling_ns, now_ns=0), row.refusal_limit)
     else:
         controller = PEERS[case.controller](ceiling_ns)
-    trace = run(controller, provider, in_flight=case.in_flight, ceiling_interval_ns=ceiling_ns, until_ns=row.until_ns)
+    trace = run(
+        controller,
+        provider,
+        in_flight=case.in_flight,
+        ceiling_interval_ns=ceiling_ns,
+        until_ns=row.until_ns,
+        late_ns=row.late_ns(case.in_flight, case.seed),
+    )
     measured = steady(trace, provider, since_ns=0)
     return Outcome(
         case,

@@ -1,9 +1,10 @@
 """What happens when one controller meets one provider? A saturated client in virtual time, no event loop.
 
-There is always work. At most `in_flight` requests are unanswered. The world asks the controller when the next request
+There is always work. On a busy machine a request that has waited for its moment leaves a little later. At most `in_flight` requests are unanswered. The world asks the controller when the next request
 may leave, lets it leave, and tells the controller each answer when it comes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Protocol
@@ -36,17 +37,32 @@ class Trace:
 
 
 def run(
-    controller: Controller, provider: Provider, *, in_flight: int, ceiling_interval_ns: int, until_ns: int
+    controller: Controller,
+    provider: Provider,
+    *,
+    in_flight: int,
+    ceiling_interval_ns: int,
+    until_ns: int,
+    late_ns: Callable[[], int] = lambda: 0,
 ) -> Trace:
-    """Run until the time is up. Answers count at the moment their request left, so that a cut-off tail is fair."""
+    """Run until the time is up. Answers count at the moment their request left, so that a cut-off tail is fair.
+
+    `late_ns` says by how much the next request that has to wait leaves too late.
+    """
     trace = Trace(until_ns)
     tolerance_ns = (max(1, BURST_NS // ceiling_interval_ns) - 1) * ceiling_interval_ns
     ceiling_next_ns = 0
     answers: list[tuple[int, int, int, Reply, bool]] = []
     sent, good, refused = trace.sent_at_ns, trace.good_at_ns, trace.refused_at_ns
     now_ns = ready_since_ns = serial = 0
+    awaited_ns = woken_ns = -1
     while True:
-        leaves_ns = max(now_ns, controller.earliest_ns(now_ns)) if len(answers) < in_flight else until_ns
+        leaves_ns = until_ns
+        if len(answers) < in_flight:
+            earliest_ns = controller.earliest_ns(now_ns)
+            if earliest_ns > now_ns and earliest_ns != awaited_ns:
+                awaited_ns, woken_ns = earliest_ns, earliest_ns + late_ns()
+            leaves_ns = max(now_ns, woken_ns if earliest_ns == awaited_ns else earliest_ns)
         if answers and answers[0][0] <= leaves_ns:
             now_ns, _, left_ns, reply, bound = heappop(answers)
             if now_ns >= until_ns:
