@@ -167,3 +167,47 @@ def test_spells_of_slow_answers_at_a_rate_that_has_held_leave_the_edge_where_it_
         assert pace.rate_per_s < 9.0, "the queue is drained each time"
         pace = slow_answers(pace, 100, 200 * MILLISECOND_NS)
     assert pace.edges_per_s[0] >= 0.97 * edge
+
+
+@dataclass
+class OneServer:
+    """Answers in turn, stands still now and then, and serves at a rate that depends on the time."""
+
+    per_s: Callable[[float], float]
+    still_ms: float = 0.0  # for so long every ten seconds
+    free_at_ns: int = 0
+
+    def reply(self, at_ns: int) -> Reply:
+        done_ns = max(at_ns + 40 * MILLISECOND_NS, self.free_at_ns)
+        into_ns, still_ns = done_ns % (10 * SECOND_NS), int(self.still_ms * MILLISECOND_NS)
+        done_ns += max(0, still_ns - into_ns) if done_ns > 10 * SECOND_NS else 0
+        self.free_at_ns = done_ns + int(SECOND_NS / self.per_s(done_ns / SECOND_NS))
+        return Reply(Answer.GOOD, done_ns - at_ns)
+
+    def capacity_per_s(self, at_ns: int) -> float:
+        return self.per_s(at_ns / SECOND_NS)
+
+
+def rates_sent(provider: OneServer, per_s: int, *, until_s: int) -> list[int]:
+    """How many requests are sent in each second."""
+    ceiling_ns = SECOND_NS // per_s
+    ours = Remora(cold_start(ceiling_interval_ns=ceiling_ns, now_ns=0))
+    until_ns = until_s * SECOND_NS
+    trace = run(ours, provider, in_flight=1_024, ceiling_interval_ns=ceiling_ns, until_ns=until_ns)
+    counts = [0] * until_s
+    for at_ns in trace.sent_at_ns:
+        counts[at_ns // SECOND_NS] += 1
+    return counts
+
+
+@pytest.mark.parametrize("still_ms", [80, 120, 200, 300])
+def test_answers_that_come_together_after_a_standstill_are_no_queue(still_ms: float) -> None:
+    """At 2,600/s some hundred requests are sent during a standstill, and all of them are late at once."""
+    sent = rates_sent(OneServer(lambda _: 10_000.0, still_ms), 2_600, until_s=60)
+    assert min(sent[25:]) > 2_500
+
+
+def test_a_real_queue_at_a_high_rate_is_drained_within_a_second() -> None:
+    sent = rates_sent(OneServer(lambda now_s: 3_000.0 if now_s < 30 else 1_000.0), 2_600, until_s=40)
+    assert min(sent[25:30]) > 2_500
+    assert min(sent[30:33]) < 900, "less than is served, so that the queue drains"

@@ -170,7 +170,7 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
         answered_at_ns=event.answered_at_ns,
         left_at_ns=event.departed_at_ns,
         gap_ns=pace.gap_ns + (gap - pace.gap_ns) / LATENCY_MEMORY if pace.gap_ns else gap,
-        queued=pace.queued + 1 if queueing and event.pace_bound else 0,
+        queued=pace.queued + 1 if queueing and event.pace_bound and _is_lasting(pace) else 0,
         queue_ns=pace.queue_ns if queueing else 0.0,
     )
 
@@ -232,6 +232,11 @@ def _may_owe(pace: Pace) -> float:
 def _is_queueing(pace: Pace) -> bool:
     """Do more answers take much longer than usual than chance explains?"""
     return _is_slow(pace, pace.latency_ns) and pace.slow_share**pace.slow < exp(-OFTEN_BELIEVED)
+
+
+def _is_lasting(pace: Pace) -> bool:
+    """Have slow answers come for some time? After a standstill many come at once, and the next ones are quick again."""
+    return pace.slow * pace.gap_ns >= QUEUE_LONG_NS
 
 
 def _is_slow(pace: Pace, latency_ns: float) -> bool:
