@@ -6,6 +6,7 @@ from bench.controllers.providers import Reply
 from bench.controllers.world import BURST_NS
 from remora.core.rate.ban import BanWatch
 from remora.core.rate.law import Answer, Answered, Pace, after
+from remora.core.rate.quota import is_used_up
 from remora.core.rate.refusal_limit import RefusalLimit, Refusals
 
 NEVER_NS = 1 << 62  # not before an answer
@@ -63,20 +64,21 @@ class Remora:
                 self.unhindered_since_ns = now_ns
             if reply.answer is Answer.REFUSED:
                 self.refusals = self.refusals.refused(at_ns=now_ns)
-        if self.bans is not None:
-            self._watch(self.bans, reply, departed_at_ns, now_ns)
         if reply.retry_after_ns is not None:
             self.not_before_ns = max(self.not_before_ns, now_ns + reply.retry_after_ns)
         asked_ns = reply.retry_after_ns or 0
         event = Answered(reply.answer, departed_at_ns, now_ns, pace_bound, asked_ns, reply.quota)
+        if self.bans is not None:
+            self._watch(self.bans, event)
         self._take(after(self.pace, event))
 
-    def _watch(self, bans: BanWatch, reply: Reply, departed_at_ns: int, now_ns: int) -> None:
+    def _watch(self, bans: BanWatch, event: Answered) -> None:
         """Look for a ban, as the gate does, and keep the limit that it teaches."""
-        if reply.answer is Answer.GOOD and bans.outage is not None:
-            bans = bans.hear_good(sent_ns=departed_at_ns)
-        elif reply.answer is Answer.REFUSED and (reply.quota is None or reply.quota.remaining):
-            bans = bans.hear_refusal(sent_ns=departed_at_ns, answered_ns=now_ns)
+        sent_ns, now_ns = event.departed_at_ns, event.answered_at_ns
+        if event.answer is Answer.GOOD and bans.outage is not None:
+            bans = bans.hear_good(sent_ns=sent_ns)
+        elif event.answer is Answer.REFUSED and not is_used_up(event):
+            bans = bans.hear_refusal(sent_ns=sent_ns, answered_ns=now_ns)
         self.bans = bans.at(now_ns)
         limit = None if self.bans.learned is None else self.bans.learned.limit
         if limit != self.pace.refusal_limit:

@@ -1,7 +1,8 @@
 """What happens when one controller meets one provider? A saturated client in virtual time, no event loop.
 
-There is always work. On a busy machine a request that has waited for its moment leaves a little later. At most `in_flight` requests are unanswered. The world asks the controller when the next request
-may leave, lets it leave, and tells the controller each answer when it comes.
+There is always work. At most `in_flight` requests are unanswered. The world asks the controller when the next request
+may leave, lets it leave, and tells the controller each answer when it comes. On a busy machine a request that has waited
+for its moment leaves a little later.
 """
 
 from collections.abc import Callable

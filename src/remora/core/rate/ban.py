@@ -5,6 +5,7 @@ without them. With many in flight a long quota refuses many at once, too, and lo
 the limit was kept, a lower one is tried, and then it was none.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -96,7 +97,7 @@ class BanWatch(msgspec.Struct, frozen=True, gc=False):
         return Outage(began_ns, count, count + len(since) - 1)
 
 
-def _within(refused: "tuple[tuple[int, int], ...] | list[tuple[int, int]]", *, until_ns: int) -> list[tuple[int, int]]:
+def _within(refused: Sequence[tuple[int, int]], *, until_ns: int) -> list[tuple[int, int]]:
     """The refusals that the provider surely counted within one span that ends then."""
     return [one for one in refused if one[0] >= until_ns - WITHIN_NS]
 
