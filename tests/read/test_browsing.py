@@ -140,14 +140,20 @@ async def test_a_comment_has_its_story_if_the_way_up_is_whole(reader: BrowsingRe
     assert {item_id: story.id for item_id, story in found.items()} == {2: 1, 3: 1}
 
 
-async def test_a_read_that_takes_too_long_is_stopped_and_the_reader_stays_usable(store: Store, url: str) -> None:
+async def test_a_read_that_takes_too_long_is_stopped_and_the_reader_stays_usable(
+    store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     copy_a_story_many_times(url)
-    hurried = open_browsing(url, seconds_max=0.002)
-    await hurried.open()
+    reader = open_browsing(url, seconds_max=0.002)
+    await reader.open()
     with pytest.raises(ReadTooSlow, match=re.escape("took longer than 0.002 seconds")):
-        await hurried.stories(SOURCE, stories(prefix="absent"))
-    assert (await hurried.items(SOURCE, [1]))[0].id == 1
-    await hurried.close()
+        await reader.stories(SOURCE, stories(prefix="absent"))
+    monkeypatch.setattr(
+        reader, "_seconds_max", 60.0
+    )  # a busy machine may need more than two milliseconds for one item, too
+    (item,) = await reader.items(SOURCE, [1])
+    await reader.close()
+    assert item.id == 1
 
 
 async def test_a_search_has_pages_and_facets(store: Store, url: str) -> None:
