@@ -6,6 +6,7 @@ from bench.controllers.providers import Reply
 from bench.controllers.world import BURST_NS
 from remora.core.rate.ban import BanWatch
 from remora.core.rate.law import Answer, Answered, Pace, after
+from remora.core.rate.pacing import is_kept, lateness
 from remora.core.rate.quota import is_used_up
 from remora.core.rate.refusal_limit import RefusalLimit, Refusals
 
@@ -30,6 +31,7 @@ class Remora:
         self.pace_next_ns = 0
         self.tolerance_ns = 0
         self.last_ns = 0
+        self.late = 0.0
         self.not_before_ns = 0
         self.ceiling_next_ns = 0
         self.ceiling_ns = pace.ceiling_interval_ns
@@ -50,6 +52,9 @@ class Remora:
         paced_ns = self.pace_next_ns - self.tolerance_ns
         ready_since_ns = max(ready_since_ns, self.unhindered_since_ns)
         bound = paced_ns > ready_since_ns and paced_ns >= self.not_before_ns and paced_ns >= self.pace.quiet_until_ns
+        if bound:
+            self.late = lateness(self.late, at_ns - self.pace_next_ns, interval_ns=self.interval_ns)
+            bound = is_kept(self.late)
         self.ceiling_next_ns = max(self.ceiling_next_ns, at_ns) + self.ceiling_ns
         self.pace_next_ns = max(self.pace_next_ns, at_ns) + self.interval_ns
         self.last_ns = at_ns

@@ -52,6 +52,7 @@ class Row:
     latency_s: float = 0.0  # 0 = half of a request's time, or three requests' time with more in flight
     refusal_limit: RefusalLimit | None = None  # what the owner wrote
     late_s: float = 0.0  # by how much our own machine is late on average
+    late_each_ns: int = 0  # it is late for so long, then exact for so long; 0 = it is always late
 
     @property
     def ceiling_interval_ns(self) -> int:
@@ -61,9 +62,15 @@ class Row:
         requests = 0.5 if in_flight == 1 else 3.0
         return Latency((self.latency_s or min(0.3, requests / self.limit_per_s)) * SECOND_NS, chance)
 
-    def late_ns(self, in_flight: int, seed: int) -> Callable[[], int]:
+    def late_ns(self, in_flight: int, seed: int) -> Callable[[int], int]:
         chance = Random(f"late/{self.name}/{in_flight}/{seed}")
-        return lambda: int(chance.expovariate(1 / self.late_s) * SECOND_NS) if self.late_s else 0
+
+        def late_ns(now_ns: int) -> int:
+            if not self.late_s or (self.late_each_ns and now_ns // self.late_each_ns % 2):
+                return 0
+            return int(chance.expovariate(1 / self.late_s) * SECOND_NS)
+
+        return late_ns
 
     def provider(self, in_flight: int, seed: int) -> Provider:
         chance = Random(f"{self.name}/{in_flight}/{seed}")
@@ -247,6 +254,7 @@ EASY = [
     Row("b=10, 0.2/s", 0.2, _for_requests(12_000, 0.2), bucket(10)),
     Row("b=100, 100/s", 100, _for_requests(40_000, 100), bucket(100)),
     Row("b=100, 100/s, 0.8 ms late", 100, _for_requests(40_000, 100), bucket(100), late_s=0.000_8),
+    Row("b=10, 60/s, at times 4 ms late", 60, 10 * MINUTE_NS, bucket(10), late_s=0.004, late_each_ns=20 * SECOND_NS),
     Row("b=100, 2,000/s", 2_000, _for_requests(200_000, 2_000), bucket(100)),
     Row("b=10, 64 in flight at 2 s", 10, HOUR_NS, bucket(10), in_flight=(64,), latency_s=2.0),
     Row("steps x2", 10, HOUR_NS, stepping(2, 10 * MINUTE_NS)),

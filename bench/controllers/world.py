@@ -44,11 +44,11 @@ def run(
     in_flight: int,
     ceiling_interval_ns: int,
     until_ns: int,
-    late_ns: Callable[[], int] = lambda: 0,
+    late_ns: Callable[[int], int] = lambda _: 0,
 ) -> Trace:
     """Run until the time is up. Answers count at the moment their request left, so that a cut-off tail is fair.
 
-    `late_ns` says by how much the next request that has to wait leaves too late.
+    `late_ns` says by how much a request that has to wait at this moment leaves too late.
     """
     trace = Trace(until_ns)
     tolerance_ns = (max(1, BURST_NS // ceiling_interval_ns) - 1) * ceiling_interval_ns
@@ -62,7 +62,7 @@ def run(
         if len(answers) < in_flight:
             earliest_ns = controller.earliest_ns(now_ns)
             if earliest_ns > now_ns and earliest_ns != awaited_ns:
-                awaited_ns, woken_ns = earliest_ns, earliest_ns + late_ns()
+                awaited_ns, woken_ns = earliest_ns, earliest_ns + late_ns(now_ns)
             leaves_ns = max(now_ns, woken_ns if earliest_ns == awaited_ns else earliest_ns)
         if answers and answers[0][0] <= leaves_ns:
             now_ns, _, left_ns, reply, bound = heappop(answers)

@@ -50,7 +50,6 @@ class Governor:
         self._limits = limits
         self._clock = clock
         self._home = home
-        self._meter = meter
         self._chance = chance
         self.canaries = Canaries(source)
         self._learner = Learner(
@@ -112,27 +111,25 @@ class Governor:
         return self._depart(permit, now_ns=now_ns)
 
     def _depart(self, permit: GovernedPermit, *, now_ns: int) -> int:
-        assert permit.departed_at_ns is None, "a permit is for one request"
-        assert not permit.was_given_back, "a permit that was given back"
+        permit.assert_unused()
         stretch = self._schedule.departing_in
         assert stretch is not None, "departed without time"
         if stretch.is_probe:
             permit.is_probe = True
             self._learner.circuit.probe_for_all()
-        elif self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
+        elif not self._is_unheld and self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
             self._make_probe(permit)  # it was still connecting when the circuit opened, and departs first now
         self._refusals.check(now_ns=now_ns)
-        self._schedule.depart(stretch, now_ns=now_ns)  # asserts the ceiling
+        permit.pace_bound &= self._schedule.depart(stretch, now_ns=now_ns, was_ready=permit.was_ready)
         self._departures += 1
         self._leaving -= 1
         if self._holds.departure is not None:
             self._holds.note_departure(None, self._in_flight)
-        self._learner.departed(now_ns=now_ns, interval_ns=self._schedule.departed.interval_ns)
         if permit.is_canary:
             self.canaries.departed()
         permit.departed_at_ns, permit.departed_wall_ns = now_ns, self._clock.wall_ns()
         if not self._is_unheld:  # else all of the block are counted together
-            self._meter.departed(permit.source, permit.lane)
+            self._learner.departed(self._schedule.departed, permit.source, permit.lane)
         return now_ns
 
     def sent(self, permit: GovernedPermit) -> None:
@@ -151,6 +148,7 @@ class Governor:
                 hold = self._hold_departure(permit, now_ns=now_ns)
                 if hold is None:
                     return now_ns
+                permit.was_ready = permit.pace_bound and hold.until_ns == self._schedule.departed.earliest_ns()
                 self._holds.note_departure(hold, self._in_flight)
                 await self._timer.until_over(hold)
         finally:
@@ -306,7 +304,8 @@ class Governor:
             waiter.give(permits)
         finally:
             if self._is_unheld and self._departures > before:
-                self._meter.departed(permits[0].source, lane, self._departures - before)
+                count = self._departures - before
+                self._learner.departed(self._schedule.departed, permits[0].source, lane, count)
             self._is_unheld = False
 
     def _permits(self, count: int, lane: Lane, waiter: Waiter, *, now_ns: int) -> list[GovernedPermit]:

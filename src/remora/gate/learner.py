@@ -11,6 +11,7 @@ from typing import cast
 
 from remora.contracts import Clock, GateHome, Json, Meter, SharedPace
 from remora.core.errors import StoreError
+from remora.core.lanes import Lane
 from remora.core.rate import keeping, signal
 from remora.core.rate.attribution import Lesson
 from remora.core.rate.gate_types import BackOff, Hold, LimitedBy, Sent
@@ -26,6 +27,7 @@ from remora.core.rate.pace_record import (
     to_record,
     wait_ns_of,
 )
+from remora.core.rate.pacing import Pacer
 from remora.core.rate.quota import told as after_quota
 from remora.core.rate.shared_pace import COMMON, Common, heard_on_top, to_common
 from remora.core.translation import NOTHING_SAID, Translation
@@ -86,9 +88,7 @@ class Learner(PaceInRuns):
         self._pace_events = PaceEvents(source, self, ceiling_interval_ns=limits.ceiling_interval_ns, clock=clock)
         self._unsaved = asyncio.Event()
         self._urgent = asyncio.Event()
-        self._cuts = 0
-        self._cuts_saved = 0
-        self._cut_at_ns = 0
+        self._cuts = self._cuts_saved = self._cut_at_ns = 0
         self._keeper: asyncio.Task[None] | None = None
 
     def hold(self, *, now_ns: int, is_probe: bool) -> Hold | None:
@@ -200,10 +200,11 @@ class Learner(PaceInRuns):
         self.pace = replace(self.pace, trouble_evidence=0.0)
         self._unshared.excuse()
 
-    def departed(self, *, now_ns: int, interval_ns: int) -> None:
-        """A request was sent. If departures are rare, each is stored: the next process waits from the last one."""
-        self._departed_at_ns = now_ns
-        if interval_ns >= keeping.RARE_FROM_NS and not self._home.sees_departures:
+    def departed(self, pacer: Pacer, source: str, lane: Lane, count: int = 1) -> None:
+        """Requests were sent. If departures are rare, each is stored: the next process waits from the last one."""
+        self._meter.departed(source, lane, count)
+        self._departed_at_ns = pacer.last_departure_ns
+        if pacer.interval_ns >= keeping.RARE_FROM_NS and not self._home.sees_departures:
             self._unsaved.set()
 
     def _wait_until(self, not_before_ns: int) -> None:
@@ -345,8 +346,7 @@ class Learner(PaceInRuns):
         self._unsaved.clear()
         self._urgent.clear()
         self.refusals.keep_learned()
-        cuts = self._cuts
-        record = self._record()
+        cuts, record = self._cuts, self._record()
         try:
             if not await self._share(record):
                 self._unsaved.set()

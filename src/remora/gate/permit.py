@@ -38,6 +38,7 @@ class GovernedPermit(msgspec.Struct, eq=False, gc=False):
     source: str = ""  # whose request it is; several sources may pass one gate
     in_batch: bool = False  # its answer is heard together with others (`Governor.batch_heard`)
     is_probe: bool = False  # the only one that is sent while the circuit is open
+    was_ready: bool = False  # before the pace let it depart
     was_heard: bool = False
     was_given_back: bool = False
     departed_at_ns: int | None = None
@@ -54,6 +55,11 @@ class GovernedPermit(msgspec.Struct, eq=False, gc=False):
     def sent(self) -> None:
         """The request is on the wire."""
         self.gate.sent(self)
+
+    def assert_unused(self) -> None:
+        """A second departure is our own bug."""
+        assert self.departed_at_ns is None, "a permit is for one request"
+        assert not self.was_given_back, "a permit that was given back"
 
 
 class Admission:

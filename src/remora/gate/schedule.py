@@ -4,30 +4,36 @@
 """
 
 from remora.contracts import GateHome
-from remora.core.rate.pacing import Pacer
+from remora.core.rate.pacing import Pacer, is_kept, lateness
 from remora.core.rate.stretches import Stretch
 
 
 class Schedule:
     """The two schedules of one gate, and the stretch of time that each of them is in."""
 
-    __slots__ = ("_home", "departed", "departing_in", "granted", "granting_in")
+    __slots__ = ("_granted", "_home", "_late", "departed", "departing_in", "granting_in")
 
     def __init__(self, home: GateHome, pacer: Pacer) -> None:
         self._home = home
+        self._late = 0.0
         self.departed = pacer
-        self.granted = pacer
+        self._granted = pacer
         self.departing_in: Stretch | None = None
         self.granting_in: Stretch | None = None
 
+    @property
+    def granted(self) -> Pacer:
+        """The schedule of turns: never behind what was sent."""
+        return self._granted.no_earlier_than(self.departed)
+
     def restart(self, pacer: Pacer) -> None:
         """Go on with this pacer."""
-        self.departed = self.granted = pacer
+        self.departed = self._granted = pacer
 
     def at_interval(self, interval_ns: int) -> None:
         """Go on at this pace."""
+        self._granted = self.granted.at_interval(interval_ns)
         self.departed = self.departed.at_interval(interval_ns)
-        self.granted = self.granted.at_interval(interval_ns)
 
     def turn_in(self, *, now_ns: int) -> Stretch | None:
         """The time in which the next turn may be given; None: there is none yet."""
@@ -35,7 +41,7 @@ class Schedule:
         if stretch is not self.granting_in:
             self.granting_in = stretch
             if stretch is not None:
-                self.granted = self.granted.starting_at(stretch.starts_ns)
+                self._granted = self.granted.starting_at(stretch.starts_ns)
         return stretch
 
     def departure_in(self, *, now_ns: int) -> Stretch | None:
@@ -45,7 +51,6 @@ class Schedule:
             self.departing_in = stretch
             if stretch is not None:
                 self.departed = self.departed.starting_at(stretch.starts_ns)
-                self.granted = self.granted.no_earlier_than(self.departed)
         return stretch
 
     def turns_due(self, *, now_ns: int) -> int:
@@ -66,15 +71,19 @@ class Schedule:
 
     def took_turns(self, count: int, *, now_ns: int) -> None:
         """So many turns were given."""
-        self.granted = self.granted.took_turns(count, now_ns=now_ns)
+        self._granted = self.granted.took_turns(count, now_ns=now_ns)
 
-    def depart(self, stretch: Stretch, *, now_ns: int) -> None:
-        """A request departs now. The pacer asserts the ceiling."""
+    def depart(self, stretch: Stretch, *, now_ns: int, was_ready: bool) -> bool:
+        """A request departs now; `was_ready` before the pace let it. The pacer asserts the ceiling.
+
+        Returns whether about as much is sent as the pace allows: a busy machine sends less.
+        """
         before, self.departed = self.departed, self.departed.departed(now_ns=now_ns)
         self._home.departed(stretch, before, now_ns=now_ns)
-        self.granted = self.granted.no_earlier_than(self.departed)
+        if was_ready:
+            self._late = lateness(self._late, now_ns - before.pace_next_ns, interval_ns=before.interval_ns)
+        return is_kept(self._late)
 
     def sent_late(self, *, now_ns: int) -> None:
         """The last request is on the wire, long after it departed: the next one counts from now."""
         self.departed = self.departed.sent(now_ns=now_ns)
-        self.granted = self.granted.no_earlier_than(self.departed)

@@ -7,6 +7,9 @@ no event loop wakes more precisely than that at such rates.
 
 A request gets its turn a little before it may depart, so that it is ready when its slot comes: the time from the turn
 to the wire does not lower the rate. Only the departure is exact.
+
+A departure that is late is made up for only within a burst. So a busy machine sends less than the pace, and what is
+accepted then says nothing about the pace: see `lateness`.
 """
 
 from functools import lru_cache
@@ -16,6 +19,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from remora.core.rate.constants import A_FEW, ELSEWHERE
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 BURST_NS: Final = 10 * MILLISECOND_NS
@@ -170,6 +174,16 @@ def new_pacer(*, ceiling_interval_ns: int, interval_ns: int, now_ns: int, idle_n
         pace_next_ns=now_ns - idle_ns + interval_ns * burst_allowance(interval_ns),
         last_departure_ns=now_ns - idle_ns,
     )
+
+
+def lateness(before: float, late_ns: int, *, interval_ns: int) -> float:
+    """How late our machine is on average, in intervals, after one more request that was ready and left so late."""
+    return before + (min(1.0, max(0, late_ns) / interval_ns) - before) / A_FEW
+
+
+def is_kept(late: float) -> bool:
+    """Is about as much sent as the pace allows? If not, a higher pace would be learned that was never sent."""
+    return late <= ELSEWHERE
 
 
 def turns_every_ns(interval_ns: int) -> int:
