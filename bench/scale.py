@@ -30,6 +30,7 @@ from remora.core.ledger.discovery import Discovery
 from remora.core.ledger.segment import SegmentKind
 from remora.core.units import HOUR_NS, SECOND_NS
 from remora.core.verdict import Found
+from remora.sources.hackernews_item import content_of
 from remora.stores.postgres import PostgresStore
 from remora.stores.sqlite import SqliteStore
 
@@ -54,7 +55,7 @@ def observation(item_id: int, chance: random.Random) -> Observation:
     parent = max(1, item_id - chance.randrange(1, 500))
     at_s = item_id + 10**9
     body = f'{{"by":"{author}","id":{item_id},"parent":{parent},"text":"{text}","time":{at_s},"type":"comment"}}'
-    item = Item(item_id, body.encode(), type="comment", by=author, time=at_s, parent=parent, content=text.encode())
+    item = Item(item_id, body.encode(), type="comment", by=author, time=at_s, parent=parent, content_of=content_of)
     return Observation(Discovery.item(item_id, via=Lane.BACKFILL), Found(item), NOW_NS, NOW_NS)
 
 

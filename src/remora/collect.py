@@ -27,7 +27,7 @@ from remora.contracts import (
 )
 from remora.contracts.allowance import UNBOUNDED, Allowance
 from remora.contracts.source import WalkedSource
-from remora.core.item import Decoded, Item, Readable, WrongShape
+from remora.core.item import Decoded, Readable, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
 from remora.core.ledger.discovery import Discovery, Kind
@@ -111,6 +111,9 @@ class Collector(BelievedNewest):
         self._policy = policy
         self._dialect = dialect
         self._credential = credential
+        # A credential may have to be renewed before each request, which takes time.
+        is_prompt = isinstance(source, PromptSource) and credential is None
+        self._fetch_now = cast("PromptSource", source).fetch_now if is_prompt else None
         self._refusals = Refusals()
         self._known_good = KnownGood()
         governor.canaries.made_by(self._canary)
@@ -159,10 +162,8 @@ class Collector(BelievedNewest):
         finally:
             self._governor.storing(-len(seen))
         self._meter.recorded(name, seen, outcomes)
-        for one, outcome in zip(seen, outcomes, strict=True):
-            if isinstance(one.verdict, Found) and isinstance(one.verdict.thing, Item):
-                self._exists(one.verdict.thing.item_id)
-            self._events.recorded(one.discovery, one.verdict, outcome)
+        self._events.recorded(seen, outcomes)
+        self._exist(seen)
         return [(one.discovery, outcome) for one, outcome in zip(seen, outcomes, strict=True)]
 
     async def ask(
@@ -286,13 +287,11 @@ class Collector(BelievedNewest):
 
     def _batch(self, discoveries: Sequence[Discovery]) -> RequestBatch[tuple[Discovery, Asked]]:
         """The first request for each of these; what needs more than one goes on by itself."""
-        # A credential may have to be renewed before each request, which takes time.
-        is_prompt = isinstance(self._source, PromptSource) and self._credential is None
         batch = RequestBatch(
             self._governor,
             self._source.name,
             discoveries,
-            fetch_now=cast("PromptSource", self._source).fetch_now if is_prompt else None,
+            fetch_now=self._fetch_now,
             fetch=self._fetch_later,
             hear=self._hear_first,
         )

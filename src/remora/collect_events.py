@@ -1,10 +1,11 @@
 """What is an operator told while items are collected? When a gap opens or ends, and when this machine is exhausted."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 
-from remora.contracts import Outcome
+from remora.contracts import Observation, Outcome
 from remora.core.ledger.discovery import Discovery, FromGap
 from remora.core.ledger.gap import owed_reason
 from remora.core.units import MINUTE_NS
@@ -29,10 +30,14 @@ class CollectEvents:
             why = "this machine has no free file descriptors or memory; raise the limit of open files (ulimit -n)"
             log.warning("machine_exhausted", source=self._source, why=why)
 
-    def recorded(self, discovery: Discovery, verdict: Verdict, outcome: Outcome) -> None:
+    def recorded(self, seen: Sequence[Observation], outcomes: Sequence[Outcome]) -> None:
         """Log when a gap opens and when it ends: how many, why and how it was found, never which item."""
-        if discovery.origin is None and isinstance(verdict, Found):
-            return  # fast path: nothing was owed, and nothing is
+        for one, outcome in zip(seen, outcomes, strict=True):
+            if one.discovery.origin is not None or not isinstance(one.verdict, Found):
+                self._recorded(one.discovery, one.verdict, outcome)
+            # else fast path: nothing was owed, and nothing is
+
+    def _recorded(self, discovery: Discovery, verdict: Verdict, outcome: Outcome) -> None:
         was_owed, reason = isinstance(discovery.origin, FromGap), owed_reason(verdict)
         match outcome:
             case Outcome.OWED if not was_owed:

@@ -1,11 +1,12 @@
 """Which is the highest id of a source, and do we believe what it says? A far higher one must be proven by an item."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import structlog
 
-from remora.contracts import Clock
-from remora.core.item import Newest
+from remora.contracts import Clock, Observation
+from remora.core.item import Item, Newest
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery
 from remora.core.ledger.newest_id import Doubt, doubted, needs_proof, probes
@@ -66,9 +67,14 @@ class BelievedNewest(ABC):
         log.warning("newest_id_refused", source=self._source_name, told=told, believed=self.newest_id)
         return False
 
-    def _exists(self, item_id: int) -> None:
-        if self.proven_id < item_id <= (self.newest_id or 0):
-            self.proven_id = item_id
+    def _exist(self, seen: Sequence[Observation]) -> None:
+        """The items that were found exist: an id up to the highest of them is proven."""
+        newest_id = self.newest_id or 0
+        for one in seen:
+            if isinstance(one.verdict, Found) and isinstance(one.verdict.thing, Item):
+                item_id = one.verdict.thing.item_id
+                if self.proven_id < item_id <= newest_id:
+                    self.proven_id = item_id
 
     async def _ask_newest(self) -> int | None:
         verdict = await self._verdict(Discovery.newest())

@@ -10,6 +10,7 @@ import pytest
 from remora.contracts import Store
 from remora.stores.postgres import PostgresStore, migrate
 from remora.stores.sqlite import SqliteStore
+from tests.contract.answers import record, story
 from tests.fixtures import frozen
 
 SQLITE_STEPS, POSTGRES_STEPS = frozen.steps("sqlite"), frozen.steps("postgres")
@@ -17,6 +18,9 @@ SQLITE_STEPS, POSTGRES_STEPS = frozen.steps("sqlite"), frozen.steps("postgres")
 EARLIER = """INSERT INTO document_revisions (source, key, revision, updated_at, fetched_at, changed_at, body)
 VALUES ('letters', 'a', 1, '1', 1790000009000, 1790000009000, '{"of":"once"}');
 UPDATE documents SET revision = 2 WHERE source = 'letters' AND key = 'a';"""
+FEED = "SELECT seq, source, kind, key, change, changed_at FROM changes ORDER BY seq"
+# From this schema on `changes` is a view of a SQLite file.
+SHORT_CHANGES = 4
 
 
 def test_released_schemas_are_frozen() -> None:
@@ -41,10 +45,32 @@ async def test_a_sqlite_file_of_an_older_schema_opens_and_holds_what_it_held(tmp
             connection.executescript(step.read_text("utf-8"))
         connection.executescript(EARLIER)
         estimates = connection.execute("SELECT idx, stat FROM sqlite_stat1 ORDER BY 1").fetchall()
+        feed = connection.execute(FEED).fetchall()
     await check(SqliteStore(path))
     with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute(FEED).fetchall()[: len(feed)] == feed
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
         assert set(estimates) <= set(connection.execute("SELECT idx, stat FROM sqlite_stat1").fetchall())
+
+
+@pytest.mark.parametrize("version", range(1, len(SQLITE_STEPS)))
+async def test_the_number_of_a_change_is_never_used_again_after_an_older_schema_was_left(
+    tmp_path: Path, version: int
+) -> None:
+    path = tmp_path / "remora.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(frozen.SQLITE.read_text("utf-8"))
+        for step in SQLITE_STEPS[1:version]:
+            connection.executescript(step.read_text("utf-8"))
+        (last,) = connection.execute("SELECT max(seq) FROM changes").fetchone()
+        connection.execute("DELETE FROM stored_changes" if version >= SHORT_CHANGES else "DELETE FROM changes")
+        connection.commit()
+    store = SqliteStore(path)
+    await store.open()
+    await record(store, 77, story(77), at_s=1)
+    await store.close()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT seq, key FROM changes").fetchall() == [(last + 1, "77")]
 
 
 # A large table is read and indexed by several processes at once; with these limits a small one is, too.

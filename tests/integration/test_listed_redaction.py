@@ -14,7 +14,7 @@ from tests.integration.listed_server import CANARY, ListedProcess, loopback_arch
 pytestmark = pytest.mark.slow
 
 # The mirror itself: bodies and keys, the feed of what changed in it, and where its walk goes on.
-MIRROR = frozenset({"documents", "changes", "cursors"})
+MIRROR = frozenset({"documents", "stored_changes", "cursors"})
 PAGES = ("/", "/health", "/metrics", "/api/status")
 SECRET = CANARY.encode()
 

@@ -208,7 +208,7 @@ async def test_who_follows_the_feed_misses_nothing_after_its_old_lines_were_dele
         await store.close()
         connection = sqlite3.connect(path)
         numbers = connection.execute("SELECT seq FROM changes").fetchall()
-        connection.execute("DELETE FROM changes")
+        connection.execute("DELETE FROM stored_changes")
         connection.commit()
         connection.close()
         assert numbers == [(moment + 1,)]

@@ -23,13 +23,15 @@ from remora.core.ledger.segment import SegmentKind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.stores.sqlite import InPlace, SqliteStore
-from remora.stores.sqlite.database import connect_writer
+from remora.stores.sqlite.database import Connection, connect_writer
+from remora.stores.sqlite.importing import ImportingSqliteStore
 from remora.stores.sqlite.offload import InThread
 from remora.stores.sqlite.recording import Recorder
 from remora.stores.sqlite.writer import BATCH_MAX, Writer
 from tests.contract.answers import SOURCE, TIMEOUT, at, observed, record, story
 
 KILLS = 5
+IN_FILES, IN_MEMORY = 1, 2  # how SQLite tells where it keeps temporary data
 ROOT = Path(__file__).resolve().parent.parent.parent
 CHILD = "tests.integration.sqlite_child"
 
@@ -252,6 +254,25 @@ async def test_a_key_that_is_no_number_is_refused_alone(path: Path) -> None:
     assert isinstance(results[0], ValueError)
     assert results[1] is Outcome.NEW
     await store.close()
+
+
+def test_what_undoes_a_statement_is_kept_in_memory(path: Path) -> None:
+    connection = connect_writer(path)
+    assert _temporary_data(connection) == IN_MEMORY
+    connection.close()
+
+
+async def test_an_index_of_a_large_mirror_is_sorted_in_files(path: Path) -> None:
+    store = ImportingSqliteStore(path)
+    await store.open()
+    await store.restore_indexes()
+    assert await store._write(_temporary_data) == IN_FILES
+    await store.close()
+
+
+def _temporary_data(connection: Connection) -> int:
+    (where,) = connection.execute("PRAGMA temp_store").fetchone()
+    return int(where)
 
 
 async def test_a_batch_needs_few_statements_so_that_a_busy_event_loop_cannot_hold_it_up(path: Path) -> None:

@@ -157,8 +157,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         PERSISTENCE,
         "stores/decisions.py",
-        "    return Decision(Outcome.CHANGED, after, keeps, gap)",
-        "    return Decision(Outcome.CHANGED, after, False, gap)",
+        "    after = Held(*_hashes(thing), held.revision + int(keeps), started_at_ns, thing.body)\n",
+        "    after, keeps = Held(*_hashes(thing), held.revision + int(keeps), started_at_ns, thing.body), False\n",
         "earlier contents are not kept",
         (NEWS,),
     ),

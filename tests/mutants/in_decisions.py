@@ -78,8 +78,8 @@ IN_DECISIONS: tuple[Mutant, ...] = (
     Mutant(
         LEDGER,
         "sources/hackernews_item.py",
-        "    if fields.id != item_id:",
-        "    if False:",
+        '    return (fields, ()) if fields.id == item_id else WrongShape("another id")',
+        "    return fields, ()",
         "another item's body is stored",
         (
             NEWS,

@@ -1,8 +1,12 @@
 """What does a source return? The things a reply can hold, each with its raw body unchanged."""
 
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
+
+# From the id of an item and a body of it to the content of that body; None if the body cannot be read.
+ContentOf = Callable[[int, bytes], bytes | None]
 
 
 class Item(msgspec.Struct, frozen=True, gc=False):
@@ -23,6 +27,13 @@ class Item(msgspec.Struct, frozen=True, gc=False):
     content: bytes = b""  # a canonical form of what a person would call its content; a change of it makes a revision
     delayed: bool = False  # the provider sent a placeholder text; fetch it again soon
     anomalies: tuple[str, ...] = ()  # names of oddities found while decoding; counted, never fatal
+    content_of: ContentOf | None = None  # instead of `content`: finds it in a body, when a changed body asks for it
+
+    def content_in(self, body: bytes) -> bytes | None:
+        """The content of some body of this item; None if it cannot be told."""
+        if self.content_of is not None:
+            return self.content_of(self.item_id, body)
+        return self.content if body == self.body else None
 
 
 class User(msgspec.Struct, frozen=True, gc=False):

@@ -70,8 +70,10 @@ class Dialects:
         hints = self._hints.get(reply.status)
         if hints is None:
             hints = self._hints[reply.status] = (_QUOTA_LEFT, *self._rules.hints(reply.status))
-        for hint in hints:  # a generator would cost as much as the searches; this runs for every reply
-            if hint in reply.body:
+        # This runs for every reply. A generator would cost as much as the searches, and `in` more: it tries the hint as a
+        # number first.
+        for hint in hints:
+            if reply.body.find(hint) >= 0:
                 return self._translate(reply, now_wall_ns)
         return NOTHING_SAID  # fast path
 

@@ -42,6 +42,8 @@ class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     descendants: _Count | None = None
 
 
+_Read = tuple[_Fields, tuple[str, ...]]  # the fields, and the names of the oddities
+
 _usual: Final = msgspec.json.Decoder(_Fields)
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -50,15 +52,41 @@ def decode_item(item_id: int, body: bytes) -> Decoded:
     """The item with this id, or why the body is not it."""
     if body == b"null":
         return Nothing()
-    if b"\\u0000" in body:
+    read = _read(item_id, body)
+    return Readable(_item(read[0], body, read[1])) if isinstance(read, tuple) else read
+
+
+def content_of(item_id: int, body: bytes) -> bytes | None:
+    """What a person would call the content: without score, kids and descendants, which change by the minute."""
+    read = _read(item_id, body)
+    if not isinstance(read, tuple):
+        return None
+    fields = read[0]
+    return _encode(
+        (
+            fields.type,
+            fields.by,
+            fields.time,
+            fields.parent,
+            fields.poll,
+            fields.title,
+            fields.url,
+            fields.text,
+            fields.dead,
+            fields.deleted,
+            fields.parts,
+        )
+    )
+
+
+def _read(item_id: int, body: bytes) -> _Read | Decoded:
+    if body.find(b"\\u0000") >= 0:  # `in` tries the bytes as a number first
         return _patient(item_id, body)
     try:
         fields = _usual.decode(body)
     except (ValueError, RecursionError):
         return _patient(item_id, body)
-    if fields.id != item_id:
-        return WrongShape("another id")
-    return Readable(_item(fields, body, ()))
+    return (fields, ()) if fields.id == item_id else WrongShape("another id")
 
 
 def _item(fields: _Fields, body: bytes, oddities: tuple[str, ...]) -> Item:
@@ -81,24 +109,9 @@ def _item(fields: _Fields, body: bytes, oddities: tuple[str, ...]) -> Item:
         deleted=fields.deleted,
         title=fields.title,
         url=fields.url,
-        # What a person would call the content: without score, kids and descendants, which change by the minute.
-        content=_encode(
-            (
-                fields.type,
-                fields.by,
-                fields.time,
-                fields.parent,
-                fields.poll,
-                fields.title,
-                fields.url,
-                fields.text,
-                fields.dead,
-                fields.deleted,
-                fields.parts,
-            )
-        ),
         delayed=fields.text == DELAYED,
         anomalies=oddities,
+        content_of=content_of,
     )
 
 
@@ -110,7 +123,7 @@ _KNOWN_FIELDS: Final = frozenset(_Fields.__struct_fields__)
 _SAID_NO: Final = frozenset({"", "0", "false", "no", "null"})
 
 
-def _patient(item_id: int, body: bytes) -> Decoded:
+def _patient(item_id: int, body: bytes) -> _Read | Decoded:
     """Read whatever can be read, and name the oddities."""
     odd = _Oddities()
     try:
@@ -129,7 +142,7 @@ def _patient(item_id: int, body: bytes) -> Decoded:
         return Unreadable("not UTF-8")
     except ValueError:
         return Unreadable("not JSON")
-    return Readable(_item(fields, body, tuple(odd.names)))
+    return fields, tuple(odd.names)
 
 
 def parse_json(body: bytes, note: Callable[[str], None]) -> object:

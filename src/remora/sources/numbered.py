@@ -236,8 +236,8 @@ class DeclaredReading:
             parent=as_number(at("parent", places.parent)),
             title=as_text(at("title", places.title)),
             url=as_text(at("url", places.url)),
-            content=_canonical(value),
             anomalies=tuple(odd),
+            content_of=content_of,
         )
 
 
@@ -277,9 +277,15 @@ def _says_absent(absent: AbsentSettings, value: object) -> bool:
     return as_text(said) == absent.equals
 
 
-def _canonical(value: object) -> bytes:
+def content_of(_item_id: int, body: bytes) -> bytes | None:
     """The same bytes for the same content, whatever the order of its keys and its white space."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
+    value = parsed(body)
+    if isinstance(value, Unreadable | WrongShape):
+        return None
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), default=str).encode()
+    except RecursionError:
+        return None
 
 
 def _each(found: object) -> tuple[object, ...]:

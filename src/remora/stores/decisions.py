@@ -18,6 +18,8 @@ from remora.core.units import MINUTE_NS
 from remora.core.verdict import Found, Verdict
 
 HASH_BYTES: Final = 16
+# A shorter body of an item is stored without hashes: the body itself is compared with the next one.
+HASHED_FROM_BYTES: Final = 4_096
 # If a fetch seems to have been sent further in the future than this, the clock has been set back since.
 CLOCK_SLACK_NS: Final = MINUTE_NS
 # How many recent departures are remembered exactly; more than can be in flight at once.
@@ -45,10 +47,11 @@ OUTCOME_OF_GAP: Final = {
 class Held(msgspec.Struct, frozen=True, gc=False):
     """What must be known about a stored thing to judge the next observation of it."""
 
-    hash: bytes
-    content_hash: bytes
+    hash: bytes  # empty for a short item: `body` is compared instead
+    content_hash: bytes  # empty also where the content can be found in `body`
     revision: int
     fetched_ns: int  # departure of the newest fetch known to have confirmed or changed it
+    body: bytes = b""  # what is stored, where `hash` is empty
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
@@ -106,20 +109,38 @@ def is_stale(observation: Observation, fetched_ns: int, *, clocks_differ_ns: int
 
 
 def _found(thing: Item | User | Document, started_at_ns: int, held: Held | None, gap: Gap | None) -> Decision:
-    body_hash = digest(thing.body)
-    if held is not None and held.hash == body_hash:
-        # This also holds after the clock was set back: the newest fetch is the one recorded last.
-        confirmed = Held(body_hash, held.content_hash, held.revision, started_at_ns)
-        return Decision(Outcome.UNCHANGED, confirmed, False, gap)
-    # All of a document counts; profiles have no revisions.
-    content_hash = (
-        digest(thing.content) if isinstance(thing, Item) else body_hash if isinstance(thing, Document) else b""
-    )
     if held is None:
-        return Decision(Outcome.NEW, Held(body_hash, content_hash, 1, started_at_ns), False, gap)
-    keeps = held.content_hash != content_hash
-    after = Held(body_hash, content_hash, held.revision + int(keeps), started_at_ns)
+        return Decision(Outcome.NEW, Held(*_hashes(thing), 1, started_at_ns, thing.body), False, gap)
+    is_same = digest(thing.body) == held.hash if held.hash else thing.body == held.body
+    if is_same:
+        # This also holds after the clock was set back: the newest fetch is the one recorded last.
+        confirmed = Held(held.hash, held.content_hash, held.revision, started_at_ns, held.body)
+        return Decision(Outcome.UNCHANGED, confirmed, False, gap)
+    keeps = _has_new_content(thing, held)
+    after = Held(*_hashes(thing), held.revision + int(keeps), started_at_ns, thing.body)
     return Decision(Outcome.CHANGED, after, keeps, gap)
+
+
+def _has_new_content(thing: Item | User | Document, held: Held) -> bool:
+    """Whether another body has other content. What cannot be compared differs: one revision too many loses nothing."""
+    if not isinstance(thing, Item):
+        return isinstance(thing, Document)  # all of a document counts; profiles have no revisions
+    content = thing.content_in(thing.body)
+    if held.content_hash:
+        return content is None or digest(content) != held.content_hash
+    # Both are read in the same way, so a later version that calls something else the content makes no revisions.
+    earlier = thing.content_in(held.body)
+    return earlier is None or earlier != content
+
+
+def _hashes(thing: Item | User | Document) -> tuple[bytes, bytes]:
+    """What is stored to recognize this body, and its content."""
+    if not isinstance(thing, Item):
+        body_hash = digest(thing.body)
+        return body_hash, body_hash if isinstance(thing, Document) else b""
+    if len(thing.body) < HASHED_FROM_BYTES:
+        return b"", b"" if thing.content_of is not None else digest(thing.content)
+    return digest(thing.body), digest(thing.content_in(thing.body) or b"")
 
 
 def settled_item(verdict: Verdict) -> Item | None:
@@ -131,7 +152,7 @@ def settled_item(verdict: Verdict) -> Item | None:
 
 def new_item(item: Item, *, started_at_ns: int) -> Held:
     """What is held of a settled item that was never seen nor owed before: `decide` says the same, and `NEW`."""
-    return Held(digest(item.body), digest(item.content), 1, started_at_ns)
+    return Held(*_hashes(item), 1, started_at_ns, item.body)
 
 
 def _checked(thing: Thing, kind: Kind) -> Item | User | Document:

@@ -6,17 +6,15 @@ from typing import Any, Final
 from remora.contracts.importing import ImportState
 from remora.core.item import Item
 from remora.core.ledger.coverage import Coverage, IdRange
-from remora.stores.decisions import Held, digest, item_row
+from remora.stores.decisions import item_row, new_item
 
 # The source itself was never asked for a second-hand item.
 NEVER_FETCHED: Final = 0
-_FIRST_REVISION: Final = 1
 
 
 def second_hand_row(number: int, item: Item, now: int) -> tuple[Any, ...]:
     """The columns of `stored_items` for an item that came from a file."""
-    held = Held(digest(item.body), digest(item.content), _FIRST_REVISION, NEVER_FETCHED)
-    return item_row(number, item, held, now=now, fetched=NEVER_FETCHED)
+    return item_row(number, item, new_item(item, started_at_ns=NEVER_FETCHED), now=now, fetched=NEVER_FETCHED)
 
 
 def still_uncovered(plans: Iterable[tuple[int, int]], covered: Iterable[tuple[int, int]]) -> list[IdRange]:

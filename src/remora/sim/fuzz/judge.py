@@ -156,8 +156,10 @@ class Judge:
                 if self.stage is not None and item.body not in self.stage.honest.get(item.item_id, ()):
                     self.fail(f"item {item.item_id} was stored with a body that the provider never had")
                 history = self._histories.setdefault(item.item_id, [])
-                if not history or history[-1] != item.content:
-                    history.append(item.content)
+                content = item.content_in(item.body)
+                assert content is not None, "what was found has a content"
+                if not history or history[-1] != content:
+                    history.append(content)
             case _:
                 pass
 

@@ -372,6 +372,8 @@ def _content_of(shape: SourceShape) -> Any:
 
     def content(item_id: int, body: bytes) -> bytes:
         decoded = decode_item(item_id, body) if shape is SourceShape.HACKERNEWS else reading.item(item_id, body)
-        return decoded.thing.content if isinstance(decoded, Readable) and isinstance(decoded.thing, Item) else b"?"
+        if not isinstance(decoded, Readable) or not isinstance(decoded.thing, Item):
+            return b"?"
+        return decoded.thing.content_in(body) or b"?"
 
     return content

@@ -25,7 +25,7 @@ async def held_documents(connection: Connection, batch: Batch, keys: list[str]) 
         if body_hash is not None:
             held.append((name, (body_hash, body_hash, revision, fetched)))
     again_ns = await fetched_again(connection, batch, [name for name, _ in held])
-    return ((name, (*row, again_ns.get(name))) for name, row in held)
+    return ((name, (*row, again_ns.get(name), b"")) for name, row in held)
 
 
 def listing(batch: Batch, observation: Observation) -> Listing:

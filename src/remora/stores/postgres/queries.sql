@@ -69,6 +69,7 @@ SELECT current_schema();
 -- OFFSET 0 makes PostgreSQL look up each id: while a table grows, its estimates would have it read whole tables instead.
 SELECT
   asked.id, i.hash, i.content_hash, i.revision, i.last_fetched_at, f.departed_ns,
+  CASE WHEN i.hash = '' THEN i.body ELSE '' END,  -- a body without a hash is short
   g.kind, g.key, g.state, g.reason, g.attempts, g.null_count, g.near_newest, g.not_before_at, g.first_seen_at,
   g.last_seen_at
 FROM unnest(string_to_array(%(ids)s, ',')) AS asked (id)

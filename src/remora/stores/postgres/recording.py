@@ -47,7 +47,7 @@ _CHANGED_COLUMNS: Final = (
     *("last_fetched_at", "changed_at", "revision", "hash", "content_hash", "body"),
 )
 _FIRST_SEEN: Final = 10
-_GAP_AT: Final = 6  # where the gap's columns begin in `held_items`
+_GAP_AT: Final = 7  # where the gap's columns begin in `held_items`
 # A COPY needs several round trips, a statement one: up to this many rows are faster one by one.
 FEW_ROWS: Final = 3
 # A request ends within a minute or two, so no process still has a fetch in flight that is older than this.
@@ -142,12 +142,12 @@ class Recorder:
     def _hold(self, batch: Batch, found: Iterable[tuple[str, Row]], latest_ns: int) -> None:
         """When it was fetched. A second fetch by any process is known exactly, a first one only if it was ours."""
         recent = self._recent.get(batch.source) or RecentFetches()
-        for name, (body_hash, content_hash, revision, fetched, again_ns) in found:
+        for name, (body_hash, content_hash, revision, fetched, again_ns, body) in found:
             fetched_ns = fetched * MILLISECOND_NS if again_ns is None else again_ns
             departed_ns = recent.of(name) if again_ns is None else None
             if departed_ns is not None and not departed_ns + MILLISECOND_NS <= fetched_ns <= latest_ns + CLOCK_SLACK_NS:
                 fetched_ns = departed_ns
-            batch.held[name] = Held(body_hash, content_hash, revision, fetched_ns)
+            batch.held[name] = Held(body_hash, content_hash, revision, fetched_ns, body)
 
 
 async def _held_items(connection: Connection, batch: Batch, keys: list[str]) -> Iterable[tuple[str, Row]]:
@@ -166,7 +166,7 @@ async def _held_users(connection: Connection, batch: Batch, keys: list[str]) -> 
     found = await (await connection.execute(SQL["held_users"], values, binary=True)).fetchall()
     named = [(name_in_batch(Kind.USER, load_key(key)), body_hash, fetched) for key, body_hash, fetched in found]
     again_ns = await fetched_again(connection, batch, [name for name, _, _ in named])
-    return ((name, (body_hash, b"", 1, fetched, again_ns.get(name))) for name, body_hash, fetched in named)
+    return ((name, (body_hash, b"", 1, fetched, again_ns.get(name), b"")) for name, body_hash, fetched in named)
 
 
 async def _probe_gaps(connection: Connection, batch: Batch, kind: Kind, keys: list[str]) -> None:

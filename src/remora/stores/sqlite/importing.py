@@ -13,6 +13,7 @@ from remora.stores.imported_rows import second_hand_row, state_from_row, still_u
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection, build_indexes
+from remora.stores.sqlite.feed import write_changes
 from remora.stores.sqlite.recording import source_number
 from remora.stores.statements import with_common
 
@@ -57,14 +58,7 @@ class ImportingSqliteStore(SqliteStore):
             }
             new = [item_id for item_id in ids if item_id not in held]
             write_rows(connection, "write_items", [second_hand_row(number, wanted[item_id], now) for item_id in new])
-            told = {
-                "source": source,
-                "kind": "item",
-                "change": "new",
-                "now": now,
-                "keys": json.dumps(list(map(str, new))),
-            }
-            connection.execute(self._sql["write_changes"], told)
+            write_changes(connection, source, "item", "new", keys=json.dumps(new), now=now)
             ranges = Coverage.of(IdRange(item_id, item_id) for item_id in ids).ranges
             if len(ranges) <= max(1, len(ids) // 10):  # a file in random order is covered at its end
                 for piece in ranges:
@@ -114,7 +108,13 @@ class ImportingSqliteStore(SqliteStore):
 
     async def restore_indexes(self) -> None:
         """Build them, in one transaction."""
-        await self._write(build_indexes)
+
+        def work(connection: Connection) -> None:
+            # From now on, until the store is opened again: an index of a large mirror does not fit into memory.
+            connection.execute("PRAGMA temp_store = FILE")
+            build_indexes(connection)
+
+        await self._write(work)
 
     async def _import_rows(self, name: str, values: Mapping[str, object]) -> list[tuple[int, int]]:
         return await self._read(lambda connection: connection.execute(_statements()[name], values).fetchall())

@@ -23,7 +23,11 @@ from remora.stores.statements import with_common
 WALKED_PAGES_MAX: Final = 50_000
 WALK_SECONDS_MAX: Final = 10.0
 _STEPS: Final = 10_000
-_COUNTED: Final = {"stored_items": "count_items", "stored_revisions": "count_revisions", "changes": "count_changes"}
+_COUNTED: Final = {
+    "stored_items": "count_items",
+    "stored_revisions": "count_revisions",
+    "stored_changes": "count_changes",
+}
 
 T = TypeVar("T")
 

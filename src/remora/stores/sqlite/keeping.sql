@@ -2,9 +2,9 @@
 
 -- name: forget_changes
 -- The oldest changes, up to the first that is too young. Readers are asked here, too: one may have come meanwhile.
-DELETE FROM changes WHERE seq < (
+DELETE FROM stored_changes WHERE seq < (
   SELECT coalesce(min(CASE WHEN changed_at >= :before THEN seq END), max(seq) + 1) FROM (
-    SELECT seq, changed_at FROM changes
+    SELECT seq, changed_at FROM stored_changes
     WHERE seq <= coalesce(:seq, 9223372036854775807)
     AND seq <= coalesce((SELECT min(CAST(position AS INTEGER)) FROM change_readers), 9223372036854775807)
     ORDER BY seq LIMIT :limit
@@ -39,7 +39,7 @@ SELECT count(*) FROM stored_revisions;
 
 -- name: count_changes
 -- How many changes are kept: their numbers have no holes but at the beginning.
-SELECT coalesce(max(seq) - min(seq) + 1, 0) FROM changes;
+SELECT coalesce(max(seq) - min(seq) + 1, 0) FROM stored_changes;
 
 -- name: page_count
 -- How many pages the file has.

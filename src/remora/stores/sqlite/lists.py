@@ -12,6 +12,7 @@ from remora.core.units import MILLISECOND_NS
 from remora.stores.decisions import LISTED_AGAIN, Known, has_returned, is_owed_anew, newest_of_each
 from remora.stores.rows import document_from_row, dump_json, run_from_row, walk_from_row
 from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.feed import write_changes
 from remora.stores.sqlite.session import SqlitePart
 
 
@@ -42,9 +43,8 @@ class SqliteLists(SqlitePart):
         return await self._write(work)
 
     def _tell_listed_again(self, connection: Connection, source: str, keys: Sequence[str], now: int) -> None:
-        told = {"source": source, "kind": Kind.DOCUMENT, "change": LISTED_AGAIN, "now": now, "keys": json.dumps(keys)}
         if keys:
-            connection.execute(self._sql["write_changes"], told)
+            write_changes(connection, source, Kind.DOCUMENT.value, LISTED_AGAIN, keys=json.dumps(keys), now=now)
 
     async def walk_state(self, source: str) -> WalkState:
         """How far the walk has come."""

@@ -2,8 +2,14 @@
 -- A statement for bulk writes has its row of values on a separate line: `many_rows` repeats that line.
 
 -- name: held_items
--- What must be known about stored items to judge new observations of them, all in one row.
-SELECT json_group_array(json_array(id, hex(hash), hex(content_hash), revision, last_fetched_at))
+-- What must be known about stored items to judge new observations of them, all in one row: also the bodies without a hash,
+-- which are short, one after the other.
+SELECT
+  json_group_array(json_array(
+    id, hex(hash), hex(content_hash), revision, last_fetched_at,
+    CASE WHEN hash = x'' THEN length(CAST(body AS BLOB)) ELSE 0 END
+  )),
+  CAST(group_concat(CASE WHEN hash = x'' THEN body END, '') AS BLOB)
 FROM stored_items WHERE source = :number AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: held_users
@@ -74,10 +80,16 @@ WHERE source = :source AND key = :key;
 INSERT INTO documents (source, key, fingerprint, owed, first_seen_at) VALUES (:source, :key, :fingerprint, 1, :now)
 ON CONFLICT (source, key) DO NOTHING;
 
+-- name: add_change_sort
+-- What the lines of the change feed will say; run before they are written.
+INSERT INTO change_sorts (source, kind, change) VALUES (:source, :kind, :change)
+ON CONFLICT (source, kind, change) DO NOTHING;
+
 -- name: write_changes
--- One line of the change feed for each of some keys.
-INSERT INTO changes (source, kind, key, change, changed_at)
-SELECT :source, :kind, value, :change, :now FROM json_each(:keys);
+-- One line of the change feed for each of some keys. Ids are numbers.
+INSERT INTO stored_changes (sort, key, changed_at)
+SELECT s.sort, k.value, :now FROM change_sorts AS s CROSS JOIN json_each(:keys) AS k
+WHERE s.source = :source AND s.kind = :kind AND s.change = :change;
 
 -- name: item
 -- One item of the mirror.

@@ -32,6 +32,7 @@ from remora.stores.decisions import (
 from remora.stores.rows import gap_from_row, gap_to_row, nanoseconds
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.feed import write_changes
 from remora.stores.sqlite.statements import queries
 
 Job = tuple[str, Observation]  # source and observation
@@ -154,14 +155,16 @@ class _Batch:
 
     def _probe_items(self, ids: str) -> None:
         wanted = {"number": self.number, "ids": ids}
-        (held,) = self._connection.execute(self._sql["held_items"], wanted).fetchone()
-        recently, from_hex = self._recent.of, bytes.fromhex
-        for item_id, body_hash, content_hash, revision, fetched in msgspec.json.decode(held):
+        held, bodies = self._connection.execute(self._sql["held_items"], wanted).fetchone()
+        recently, from_hex, end = self._recent.of, bytes.fromhex, 0
+        for item_id, body_hash, content_hash, revision, fetched, length in msgspec.json.decode(held):
             name = str(item_id)
             departed_ns = recently(name)
             if departed_ns is None:
                 departed_ns = fetched * MILLISECOND_NS
-            self._held[name] = Held(from_hex(body_hash), from_hex(content_hash), revision, departed_ns)
+            start, end = end, end + length
+            body = bodies[start:end] if length else b""
+            self._held[name] = Held(from_hex(body_hash), from_hex(content_hash), revision, departed_ns, body)
 
     def _probe_users(self, names: Sequence[str]) -> None:
         wanted = {"number": self.number, "names": json.dumps(names)}
@@ -339,8 +342,8 @@ class _Batch:
 
     def _write_changes(self) -> None:
         for (kind, change), keys in self._changes.items():
-            named = {"source": self.source, "kind": kind, "change": change, "now": self._now}
-            self._connection.execute(self._sql["write_changes"], {**named, "keys": _as_json(kind, keys)})
+            told = f"[{','.join(keys)}]" if kind == _ITEM else json.dumps(keys)
+            write_changes(self._connection, self.source, kind, change, keys=told, now=self._now)
 
     def _write_reads(self) -> None:
         wanted = {"number": self.number, "blocks": json.dumps(reads.blocks(self._read_s))}
