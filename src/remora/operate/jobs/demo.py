@@ -20,6 +20,7 @@ from remora.operate.config.settings import (
 )
 from remora.operate.jobs.opened_store import opened_store
 from remora.operate.jobs.progress import ProgressView
+from remora.operate.jobs.startup_checks import tell_upgrade
 
 FOLDER: Final = Path("demo")
 FILE: Final = FOLDER / "remora.db"
@@ -55,7 +56,7 @@ async def demo_provider(settings: Settings, view: ProgressView) -> AsyncIterator
             f"the folder {FOLDER} cannot be written ({error.strerror})", hint="run the demo in a folder of your own"
         ) from None
     view.say("demo: starting a simulated Hacker News on loopback; nothing leaves this machine")
-    newest_id = max(ITEMS, await _newest_mirrored())
+    newest_id = max(ITEMS, await newest_mirrored())
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "remora.sim.server", "--until-eof", "--items", str(ITEMS)),
         *("--speed", str(SPEED), "--faults", str(faults), "--newest-id", str(newest_id)),
@@ -80,11 +81,12 @@ async def demo_provider(settings: Settings, view: ProgressView) -> AsyncIterator
             await process.wait()
 
 
-async def _newest_mirrored() -> int:
-    """The newest id of an earlier demo: its world continues from there."""
+async def newest_mirrored() -> int:
+    """The newest id of an earlier demo, perhaps by an older version: its world continues from there."""
     if not FILE.exists():
         return 0
-    async with opened_store(Settings(store=StoreSettings(url=STORE)), read_only=True) as store:
+    tell_upgrade(STORE)
+    async with opened_store(Settings(store=StoreSettings(url=STORE)), read_only=False) as store:
         ranges = (await store.coverage(DEFAULT_SOURCE)).ranges
         return ranges[-1].end if ranges else 0
 
