@@ -54,7 +54,7 @@ class Remora:
         bound = paced_ns > ready_since_ns and paced_ns >= self.not_before_ns and paced_ns >= self.pace.quiet_until_ns
         if bound:
             self.late = lateness(self.late, at_ns - self.pace_next_ns, interval_ns=self.interval_ns)
-            bound = is_kept(self.late)
+            bound = is_kept(self.late) or not self.pace.edges_per_s
         self.ceiling_next_ns = max(self.ceiling_next_ns, at_ns) + self.ceiling_ns
         self.pace_next_ns = max(self.pace_next_ns, at_ns) + self.interval_ns
         self.last_ns = at_ns

@@ -120,7 +120,8 @@ class Governor:
         elif not self._is_unheld and self._learner.circuit.state is CircuitState.OPEN and not permit.is_probe:
             self._make_probe(permit)  # it was still connecting when the circuit opened, and departs first now
         self._refusals.check(now_ns=now_ns)
-        permit.pace_bound &= self._schedule.depart(stretch, now_ns=now_ns, was_ready=permit.was_ready)
+        is_kept = self._schedule.depart(stretch, now_ns=now_ns, was_ready=permit.was_ready)
+        permit.pace_bound &= is_kept or not self._learner.pace.edges_per_s  # before the first refusal, climb on
         self._departures += 1
         self._leaving -= 1
         if self._holds.departure is not None:
