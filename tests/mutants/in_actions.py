@@ -165,8 +165,8 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         PERSISTENCE,
         "stores/sqlite/writer.py",
-        '            connection.execute("COMMIT")\n',
-        '            connection.execute("COMMIT" if len(batch) % 5 else "ROLLBACK")\n',
+        "            self._commit()\n        finally:\n",
+        "            if len(batch) % 5:\n                self._commit()\n        finally:\n",
         "some batches are acknowledged and not written",
         (NUMBERED, FILE, "in_flight=16,32"),
     ),

@@ -52,7 +52,7 @@ class SqliteSegments(SqlitePart):
                     return Segment(segment_id, kind, IdRange(first_id, last_id), cursor, fence, owner)
             return None
 
-        return await self._write(work)
+        return await self._write(work, is_light=True)
 
     def _cut(self, connection: Connection, values: Values) -> None:
         """If the segment to be claimed next is wide, make a segment of its highest ids."""
@@ -83,7 +83,7 @@ class SqliteSegments(SqlitePart):
             return True
 
         # In the middle of a segment the walk goes on meanwhile.
-        return await self._write(work, can_wait=cursor < segment.ids.end)
+        return await self._write(work, can_wait=cursor < segment.ids.end, is_light=True)
 
     async def release(self, source: str, segment: Segment) -> bool:
         """Release the rest of the segment; False when the fence is outdated."""

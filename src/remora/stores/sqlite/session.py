@@ -136,9 +136,9 @@ class SqlitePart(Part):
 
         return await self._read(work)
 
-    async def _write(self, work: Callable[[Connection], T], *, can_wait: bool = False) -> T:
-        """Run the work in one transaction, shared with other writes of the same time."""
-        return await self._open_writer().run(work, can_wait=can_wait)
+    async def _write(self, work: Callable[[Connection], T], *, can_wait: bool = False, is_light: bool = False) -> T:
+        """Run the work in one transaction, shared with other writes of the same time. Light work is a few short statements."""
+        return await self._open_writer().run(work, can_wait=can_wait, is_light=is_light)
 
     async def _change(self, name: str, values: Values) -> int:
         """Run one statement that writes. Returns how many rows it changed."""

@@ -1,12 +1,18 @@
-"""Who writes the SQLite file? One connection in one thread; every batch of writes is one transaction."""
+"""Who writes the SQLite file? One connection; every batch of writes is one transaction, committed in a thread of its own.
+
+What a backfill records takes SQLite a few milliseconds. In a thread it takes longer, because two threads take the
+interpreter and the caches of the processor from each other. So the event loop itself does that as long as it is quick, and
+the thread does what is slow or waits for the disk.
+"""
 
 import asyncio
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from remora.contracts import Observation, Outcome
 from remora.core.errors import RemoraError, StoreError, StoreUnavailable
@@ -14,25 +20,37 @@ from remora.core.lanes import PATIENT
 from remora.core.quantities import format_size
 from remora.stores.batches import Batches
 from remora.stores.decisions import OnBatch
-from remora.stores.sqlite.database import Connection, connect_writer, explained, roll_back
+from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, connect_writer, explained, roll_back
 from remora.stores.sqlite.offload import Offloader
 from remora.stores.sqlite.recording import Job, Recorder
 from remora.stores.sqlite.writer_lock import WriterLock
 
 T = TypeVar("T")
 
-# As many as fit into one transaction before the first caller notices the wait for the last.
-BATCH_MAX: Final = 500
+# As many as fit into one transaction before the first caller notices the wait for the last, and the event loop the pause.
+BATCH_MAX: Final = 256
 # Observations that can wait are written when there are so many of them, or this long after the last ones: at 2,600 items
 # a second, a transaction for every few items costs twice as much. With more of them, walks wait for their cursors.
 ENOUGH: Final = 128
 PAUSE_S: Final = 0.05
+# The event loop records a batch if the last one took it no longer than this: a disk that has to be read, large bodies and a
+# busy machine take longer, and would hold up everything else.
+AT_ONCE_S: Final = 0.02
 # Nothing is written once the disk has less than this: a full disk would stop the database in the middle of its work.
 RESERVE_BYTES: Final = 256 << 20
 
 
+class _Light(NamedTuple):
+    """Work of a few short statements."""
+
+    work: Callable[[Connection], Any]
+
+    def __call__(self, connection: Connection) -> Any:
+        return self.work(connection)
+
+
 # An observation with its source, or some work inside a transaction.
-_Job = Job | Callable[[Connection], Any]
+_Job = Job | _Light | Callable[[Connection], Any]
 
 
 class Writer:
@@ -46,6 +64,7 @@ class Writer:
         self._inode = 0
         self._reserve_bytes = RESERVE_BYTES
         self._recorder = Recorder()
+        self._took_s = 0.0  # by the last batch, without its commit
         self._batches = Batches(self._offload, batch_max=BATCH_MAX, on_batch=on_batch, pause_s=PAUSE_S, enough=ENOUGH)
 
     async def open(self) -> None:
@@ -94,9 +113,11 @@ class Writer:
         can_wait = all(observation.discovery.via in PATIENT for observation in observations)
         return self._batches.put_many([(source, observation) for observation in observations], can_wait=can_wait)
 
-    def run(self, work: Callable[[Connection], T], *, can_wait: bool = False) -> "asyncio.Future[T]":
-        """Run some work inside a transaction. Returns its result once it is durable."""
-        return self._put(work, can_wait=can_wait)
+    def run(
+        self, work: Callable[[Connection], T], *, can_wait: bool = False, is_light: bool = False
+    ) -> "asyncio.Future[T]":
+        """Run some work inside a transaction, light or not. Returns its result once it is durable."""
+        return self._put(_Light(work) if is_light else work, can_wait=can_wait)
 
     def _put(self, job: _Job, *, can_wait: bool = False) -> "asyncio.Future[Any]":
         self._check_open()
@@ -107,12 +128,25 @@ class Writer:
             raise StoreUnavailable("the store is not open for writing", hint="open it first, and not read-only")
 
     async def _offload(self, batch: list[_Job]) -> list[object]:
-        return await self._offloader.run(lambda: self._write(batch))
+        begun = self._begin_at_once(batch) if self._is_quick(batch) else None
+        return await self._offloader.run(lambda: self._write(batch, begun))
 
-    def _write(self, batch: Sequence[_Job]) -> list[object]:
-        """All in one transaction. If one of them has a value that the database refuses, each gets its own."""
+    def _is_quick(self, batch: Sequence[_Job]) -> bool:
+        is_light = len(batch) <= BATCH_MAX and all(isinstance(job, tuple) for job in batch)
+        return is_light and self._took_s <= AT_ONCE_S
+
+    def _begin_at_once(self, batch: Sequence[_Job]) -> list[object] | None:
+        """Do all but the commit; None: it was not possible, and nothing has happened. The thread tries again and tells why."""
         try:
-            return self._in_one_transaction(batch)
+            return self._begin(batch, wait_ms=0)
+        except Exception:  # noqa: BLE001 - whatever it is, it happens again where it can be told to whoever made it
+            self._roll_back()
+            return None
+
+    def _write(self, batch: Sequence[_Job], begun: list[object] | None = None) -> list[object]:
+        """All in one transaction, which may have begun. If one has a value that the database refuses, each gets its own."""
+        try:
+            return self._in_one_transaction(batch, begun)
         except StoreUnavailable as error:
             return [StoreUnavailable(error.message, hint=error.hint) for _ in batch]
         except Exception as error:  # noqa: BLE001 - a bad value or our own mistake: told to whoever made it, to nobody else
@@ -120,22 +154,44 @@ class Writer:
                 return [_as_ours(error)]
             return [result for job in batch for result in self._write([job])]
 
-    def _in_one_transaction(self, batch: Sequence[_Job]) -> list[object]:
-        connection = self._connection
-        assert connection is not None, "the writer is open while it writes"
+    def _in_one_transaction(self, batch: Sequence[_Job], begun: list[object] | None) -> list[object]:
+        try:
+            results = self._begin(batch, wait_ms=BUSY_TIMEOUT_MS) if begun is None else begun
+            self._commit()
+        finally:
+            self._roll_back()
+        return results
+
+    def _begin(self, batch: Sequence[_Job], *, wait_ms: int) -> list[object]:
+        """All but the commit. `wait_ms` is for somebody else who writes just now."""
+        connection = self._open_connection()
         self._check_file()
         self._check_room()
         try:
+            connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
             connection.execute("BEGIN IMMEDIATE")
+            began_s = time.monotonic()
             results = self._run_all(connection, batch)
-            connection.execute("COMMIT")
-            self._recorder.committed()
+            self._took_s = time.monotonic() - began_s
         except sqlite3.OperationalError as error:
             raise explained(error, self._path) from error
-        finally:
-            roll_back(connection)
-            self._recorder.rolled_back()
         return results
+
+    def _commit(self) -> None:
+        try:
+            self._open_connection().execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise explained(error, self._path) from error
+        self._recorder.committed()
+
+    def _roll_back(self) -> None:
+        """Nothing happens after a commit."""
+        roll_back(self._open_connection())
+        self._recorder.rolled_back()
+
+    def _open_connection(self) -> Connection:
+        assert self._connection is not None, "the writer is open while it writes"
+        return self._connection
 
     def _run_all(self, connection: Connection, batch: Sequence[_Job]) -> list[object]:
         """Neighbouring observations are recorded together; everything keeps its order."""

@@ -1,0 +1,94 @@
+"""Does the event loop write only what is quick, and does it never wait for the disk or for another writer?"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from remora.contracts import Observation, Outcome
+from remora.core.verdict import Found
+from remora.stores.sqlite.database import Connection
+from remora.stores.sqlite.offload import InThread
+from remora.stores.sqlite.writer import AT_ONCE_S, BATCH_MAX, Writer
+from tests.contract.answers import SOURCE, observed, story
+
+LOOP = threading.main_thread().name
+LATER_S = 0.05
+
+
+class Written:
+    """A writer, and which thread ran which statement."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self.statements: list[tuple[str, str]] = []
+
+    def note(self, statement: str) -> None:
+        self.statements.append((threading.current_thread().name, statement))
+
+    def threads_of(self, beginning: str) -> set[str]:
+        return {thread for thread, statement in self.statements if statement.startswith(beginning)}
+
+    async def record(self, first_id: int, count: int = 3) -> Sequence[Outcome]:
+        return await self.writer.record_many(SOURCE, items(first_id, count))
+
+
+def items(first_id: int, count: int) -> list[Observation]:
+    return [observed(item_id, Found(story(item_id)), started_s=1) for item_id in range(first_id, first_id + count)]
+
+
+@pytest.fixture
+async def written(tmp_path: Path) -> AsyncIterator[Written]:
+    writer = Writer(tmp_path / "remora.db", InThread())
+    await writer.open()
+    found = Written(writer)
+    assert writer._connection is not None
+    writer._connection.set_trace_callback(found.note)
+    yield found
+    await writer.close()
+
+
+async def test_what_is_quick_is_recorded_by_the_event_loop_and_committed_by_the_thread(written: Written) -> None:
+    assert await written.record(1) == [Outcome.NEW] * 3
+    assert written.threads_of("BEGIN") == {LOOP}
+    assert LOOP not in written.threads_of("COMMIT")
+
+
+async def test_the_batch_after_a_slow_one_is_left_to_the_thread_until_one_is_quick_again(written: Written) -> None:
+    written.writer._took_s = 2 * AT_ONCE_S
+    assert await written.record(1) == [Outcome.NEW] * 3
+    assert LOOP not in written.threads_of("BEGIN")
+    written.writer._took_s = 0.0
+    assert await written.record(4) == [Outcome.NEW] * 3
+    assert LOOP in written.threads_of("BEGIN")
+
+
+async def test_a_large_batch_is_left_to_the_thread(written: Written) -> None:
+    assert await written.record(1, BATCH_MAX + 1) == [Outcome.NEW] * (BATCH_MAX + 1)
+    assert LOOP not in written.threads_of("BEGIN")
+
+
+async def test_only_light_work_is_done_by_the_event_loop(written: Written) -> None:
+    def work(_: Connection) -> str:
+        return threading.current_thread().name
+
+    assert await written.writer.run(work) != LOOP
+    assert await written.writer.run(work, is_light=True) == LOOP
+
+
+async def test_while_somebody_else_writes_the_thread_waits_and_the_event_loop_goes_on(
+    written: Written, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "remora.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        asked = asyncio.ensure_future(written.record(1))
+        await asyncio.sleep(LATER_S)
+        assert not asked.done()
+        other.execute("ROLLBACK")
+        assert await asked == [Outcome.NEW] * 3
+    waits = {statement for thread, statement in written.statements if thread == LOOP and "timeout" in statement}
+    assert waits == {"PRAGMA busy_timeout = 0"}
