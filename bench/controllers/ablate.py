@@ -27,7 +27,7 @@ RULES: dict[str, dict[str, float]] = {
     "second edge": {"EDGES_KEPT": 1},
     "doubt of a new edge": {"DOUBT_LEAST": 0.0},
     "margin at rest": {"REST_MARGIN": 0.0},
-    "wait where the provider counts earlier requests": {"CLOGGED": 0},
+    "wait where the provider counts earlier requests": {"HARDLY_ANY": 0},
     "regular refusals are no strays": {"REGULAR": 0.0, "SAME_PLACE": 0.0},
     "credit where strays are usual": {"STRAYS_CREDIT": 0.0},
     "doubt in discovery": {"DISCOVERY_DOUBT": 0.0},

@@ -14,11 +14,11 @@ from remora.core.rate.constants import (
     ACCOUNT_MOST,
     DIP,
     MANY,
-    RATE_LEAST_PER_S,
     TEST_MOST,
     WAIT_MOST_NS,
 )
 from remora.core.rate.law import Answer, Answered, Pace, after, cold_start
+from remora.core.rate.pace import RATE_LEAST_PER_S
 from remora.core.rate.pace_record import PaceRecord, Restore, record_from_json, record_to_json, restore, to_record
 from remora.core.rate.shared_pace import COMMON, Common, from_common, heard_on_top, to_common
 from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS

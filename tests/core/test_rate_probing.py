@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,11 +12,11 @@ from remora.core.rate.constants import (
     DIP,
     ELSEWHERE,
     MANY,
+    MEMORY,
     PRICE_HELD,
     PRICE_LEAST,
     PRICE_MOST,
     REST_MARGIN,
-    SETTLED,
     STRAY_LEAST,
 )
 from remora.core.rate.law import Answer, Answered, after, cold_start
@@ -105,10 +106,10 @@ def test_an_edge_that_moved_is_asked_again_cheaply_whatever_was_owed(held: int, 
 
 
 def test_how_long_an_edge_held_is_remembered_only_if_it_had_settled() -> None:
-    settled = moved(replace(COLD, held=SETTLED), 10.0)
-    assert (settled.lasted, settled.left_per_s) == (SETTLED, 10.0)
-    again = moved(replace(settled, held=SETTLED - 1), 5.0)
-    assert (again.lasted, again.left_per_s) == (SETTLED, 10.0)
+    settled = moved(replace(COLD, held=MEMORY), 10.0)
+    assert (settled.lasted, settled.left_per_s) == (MEMORY, 10.0)
+    again = moved(replace(settled, held=MEMORY - 1), 5.0)
+    assert (again.lasted, again.left_per_s) == (MEMORY, 10.0)
 
 
 @given(st.floats(STRAY_LEAST, 0.02), counts, counts)
@@ -263,6 +264,16 @@ def test_what_is_on_its_way_is_not_held_against_the_provider(answers: int, per_s
     latency_ns = on_its_way / per_s * SECOND_NS
     pace = replace(COLD, rate_per_s=per_s, latency_ns=latency_ns, chain_good=answers, chain_ns=1e9)
     assert accepted_at_most_per_s(pace) >= answers + on_its_way
+
+
+def test_after_an_outage_that_ended_when_it_was_told_to_the_careful_climb_is_twice_as_fast() -> None:
+    shut_out = replace(at(10.8, edge_per_s=10.0), outage_ns=60 * SECOND_NS, account=100.0)
+
+    def climbed(asked_ns: int) -> float:
+        return good(replace(shut_out, asked_ns=asked_ns), 1).rate_per_s / shut_out.rate_per_s - 1
+
+    assert climbed(60 * SECOND_NS) == pytest.approx(2 * climbed(0))
+    assert climbed(SECOND_NS) == climbed(0), "it lasted far longer than was told"
 
 
 def test_an_edge_that_a_careful_climb_leaves_behind_has_not_held() -> None:

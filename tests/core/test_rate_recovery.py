@@ -9,9 +9,9 @@ from bench.controllers.hard_providers import BadItems, Varying
 from bench.controllers.ours import Remora
 from bench.controllers.providers import Latency, Provider, TokenBucket
 from bench.controllers.world import Trace, run
-from remora.core.rate.constants import A_FEW, FAR, FAR_BELOW, MANY, RATE_LEAST_PER_S
+from remora.core.rate.constants import A_FEW, FAR, FAR_BELOW, MANY
 from remora.core.rate.law import Answer, Answered, after, cold_start
-from remora.core.rate.pace import Pace
+from remora.core.rate.pace import RATE_LEAST_PER_S, Pace
 from remora.core.rate.probing import charged, is_far_below
 from remora.core.units import HOUR_NS, MILLISECOND_NS, MINUTE_NS, SECOND_NS
 

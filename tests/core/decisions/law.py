@@ -11,12 +11,12 @@ from remora.core.rate.constants import (
     CAREFUL,
     DIP,
     ELSEWHERE,
-    EXPENSIVE,
     FAR,
     FAR_BELOW,
+    HARDLY_ANY,
+    MANY,
     NEAR,
     SAME_PLACE,
-    SHUT_OUT,
     STRAY_LEAST,
     STRAY_MOST,
     STRAYS_USUAL,
@@ -119,7 +119,7 @@ def _probed(draw: Draw, pace: Pace, edge: float) -> Pace:
 def _refused(draw: Draw, pace: Pace, edge: float) -> Pace:
     """A streak of refusals, and the outage before."""
     pace = changed(
-        pace, outage_ns=draw.one(0, 0, SECOND_NS, *(int(k * 1e9 / edge) for k in (1, CAREFUL, 40, EXPENSIVE, 90)))
+        pace, outage_ns=draw.one(0, 0, SECOND_NS, *(int(k * 1e9 / edge) for k in (1, CAREFUL, 40, MANY, 90)))
     )
     if draw.chance(0.45):
         return changed(pace, overshot=draw.chance())
@@ -134,7 +134,7 @@ def _refused(draw: Draw, pace: Pace, edge: float) -> Pace:
         overshot=draw.chance(),
         wait_ns=draw.one(0, 0, SECOND_NS, 10 * SECOND_NS, 500 * SECOND_NS),
         quiet_until_ns=draw.one(0, 0, MOMENT_NS - SECOND_NS, MOMENT_NS + SECOND_NS),
-        asked_ns=draw.one(0, 0, SECOND_NS, int(SHUT_OUT * 1e9 / edge), int(4e9 / edge), 1),
+        asked_ns=draw.one(0, 0, SECOND_NS, int(HARDLY_ANY * 1e9 / edge), int(3e9 / edge), 1),
     )
 
 

@@ -1,19 +1,20 @@
 """Which numbers does the rate law use, and why does each have its value?
 
-All are ratios or counts of answers, so the law is the same at 0.2 and at 2,000 requests per second. Four are times or
-rates: where to begin when nothing is known, the longest wait, the slowest rate, and how much of an answer's delay is a
-queue that hurts.
+All are ratios or counts of answers, so the law is the same at 0.2 and at 2,000 requests per second. Three are times or
+rates: where to begin when nothing is known, the longest wait, and how much of an answer's delay is a queue that hurts.
 """
 
 from typing import Final
 
-from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from remora.core.units import MILLISECOND_NS, MINUTE_NS
 
 # How many answers prove something. A few in a row: that an octave of discovery holds, that a refusal came alone, that there
-# is a queue, that a cut has not helped. Many: which rate the provider accepts, that refusals are not dense.
+# is a queue, that a cut has not helped. Many: which rate the provider accepts, that refusals are not dense. After so many
+# requests' time without an answer an outage hurts, and the rate stays well below the one that caused it.
 A_FEW: Final = 16
 MANY: Final = 64
-MEMORY: Final = 1_000  # after this many answers what was usual before, a share or a delay, is forgotten
+# After so many answers what was usual before, a share or a delay, is forgotten. An edge that has held for so many counts.
+MEMORY: Final = 1_000
 
 # Discovery. In 4 round trips a refusal arrives before the next octave. With many in flight that is still too fast: what is
 # sent above the edge until the first refusal is heard may all be refused.
@@ -40,10 +41,9 @@ PRICE_MOST: Final = 3_000.0
 PRICE_AGE: Final = 1 / 3
 PRICE_LASTED: Final = 1 / 32
 PRICE_HELD: Final = 1 / 16
-SETTLED: Final = 800  # good answers after which an edge counts as held
 ACCOUNT_MOST: Final = 128.0  # a long run without refusals saves up for at most two cheap ones
 ACCOUNT_AFTER_REFUSALS: Final = -2_400.0  # refusals alone never block probing for longer than this
-ACCOUNT_AFTER_A_CHANGE: Final = -64.0  # after the provider has changed, old debts are forgiven
+ACCOUNT_AFTER_A_CHANGE: Final = -PRICE_LEAST  # after the provider has changed, no more than one cheap refusal is owed
 ACCOUNT_LEAST: Final = -75_000.0  # bounds the longest rest, and so the time to recover
 REST_CHARGE: Final = 0.3  # a refusal at rest or in a test costs less than one that a probe caused
 DOUBT_LEAST: Final = 0.1  # of a dip, by which a probe that got above the edge raises it; a whole dip while it is new
@@ -51,7 +51,6 @@ DOUBT_LEAST: Final = 0.1  # of a dip, by which a probe that got above the edge r
 # Where the owner wrote a limit on refusals, the gate sends nothing once it is used up. So a refusal costs more there.
 REFUSALS_SPARED: Final = 8.0  # probing uses at most an eighth of the limit
 REST_WITH_ONE_LEFT: Final = 1 - 3 * DIP  # of what was accepted: the last refusal before a silence is not risked there
-IDLE_COUNTED: Final = 4  # intervals for which a request that the limit held back counts in the accepted rate at most
 
 # A burst that filled since the last refusal carries a probe above the edge. The probe goes no higher than ELSEWHERE until
 # the provider has accepted more requests than the edge plus such a burst allow. Then the edge has moved: climb on.
@@ -80,16 +79,14 @@ EVIDENCE_MOST: Final = 5.0  # old evidence is forgotten within about 50 answers
 DISCOVERY_DOUBT: Final = 2.5  # requires a third refusal while no edge is known: an octave is cheap, a false edge is not
 
 # The accepted rate. Between two refusals the provider accepted all it would accept: that rate is the edge.
-CHAIN_MOST: Final = 128  # dense refusals are measured over at most this many answers; the limit may have changed since
-CLOGGED: Final = 4  # refused after so few more: the rate is fine, but the provider still counts earlier requests
+# Refused after so few more, the rate is fine, but the provider still counts earlier requests. To be told to wait for less
+# than so few requests' time is no outage. Time without requests counts for so few intervals at most.
+HARDLY_ANY: Final = 4
 REST_MARGIN: Final = DIP / 4  # how far to rest below the accepted rate, so that a burst can fill again
 
 # Shut out: refused in a row, or told to wait. Wait 32 requests' time, then four times as long each time. Being shut out
 # may cost 2 % of the time, or 5 % while the edge is not settled.
-SHUT_OUT: Final = 3.0  # requests' time without an accepted request
-EXPENSIVE: Final = 64.0  # an outage longer than this many requests' time hurts: stay well below the rate that caused it
 CAREFUL: Final = 17.0  # if the last outage took more requests' time, the climb stays slow; a single wait is 16
-CAREFUL_SUCCESSES: Final = 32  # then a climb of one dip takes this many successes
 OUTAGE_BUDGET: Final = 0.02
 OUTAGE_BUDGET_UNSETTLED: Final = 0.05
 DEEPEST_CUT: Final = 1 / 8
@@ -97,7 +94,6 @@ WAIT_GROWTH: Final = 4
 OUTAGE_KEPT: Final = 0.95  # this part of the last outage is remembered after a single refusal
 OUTAGE_MEMORY: Final = 8  # after this many good answers per request shut out, half of it is forgotten
 WAIT_MOST_NS: Final = 15 * MINUTE_NS
-RATE_LEAST_PER_S: Final = SECOND_NS / WAIT_MOST_NS
 
 # Faults are pressure only when clearly more frequent than usual: the same test, against four times their usual share.
 TROUBLE_LEAST: Final = 0.02

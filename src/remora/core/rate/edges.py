@@ -8,7 +8,6 @@ between them. Refusals in a row are an outage: see `outage.py`.
 from math import log, sqrt
 
 from remora.core.rate.constants import (
-    CLOGGED,
     DENSE_SHARE,
     DIP,
     DISCOVERY_DOUBT,
@@ -17,8 +16,8 @@ from remora.core.rate.constants import (
     EDGE_BELIEVED,
     ELSEWHERE,
     EVIDENCE_MOST,
-    EXPENSIVE,
     FAR,
+    HARDLY_ANY,
     MANY,
     NEAR,
     PRICE_LEAST,
@@ -61,7 +60,7 @@ def refused(pace: Pace, event: Answered) -> Pace:
     evidence = pace.evidence + log(DENSE_SHARE / pace.stray_share)
     # Where strays are usual, a refusal means less and it takes more of them to believe.
     needed = doubt + 2 * log(pace.stray_share / STRAY_LEAST)
-    clogged = pace.clean < CLOGGED and pace.evidence > EVIDENCE_MOST - CLOGGED * DENSE_SHARE
+    clogged = pace.clean < HARDLY_ANY and pace.evidence > EVIDENCE_MOST - HARDLY_ANY * DENSE_SHARE
     pace = changed(
         pace,
         evidence=min(evidence, EVIDENCE_MOST + doubt),
@@ -124,7 +123,7 @@ def _refused_alone(pace: Pace, event: Answered) -> Pace:
 
 def _tested_above(pace: Pace) -> float:
     """How far above the edge a refused probe is tested. Where a refusal costs a long wait, a test would cost another."""
-    is_expensive = pace.asked_ns * pace.edges_per_s[0] > EXPENSIVE * SECOND_NS
+    is_expensive = pace.asked_ns * pace.edges_per_s[0] > MANY * SECOND_NS
     return (FAR if is_expensive else 1) * (1 + DIP)
 
 

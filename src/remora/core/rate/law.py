@@ -14,14 +14,13 @@ from remora.core.rate.constants import (
     ACCELERATION,
     ACCOUNT_MOST,
     CAREFUL,
-    CAREFUL_SUCCESSES,
     COLD_START_PER_S,
     DENSE_SHARE,
     DIP,
     ELSEWHERE,
     FAR,
     FAR_BELOW,
-    IDLE_COUNTED,
+    HARDLY_ANY,
     LATENCY_HIGH,
     LATENCY_MEMORY,
     MANY,
@@ -144,7 +143,7 @@ def _reassured(pace: Pace, event: Answered) -> Pace:
     rate, edges = _raised(pace) if climbs else (pace.rate_per_s, edges)
     # The time before this request: an interval, or more if there was nothing to send.
     since_ns = interval_ns if event.pace_bound else max(interval_ns, event.departed_at_ns - pace.left_at_ns)
-    chained_ns = interval_ns if pace.refusal_limit is None else min(since_ns, IDLE_COUNTED * interval_ns)
+    chained_ns = interval_ns if pace.refusal_limit is None else min(since_ns, HARDLY_ANY * interval_ns)
     # Fast path: one copy for all changes.
     return changed(
         pace,
@@ -197,8 +196,9 @@ def _raised(pace: Pace) -> tuple[float, tuple[float, ...]]:
         return min(rate, pace.ceiling_per_s), edges
     is_careful = not is_far_below(pace) and pace.outage_ns * edges[0] / SECOND_NS > CAREFUL
     if is_careful:
-        # The last outage was expensive: do not accelerate.
-        rate = min(rate, pace.rate_per_s * (1 + DIP / CAREFUL_SUCCESSES))
+        # The last outage was expensive: do not accelerate. If it ended about when it was told to, the next one will, too.
+        successes = A_FEW if pace.outage_ns < 2 * pace.asked_ns else 2 * A_FEW
+        rate = min(rate, pace.rate_per_s * (1 + DIP / successes))
     if (is_careful or is_far_below(pace)) and _is_left_behind(edges, rate):
         # There the edge no longer holds once it is passed: it follows the rate.
         edges = remember(edges, rate / FAR)

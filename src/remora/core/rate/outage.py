@@ -12,12 +12,11 @@ from remora.core.rate.constants import (
     A_FEW,
     ACCOUNT_AFTER_A_CHANGE,
     ACCOUNT_LEAST,
-    CHAIN_MOST,
     DEEPEST_CUT,
     DIP,
     ELSEWHERE,
-    EXPENSIVE,
     FAR,
+    HARDLY_ANY,
     MANY,
     NEAR,
     OUTAGE_BUDGET,
@@ -26,7 +25,6 @@ from remora.core.rate.constants import (
     OUTAGE_MEMORY,
     PRICE_LEAST,
     REST_CHARGE,
-    SHUT_OUT,
     WAIT_GROWTH,
     WAIT_MOST_NS,
 )
@@ -77,7 +75,7 @@ def resumed(pace: Pace, event: Answered) -> Pace:
     if _was_held_back(pace, event):
         silent_ns = event.departed_at_ns - pace.last_refused_at_ns
         went_on = changed(went_on, filled=filled(went_on, for_ns=silent_ns, taken=0))
-    if pace.streak == 1 and pace.asked_ns * pace.edges_per_s[0] / SECOND_NS < SHUT_OUT:
+    if pace.streak == 1 and pace.asked_ns * pace.edges_per_s[0] / SECOND_NS < HARDLY_ANY:
         # One refusal during discovery may be a stray: go on from the octave below.
         edges = () if pace.provisional else pace.edges_per_s
         return changed(went_on, edges_per_s=edges, outage_ns=int(pace.outage_ns * OUTAGE_KEPT))
@@ -120,8 +118,9 @@ def _was_held_back(pace: Pace, event: Answered) -> bool:
 
 def _chain_goes_on(pace: Pace) -> tuple[int, float]:
     """The part of the chain (answers since a refusal, and their time) that still measures the accepted rate."""
-    # Before a refusal during discovery the rate changed with each answer: it does not measure the accepted rate.
-    if pace.chain_ns < 0 or pace.provisional or pace.clean >= MANY or pace.chain_good >= CHAIN_MOST:
+    # Before a refusal during discovery the rate changed with each answer: it does not measure the accepted rate. And after
+    # so many answers the limit may have changed.
+    if pace.chain_ns < 0 or pace.provisional or pace.clean >= MANY or pace.chain_good >= 2 * MANY:
         return 0, 0.0
     # Half of the past is enough: a burst left over when the limit fell must not be remembered for long.
     return pace.chain_good // 2, pace.chain_ns / 2
@@ -153,7 +152,7 @@ def _after_an_outage(pace: Pace, event: Answered) -> _Return:
     edge = _edge_after(pace, outage_ns, accepted)
     rate = edge / 2 if pace.provisional and edge == before else edge * (1 - DIP)
     lost = outage_ns * (rate if pace.provisional else min(before, accepted)) / SECOND_NS
-    unsettled = price(pace) <= PRICE_LEAST and lost <= EXPENSIVE
+    unsettled = price(pace) <= PRICE_LEAST and lost <= MANY
     cost = lost / (OUTAGE_BUDGET_UNSETTLED if unsettled else OUTAGE_BUDGET)
     guessed = pace.provisional and pace.streak > 1
     if guessed or (not pace.probed and edge < before * (1 - ELSEWHERE)):
@@ -168,7 +167,7 @@ def _edge_after(pace: Pace, outage_ns: int, accepted: float) -> float:
     """Where the edge is after an outage."""
     edge = pace.edges_per_s[0]
     known = pace.below_per_s or edge
-    expensive = outage_ns * known / SECOND_NS > EXPENSIVE
+    expensive = outage_ns * known / SECOND_NS > MANY
     if pace.provisional:
         return edge / 4 if expensive else edge
     if pace.streak == 1:

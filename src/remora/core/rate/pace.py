@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -13,14 +13,15 @@ from remora.core.rate.constants import (
     COLD_START_PER_S,
     EDGES_KEPT,
     NEAR,
-    RATE_LEAST_PER_S,
     STRAY_LEAST,
     TROUBLE_LEAST,
+    WAIT_MOST_NS,
 )
 from remora.core.rate.refusal_limit import RefusalLimit
 from remora.core.units import SECOND_NS
 
 __all__ = [
+    "RATE_LEAST_PER_S",
     "Answer",
     "Answered",
     "ChangeKind",
@@ -34,6 +35,8 @@ __all__ = [
     "possible",
     "remember",
 ]
+
+RATE_LEAST_PER_S: Final = SECOND_NS / WAIT_MOST_NS  # one request in the longest wait
 
 
 class Answer(StrEnum):

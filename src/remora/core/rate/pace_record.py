@@ -18,7 +18,6 @@ from remora.core.rate.constants import (
     BURST_MOST,
     DIP,
     EDGES_KEPT,
-    RATE_LEAST_PER_S,
     STRAY_LEAST,
     STRAY_MOST,
     TROUBLE_LEAST,
@@ -26,7 +25,7 @@ from remora.core.rate.constants import (
     TROUBLE_RATIO,
     WAIT_MOST_NS,
 )
-from remora.core.rate.pace import Pace, cold_start, possible, remember
+from remora.core.rate.pace import RATE_LEAST_PER_S, Pace, cold_start, possible, remember
 from remora.core.units import HOUR_NS, SECOND_NS
 from remora.core.verdict import RETRY_AFTER_MAX_NS
 

@@ -28,7 +28,6 @@ from remora.core.rate.constants import (
     REGULAR,
     REST_MARGIN,
     SAME_PLACE,
-    SETTLED,
     STRAY_LEAST,
     STRAY_MOST,
     STRAY_WEIGHT,
@@ -90,7 +89,7 @@ def charged(pace: Pace, refusals: float) -> Pace:
 def moved(pace: Pace, left_per_s: float) -> Pace:
     """The edge has moved: forgive old debts, make probing cheap again, and forget what is known about bursts."""
     account = max(pace.account, ACCOUNT_AFTER_A_CHANGE)
-    if pace.held < SETTLED:
+    if pace.held < MEMORY:
         return changed(pace, held=0, account=account, bursts=False)
     return changed(pace, held=0, account=account, bursts=False, lasted=pace.held, left_per_s=left_per_s)
 

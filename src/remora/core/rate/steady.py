@@ -12,7 +12,7 @@ from remora.core.rate.constants import (
     ACCOUNT_MOST,
     BURST_MOST,
     DIP,
-    IDLE_COUNTED,
+    HARDLY_ANY,
     LATENCY_HIGH,
     LATENCY_MEMORY,
     LIMIT_DIPS,
@@ -53,7 +53,7 @@ def after_steady(pace: Pace, events: Sequence[Answered], first: int = 0) -> tupl
         since_ns = interval_ns if event.pace_bound else max(interval_ns, departed_ns - left_at_ns)
         may_burst = edge and (chain_ns >= 0 or filled > 0)
         filled = min(BURST_MOST, filled + since_ns * limit_per_s / SECOND_NS - 1) if may_burst else 0.0
-        chained_ns = interval_ns if pace.refusal_limit is None else min(since_ns, IDLE_COUNTED * interval_ns)
+        chained_ns = interval_ns if pace.refusal_limit is None else min(since_ns, HARDLY_ANY * interval_ns)
         chain_ns = chain_ns + chained_ns if chain_ns >= 0 else -1.0
         account = account + 1.0 if account < ACCOUNT_MOST - 1.0 else ACCOUNT_MOST
         gap = min(latency + interval_ns, max(0.0, now_ns - answered_at_ns))
