@@ -13,7 +13,7 @@ from remora.core.units import MILLISECOND_NS, MINUTE_NS
 # requests' time without an answer an outage hurts, and the rate stays well below the one that caused it.
 A_FEW: Final = 16
 MANY: Final = 64
-# After so many answers what was usual before, a share or a delay, is forgotten. An edge that has held for so many counts.
+# After so many answers what was usual before, a share or a delay, is forgotten. An edge is settled once it has held for so many.
 MEMORY: Final = 1_000
 
 # Discovery. In 4 round trips a refusal arrives before the next octave. With many in flight that is still too fast: what is

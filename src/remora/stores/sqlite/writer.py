@@ -33,8 +33,8 @@ BATCH_MAX: Final = 256
 # a second, a transaction for every few items costs twice as much. With more of them, walks wait for their cursors.
 ENOUGH: Final = 128
 PAUSE_S: Final = 0.05
-# The event loop records a batch if the last one took it no longer than this: a disk that has to be read, large bodies and a
-# busy machine take longer, and would hold up everything else.
+# The event loop records a batch if the last one took no longer than this. A disk that has to be read, large bodies and a busy
+# machine take longer, and would hold up everything else.
 AT_ONCE_S: Final = 0.02
 # Nothing is written once the disk has less than this: a full disk would stop the database in the middle of its work.
 RESERVE_BYTES: Final = 256 << 20
