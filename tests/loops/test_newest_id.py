@@ -91,6 +91,20 @@ def test_a_lie_to_a_running_mirror_is_shown_and_over_with_the_next_true_answer(l
     in_virtual_time(main)
 
 
+def test_what_is_planned_is_fetched_by_a_process_that_starts_during_a_lie() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = Rig.make(clock, world=HISTORY)
+        await rig.live_for(5 * SECOND_NS, settings=QUIET)
+        planned = sum((await rig.store.open_segments(NAME)).values())
+        assert planned > 2_000, "hardly anything is left to fetch"
+        rig.provider.claims_newest_id = ABSURD
+        await rig.live_for(10 * MINUTE_NS, settings=QUIET)
+        assert sum((await rig.store.open_segments(NAME)).values()) == 0
+        await assert_only_the_truth_is_kept(rig)
+
+    in_virtual_time(main)
+
+
 def test_a_store_that_already_believes_an_absurd_number_is_healed_by_the_next_true_answer() -> None:
     async def main(clock: SimClock) -> None:
         rig = Rig.make(clock, world=HISTORY)

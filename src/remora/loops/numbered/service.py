@@ -21,10 +21,10 @@ from remora.core.rate.gate_types import RateFacts
 from remora.core.status.snapshot import InboxFacts, LoopFacts, RescanFacts, StreamFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor
-from remora.loops.numbered.backfill import plan_missing, walk_for_ever, walkers
+from remora.loops.numbered.backfill import plan_missing, side_by_side, walk_for_ever, walkers
 from remora.loops.numbered.inbox import MEMORY_MAX, WORKERS, InboxWorkers
 from remora.loops.numbered.live import POLL_EVERY_NS, Live
-from remora.loops.numbered.newest import follow_newest
+from remora.loops.numbered.newest import follow_newest, take_up
 from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.loops.numbered.update_ages import AgeBook
 from remora.loops.numbered.updates import Updates
@@ -40,6 +40,7 @@ WALK_IDLE_NS: Final = 5 * SECOND_NS
 RECOVER_IDLE_NS: Final = SECOND_NS
 RECOVER_IDLE_LONG_NS: Final = 5 * SECOND_NS
 RECENTLY_OWED_NS: Final = MINUTE_NS
+HISTORY: Final = (SegmentKind.REPLAY, SegmentKind.BACKFILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,12 +281,21 @@ class NumberedService:
         await self._ages.run()
 
     async def _backfill(self) -> None:
-        """Fetch history below the first live id, newest first, in parallel with the other loops."""
-        await self._plan_history()
-        await self._walk_history()
+        """Fetch history below the first live id, newest first, in parallel with the other loops.
+
+        What an earlier process planned does not wait until the source tells its newest id, unless that process believed
+        a wrong one: then its plan is wrong as well.
+        """
+        is_believed = await take_up(self._collector, self._store, self._source) is not None
+        planned = await self._store.open_segments(self._source)
+        if is_believed and any(planned.get(kind) for kind in HISTORY):
+            await side_by_side([self._plan_history(), self._walk_history()])
+        else:
+            await self._plan_history()
+            await self._walk_history()
 
     async def _walk_history(self) -> None:
-        await self._walk(SegmentKind.REPLAY, SegmentKind.BACKFILL)
+        await self._walk(*HISTORY)
 
     async def _plan_for_all(self) -> None:
         await self._plan_history()

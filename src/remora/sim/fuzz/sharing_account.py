@@ -27,19 +27,22 @@ class Fairness:
         self._home = home
         self._processes = processes
         # By source: since when it waits, how far it was then, and what the other one had sent.
-        self._waits: dict[str, tuple[int, int, int]] = {}
+        self._waits: dict[str, tuple[int, tuple[int, ...], int]] = {}
 
     async def look(self, store: Store) -> None:
         """Fail if a source starves."""
         if not self._home.scenario.uses.second:
             return
-        sent, left = self._home.stage.sent, sum((await store.open_segments(NAME)).values())
-        self._check(IDS, LISTS, has_work=left > 0, progress=left)
-        self._check(LISTS, IDS, has_work=self._is_running(), progress=sent[LISTS])
+        stage, left = self._home.stage, sum((await store.open_segments(NAME)).values())
+        # One refused id holds the cursor until all others of its batch had their turn, so answers count as well.
+        answered = sum(item_id <= self._home.scenario.items for item_id in stage.honest.keys() | stage.absences.keys())
+        is_awake = any(process.is_awake() for process in self._processes)
+        self._check(IDS, LISTS, has_work=left > 0 and is_awake, progress=(left, answered))
+        self._check(LISTS, IDS, has_work=self._is_running(), progress=(stage.sent[LISTS],))
 
-    def _check(self, source: str, other: str, *, has_work: bool, progress: int) -> None:
+    def _check(self, source: str, other: str, *, has_work: bool, progress: tuple[int, ...]) -> None:
         now_ns, others = self._home.clock.monotonic_ns(), self._home.stage.sent[other]
-        since_ns, before, others_before = self._waits.get(source, (now_ns, -1, 0))
+        since_ns, before, others_before = self._waits.get(source, (now_ns, (), 0))
         if not has_work or progress != before:
             self._waits[source] = (now_ns, progress, others)
         elif now_ns - since_ns >= STARVED_NS and others - others_before >= STARVED_AFTER:
