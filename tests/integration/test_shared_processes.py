@@ -177,6 +177,38 @@ def test_a_standby_takes_over_after_a_kill_and_repairs_what_nobody_saw(postgres_
                 kill(process)
 
 
+def test_where_refusals_are_limited_one_process_sends_and_a_standby_takes_over(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    with simulated_provider(items=400, speed=60) as world:
+        remora = remora_on(postgres_url, tmp_path, world)
+        with (tmp_path / "remora.toml").open("a", encoding="utf-8") as config:
+            config.write('refusal_limit = "4/2s"\n')
+        asyncio.run(know_the_ceiling(postgres_url))
+        helped = remora("worker")
+        assert helped.returncode == 2
+        assert "a worker cannot help" in helped.stderr
+        services = {}
+        try:
+            for _ in range(2):
+                process = remora.start("up", "--listen", "127.0.0.1:0")
+                services[process.pid] = process
+            first = wait_for_watcher(postgres_url, other_than=0, timeout_s=WAIT_S)
+            wait_until_covered(postgres_url, 400, timeout_s=WAIT_S)
+            refused = remora("catchup")
+            assert refused.returncode == 1
+            assert "another process runs hackernews on this store" in refused.stderr
+            states = json.loads(remora("status", "--json").stdout)["runtimes"]
+            assert sorted(beat["role"] for beat in states if beat["alive"]) == ["service", "service"]
+            kill(services.pop(first))
+            assert wait_for_watcher(postgres_url, other_than=first, timeout_s=WAIT_S) in services
+            newest_id = max(item_id for item_id, _ in world.dump())
+            wait_until_covered(postgres_url, newest_id, timeout_s=WAIT_S)
+        finally:
+            for process in services.values():
+                kill(process)
+
+
 def wait_until_covered(url: str, last_id: int, *, timeout_s: float) -> None:
     """Until every id up to this one is settled or owed. Read in this process: starting others would slow down all."""
     deadline_s = time.monotonic() + timeout_s

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remora.core.errors import ConfigurationError
+from remora.core.errors import ConfigurationError, StoreUnavailable
 from remora.core.item import Newest, Readable
 from remora.core.lanes import Lane
 from remora.core.rate.pacing import burst_allowance
@@ -202,21 +202,37 @@ def test_the_limit_on_refusals_is_one_for_all_sources_of_an_account(tmp_path: Pa
     assert limits_of([*sources.values()]).refusal_limit == RefusalLimit(4, 60 * SECOND_NS)
 
 
-def test_a_limit_on_refusals_on_a_shared_store_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+def test_where_refusals_are_limited_on_a_shared_store_nothing_is_sent_without_the_right(tmp_path: Path) -> None:
     sources = settings(tmp_path, SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')).sources
 
-    async def main(clock: SimClock, _sent: Departures) -> None:
+    async def main(clock: SimClock, sent: Departures) -> None:
         sharing = SimSharing(SimGate(clock), SimNames(), clock)
         gates = Gates(sources, store=MemoryStore(), clock=clock, meter=CountingMeter(), sharing=sharing)
-        with pytest.raises(ConfigurationError, match="github has a refusal_limit, but the store is shared") as refused:
+        with pytest.raises(StoreUnavailable, match="another process may send for github now"):
             async with gates.pass_through("issues"):
                 raise AssertionError("never opened")
-        assert "sqlite" in str(refused.value.hint)
+        right = gates.right("issues")
+        assert right is not None
+        assert right is gates.right("pulls"), "an account has one"
+
+        async def work() -> None:
+            async with gates.pass_through("issues") as governor:
+                await sent.send(governor, "issues")
+
+        await right.run(work)
+        assert sent.of == {"issues": 1}
 
     in_simulated_time(main)
 
 
-def test_a_limit_on_refusals_with_postgresql_is_refused_when_the_file_is_read(tmp_path: Path) -> None:
-    limited = SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')
-    with pytest.raises(ConfigurationError, match="github has a refusal_limit"):
-        settings(tmp_path, '[store]\nurl = "postgresql://remora@db.example/mirror"\n' + limited)
+def test_any_process_may_send_where_no_limit_is_written_and_where_the_store_is_its_own(tmp_path: Path) -> None:
+    limited = settings(tmp_path, SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')).sources
+    free = settings(tmp_path, SHARED).sources
+
+    async def main(clock: SimClock, _sent: Departures) -> None:
+        sharing = SimSharing(SimGate(clock), SimNames(), clock)
+        meter, store = CountingMeter(), MemoryStore()
+        assert Gates(limited, store=store, clock=clock, meter=meter).right("issues") is None
+        assert Gates(free, store=store, clock=clock, meter=meter, sharing=sharing).right("issues") is None
+
+    in_simulated_time(main)

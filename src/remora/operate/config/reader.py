@@ -21,7 +21,6 @@ from remora.operate.config.settings import (
     Flags,
     Settings,
     SourceSettings,
-    check_refusal_limits,
 )
 from remora.operate.config.source_defaults import with_accounts, with_defaults
 from remora.sources.fan_out import check_parents
@@ -52,7 +51,6 @@ def load(flags: Flags, environ: Mapping[str, str], *, directory: Path | None = N
     settings = _read(inspect.type_info(Settings), written, "")
     assert isinstance(settings, Settings), "the root of the settings is read as itself"
     check_store(settings.store.url)
-    check_refusal_limits(settings)
     _check_listen(settings.console.listen)
     _check_command(settings.notify.command)
     check_parents(

@@ -304,22 +304,6 @@ def account_of(name: str, source: SourceSettings) -> str:
     return source.account or name
 
 
-def check_refusal_limits(settings: Settings) -> None:
-    """Refuse a limit on refusals with PostgreSQL, which several processes may use."""
-    limited = [account_of(name, one) for name, one in settings.sources.items() if one.refusal_limit is not None]
-    if limited and settings.store.url.startswith("postgres"):
-        raise not_on_a_shared_store(limited[0])
-
-
-def not_on_a_shared_store(account: str) -> ConfigurationError:
-    """The error for a limit on refusals that several processes would have to keep together."""
-    return ConfigurationError(
-        f"{account} has a refusal_limit, but the store is shared, and refusals are counted in one process",
-        hint='write [store] url = "sqlite:///remora.db", or leave refusal_limit out and write in_flight = 1 and a ceiling'
-        " below the provider's limit",
-    )
-
-
 def pick_listed(settings: Settings, name: str | None) -> str:
     """The listed source a command means: the named one, or the only one."""
     return _pick(settings, name, SourceKind.LISTED)

@@ -2,37 +2,33 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING
 
 import structlog
 
-from remora.contracts import LeaderLease
-from remora.core.errors import ConfigurationError, Exit, StoreBusy
+from remora.core.errors import ConfigurationError, Exit
 from remora.core.status.snapshot import Role, SourceFacts
 from remora.core.status.words import phase_in_words
 from remora.core.units import SECOND_NS
 from remora.operate.config.settings import Settings, pick_numbered
 from remora.operate.console.token import console_token
+from remora.operate.jobs.alone import alone, with_right
 from remora.operate.jobs.backfill import BackfillJob, BackfillSummary, Wanted
 from remora.operate.jobs.progress import ProgressView
 from remora.operate.jobs.resources import Resources, beating, open_resources
 from remora.operate.jobs.run import RunReport, run_listed, run_name
-from remora.operate.jobs.runtime import open_listed, open_numbered, rate_facts
+from remora.operate.jobs.runtime import ListedRuntime, Numbered, open_listed, open_numbered, rate_facts
 from remora.operate.jobs.startup_checks import check_address
 from remora.operate.observe.sd_notify import told_to_systemd
 from remora.stores import is_shared
 
 if TYPE_CHECKING:
-    from remora.loops.listed.run import ListedRun
+    from remora.loops.listed.run import ListedRun, RunOptions
     from remora.loops.numbered.worker import Worker
 
 log = structlog.get_logger()
-
-T = TypeVar("T")
-# The lease of a dead process expires within this time.
-TAKE_OVER_MAX_S: Final = 15.0
 
 
 async def serve(settings: Settings, *, demo: bool, catchup: bool, view: ProgressView) -> Exit:
@@ -67,6 +63,13 @@ async def work(settings: Settings, *, only: str | None, view: ProgressView) -> N
     if not names:
         raise ConfigurationError(
             "no numbered source is configured", hint="a listed source is run by `remora up` or `remora run`"
+        )
+    limited = [name for name in names if settings.sources[name].refusal_limit is not None]
+    names = [name for name in names if name not in limited]
+    if not names:
+        raise ConfigurationError(
+            f"{limited[0]} has a refusal_limit: only one process sends for it, so a worker cannot help",
+            hint="run a second `remora up`, which stands by and takes over, or leave refusal_limit out",
         )
     async with open_resources(settings, for_sources=names) as resources, AsyncExitStack() as opened:
         helpers = {name: await _helper(resources, name, opened) for name in names}
@@ -119,20 +122,25 @@ async def backfill(
 ) -> BackfillSummary:
     """One backfill of a numbered source."""
     wanted = Wanted(start_id, end_id, limit, replay)
-    async with (
-        open_resources(settings, for_sources=(source,)) as resources,
-        open_numbered(source, resources) as runtime,
-    ):
+    async with open_resources(settings, for_sources=(source,)) as resources:
 
-        def facts() -> Mapping[str, SourceFacts]:
-            rate = rate_facts(runtime.governor, resources.meter, source)
-            return {source: SourceFacts(rate=rate, newest_id=runtime.collector.newest_id, doing="catching up")}
+        async def run() -> BackfillSummary:
+            async with open_numbered(source, resources) as runtime:
+                return await _backfill(runtime, resources, wanted, view)
 
-        job = BackfillJob(
-            runtime, resources.store, clock=resources.clock, meter=resources.meter, view=view, owner=resources.owner
-        )
-        async with beating(resources, Role.BACKFILL, facts):
-            return await job.run(wanted)
+        return await with_right(resources, source, run)
+
+
+async def _backfill(runtime: Numbered, resources: Resources, wanted: Wanted, view: ProgressView) -> BackfillSummary:
+    def facts() -> Mapping[str, SourceFacts]:
+        rate = rate_facts(runtime.governor, resources.meter, runtime.name)
+        return {runtime.name: SourceFacts(rate=rate, newest_id=runtime.collector.newest_id, doing="catching up")}
+
+    job = BackfillJob(
+        runtime, resources.store, clock=resources.clock, meter=resources.meter, view=view, owner=resources.owner
+    )
+    async with beating(resources, Role.BACKFILL, facts):
+        return await job.run(wanted)
 
 
 async def run_listed_job(
@@ -156,45 +164,31 @@ async def run_listed_job(
         force=force,
         in_flight=configured.in_flight,
     )
-    async with (
-        open_resources(settings, for_sources=(source,)) as resources,
-        open_listed(source, resources) as runtime,
-    ):
-        begun: list[ListedRun] = []
-
-        def facts() -> Mapping[str, SourceFacts]:
-            rate = rate_facts(runtime.governor, resources.meter, source)
-            told = begun[-1].facts() if begun else None
-            return {source: SourceFacts(rate=rate, doing=phase_in_words(told) or "running", run=told)}
+    async with open_resources(settings, for_sources=(source,)) as resources:
 
         async def run() -> RunReport:
-            begun.append(runtime.run(resources.store, options, clock=resources.clock, owner=resources.owner))
-            return await run_listed(begun[-1], runtime, clock=resources.clock, meter=resources.meter, view=view)
+            async with open_listed(source, resources) as runtime:
+                return await _run_listed(runtime, resources, options, view)
 
-        async with beating(resources, Role.RUN, facts):
-            return await (
-                run()
-                if resources.sharing is None
-                else _alone(resources.sharing.leader_lease(run_name(source)), source, run)
-            )
+        return await with_right(resources, source, run)
 
 
-async def _alone(right: LeaderLease, source: str, work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work while holding the lease; refuse if another process holds it."""
-    begun, results = asyncio.Event(), list[T]()
+async def _run_listed(
+    runtime: ListedRuntime, resources: Resources, options: "RunOptions", view: ProgressView
+) -> RunReport:
+    begun: list[ListedRun] = []
+    source = runtime.name
 
-    async def once() -> None:
-        begun.set()
-        results.append(await work())
+    def facts() -> Mapping[str, SourceFacts]:
+        rate = rate_facts(runtime.governor, resources.meter, source)
+        told = begun[-1].facts() if begun else None
+        return {source: SourceFacts(rate=rate, doing=phase_in_words(told) or "running", run=told)}
 
-    running = asyncio.get_running_loop().create_task(right.run(once), name=run_name(source))
-    try:
-        async with asyncio.timeout(TAKE_OVER_MAX_S):
-            await begun.wait()
-        await running
-    except TimeoutError:
-        raise StoreBusy(f"another process runs {source} on this store", hint="wait for it, or stop it first") from None
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-    return results[-1]
+    async def run() -> RunReport:
+        begun.append(runtime.run(resources.store, options, clock=resources.clock, owner=resources.owner))
+        return await run_listed(begun[-1], runtime, clock=resources.clock, meter=resources.meter, view=view)
+
+    async with beating(resources, Role.RUN, facts):
+        return await (
+            run() if resources.sharing is None else alone(resources.sharing.leader_lease(run_name(source)), source, run)
+        )

@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from remora.contracts import Clock, GateHome, Meter, Sharing, Store
+from remora.core.errors import StoreUnavailable
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
-from remora.operate.config.settings import SourceSettings, account_of, not_on_a_shared_store
+from remora.gate.sole import SoleHome, SoleRight
+from remora.operate.config.settings import SourceSettings, account_of
 from remora.operate.jobs.steering import SteeredHome, Steering
 
 
@@ -40,6 +42,7 @@ class Gates:
         self._meter = meter
         self._sharing = sharing
         self._open: dict[str, _Open] = {}
+        self._rights: dict[str, SoleRight] = {}  # by account
         self.homes: dict[str, SteeredHome] = {}  # by account; what an operator orders goes there
 
     def steering(self) -> Steering:
@@ -47,10 +50,25 @@ class Gates:
         accounts = {name: account_of(name, source) for name, source in self._sources.items()}
         return Steering(self.homes, accounts, store=self._store, clock=self._clock)
 
+    def right(self, source: str) -> SoleRight | None:
+        """What a process needs to send for this source; None: any process may.
+
+        Only one process can count refusals. So where they are limited, and the store is shared, everything that sends
+        must `run` within this right and pass through the gate there.
+        """
+        if self._sharing is None or self._sources[source].refusal_limit is None:
+            return None
+        account = account_of(source, self._sources[source])
+        if account not in self._rights:
+            self._rights[account] = SoleRight(self._sharing.leader_lease(f"send:{account}"))
+        return self._rights[account]
+
     @asynccontextmanager
     async def pass_through(self, source: str) -> AsyncIterator[Governor]:
         """The gate of this source's account. It starts with the stored pace and stores what it learned."""
-        account = account_of(source, self._sources[source])
+        right, account = self.right(source), account_of(source, self._sources[source])
+        if right is not None and not right.holds():
+            raise StoreUnavailable(f"another process may send for {account} now", hint="wait for it, or stop it first")
         gate = self._open.get(account)
         if gate is None:
             gate = self._open[account] = _Open(self._governor(account))
@@ -67,15 +85,14 @@ class Gates:
     def _governor(self, account: str) -> Governor:
         members = {name: one for name, one in self._sources.items() if account_of(name, one) == account}
         limits = limits_of(list(members.values()))
-        if self._sharing is not None and limits.refusal_limit is not None:
-            raise not_on_a_shared_store(account)
-        home = self.homes[account] = SteeredHome(
-            gate_home(
-                account, self._store, self._sharing, ceiling_interval_ns=limits.ceiling_interval_ns, clock=self._clock
-            )
+        home = gate_home(
+            account, self._store, self._sharing, ceiling_interval_ns=limits.ceiling_interval_ns, clock=self._clock
         )
+        if (right := self.right(next(iter(members)))) is not None:
+            home = SoleHome(home, right)
+        steered = self.homes[account] = SteeredHome(home)
         meter = AccountMeter(self._meter, tuple(members))
-        return Governor(account, limits, clock=self._clock, home=home, meter=meter, chance=random.random)
+        return Governor(account, limits, clock=self._clock, home=steered, meter=meter, chance=random.random)
 
 
 class AccountMeter:

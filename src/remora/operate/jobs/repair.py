@@ -5,6 +5,7 @@ import msgspec
 from remora.contracts import Json
 from remora.core.ledger.notes import NEWEST_NOTE
 from remora.operate.config.settings import Settings
+from remora.operate.jobs.alone import with_right
 from remora.operate.jobs.resources import Resources, open_resources
 from remora.operate.jobs.runtime import ask_newest, open_numbered
 
@@ -32,6 +33,10 @@ async def repair(settings: Settings, *, only: str | None) -> list[Repaired]:
 
 async def _repair(resources: Resources, name: str) -> Repaired:
     believed: Json = await resources.store.note(name, NEWEST_NOTE)
-    async with open_numbered(name, resources) as runtime:
-        newest_id = await ask_newest(runtime, resources.store, clock=resources.clock)
+
+    async def ask() -> int:
+        async with open_numbered(name, resources) as runtime:
+            return await ask_newest(runtime, resources.store, clock=resources.clock)
+
+    newest_id = await with_right(resources, name, ask)
     return Repaired(source=name, believed=believed if isinstance(believed, int) else None, newest_id=newest_id)

@@ -145,6 +145,31 @@ class Service:
         return {name: facts() for name, facts in self._facts.items()}
 
     async def _open(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
+        right = self._resources.gates.right(name)
+        if right is None:
+            return await self._open_source(name, source, opened)
+        self._facts[name] = _standing_by
+        return partial(right.run, partial(self._run_alone, name, source))
+
+    async def _run_alone(self, name: str, source: SourceSettings) -> None:
+        """Run a source for which only one process sends, from the moment on at which this process may."""
+        while True:
+            async with AsyncExitStack() as opened:
+                try:
+                    run = await self._open_source(name, source, opened)
+                    await self._steering.open()
+                except StoreError as error:
+                    if not error.retryable:
+                        raise
+                    log.warning("source_not_opened", source=name, why=error.message)
+                    await self._clock.sleep_until(self._clock.monotonic_ns() + SECOND_NS)
+                    continue
+                try:
+                    return await run()
+                finally:
+                    self._facts[name] = _standing_by
+
+    async def _open_source(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
         opening = OPENERS[source.kind](name, self._resources)
         match await opened.enter_async_context(opening):
             case Numbered() as numbered:
@@ -276,6 +301,10 @@ def _eta_s(covered: Covered, rate: RateFacts | None) -> float | None:
     if covered.pending == 0:
         return 0.0
     return covered.pending / rate.recent_per_s if rate and rate.recent_per_s else None
+
+
+def _standing_by() -> SourceFacts:
+    return SourceFacts(doing="standing by", stands_by=True)
 
 
 async def _awaited(run: Run) -> None:

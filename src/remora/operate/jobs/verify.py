@@ -13,6 +13,7 @@ from remora.core.ledger.sampling import CONFIDENCE, as_percent, draw_ids, share_
 from remora.core.units import SECOND_NS
 from remora.loops.verify import BAD, Finding, Verify, document_again, item_again
 from remora.operate.config.settings import Settings
+from remora.operate.jobs.alone import with_right
 from remora.operate.jobs.progress import Progress, ProgressView, shown, with_rate
 from remora.operate.jobs.resources import Resources, open_resources
 from remora.operate.jobs.runtime import OPENERS, ListedRuntime, Numbered, ask_newest, rate_facts
@@ -53,19 +54,25 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 async def verify(settings: Settings, *, source: str, sample: int, view: ProgressView) -> Verified:
     """Read a random sample again. Every request passes the gate, and every difference is healed."""
     configured = settings.sources[source]
-    async with (
-        open_resources(settings, for_sources=(source,)) as resources,
-        OPENERS[configured.kind](source, resources) as runtime,
-    ):
-        chance = random.SystemRandom()
-        if isinstance(runtime, Numbered):
-            await ask_newest(runtime, resources.store, clock=resources.clock)
-            covered = await resources.store.coverage(source)
-            ids = draw_ids(covered, sample, below=chance.randrange)
-            chance.shuffle(ids)  # an interrupted run has still read a random sample
-            return await _verified(resources, runtime, "ids", len(covered), map(item_again, ids), len(ids), view)
-        keys, population = await _draw_keys(resources.store, source, sample, chance)
-        return await _verified(resources, runtime, "documents", population, map(document_again, keys), len(keys), view)
+    async with open_resources(settings, for_sources=(source,)) as resources:
+
+        async def run() -> Verified:
+            async with OPENERS[configured.kind](source, resources) as runtime:
+                return await _verify(resources, runtime, sample, view)
+
+        return await with_right(resources, source, run)
+
+
+async def _verify(resources: Resources, runtime: Numbered | ListedRuntime, sample: int, view: ProgressView) -> Verified:
+    chance = random.SystemRandom()
+    if isinstance(runtime, Numbered):
+        await ask_newest(runtime, resources.store, clock=resources.clock)
+        covered = await resources.store.coverage(runtime.name)
+        ids = draw_ids(covered, sample, below=chance.randrange)
+        chance.shuffle(ids)  # an interrupted run has still read a random sample
+        return await _verified(resources, runtime, "ids", len(covered), map(item_again, ids), len(ids), view)
+    keys, population = await _draw_keys(resources.store, runtime.name, sample, chance)
+    return await _verified(resources, runtime, "documents", population, map(document_again, keys), len(keys), view)
 
 
 async def _draw_keys(store: Store, source: str, sample: int, chance: random.Random) -> tuple[list[str], int]:

@@ -4,6 +4,7 @@ from remora.contracts import Clock, GateHome, LeaderLease, Meter, Store
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
+from remora.gate.sole import SoleHome
 from remora.sim.clock import SimClock
 from remora.sim.crash import Generation
 from remora.sim.sharing import SimGate, SimNames, SimSharing
@@ -18,13 +19,23 @@ class Gates:
         self._names = SimNames()
 
     def governor(
-        self, name: str, limits: Limits, *, life: Generation, clock: Clock, store: Store, meter: Meter
+        self,
+        name: str,
+        limits: Limits,
+        *,
+        life: Generation,
+        clock: Clock,
+        store: Store,
+        meter: Meter,
+        right: LeaderLease | None = None,
     ) -> Governor:
-        """The gate for one life of a process."""
+        """The gate for one life of a process. `right`: it sends only while it holds this."""
         home: GateHome = LocalHome(name, store)
         if self._shared is not None:
             interval_ns = limits.ceiling_interval_ns
             home = SharedHome(name, life.guard(self._shared), ceiling_interval_ns=interval_ns, clock=clock)
+        if right is not None:
+            home = SoleHome(home, right)
         return Governor(name, limits, clock=clock, home=home, meter=meter, chance=self._clock.random.random)
 
     def leader_lease(self, name: str, clock: Clock) -> LeaderLease | None:

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from remora.collect import Collector
@@ -14,6 +15,7 @@ from remora.core.ledger.asking import LISTED
 from remora.core.rate.refusal_limit import RefusalLimit
 from remora.core.units import DAY_NS, MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor, Limits
+from remora.gate.sole import SoleRight
 from remora.loops.listed.joining import JoiningCollector
 from remora.loops.listed.run import RunOptions
 from remora.loops.listed.schedule import ListedSchedule
@@ -121,7 +123,12 @@ class Home:
             self._reader = None
         shutil.rmtree(self.path.parent, ignore_errors=True)
 
-    async def start(self, life: Generation, owner: str) -> Running:
+    def right(self) -> SoleRight | None:
+        """What a process needs to send; None: any process may."""
+        lease = self.gates.leader_lease(f"send:{NAME}", self.clock.restarted()) if self.scenario.refusal_limit else None
+        return None if lease is None else SoleRight(lease)
+
+    async def start(self, life: Generation, owner: str, right: SoleRight | None = None) -> Running:
         """Make one more process; its loops do not run yet."""
         clock = self.clock.restarted()
         real: Store = self._memory or SqliteStore(self.path, offload=InPlace)
@@ -137,7 +144,7 @@ class Home:
             in_flight=self.scenario.in_flight,
             refusal_limit=RefusalLimit(most, MINUTE_NS) if most else None,
         )
-        governor = self.gates.governor(NAME, limits, life=life, clock=clock, store=store, meter=self.meter)
+        governor = self.gates.governor(NAME, limits, life=life, clock=clock, store=store, meter=self.meter, right=right)
         counted = CountedWire(self.stage, clock, in_flight=self.scenario.in_flight, fail=self.judge.fail)
         wire = life.guard(counted)
         try:
@@ -281,9 +288,25 @@ class Process:
         self._stop.set()
 
     async def _one_life(self) -> None:
+        right = self._home.right()
+        if right is None:
+            await self._work(None)
+            return
+        asked = asyncio.ensure_future(self._stop.wait())
+        working = asyncio.ensure_future(right.run(partial(self._work, right)))
+        try:
+            await asyncio.wait({asked, working}, return_when=asyncio.FIRST_COMPLETED)
+            if self.running is not None:
+                await working  # it was asked to stop, too
+        finally:
+            asked.cancel()
+            working.cancel()
+            await asyncio.gather(asked, working, return_exceptions=True)
+
+    async def _work(self, right: SoleRight | None) -> None:
         home, life = self._home, self.life
         try:
-            running = await home.start(life, f"process-{self._number}-{self.lives}")
+            running = await home.start(life, f"process-{self._number}-{self.lives}", right)
         except StoreError as error:
             self._ended_by(error)
             return
@@ -304,6 +327,8 @@ class Process:
                 with suppress(StoreError):
                     await running.given.governor.close()
                 await running.given.real.close()
+            if right is not None:
+                self.running = None
 
     def _ended_by(self, error: BaseException | None) -> None:
         """Only an unreachable store may end a process."""

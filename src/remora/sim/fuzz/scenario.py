@@ -137,7 +137,7 @@ def draw(seed: int) -> Scenario:
         ceiling_per_s=ceiling,
         in_flight=chance.choice([1, 4, 16, 32]),
         limit=_limit(chance, ceiling),
-        refusal_limit=_refusal_limit(seed) if processes == 1 else 0,
+        refusal_limit=_refusal_limit(seed),
         backstop=backstop,
         missed_share=chance.choice([0.03, 0.4]) if backstop else 0.0,
         every_s=chance.choice([6, 12, 24] if size is Size.LONG else [0.5, 1, 3, 6]) * HOUR_S,

@@ -1,0 +1,127 @@
+"""Who may send where refusals are limited and processes share a store? One process at a time: only it can count them.
+
+The others stand by. When it ends, dies or freezes, another one takes over within seconds. That one opens its gate only
+then, so it counts what the last one has stored, and as refused what that one may have had in flight.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from remora.contracts import GateHome, Json, LeaderLease, SharedPace
+from remora.core.errors import StoreUnavailable
+from remora.core.rate.pacing import Pacer
+from remora.core.rate.stretches import Stretch
+
+
+class SoleRight:
+    """`contracts.LeaderLease` that all sources of one account in this process hold together."""
+
+    def __init__(self, lease: LeaderLease) -> None:
+        self._lease = lease
+        self._holder: asyncio.Task[None] | None = None
+        self._users = 0
+        self._lost: asyncio.Future[None] | None = None  # None: this process does not have the right
+        self._given = asyncio.Event()
+        self._working: set[asyncio.Task[None]] = set()
+
+    def holds(self) -> bool:
+        """Whether this process may send right now."""
+        return self._lost is not None and self._lease.holds()
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the right and do the work. If it is lost, stop at once and start again, until it is done."""
+        self._users += 1
+        if self._holder is None:
+            self._holder = asyncio.get_running_loop().create_task(self._lease.run(self._hold), name="sole_right")
+        try:
+            while not await self._work(work, self._holder):
+                pass
+        finally:
+            self._users -= 1
+            if not self._users:
+                holder, self._holder = self._holder, None
+                holder.cancel()
+                await asyncio.wait([holder])
+
+    async def _work(self, work: Callable[[], Awaitable[None]], holder: "asyncio.Task[None]") -> bool:
+        """Whether the work is done. Not if the right was lost meanwhile."""
+        loop = asyncio.get_running_loop()
+        given = loop.create_task(self._given.wait())
+        try:
+            await asyncio.wait([given, holder], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            given.cancel()
+        if holder.done():
+            holder.result()  # the lease itself has failed
+        lost = self._lost
+        if lost is None:
+            return False
+        working = loop.create_task(_awaited(work))
+        self._working.add(working)
+        try:
+            await asyncio.wait([working, lost], return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                return False
+            working.result()
+            return True
+        finally:
+            working.cancel()
+            await asyncio.wait([working])
+            self._working.discard(working)
+
+    async def _hold(self) -> None:
+        """While this runs, the right is ours. All work has ended before anybody gets it again, we ourselves included."""
+        self._lost = asyncio.get_running_loop().create_future()
+        self._given.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._given.clear()
+            self._lost.set_result(None)
+            self._lost = None
+            if self._working:
+                await asyncio.wait(self._working)
+
+
+async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+
+
+class SoleHome:
+    """`contracts.GateHome` that has time only while this process has the right to send."""
+
+    def __init__(self, inner: GateHome, right: LeaderLease) -> None:
+        self._inner = inner
+        self._right = right
+        self.serve, self.departed, self.look, self.close = inner.serve, inner.departed, inner.look, inner.close
+        self.shut, self.open_again = inner.shut, inner.open_again
+
+    @property
+    def interval_ns(self) -> int:
+        return self._inner.interval_ns
+
+    @property
+    def is_silent(self) -> bool:
+        return self._inner.is_silent
+
+    @property
+    def share_every_ns(self) -> int:
+        return self._inner.share_every_ns
+
+    @property
+    def sees_departures(self) -> bool:
+        return self._inner.sees_departures
+
+    def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch | None:
+        """None as soon as another process may send, even if this one was frozen and does not know it yet."""
+        return self._inner.stretch(pacer, now_ns=now_ns) if self._right.holds() else None
+
+    async def share(
+        self, record: Mapping[str, Json], *, interval_ns: int, not_before_in_ns: int, seen_version: int
+    ) -> tuple[bool, SharedPace]:
+        """Store what was learned, unless another process counts by now."""
+        if not self._right.holds():
+            raise StoreUnavailable("another process may send now", hint="nothing to do: this one stands by")
+        return await self._inner.share(
+            record, interval_ns=interval_ns, not_before_in_ns=not_before_in_ns, seen_version=seen_version
+        )
