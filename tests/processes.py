@@ -42,6 +42,10 @@ class SimulatedProvider:
         self.origin = origin
         self.url = url
 
+    @property
+    def process_id(self) -> int:
+        return self._process.pid
+
     def arrivals(self) -> tuple[list[int], list[str]]:
         """When every request arrived (monotonic), and for which path."""
         log = json.loads(self._get("/_sim/arrivals"))
