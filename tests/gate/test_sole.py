@@ -309,3 +309,27 @@ def test_a_process_that_lost_the_right_unnoticed_neither_sends_nor_stores() -> N
         await governor.close()
 
     simulated(main)
+
+
+def test_a_right_that_a_late_heartbeat_renews_is_used_again() -> None:
+    async def main(clock: SimClock) -> None:
+        store, lease = Store(clock), Lease()
+        inner = SharedHome(SOURCE, store.gate, ceiling_interval_ns=limits(4).ceiling_interval_ns, clock=clock)
+        home = SoleHome(inner, lease)
+        governor = Governor(
+            SOURCE, limits(4), clock=clock, home=home, meter=CountingMeter(), chance=clock.random.random
+        )
+        lease.is_held = True
+        await governor.open()
+        gate = Gate(clock, governor, Banning(10.0))
+        await gate.send()
+        lease.is_held = False
+        sending = asyncio.get_running_loop().create_task(gate.send())
+        await clock.sleep_until(clock.monotonic_ns() + 5 * SECOND_NS)
+        assert not sending.done()
+        lease.is_held = True
+        await clock.sleep_until(clock.monotonic_ns() + 5 * SECOND_NS)
+        assert sending.done()
+        await governor.close()
+
+    simulated(main)

@@ -1,5 +1,6 @@
 """Is there exactly one, also when that one dies or freezes?"""
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -115,3 +116,25 @@ def test_a_killed_and_a_frozen_holder_are_replaced_and_never_overlap(url: str, t
     assert [event for event in acts(fleet, frozen) if event.at_ns >= frozen_at_ns] == []
     for earlier, later in ((killed, frozen), (frozen, last)):
         assert acts(fleet, earlier)[-1].at_ns < acts(fleet, later)[0].at_ns
+
+
+async def test_work_goes_on_while_the_database_refuses_for_a_moment(url: str) -> None:
+    first = one(url, "first")
+    begun, done = asyncio.Event(), asyncio.Event()
+
+    async def work(_: Singleton) -> int:
+        begun.set()
+        await done.wait()
+        return 7
+
+    working = asyncio.ensure_future(first.run(work))
+    await begun.wait()
+    with psycopg.connect(url, autocommit=True) as operator:
+        operator.execute("ALTER TABLE singletons RENAME TO elsewhere")
+        await asyncio.sleep(3)  # at least one heartbeat is refused
+        operator.execute("ALTER TABLE elsewhere RENAME TO singletons")
+    assert not working.done()
+    await asyncio.sleep(3)
+    assert first.holds()
+    done.set()
+    assert await working == 7

@@ -1,12 +1,13 @@
 """Do all sources of one account keep one ceiling together, in one process and in several?"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from remora.contracts import SharedPace
 from remora.core.errors import ConfigurationError, StoreUnavailable
 from remora.core.item import Newest, Readable
 from remora.core.lanes import Lane
@@ -16,7 +17,7 @@ from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Reply, Verdict, classify, has_content
 from remora.gate.governor import Governor
 from remora.operate.config.reader import load
-from remora.operate.config.settings import Flags, Settings
+from remora.operate.config.settings import Flags, Settings, SourceSettings
 from remora.operate.jobs.gates import Gates, limits_of
 from remora.sim.checks import worst_window
 from remora.sim.clock import SimClock
@@ -234,5 +235,92 @@ def test_any_process_may_send_where_no_limit_is_written_and_where_the_store_is_i
         meter, store = CountingMeter(), MemoryStore()
         assert Gates(limited, store=store, clock=clock, meter=meter).right("issues") is None
         assert Gates(free, store=store, clock=clock, meter=meter, sharing=sharing).right("issues") is None
+
+    in_simulated_time(main)
+
+
+LIMITED = SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')
+
+
+class SlowGate(SimGate):
+    """A shared gate that takes five seconds to say what is known, and does not answer the first time if told so."""
+
+    fails = 0
+
+    async def look(self, source: str) -> SharedPace:
+        await asyncio.sleep(5)
+        if self.fails:
+            self.fails -= 1
+            raise StoreUnavailable("the store does not answer", hint="wait")
+        return await super().look(source)
+
+
+def gates_on(gate: SimGate, sources: Mapping[str, SourceSettings], clock: SimClock) -> Gates:
+    sharing = SimSharing(gate, SimNames(), clock)
+    return Gates(sources, store=MemoryStore(), clock=clock, meter=CountingMeter(), sharing=sharing)
+
+
+def test_a_gate_that_could_not_be_opened_is_opened_anew(tmp_path: Path) -> None:
+    sources = settings(tmp_path, LIMITED).sources
+
+    async def main(clock: SimClock, sent: Departures) -> None:
+        gate = SlowGate(clock)
+        gate.fails = 1
+        gates = gates_on(gate, sources, clock)
+        right = gates.right("issues")
+        assert right is not None
+
+        async def work() -> None:
+            with pytest.raises(StoreUnavailable):
+                async with gates.pass_through("issues"):
+                    raise AssertionError("never opened")
+            async with gates.pass_through("issues") as governor:
+                await sent.send(governor, "issues")
+
+        await right.run(work)
+        assert sent.of == {"issues": 1}
+
+    in_simulated_time(main)
+
+
+def test_a_gate_whose_opening_was_given_up_is_opened_anew(tmp_path: Path) -> None:
+    sources = settings(tmp_path, SHARED).sources
+
+    async def main(clock: SimClock, sent: Departures) -> None:
+        gates = gates_on(SlowGate(clock), sources, clock)
+
+        async def work() -> None:
+            async with gates.pass_through("issues") as governor:
+                await sent.send(governor, "issues")
+
+        given_up = asyncio.get_running_loop().create_task(work())
+        await asyncio.sleep(1)
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        assert sent.of == {}
+        await work()
+        assert sent.of == {"issues": 1}
+
+    in_simulated_time(main)
+
+
+def test_sources_of_an_account_that_are_opened_together_get_a_gate_that_is_open(tmp_path: Path) -> None:
+    sources = settings(tmp_path, LIMITED).sources
+
+    async def main(clock: SimClock, sent: Departures) -> None:
+        gates = gates_on(SlowGate(clock), sources, clock)
+        right = gates.right("issues")
+        assert right is not None
+        opened: list[Governor] = []
+
+        async def work(name: str) -> None:
+            async with gates.pass_through(name) as governor:
+                opened.append(governor)
+                await sent.send(governor, name)
+                await asyncio.sleep(10)
+
+        await asyncio.gather(right.run(lambda: work("issues")), right.run(lambda: work("pulls")))
+        assert opened[0] is opened[1]
+        assert sent.of == {"issues": 1, "pulls": 1}
 
     in_simulated_time(main)

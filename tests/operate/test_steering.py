@@ -120,3 +120,25 @@ def test_another_process_follows_the_orders_that_one_kept() -> None:
         await closed(other, other_flood)
 
     run(story)
+
+
+def test_an_order_to_a_process_that_stands_by_is_kept_and_changes_no_other_order() -> None:
+    async def story(clock: SimClock) -> None:
+        store = MemoryStore()
+        scene, flood = await opened(clock, store)
+        await scene.steering.lower("chats", interval_ns=SECOND_NS, for_ns=HOUR_NS, ceiling_interval_ns=CEILING_NS)
+        # It has no gate: another process sends for the account, and it has heard of no order yet.
+        standby = Steering({}, {"chats": "chats"}, store=store, clock=clock)
+        await standby.resume("chats")
+        await standby.pause("chats")
+        assert standby.of("chats").interval_ns == SECOND_NS
+        following = asyncio.get_running_loop().create_task(scene.steering.run())
+        await clock.sleep_until(clock.monotonic_ns() + 10 * SECOND_NS)
+        assert scene.home.orders == standby.of("chats")
+        sent = len(scene.gate.departures)
+        assert await scene.after(MINUTE_NS) == sent, "it is paused"
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await closed(scene, flood)
+
+    run(story)

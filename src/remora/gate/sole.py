@@ -6,11 +6,15 @@ then, so it counts what the last one has stored, and as refused what that one ma
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
 
-from remora.contracts import GateHome, Json, LeaderLease, SharedPace
+from remora.contracts import Borrower, GateHome, Json, LeaderLease, SharedPace
 from remora.core.errors import StoreUnavailable
 from remora.core.rate.pacing import Pacer
 from remora.core.rate.stretches import Stretch
+
+# Without the right a gate looks again so soon.
+AGAIN_S: Final = 1.0
 
 
 class SoleRight:
@@ -93,8 +97,9 @@ class SoleHome:
     def __init__(self, inner: GateHome, right: LeaderLease) -> None:
         self._inner = inner
         self._right = right
-        self.serve, self.departed, self.look, self.close = inner.serve, inner.departed, inner.look, inner.close
-        self.shut, self.open_again = inner.shut, inner.open_again
+        self._gate: Borrower | None = None
+        self._again: asyncio.TimerHandle | None = None
+        self.departed, self.look, self.shut, self.open_again = inner.departed, inner.look, inner.shut, inner.open_again
 
     @property
     def interval_ns(self) -> int:
@@ -114,7 +119,28 @@ class SoleHome:
 
     def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch | None:
         """None as soon as another process may send, even if this one was frozen and does not know it yet."""
-        return self._inner.stretch(pacer, now_ns=now_ns) if self._right.holds() else None
+        if self._right.holds():
+            return self._inner.stretch(pacer, now_ns=now_ns)
+        if self._again is None:  # a heartbeat that was late, but not too late, renews the right without a word
+            self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._look_again)
+        return None
+
+    def _look_again(self) -> None:
+        self._again = None
+        if self._gate is not None:
+            self._gate.changed()
+
+    def serve(self, gate: Borrower) -> None:
+        """Work for this gate from now on."""
+        self._gate = gate
+        self._inner.serve(gate)
+
+    async def close(self) -> None:
+        """Stop borrowing."""
+        if self._again is not None:
+            self._again.cancel()
+        self._gate = None
+        await self._inner.close()
 
     async def share(
         self, record: Mapping[str, Json], *, interval_ns: int, not_before_in_ns: int, seen_version: int

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from remora.contracts import LeaderLease
-from remora.core.errors import StoreBusy
+from remora.core.errors import SourceBusy
 from remora.operate.jobs.resources import Resources
 from remora.operate.jobs.run import run_name
 
@@ -21,20 +21,32 @@ async def with_right(resources: Resources, source: str, work: Callable[[], Await
 
 
 async def alone(right: LeaderLease, source: str, work: Callable[[], Awaitable[T]]) -> T:
-    """Do the work while holding the lease; refuse if another process holds it."""
-    begun, results = asyncio.Event(), list[T]()
+    """Do the work once while holding the lease. Refuse if another process holds it, and end if it is lost."""
+    loop, results = asyncio.get_running_loop(), list[T]()
+    begun, lost = loop.create_future(), loop.create_future()
 
     async def once() -> None:
-        begun.set()
-        results.append(await work())
+        if not begun.done():
+            begun.set_result(None)
+        try:
+            results.append(await work())
+        except asyncio.CancelledError:
+            if not lost.done():
+                lost.set_result(None)
+            raise
 
-    running = asyncio.get_running_loop().create_task(right.run(once), name=run_name(source))
+    running = loop.create_task(right.run(once), name=run_name(source))
     try:
-        async with asyncio.timeout(TAKE_OVER_MAX_S):
-            await begun.wait()
-        await running
-    except TimeoutError:
-        raise StoreBusy(f"another process runs {source} on this store", hint="wait for it, or stop it first") from None
+        await asyncio.wait([running, begun], timeout=TAKE_OVER_MAX_S, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done() and not begun.done():
+            raise SourceBusy(f"another process runs {source} on this store", hint="wait for it, or stop it first")
+        await asyncio.wait([running, lost], return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            raise SourceBusy(
+                f"another process may run {source} now: the store did not hear from this one for seconds",
+                hint="what was done is kept; run it again",
+            )
+        running.result()
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -3,6 +3,7 @@
 A source that names no account has one of its own, with its own name.
 """
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -42,6 +43,7 @@ class Gates:
         self._meter = meter
         self._sharing = sharing
         self._open: dict[str, _Open] = {}
+        self._opening: dict[str, asyncio.Lock] = {}  # by account
         self._rights: dict[str, SoleRight] = {}  # by account
         self.homes: dict[str, SteeredHome] = {}  # by account; what an operator orders goes there
 
@@ -69,18 +71,28 @@ class Gates:
         right, account = self.right(source), account_of(source, self._sources[source])
         if right is not None and not right.holds():
             raise StoreUnavailable(f"another process may send for {account} now", hint="wait for it, or stop it first")
-        gate = self._open.get(account)
-        if gate is None:
-            gate = self._open[account] = _Open(self._governor(account))
-            await gate.governor.open()
-        gate.users += 1
+        async with self._opening.setdefault(account, asyncio.Lock()):
+            gate = self._open.get(account)
+            if gate is None:
+                gate = self._open[account] = await self._opened(account)
+            gate.users += 1
         try:
             yield gate.governor
         finally:
             gate.users -= 1
             if not gate.users:
-                del self._open[account]
+                del self._open[account], self.homes[account]
                 await gate.governor.close()
+
+    async def _opened(self, account: str) -> _Open:
+        governor = self._governor(account)
+        try:
+            await governor.open()
+        except BaseException:
+            # Not the gate: it would store what it has not learned.
+            await self.homes.pop(account).close()
+            raise
+        return _Open(governor)
 
     def _governor(self, account: str) -> Governor:
         members = {name: one for name, one in self._sources.items() if account_of(name, one) == account}

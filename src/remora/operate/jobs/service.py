@@ -148,8 +148,14 @@ class Service:
         right = self._resources.gates.right(name)
         if right is None:
             return await self._open_source(name, source, opened)
-        self._facts[name] = _standing_by
+        self._stand_by(name)
         return partial(right.run, partial(self._run_alone, name, source))
+
+    def _stand_by(self, name: str) -> None:
+        """Another process sends for this source."""
+        self._facts[name] = lambda: SourceFacts(doing="standing by", stands_by=True, orders=self._steering.of(name))
+        self._operator.run_now_by_source.pop(name, None)
+        self._operator.stands_by.add(name)
 
     async def _run_alone(self, name: str, source: SourceSettings) -> None:
         """Run a source for which only one process sends, from the moment on at which this process may."""
@@ -164,10 +170,11 @@ class Service:
                     log.warning("source_not_opened", source=name, why=error.message)
                     await self._clock.sleep_until(self._clock.monotonic_ns() + SECOND_NS)
                     continue
+                self._operator.stands_by.discard(name)
                 try:
                     return await run()
                 finally:
-                    self._facts[name] = _standing_by
+                    self._stand_by(name)
 
     async def _open_source(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
         opening = OPENERS[source.kind](name, self._resources)
@@ -301,10 +308,6 @@ def _eta_s(covered: Covered, rate: RateFacts | None) -> float | None:
     if covered.pending == 0:
         return 0.0
     return covered.pending / rate.recent_per_s if rate and rate.recent_per_s else None
-
-
-def _standing_by() -> SourceFacts:
-    return SourceFacts(doing="standing by", stands_by=True)
 
 
 async def _awaited(run: Run) -> None:

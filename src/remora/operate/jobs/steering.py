@@ -94,6 +94,7 @@ class Steering:
         self._accounts = accounts  # the account of each source
         self._store = store
         self._clock = clock
+        self._orders: dict[str, Orders] = {}  # of each account, as they are kept
 
     async def open(self) -> None:
         """Follow the orders that were kept."""
@@ -116,8 +117,14 @@ class Steering:
             return
         if orders.until_ns is not None and orders.until_ns <= self._clock.wall_ns():
             orders = msgspec.structs.replace(orders, interval_ns=None, until_ns=None)
-        if orders != self.orders(account):
-            await self._homes[account].obey(orders)
+        await self._follow(account, orders)
+
+    async def _follow(self, account: str, orders: Orders) -> None:
+        """Also without a gate: another process may send for this account, and this one take over later."""
+        self._orders[account] = orders
+        home = self._homes.get(account)
+        if home is not None and home.orders != orders:
+            await home.obey(orders)
 
     def of(self, source: str) -> Orders:
         """The orders that this source follows."""
@@ -125,20 +132,16 @@ class Steering:
 
     def orders(self, account: str) -> Orders:
         """The orders of an account."""
-        home = self._homes.get(account)
-        return Orders() if home is None else home.orders
+        return self._orders.get(account, Orders())
 
     async def pause(self, source: str) -> None:
         """Send nothing until it is resumed."""
-        account = self._account(source)
-        before = self.orders(account)
-        if before.paused_at_ns is None:
-            await self._order(account, msgspec.structs.replace(before, paused_at_ns=self._clock.wall_ns()))
+        if (await self._kept(source)).paused_at_ns is None:
+            await self._order(source, paused_at_ns=self._clock.wall_ns())
 
     async def resume(self, source: str) -> None:
         """Go on after a pause."""
-        account = self._account(source)
-        await self._order(account, msgspec.structs.replace(self.orders(account), paused_at_ns=None))
+        await self._order(source, paused_at_ns=None)
 
     async def lower(self, source: str, *, interval_ns: int, for_ns: int, ceiling_interval_ns: int) -> None:
         """Send at most this fast for a while. Refuses a rate above the owner's ceiling."""
@@ -152,26 +155,28 @@ class Steering:
             raise ConfigurationError(
                 "the ceiling can be lowered for at most 30 days", hint="write a span, as 30m or 6h"
             )
-        account = self._account(source)
-        until_ns = self._clock.wall_ns() + for_ns
-        await self._order(
-            account, msgspec.structs.replace(self.orders(account), interval_ns=interval_ns, until_ns=until_ns)
-        )
+        await self._order(source, interval_ns=interval_ns, until_ns=self._clock.wall_ns() + for_ns)
 
     async def restore(self, source: str) -> None:
         """Back to the owner's ceiling."""
-        account = self._account(source)
-        await self._order(account, msgspec.structs.replace(self.orders(account), interval_ns=None, until_ns=None))
+        await self._order(source, interval_ns=None, until_ns=None)
 
-    async def _order(self, account: str, orders: Orders) -> None:
-        await self._store.keep_note(account, STEERING_NOTE, msgspec.to_builtins(orders))
-        await self._homes[account].obey(orders)
+    async def _kept(self, source: str) -> Orders:
+        """The orders as they are now, whichever process was given them."""
+        account = self._account(source)
+        await self._take_up(account)
+        return self.orders(account)
+
+    async def _order(self, source: str, **changes: int | None) -> None:
+        orders = msgspec.structs.replace(await self._kept(source), **changes)
+        await self._store.keep_note(self._account(source), STEERING_NOTE, msgspec.to_builtins(orders))
+        await self._follow(self._account(source), orders)
 
     def _account(self, source: str) -> str:
         return self._accounts[source]
 
     def _names(self) -> Iterable[str]:
-        return [account for account in dict.fromkeys(self._accounts.values()) if account in self._homes]
+        return list(dict.fromkeys(self._accounts.values()))
 
 
 def steered(rate: RateFacts, orders: Orders) -> RateFacts:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from remora.contracts import Clock
-from remora.core.errors import StoreUnavailable
+from remora.core.errors import StoreRefused, StoreUnavailable
 from remora.core.units import SECOND_NS
 from remora.stores.postgres.connections import Connection, Row, check_address, connect, explaining
 from remora.stores.postgres.statements import SQL
@@ -25,6 +25,9 @@ ASK_EVERY_NS: Final = SECOND_NS
 # The server ends a session that is silent for one lease, so a frozen process cannot keep the advisory lock.
 SESSION_SILENT_MS: Final = LEASE_NS // 1_000_000
 BEAT_TIMEOUT_MS: Final = 2_000
+
+# A database that is restored, or whose rights are corrected, refuses for a while.
+AWAY: Final = (StoreUnavailable, StoreRefused)
 
 T = TypeVar("T")
 
@@ -95,7 +98,7 @@ class Singleton:
     async def release(self) -> None:
         """Let another process take over at once."""
         held, self._held = self._held, None
-        with suppress(StoreUnavailable):
+        with suppress(*AWAY):
             if held is not None and self._session is not None:
                 await self._ask("release_singleton", {"fence": held.fence})
                 await self._ask("unlock_singleton", {})
@@ -120,7 +123,7 @@ class Singleton:
 
     async def _wait_to_take(self) -> None:
         while True:
-            with suppress(StoreUnavailable):
+            with suppress(*AWAY):
                 if await self.take():
                     return
             await self._clock.sleep_until(self._clock.monotonic_ns() + ASK_EVERY_NS)
@@ -129,7 +132,7 @@ class Singleton:
         while not working.done():
             await self._pause(working)
             # A failed heartbeat may be repeated while the lease lasts.
-            with suppress(StoreUnavailable):
+            with suppress(*AWAY):
                 if not working.done() and not await self.beat():
                     return
             if not self.holds():
@@ -155,7 +158,7 @@ class Singleton:
                 if not self._is_locked and not await self._lock(self._session):
                     return None
                 return await (await self._session.execute(SQL[statement], {"name": self.name, **parameters})).fetchone()
-        except StoreUnavailable:
+        except AWAY:
             await self._drop_session()
             raise
 
