@@ -30,6 +30,7 @@ from typing import Final
 import trustme
 
 from bench import shared_gate
+from bench.other_results import OTHERS
 from bench.postgres import new_server
 from bench.rivals import IN_FLIGHT
 from tests.postgres_server import PostgresServer
@@ -314,22 +315,6 @@ def missing(results: Mapping[str, Measured]) -> str:
     return f" Not measured in this run: {' and '.join(names)}." if names else ""
 
 
-IN_A_LARGE_MIRROR: Final = """## In a large mirror
-
-`python -m bench.scale` fills a SQLite store with ten million items as a backfill does it, without requests. An item cost 37.1 µs of
-processor time among the first 10,000 and 35.8 µs in the tenth million, beside other work; memory stayed at 146 MB. Then 100,000 more cost
-35.7 µs each, and in an empty store 34.6 µs, in turns. `remora status` took 0.29 s and `remora gaps` 0.26 s. The file had 1.50 bytes for
-each byte of a body. Since short bodies have no hashes and a line of the change feed is half as long, three million items cost 30.3 µs each
-in the third million and take 1.40 bytes for each byte of a body: five indexes and the feed are in it. Compacted,
-a file of a million items had 1.36.
-
-`python -m bench.scale --postgres` fills a PostgreSQL on the same machine. An item cost 35.5 µs of our processor time and 41.0 µs of the
-server's among the first 10,000, and 39.5 and 50.4 µs in the tenth million, while the load of the machine rose from 2 to 7 by other work;
-our memory stayed at 76 MB. Then `remora status` took 0.48 s and `remora gaps` 0.40 s. The same load for both: after four million, 100,000
-more cost 31.7 and 45.3 µs, and in an empty database 31.9 and 41.8 µs (median of three, in turns).
-"""
-
-
 def page(results: Mapping[str, Measured], items: int, rounds: int) -> str:
     """The page of the docs."""
     return f"""# Performance
@@ -353,46 +338,7 @@ Scrapy and dlt are no dependencies. They run in environments of their own, which
 item in {FRAMEWORK_ITEMS} (`bench/frameworks.py`).{missing(results)}
 `python -m bench postgres` measures the PostgreSQL store, `python -m bench wire` the gate and the transport at several rates, `python -m bench store` the SQLite store alone.
 
-## Where the time goes
-
-A walk takes its items through the line in batches of what one tick of the event loop brings, about 50 to 100 here; no item has a
-task or a future of its own. Requests that wait together get all turns that are due in one step, answers that came together are heard
-and counted together. In a run over 100,000 items on a quiet machine, start-up included:
-
-| thread | CPU-µs per item |
-|---|--:|
-| event loop: gate, law, line, transport and decoding | 65 |
-| event loop, in the kernel: `send`, `recv`, `epoll` | 12 |
-| store: judging, SQLite with five indexes | 33 |
-| store, in the kernel: the log and the file | 10 |
-
-Results of a backfill wait until there are 128 of them, or 50 ms at most; a live item is written at once, together with all that wait.
-
-The number of requests in flight is bounded (256 at most), so memory does not grow with the number of items.
-
-## At a pace
-
-`python -m bench.long_run --for-s 120` backfills for two minutes at 2,600 requests a second over TLS from a provider 40 ms away. On a
-quiet machine it reached 99.3 % of the pace with 50 % of one core (196 µs per item) and 156 MB; no window held more than the ceiling
-allows. Live items came after 53 ms, and 99 % of them within 71 ms (45 and 128 ms without the backfill). At a pace an item costs
-more than in a catch-up, because few answers come at once.
-
-## On a busy machine
-
-`python -m bench.busy` catches up from a cold start beside eight programs that never rest, on two cores. The provider has a real-time
-priority, so that it is never slow, and refuses nothing: whatever slows the pace down would be our own doing. In 45 seconds with each ceiling:
-
-| ceiling | items stored | fastest pace | slowed down | above the ceiling in the fullest window | load |
-|--:|--:|--:|---|--:|--:|
-| 20/s | 473 | 20/s | never | +0.00 | 6.4 |
-| 300/s | 3,676 | 300/s | never | +0.81 | 7.9 |
-| 1,000/s | 12,782 | 1,000/s | never | -2.19 | 8.8 |
-| 100,000/s | 32,867 | 100,000/s | never | -999.00 | 9.2 |
-
-The window is measured where requests arrive. On such a machine the kernel itself delivers some of them late, together with the next;
-0.81 of a request at 300/s are 2.7 ms. The gate asserts the ceiling at every departure.
-
-{IN_A_LARGE_MIRROR}"""
+{OTHERS}"""
 
 
 def main() -> None:
