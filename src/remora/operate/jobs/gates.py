@@ -43,7 +43,7 @@ class Gates:
         self._meter = meter
         self._sharing = sharing
         self._open: dict[str, _Open] = {}
-        self._opening: dict[str, asyncio.Lock] = {}  # by account
+        self._opening: dict[str, asyncio.Lock] = {}  # by account; held while its gate is opened or closed
         self._rights: dict[str, SoleRight] = {}  # by account
         self.homes: dict[str, SteeredHome] = {}  # by account; what an operator orders goes there
 
@@ -79,10 +79,11 @@ class Gates:
         try:
             yield gate.governor
         finally:
-            gate.users -= 1
-            if not gate.users:
-                del self._open[account], self.homes[account]
-                await gate.governor.close()
+            async with self._opening[account]:  # nobody opens the next one before this one is closed
+                gate.users -= 1
+                if not gate.users:
+                    del self._open[account], self.homes[account]
+                    await gate.governor.close()
 
     async def _opened(self, account: str) -> _Open:
         governor = self._governor(account)
