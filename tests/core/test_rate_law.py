@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.rate.constants import DIP, EDGES_KEPT, MORE_PER_ROUND_TRIP, PRICE_LEAST, WAIT_MOST_NS
+from remora.core.rate.constants import DIP, EDGES_KEPT, MANY, MORE_PER_ROUND_TRIP, WAIT_MOST_NS
 from remora.core.rate.law import Answer, Answered, ChangeKind, Pace, after, cold_start, describe
 from remora.core.rate.pace import changed
 from remora.core.rate.pace_record import Restore, restore, to_record
@@ -169,7 +169,7 @@ def test_idleness_after_a_refusal_is_not_taken_for_an_outage() -> None:
     hit = after(pace, Answered(Answer.REFUSED, 10, 20, pace_bound=False))
     idle = after(hit, Answered(Answer.GOOD, HOUR_NS, HOUR_NS + MILLISECOND_NS, pace_bound=False))
     assert idle.rate_per_s == hit.rate_per_s
-    assert idle.account >= pace.account - PRICE_LEAST
+    assert idle.account >= pace.account - MANY
     told = after(pace, Answered(Answer.REFUSED, 10, 20, pace_bound=False, asked_to_wait_ns=30 * SECOND_NS))
     waited = after(told, Answered(Answer.GOOD, HOUR_NS, HOUR_NS + MILLISECOND_NS, pace_bound=False))
     assert waited.account < idle.account

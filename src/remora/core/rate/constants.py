@@ -35,15 +35,14 @@ FAR_BELOW: Final = 8.0  # so far below a rate that was once accepted, an inciden
 # What probing may cost, in good answers. The longer an edge has held, the longer it is likely to hold: it is probed
 # again after a third of the answers it has held for. Where edges moved far, a thirty-second of the answers the last one
 # held for is soon enough to gain most of the next move, and it is sooner still where a higher edge may come back. An
-# edge that keeps holding is probed more rarely: one false move may cost a sixteenth.
-PRICE_LEAST: Final = 64.0
+# edge that keeps holding is probed more rarely: one false move may cost a sixteenth. No refusal costs less than many answers.
 PRICE_MOST: Final = 3_000.0
 PRICE_AGE: Final = 1 / 3
 PRICE_LASTED: Final = 1 / 32
 PRICE_HELD: Final = 1 / 16
 ACCOUNT_MOST: Final = 128.0  # a long run without refusals saves up for at most two cheap ones
 ACCOUNT_AFTER_REFUSALS: Final = -2_400.0  # refusals alone never block probing for longer than this
-ACCOUNT_AFTER_A_CHANGE: Final = -PRICE_LEAST  # after the provider has changed, no more than one cheap refusal is owed
+ACCOUNT_AFTER_A_CHANGE: Final = -float(MANY)  # after the provider has changed, no more than one cheap refusal is owed
 ACCOUNT_LEAST: Final = -75_000.0  # bounds the longest rest, and so the time to recover
 REST_CHARGE: Final = 0.3  # a refusal at rest or in a test costs less than one that a probe caused
 DOUBT_LEAST: Final = 0.1  # of a dip, by which a probe that got above the edge raises it; a whole dip while it is new
@@ -70,9 +69,10 @@ STRAYS_CREDIT: Final = 2.0  # refusals that may be owed there before probing sto
 SAME_PLACE: Final = DIP / 8  # by chance, a probe is refused this near the last one only once in six times
 STRAYS_DOUBTED: Final = 0.8  # this part of the share is kept when refusals turn out to be regular
 DOUBTFUL: Final = 0.5  # a refusal that means less than this may well have been a stray
-MEANING_LEAST: Final = 0.15  # even there a refusal says a little: an edge set too high must not look like strays
 
 REGULAR: Final = 1.25  # by chance, refusals come this regularly only once in nine times
+# Refusals are dense if one answer in ten is refused. Even where strays are usual, one refusal in ten is taken for the edge:
+# an edge set too high must not look like strays.
 DENSE_SHARE: Final = 0.1
 EDGE_BELIEVED: Final = 4.0  # two refusals within about 24 answers where strays are rare
 EVIDENCE_MOST: Final = 5.0  # old evidence is forgotten within about 50 answers

@@ -20,7 +20,6 @@ from remora.core.rate.constants import (
     HARDLY_ANY,
     MANY,
     NEAR,
-    PRICE_LEAST,
     REST_CHARGE,
     STRAY_LEAST,
     TEST_MOST,
@@ -139,7 +138,7 @@ def _met_again(pace: Pace) -> float:
         lower = max(proven_edge(pace), edge * (1 - DIP))
         return edge - max(0.0, edge - lower) / 2 * meaning(pace)
     # While it is new, it may well be set too low.
-    doubt = max(DOUBT_LEAST, PRICE_LEAST / price(pace))
+    doubt = max(DOUBT_LEAST, MANY / price(pace))
     return max(min(edge * (1 + DIP * doubt), rate), proven_edge(pace))
 
 

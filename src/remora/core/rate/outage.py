@@ -23,7 +23,6 @@ from remora.core.rate.constants import (
     OUTAGE_BUDGET_UNSETTLED,
     OUTAGE_KEPT,
     OUTAGE_MEMORY,
-    PRICE_LEAST,
     REST_CHARGE,
     WAIT_GROWTH,
     WAIT_MOST_NS,
@@ -152,7 +151,7 @@ def _after_an_outage(pace: Pace, event: Answered) -> _Return:
     edge = _edge_after(pace, outage_ns, accepted)
     rate = edge / 2 if pace.provisional and edge == before else edge * (1 - DIP)
     lost = outage_ns * (rate if pace.provisional else min(before, accepted)) / SECOND_NS
-    unsettled = price(pace) <= PRICE_LEAST and lost <= MANY
+    unsettled = price(pace) <= MANY and lost <= MANY
     cost = lost / (OUTAGE_BUDGET_UNSETTLED if unsettled else OUTAGE_BUDGET)
     guessed = pace.provisional and pace.streak > 1
     if guessed or (not pace.probed and edge < before * (1 - ELSEWHERE)):

@@ -11,18 +11,17 @@ from remora.core.rate.constants import (
     ACCOUNT_AFTER_REFUSALS,
     BURST_MOST,
     BURST_NOISE,
+    DENSE_SHARE,
     DIP,
     ELSEWHERE,
     FAR,
     FAR_BELOW,
     LIMIT_DIPS,
     MANY,
-    MEANING_LEAST,
     MEMORY,
     PRICE_AGE,
     PRICE_HELD,
     PRICE_LASTED,
-    PRICE_LEAST,
     PRICE_MOST,
     REFUSALS_SPARED,
     REGULAR,
@@ -65,7 +64,7 @@ def price(pace: Pace) -> float:
         # The edge has moved far before. The more we would gain by finding the old edge again, the lower the price.
         regained = min(1.0, edge / left) if left else 1.0
         answers = min(answers, max(pace.lasted * PRICE_LASTED * regained, pace.held * PRICE_HELD))
-    return max(least_price(pace), min(PRICE_MOST, max(PRICE_LEAST, answers)))
+    return max(least_price(pace), min(PRICE_MOST, max(MANY, answers)))
 
 
 def least_price(pace: Pace) -> float:
@@ -98,7 +97,7 @@ def meaning(pace: Pace) -> float:
     """How much one refusal says, from 1 where strays are rare down to a little where they are usual."""
     if pace.alike and is_alike(pace):
         return 1.0
-    return max(MEANING_LEAST, 1 - (pace.stray_share - STRAY_LEAST) / (STRAYS_USUAL - STRAY_LEAST))
+    return max(DENSE_SHARE, 1 - (pace.stray_share - STRAY_LEAST) / (STRAYS_USUAL - STRAY_LEAST))
 
 
 def with_a_stray(pace: Pace) -> Pace:
