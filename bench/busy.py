@@ -2,8 +2,8 @@
 
 Run it with `python -m bench.busy [--for-s 45] [--burners 8]`, as a user that may set real-time priorities. The simulated provider
 gets one, so it is neither slow nor refuses: whatever slows the pace down is our own doing. It is asked with several
-ceilings, each in an empty store, and says when each request arrived. Some arrive late, because the kernel delivers them beside the
-same programs: a window may seem too full by a request or two.
+ceilings, each in an empty store, and says when each request arrived. Some are delayed between the gate's last look at the clock and
+the arrival, so a window may seem too full by a request; `bench.packets` tells the two apart.
 """
 
 import argparse

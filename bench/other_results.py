@@ -38,8 +38,8 @@ priority, so that it is never slow, and refuses nothing: whatever slows the pace
 | 1,000/s | 12,782 | 1,000/s | never | -2.19 | 8.8 |
 | 100,000/s | 32,867 | 100,000/s | never | -999.00 | 9.2 |
 
-The window is measured where requests arrive. On such a machine the kernel itself delivers some of them late, together with the next;
-0.81 of a request at 300/s are 2.7 ms. The gate asserts the ceiling at every departure.
+The window is measured where requests arrive. Between the gate's last look at the clock and the arrival such a machine delays some of them,
+so that the next one follows closer: 0.81 of a request at 300/s are 2.7 ms. The gate asserts the ceiling at every departure.
 
 ## In a large mirror
 
