@@ -55,6 +55,13 @@ async def test_nothing_is_claimed_where_nothing_is_planned(store: Store) -> None
     assert await try_claim(store, source="other") is None
 
 
+async def test_a_backfill_leaves_out_what_was_covered_since_its_holes_were_found(store: Store) -> None:
+    await store.cover(SOURCE, IdRange(10, 20))
+    assert await plan(store, (1, 30)) == 2
+    assert (await store.open_segments(SOURCE))[BACKFILL] == 19
+    assert await plan(store, (1, 30), kind=REPLAY) == 1, "what is replayed is covered"
+
+
 async def test_a_plan_leaves_out_what_an_unfinished_segment_of_its_kind_has(store: Store) -> None:
     await plan(store, (10, 20), (40, 50))
     assert await plan(store, (1, 60)) == 3

@@ -150,7 +150,10 @@ class SegmentLedger(Protocol):
     """Durable ranges and their coverage. `advance` and `release` refuse (False) an outdated fencing token."""
 
     async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
-        """Add pending segments of any width, without ids that an unfinished segment of the same kind already has."""
+        """Add pending segments of any width, without ids that an unfinished segment of the same kind already has.
+
+        A backfill leaves out what is covered as well: others may have covered it since the caller looked.
+        """
 
     async def claim(
         self, source: str, kinds: Sequence[SegmentKind], *, owner: str, lease_ns: int, now_ns: int

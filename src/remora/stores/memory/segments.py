@@ -21,6 +21,8 @@ class MemorySegments(MemoryPart):
             for row in rows
             if row.kind is kind and row.state is not SegmentState.DONE
         ]
+        if kind is SegmentKind.BACKFILL:  # what was covered since the holes were found
+            unfinished += self._tables.coverage.get(source, Coverage()).ranges
         added = unplanned(pieces, unfinished)
         rows.extend(SegmentRow(next(self._tables.segment_ids), kind, ids, ids.start - 1) for ids in added)
         return len(added)

@@ -27,8 +27,12 @@ class SqliteSegments(SqlitePart):
         """Add ids that no unfinished segment of this kind still has to walk. Returns the number of new segments."""
 
         def work(connection: Connection) -> int:
-            left = connection.execute(self._sql["unfinished_segments"], {"source": source, "kind": kind.value})
-            added = unplanned(pieces, [IdRange(first, last) for first, last in left])
+            taken = connection.execute(
+                self._sql["unfinished_segments"], {"source": source, "kind": kind.value}
+            ).fetchall()
+            if kind is SegmentKind.BACKFILL:  # what was covered since the holes were found
+                taken += connection.execute(self._sql["coverage"], {"source": source}).fetchall()
+            added = unplanned(pieces, [IdRange(first, last) for first, last in taken])
             now = now_ns // MILLISECOND_NS
             rows = [(source, kind.value, ids.start, ids.end, ids.start - 1, now, now) for ids in added]
             write_rows(connection, "add_segments", rows)
