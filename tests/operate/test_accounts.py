@@ -198,17 +198,24 @@ def test_the_ceiling_of_a_source_is_the_one_of_its_account(tmp_path: Path) -> No
     }
 
 
+LIMITED = SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')
+
+
+def gates_on(gate: SimGate, sources: Mapping[str, SourceSettings], clock: SimClock) -> Gates:
+    sharing = SimSharing(gate, SimNames(), clock)
+    return Gates(sources, store=MemoryStore(), clock=clock, meter=CountingMeter(), sharing=sharing)
+
+
 def test_the_limit_on_refusals_is_one_for_all_sources_of_an_account(tmp_path: Path) -> None:
-    sources = settings(tmp_path, SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')).sources
+    sources = settings(tmp_path, LIMITED).sources
     assert limits_of([*sources.values()]).refusal_limit == RefusalLimit(4, 60 * SECOND_NS)
 
 
 def test_where_refusals_are_limited_on_a_shared_store_nothing_is_sent_without_the_right(tmp_path: Path) -> None:
-    sources = settings(tmp_path, SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')).sources
+    sources = settings(tmp_path, LIMITED).sources
 
     async def main(clock: SimClock, sent: Departures) -> None:
-        sharing = SimSharing(SimGate(clock), SimNames(), clock)
-        gates = Gates(sources, store=MemoryStore(), clock=clock, meter=CountingMeter(), sharing=sharing)
+        gates = gates_on(SimGate(clock), sources, clock)
         with pytest.raises(StoreUnavailable, match="another process may send for github now"):
             async with gates.pass_through("issues"):
                 raise AssertionError("never opened")
@@ -227,19 +234,15 @@ def test_where_refusals_are_limited_on_a_shared_store_nothing_is_sent_without_th
 
 
 def test_any_process_may_send_where_no_limit_is_written_and_where_the_store_is_its_own(tmp_path: Path) -> None:
-    limited = settings(tmp_path, SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')).sources
+    limited = settings(tmp_path, LIMITED).sources
     free = settings(tmp_path, SHARED).sources
 
     async def main(clock: SimClock, _sent: Departures) -> None:
-        sharing = SimSharing(SimGate(clock), SimNames(), clock)
-        meter, store = CountingMeter(), MemoryStore()
-        assert Gates(limited, store=store, clock=clock, meter=meter).right("issues") is None
-        assert Gates(free, store=store, clock=clock, meter=meter, sharing=sharing).right("issues") is None
+        own = Gates(limited, store=MemoryStore(), clock=clock, meter=CountingMeter())
+        assert own.right("issues") is None
+        assert gates_on(SimGate(clock), free, clock).right("issues") is None
 
     in_simulated_time(main)
-
-
-LIMITED = SHARED.replace('"10/s"', '"10/s"\nrefusal_limit = "4/min"')
 
 
 class SlowGate(SimGate):
@@ -253,11 +256,6 @@ class SlowGate(SimGate):
             self.fails -= 1
             raise StoreUnavailable("the store does not answer", hint="wait")
         return await super().look(source)
-
-
-def gates_on(gate: SimGate, sources: Mapping[str, SourceSettings], clock: SimClock) -> Gates:
-    sharing = SimSharing(gate, SimNames(), clock)
-    return Gates(sources, store=MemoryStore(), clock=clock, meter=CountingMeter(), sharing=sharing)
 
 
 def test_a_gate_that_could_not_be_opened_is_opened_anew(tmp_path: Path) -> None:

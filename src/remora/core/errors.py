@@ -5,7 +5,7 @@ RemoraError
 └── StoreError              exit 1: the local copy cannot be read or written
     ├── StoreUnavailable    retryable: it may work in a moment
     ├── StoreBusy           another process holds the store
-    │   └── SourceBusy      another process runs the source, on a store that several may write
+    ├── SourceBusy          another process runs the source, on a store that several may write
     ├── StoreRefused        the database server rejects us until somebody acts; exit 2, but retryable
     └── StoreForeign        the file or database is not ours, or from a newer version; exit 2
         └── StoreEmpty      nothing is there yet, and it was opened to be read
@@ -62,7 +62,7 @@ class StoreBusy(StoreError):
     """Another process holds the store."""
 
 
-class SourceBusy(StoreBusy):
+class SourceBusy(StoreError):
     """Another process runs this source, on a store that several processes may write."""
 
 

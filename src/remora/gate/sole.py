@@ -8,10 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from remora.contracts import Borrower, GateHome, Json, LeaderLease, SharedPace
+from remora.contracts import GateHome, Json, LeaderLease, SharedPace
 from remora.core.errors import StoreUnavailable
 from remora.core.rate.pacing import Pacer
 from remora.core.rate.stretches import Stretch
+from remora.gate.home_around import HomeAround
 
 # Without the right a gate looks again so soon.
 AGAIN_S: Final = 1.0
@@ -26,7 +27,7 @@ class SoleRight:
         self._users = 0
         self._lost: asyncio.Future[None] | None = None  # None: this process does not have the right
         self._given = asyncio.Event()
-        self._working: set[asyncio.Task[None]] = set()
+        self._working: set[asyncio.Future[None]] = set()
 
     def holds(self) -> bool:
         """Whether this process may send right now."""
@@ -60,7 +61,7 @@ class SoleRight:
         lost = self._lost
         if lost is None:
             return False
-        working = loop.create_task(_awaited(work))
+        working = asyncio.ensure_future(work())
         self._working.add(working)
         try:
             await asyncio.wait([working, lost], return_when=asyncio.FIRST_COMPLETED)
@@ -87,40 +88,18 @@ class SoleRight:
                 await asyncio.wait(self._working)
 
 
-async def _awaited(work: Callable[[], Awaitable[None]]) -> None:
-    await work()
-
-
-class SoleHome:
+class SoleHome(HomeAround):
     """`contracts.GateHome` that has time only while this process has the right to send."""
 
     def __init__(self, inner: GateHome, right: LeaderLease) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._right = right
-        self._gate: Borrower | None = None
         self._again: asyncio.TimerHandle | None = None
-        self.departed, self.look, self.shut, self.open_again = inner.departed, inner.look, inner.shut, inner.open_again
-
-    @property
-    def interval_ns(self) -> int:
-        return self._inner.interval_ns
-
-    @property
-    def is_silent(self) -> bool:
-        return self._inner.is_silent
-
-    @property
-    def share_every_ns(self) -> int:
-        return self._inner.share_every_ns
-
-    @property
-    def sees_departures(self) -> bool:
-        return self._inner.sees_departures
 
     def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch | None:
         """None as soon as another process may send, even if this one was frozen and does not know it yet."""
         if self._right.holds():
-            return self._inner.stretch(pacer, now_ns=now_ns)
+            return super().stretch(pacer, now_ns=now_ns)
         if self._again is None:  # a heartbeat that was late, but not too late, renews the right without a word
             self._again = asyncio.get_running_loop().call_later(AGAIN_S, self._look_again)
         return None
@@ -130,17 +109,12 @@ class SoleHome:
         if self._gate is not None:
             self._gate.changed()
 
-    def serve(self, gate: Borrower) -> None:
-        """Work for this gate from now on."""
-        self._gate = gate
-        self._inner.serve(gate)
-
     async def close(self) -> None:
         """Stop borrowing."""
         if self._again is not None:
             self._again.cancel()
         self._gate = None
-        await self._inner.close()
+        await super().close()
 
     async def share(
         self, record: Mapping[str, Json], *, interval_ns: int, not_before_in_ns: int, seen_version: int
@@ -148,6 +122,6 @@ class SoleHome:
         """Store what was learned, unless another process counts by now."""
         if not self._right.holds():
             raise StoreUnavailable("another process may send now", hint="nothing to do: this one stands by")
-        return await self._inner.share(
+        return await super().share(
             record, interval_ns=interval_ns, not_before_in_ns=not_before_in_ns, seen_version=seen_version
         )

@@ -14,7 +14,7 @@ import structlog
 from remora.collect import Collector
 from remora.contracts import Clock, Outcome, Store
 from remora.core.errors import StoreError
-from remora.core.ledger.coverage import IdRange, newest_first
+from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.discovery import Discovery
 from remora.core.ledger.segment import BATCH_MAX, FIRST_FENCE, LEASE_NS, Segment, SegmentKind, Walk
 from remora.core.units import SECOND_NS
@@ -42,8 +42,7 @@ Advance = Callable[[Segment, int], Awaitable[None]]
 
 async def plan_missing(source: str, store: Store, wanted: IdRange, *, now_ns: int) -> int:
     """Plan segments for every id in `wanted` that is not covered yet; returns how many segments were added."""
-    holes = newest_first((await store.coverage(source)).uncovered(wanted))
-    return await store.plan(source, SegmentKind.BACKFILL, holes, now_ns=now_ns)
+    return await store.plan(source, SegmentKind.BACKFILL, (wanted,), now_ns=now_ns)
 
 
 async def plan_again(source: str, store: Store, kind: SegmentKind, wanted: IdRange, *, now_ns: int) -> int:

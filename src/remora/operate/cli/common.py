@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
-from remora.core.errors import ConfigurationError, Exit, SourceBusy, StoreBusy
+from remora.core.errors import ConfigurationError, Exit, StoreBusy
 
 if TYPE_CHECKING:
     from remora.operate.config.settings import Settings
@@ -138,11 +138,9 @@ def load_settings(
 
 @contextmanager
 def if_busy(hint: str) -> Iterator[None]:
-    """Replace the hint of `StoreBusy` by what it means for this command. Where only the source is busy, its own is right."""
+    """Replace the hint of `StoreBusy` by what it means for this command."""
     try:
         yield
-    except SourceBusy:
-        raise
     except StoreBusy as busy:
         raise StoreBusy(busy.message, hint=hint) from None
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from remora.contracts import Borrower, Clock, GateHome, Json, Notes, SharedPace
+from remora.contracts import Clock, GateHome, Notes
 from remora.core.errors import ConfigurationError, StoreError
 from remora.core.ledger.notes import STEERING_NOTE
 from remora.core.quantities import format_rate
@@ -20,68 +20,32 @@ from remora.core.rate.pacing import Pacer
 from remora.core.rate.stretches import Stretch
 from remora.core.status.snapshot import Orders
 from remora.core.units import DAY_NS, SECOND_NS
+from remora.gate.home_around import HomeAround
 
 LOOK_EVERY_NS: Final = 2 * SECOND_NS
 LOWERED_MAX_NS: Final = 30 * DAY_NS
 
 
-class SteeredHome:
+class SteeredHome(HomeAround):
     """`contracts.GateHome` that grants no time while it is paused, and only slow time while it is lowered."""
 
     def __init__(self, inner: GateHome) -> None:
-        self._inner = inner
-        self._gate: Borrower | None = None
+        super().__init__(inner)
         self.orders = Orders()
-        self.departed = inner.departed
 
     async def obey(self, orders: Orders) -> None:
         """Follow these orders from now on."""
         self.orders = orders
         if self._gate is not None:
-            self._gate.adopt(await self._inner.look())  # takes up the interval
+            self._gate.adopt(await self.look())  # takes up the interval
             self._gate.changed()
 
     @property
     def interval_ns(self) -> int:
-        return max(self._inner.interval_ns, self.orders.interval_ns or 0)
-
-    @property
-    def is_silent(self) -> bool:
-        return self._inner.is_silent
-
-    @property
-    def share_every_ns(self) -> int:
-        return self._inner.share_every_ns
-
-    @property
-    def sees_departures(self) -> bool:
-        return self._inner.sees_departures
-
-    def serve(self, gate: Borrower) -> None:
-        self._gate = gate
-        self._inner.serve(gate)
+        return max(super().interval_ns, self.orders.interval_ns or 0)
 
     def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch | None:
-        return None if self.orders.paused_at_ns is not None else self._inner.stretch(pacer, now_ns=now_ns)
-
-    async def share(
-        self, record: Mapping[str, Json], *, interval_ns: int, not_before_in_ns: int, seen_version: int
-    ) -> tuple[bool, SharedPace]:
-        return await self._inner.share(
-            record, interval_ns=interval_ns, not_before_in_ns=not_before_in_ns, seen_version=seen_version
-        )
-
-    async def look(self) -> SharedPace:
-        return await self._inner.look()
-
-    async def shut(self, *, for_ns: int, cool_down_ns: int, was_prober: bool) -> None:
-        await self._inner.shut(for_ns=for_ns, cool_down_ns=cool_down_ns, was_prober=was_prober)
-
-    async def open_again(self) -> None:
-        await self._inner.open_again()
-
-    async def close(self) -> None:
-        await self._inner.close()
+        return None if self.orders.paused_at_ns is not None else super().stretch(pacer, now_ns=now_ns)
 
 
 class Steering:
