@@ -143,8 +143,7 @@ def test_a_request_is_given_up_only_when_it_hangs_and_its_item_is_owed_at_once()
                 await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
             for _ in range(12):
                 # The second one waits in the gate all the time, and the first one has not hung for long enough at first.
-                one.collector.give_up_if_it_hangs(SEVEN)
-                one.collector.give_up_if_it_hangs(eight)
+                one.collector.give_up_what_hangs([SEVEN, eight])
                 await clock.sleep_until(clock.monotonic_ns() + SECOND_NS // 2)
             assert [each.done() for each in asking] == [True, False]
             assert await asking[0] is Outcome.OWED
@@ -164,7 +163,7 @@ def test_a_request_that_is_given_up_while_its_task_is_cancelled_ends_with_the_ta
         async with process(clock, source) as one:
             asking = asyncio.ensure_future(one.collector.collect(SEVEN))
             await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
-            one.collector.give_up_if_it_hangs(SEVEN)
+            one.collector.give_up_what_hangs([SEVEN])
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
             assert asking.cancelled()

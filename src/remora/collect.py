@@ -213,18 +213,20 @@ class Collector(BelievedNewest):
         """How the connects of one stream pass the gate."""
         return StreamGate(self._source.name, lane, self._governor, clock=self._clock, meter=self._meter)
 
-    def give_up_if_it_hangs(self, discovery: Discovery) -> None:
-        """End its request if it has taken as long as an item may take. There was no answer, so the item is owed."""
-        now_ns = self._clock.monotonic_ns()
-        for batch in self._batches:
-            batch.give_up(discovery, departed_before_ns=now_ns - REQUEST_TIME_MAX_NS, now_ns=now_ns)
-        asking = self._asking.get(discovery)
-        if asking is None or asking.permit.departed_at_ns is None or asking.was_given_up:
+    def give_up_what_hangs(self, discoveries: Sequence[Discovery]) -> None:
+        """End those requests that have taken as long as an item may take. There was no answer, so the item is owed."""
+        if not discoveries:
             return
-        if now_ns - asking.permit.departed_at_ns >= REQUEST_TIME_MAX_NS:
-            assert asking.task is not None, "a request is awaited by a task"
-            asking.was_given_up = True
-            asking.task.cancel()
+        now_ns = self._clock.monotonic_ns()
+        latest_ns = now_ns - REQUEST_TIME_MAX_NS
+        for batch in self._batches:
+            batch.give_up(discoveries, departed_before_ns=latest_ns, now_ns=now_ns)
+        for asking in [self._asking[discovery] for discovery in discoveries if discovery in self._asking]:
+            departed_at_ns = asking.permit.departed_at_ns
+            if departed_at_ns is not None and departed_at_ns <= latest_ns and not asking.was_given_up:
+                assert asking.task is not None, "a request is awaited by a task"
+                asking.was_given_up = True
+                asking.task.cancel()
 
     async def _verdict(self, discovery: Discovery) -> Verdict:
         return (await self.ask(discovery)).verdict

@@ -303,7 +303,7 @@ def test_a_request_that_hangs_is_given_up_and_its_item_is_owed(kind: type[Number
             began_ns = clock.monotonic_ns()
             for _ in range(30):
                 await clock.sleep_until(clock.monotonic_ns() + SECOND_NS // 4)
-                one.collector.give_up_if_it_hangs(Discovery.item(3, via=Lane.BACKFILL))
+                one.collector.give_up_what_hangs([Discovery.item(3, via=Lane.BACKFILL)])
             assert (await collecting)[3] is Outcome.OWED
             assert clock.monotonic_ns() - began_ns < 10 * SECOND_NS
 
@@ -354,7 +354,7 @@ def test_a_request_that_is_answered_and_given_up_in_one_tick_is_heard_once() -> 
             collecting = asyncio.ensure_future(collect(one, range(1, 2)))
             await clock.sleep_until(clock.monotonic_ns() + 60 * SECOND_NS)
             source.answer()
-            one.collector.give_up_if_it_hangs(items(range(1, 2))[0])
+            one.collector.give_up_what_hangs(items(range(1, 2)))
             assert await collecting == {1: Outcome.NEW}
             assert one.governor.state().in_flight == 0
 

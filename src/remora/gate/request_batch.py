@@ -96,15 +96,15 @@ class RequestBatch(Generic[T]):
         results, self._results = self._results, []
         return results
 
-    def give_up(self, discovery: Discovery, *, departed_before_ns: int, now_ns: int) -> None:
-        """End its request, if it was sent at once and before this moment: there was no answer."""
+    def give_up(self, discoveries: Sequence[Discovery], *, departed_before_ns: int, now_ns: int) -> None:
+        """End their requests, if they were sent at once and before this moment: there was no answer."""
         for permit, (asked_for, sent) in self._in_flight.items():
             departed_at_ns = permit.departed_at_ns
-            if sent is not None and asked_for == discovery and departed_at_ns is not None:
-                if departed_at_ns <= departed_before_ns:
-                    sent.cancel()
-                    self._on_reply(permit, NoReply(Fault.TIMEOUT, departed_at_ns, now_ns))
-                return
+            if sent is None or departed_at_ns is None or departed_at_ns > departed_before_ns:
+                continue  # the usual case first: this runs for everything in flight
+            if asked_for in discoveries:
+                sent.cancel()
+                self._on_reply(permit, NoReply(Fault.TIMEOUT, departed_at_ns, now_ns))
 
     def _on_turns(self, permits: Sequence[GovernedPermit]) -> None:
         for permit in permits:

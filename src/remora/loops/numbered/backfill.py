@@ -190,10 +190,10 @@ class SegmentWorker:
 
     async def _hurry(self, segment: Segment, walk: "_DurableWalk") -> None:
         """Give up a request that hangs while later ones are answered: the walk continues, and the item is owed."""
+        lane = segment.kind.lane
         while True:
             await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
-            for item_id in walk.held_up_by:
-                self._collector.give_up_if_it_hangs(Discovery.item(item_id, via=segment.kind.lane))
+            self._collector.give_up_what_hangs([Discovery.item(item_id, via=lane) for item_id in walk.held_up_by])
 
     async def _renew(self, walk: "_DurableWalk") -> None:
         """Renew the lease of a slow walk: at one request a minute a batch takes longer than any lease."""

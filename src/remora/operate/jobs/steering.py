@@ -45,7 +45,7 @@ class SteeredHome(HomeAround):
         return max(super().interval_ns, self.orders.interval_ns or 0)
 
     def stretch(self, pacer: Pacer, *, now_ns: int) -> Stretch | None:
-        return None if self.orders.paused_at_ns is not None else super().stretch(pacer, now_ns=now_ns)
+        return None if self.orders.paused_at_ns is not None else self._inner.stretch(pacer, now_ns=now_ns)
 
 
 class Steering:
