@@ -1,7 +1,7 @@
 # What can be done here? `make help` says it in one line each.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo docs test check types quick soak prove sbom bench format clean
+.PHONY: help setup demo docs test check rules types every quick soak prove sbom bench format clean
 
 PYTHON ?= python3
 WORKERS ?= 2
@@ -11,6 +11,8 @@ SECONDS ?= 600
 KILLS ?= 1000
 WHERE ?=
 BIN := .venv/bin
+# The tests start hundreds of processes. Compiling every module again in each of them would take minutes.
+export PYTHONDONTWRITEBYTECODE :=
 CODE := $(wildcard src tests tools bench)
 
 help: ## this list
@@ -26,23 +28,28 @@ demo: setup ## mirror a simulated Hacker News into ./demo, with the console on 1
 docs: setup ## the documentation as a site in build/docs, searchable without a network
 	@$(BIN)/python -m tools.docs_site
 
-test: setup ## every test, with a real PostgreSQL and a real browser where they can be had
+test: setup rules ## all rules and every test, with a real PostgreSQL and a real browser where they can be had
 	@$(BIN)/python -m tools.services
-	@echo "test: running every test"
-	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup
+	@$(MAKE) --no-print-directory -j 2 types every
 
-check: setup ## format, lint, types, layers and the quick tests; under 90 seconds
-	@echo "check: format"
-	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "check: 'make format' repairs the format"; exit 1; }
-	@echo "check: lint"
-	@$(BIN)/ruff check --quiet $(CODE)
-	@echo "check: layers"
-	@$(BIN)/lint-imports --no-logo --no-cache
+check: setup rules ## format, lint, layers, types and the quick tests; under 90 seconds
 	@$(MAKE) --no-print-directory -j 2 types quick
 
-types: # beside the quick tests: alone it would leave a core idle for 20 seconds
-	@echo "check: types"
+rules:
+	@echo "rules: format"
+	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "rules: 'make format' repairs the format"; exit 1; }
+	@echo "rules: lint"
+	@$(BIN)/ruff check --quiet $(CODE)
+	@echo "rules: layers"
+	@$(BIN)/lint-imports --no-logo --no-cache
+
+types: # beside the tests: alone it would leave a core idle for 20 seconds
+	@echo "rules: types"
 	@$(BIN)/mypy $(CODE)
+
+every:
+	@echo "test: running every test"
+	@$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup
 
 quick:
 	@echo "check: quick tests"

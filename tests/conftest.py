@@ -1,6 +1,8 @@
 """What may every test ask for? The outside services, real ones, or a skip that says which one is missing."""
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -21,7 +23,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "remora"))
 # Real sockets and files, and worlds that run for days: `make check` leaves these folders out.
 SLOW_FOLDERS = frozenset({"fuzz", "integration", "world"})
 
+# Files of tests need not survive a power cut: in memory, where there is enough of it, nobody waits for a disk.
+MEMORY = Path("/dev/shm")
+MEMORY_LEAST_BYTES = 4 << 30
+
 _database_numbers = count(1)
+
+
+def pytest_configure() -> None:
+    if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_LEAST_BYTES:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

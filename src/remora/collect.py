@@ -215,8 +215,6 @@ class Collector(BelievedNewest):
 
     def give_up_what_hangs(self, discoveries: Sequence[Discovery]) -> None:
         """End those requests that have taken as long as an item may take. There was no answer, so the item is owed."""
-        if not discoveries:
-            return
         now_ns = self._clock.monotonic_ns()
         latest_ns = now_ns - REQUEST_TIME_MAX_NS
         for batch in self._batches:

@@ -200,6 +200,7 @@ def rates_sent(provider: OneServer, per_s: int, *, until_s: int) -> list[int]:
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("still_ms", [80, 120, 200, 300])
 def test_answers_that_come_together_after_a_standstill_are_no_queue(still_ms: float) -> None:
     """At 2,600/s some hundred requests are sent during a standstill, and all of them are late at once."""

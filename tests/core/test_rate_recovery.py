@@ -49,6 +49,7 @@ def refused(pace: Pace) -> Pace:
     return after(pace, Answered(Answer.REFUSED, now_ns - 1, now_ns, pace_bound=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_s", [2.0, 0.1])
 def test_after_a_spell_of_bad_items_the_pace_comes_back_within_a_bounded_number_of_answers(per_s: float) -> None:
     per_request_ns = SECOND_NS / per_s

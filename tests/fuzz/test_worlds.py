@@ -25,7 +25,7 @@ from remora.sim.limits import Limit
 
 SMALL_SEEDS = (1, 3)
 FOUND = Path(__file__).with_name("worlds")
-SECONDS = float(os.environ.get("REMORA_FUZZ_SECONDS", "60"))
+SECONDS = float(os.environ.get("REMORA_FUZZ_SECONDS", "30"))
 
 
 def first_seed() -> int:

@@ -51,6 +51,7 @@ class Banning:
         return replace(PRESSED, latency_ns=self.latency_ns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "provider",
     [Banning(per_s=5, burst=30, latency_ns=300 * MILLISECOND_NS), Banning(REFUSED, latency_ns=SECOND_NS)],
@@ -66,6 +67,7 @@ def test_a_ban_comes_once(provider: Banning) -> None:
     assert provider.good > 0.6 * provider.per_s * 20 * 60
 
 
+@pytest.mark.slow
 def test_a_second_process_keeps_what_the_first_has_learned() -> None:
     async def main(clock: SimClock) -> Banning:
         provider, book = Banning(), Book(clock)
@@ -80,6 +82,7 @@ def test_a_second_process_keeps_what_the_first_has_learned() -> None:
     assert len(simulated(main).bans_at_ns) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("for_s", [100, 700])
 def test_a_kill_forgets_neither_a_ban_nor_an_outage_that_may_become_one(for_s: int) -> None:
     async def main(clock: SimClock) -> tuple[Banning, RefusalLimit | None]:
@@ -114,6 +117,7 @@ def test_it_is_told_what_was_seen_and_what_may_be_written(events: list[MutableMa
     assert "refusal_limit" in told["hint"]
 
 
+@pytest.mark.slow
 def test_the_limit_is_lifted_when_its_time_is_over(events: list[MutableMapping[str, Any]]) -> None:
     async def main(clock: SimClock) -> None:
         async with gate(clock, limits(1), says=Banning()) as world:

@@ -56,17 +56,20 @@ def test_once_an_edge_is_known_the_pace_does_not_rise_above_what_a_busy_machine_
     assert 20 < sent_per_s <= pace_per_s <= 1.2 * sent_per_s
 
 
+@pytest.mark.slow
 def test_a_busy_machine_that_was_never_refused_climbs_on() -> None:
     """Below 200 requests a second it cannot make up for lost time, so it would stay slow for ever."""
     pace_per_s, _ = learned(late_ns=4 * MILLISECOND_NS)
     assert pace_per_s == pytest.approx(150)
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_hardly_late_learns_as_usual() -> None:
     pace_per_s, _ = learned(late_ns=MILLISECOND_NS // 10)
     assert pace_per_s == pytest.approx(150)
 
 
+@pytest.mark.slow
 def test_connections_that_open_slowly_are_not_a_busy_machine() -> None:
     pace_per_s, _ = learned(connect_ns=100 * MILLISECOND_NS)
     assert pace_per_s == pytest.approx(150)

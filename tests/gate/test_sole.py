@@ -120,6 +120,7 @@ async def two_processes(
     return one, other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [killed, stopped, frozen])
 @pytest.mark.parametrize("per_s", [10.0, 0.0], ids=["ten per second", "nothing"])
 def test_two_processes_together_are_never_refused_more_often_than_allowed(end: End, per_s: float) -> None:
@@ -136,6 +137,7 @@ def test_two_processes_together_are_never_refused_more_often_than_allowed(end: E
     simulated(main)
 
 
+@pytest.mark.slow
 def test_two_processes_that_count_for_themselves_are_refused_more_often() -> None:
     async def main(clock: SimClock) -> None:
         provider = Banning(latency_ns=100 * MILLISECOND_NS)

@@ -74,6 +74,11 @@ def becomes_healthy(command: list[str]) -> bool:
     return False
 
 
+def has_builder() -> bool:
+    """Whether there is Docker and its service runs: the program alone builds nothing."""
+    return shutil.which("docker") is not None and subprocess.run(["docker", "info"], check=False).returncode == 0
+
+
 def build() -> None:
     """Let a builder build the image and read the compose file."""
     compose = ["docker", "compose", "-f", str(COMPOSE), "--profile", "postgres", "--profile", "watch", "config", "-q"]
@@ -82,7 +87,7 @@ def build() -> None:
 
 
 def test_the_image_is_built_where_a_builder_is_and_its_steps_install_a_healthy_service(tmp_path: Path) -> None:
-    if shutil.which("docker") is not None:
+    if has_builder():
         build()
     wheels = tmp_path / "wheels"
     first_stage, second_stage = environment(tmp_path / "build"), environment(tmp_path / "final", "--without-pip")

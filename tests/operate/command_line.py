@@ -19,13 +19,17 @@ class CommandLine:
 
     def refused(self, *words: str) -> str:
         """What it says when it refuses: on stderr, without a trace, with exit code 2 and nothing written."""
-        before = sorted(path.name for path in self.folder.iterdir())
+        before = self._files()
         result = self(*words)
         assert result.exit_code == 2, result.output
         assert result.stdout == ""
         assert "Traceback" not in result.stderr
-        assert sorted(path.name for path in self.folder.iterdir()) == before
+        assert self._files() == before
         return result.stderr
+
+    def _files(self) -> list[str]:
+        """What is in the folder, without what Python keeps of plug-ins in it."""
+        return sorted(path.name for path in self.folder.iterdir() if path.name != "__pycache__")
 
 
 def command_line_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:

@@ -27,8 +27,9 @@ ADVANCE_EVERY_IDS: Final = BATCH_MAX // 2
 # A lease is at most twice this old when it is renewed: half of it is left for a busy machine or store.
 RENEW_EVERY_NS: Final = LEASE_NS // 4
 IDLE_NS: Final = SECOND_NS
-# How often a walk checks whether a few ids hold it up.
-LOOK_EVERY_NS: Final = SECOND_NS // 4
+# How often a walk checks whether a few ids hold it up, and how often while they do.
+LOOK_EVERY_NS: Final = SECOND_NS
+LOOK_WHILE_HELD_UP_NS: Final = SECOND_NS // 4
 
 # How many segments are walked in parallel: an item that hangs holds up only its own segment, and the others use the
 # pace. Eight reach 84 % of 250 requests a second when one item in a hundred hangs. More would fetch more again after a
@@ -192,8 +193,10 @@ class SegmentWorker:
         """Give up a request that hangs while later ones are answered: the walk continues, and the item is owed."""
         lane = segment.kind.lane
         while True:
-            await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
-            self._collector.give_up_what_hangs([Discovery.item(item_id, via=lane) for item_id in walk.held_up_by])
+            wait_ns = LOOK_WHILE_HELD_UP_NS if walk.held_up_by else LOOK_EVERY_NS
+            await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
+            if held_up_by := walk.held_up_by:
+                self._collector.give_up_what_hangs([Discovery.item(item_id, via=lane) for item_id in held_up_by])
 
     async def _renew(self, walk: "_DurableWalk") -> None:
         """Renew the lease of a slow walk: at one request a minute a batch takes longer than any lease."""
