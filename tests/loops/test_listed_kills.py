@@ -52,7 +52,7 @@ async def killed(rig: ListedRig, life: Generation, options: RunOptions | None = 
 def test_a_kill_at_any_call_repeats_at_most_one_page_and_one_detail(
     store: str, after_effect: bool, tmp_path: Path
 ) -> None:
-    """Every call that the process makes to the store, the clock or the transport is the last one once."""
+    """Every third call that the process makes to the store, the clock or the transport is the last one once."""
 
     small_pages = ListSettings(page_size=5)
 
@@ -70,7 +70,7 @@ def test_a_kill_at_any_call_repeats_at_most_one_page_and_one_detail(
         return died
 
     async def main(clock: SimClock) -> None:
-        die_at, step = 1, 2 if store == "memory" else 13
+        die_at, step = 1, 3 if store == "memory" else 19
         while True:
             archive = SmallArchive(ENTRIES)
             if store == "memory":

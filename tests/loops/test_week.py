@@ -34,7 +34,8 @@ CEILING_NS = SECOND_NS // 10
 # Everything the service may have under way at once: live, workers, walkers, gaps, loops and timers. Far above normal.
 TASKS_MAX = 400
 FATES_NS = 14 * DAY_NS  # items of this world change for longer than three days, so the window is wider
-SETTINGS = ServiceSettings(rescan=RescanSettings(window_ns=FATES_NS))
+# The newest id is asked for once a minute: in a world of 120 new items a day, more often would be most of the work.
+SETTINGS = ServiceSettings(rescan=RescanSettings(window_ns=FATES_NS), poll_every_ns=MINUTE_NS)
 BAD_WEEK = Faults(
     seed=7,
     rates=every_kind(0.02).rates,
@@ -206,7 +207,7 @@ NOTHING_LOST = Faults(
     slow_s=0.5,
     stream=StreamFaults(drops_per_hour=3, zombies_per_hour=0.2, cancels_per_hour=0.5, missed_share=0.0),
 )
-NO_BACKSTOP = ServiceSettings(rescan=None)
+NO_BACKSTOP = ServiceSettings(rescan=None, poll_every_ns=MINUTE_NS)
 
 
 async def without_backstop(clock: SimClock, store: Store, *, restarts: int, for_ns: int) -> Log:

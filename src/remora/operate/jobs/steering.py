@@ -100,8 +100,9 @@ class Steering:
 
     async def pause(self, source: str) -> None:
         """Send nothing until it is resumed."""
-        if (await self._kept(source)).paused_at_ns is None:
-            await self._order(source, paused_at_ns=self._clock.wall_ns())
+        kept = await self._kept(source)
+        if kept.paused_at_ns is None:
+            await self._keep(source, msgspec.structs.replace(kept, paused_at_ns=self._clock.wall_ns()))
 
     async def resume(self, source: str) -> None:
         """Go on after a pause."""
@@ -132,9 +133,12 @@ class Steering:
         return self.orders(account)
 
     async def _order(self, source: str, **changes: int | None) -> None:
-        orders = msgspec.structs.replace(await self._kept(source), **changes)
-        await self._store.keep_note(self._account(source), STEERING_NOTE, msgspec.to_builtins(orders))
-        await self._follow(self._account(source), orders)
+        await self._keep(source, msgspec.structs.replace(await self._kept(source), **changes))
+
+    async def _keep(self, source: str, orders: Orders) -> None:
+        account = self._account(source)
+        await self._store.keep_note(account, STEERING_NOTE, msgspec.to_builtins(orders))
+        await self._follow(account, orders)
 
     def _account(self, source: str) -> str:
         return self._accounts[source]
