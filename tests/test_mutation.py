@@ -58,6 +58,7 @@ def test_a_mutant_changes_one_place_and_nothing_else(file: Path) -> None:
         assert sum(one != other for one, other in zip(before, after, strict=True)) == 1, mutant.change
 
 
+@pytest.mark.slow
 def test_the_same_seed_draws_the_same_sample() -> None:
     drawn = sample(300, 7)
     assert drawn == sample(300, 7)
@@ -96,6 +97,7 @@ def test_a_constant_and_a_default_are_outside_and_the_rest_is_inside_a_function(
     assert outside == {"3 -> 4", "0 -> 1"}
 
 
+@pytest.mark.slow
 def test_a_mutant_gets_the_tests_that_run_its_line_those_with_its_name_first() -> None:
     mutant = next(one for one in sample(10**9, 0) if one.file.endswith("coverage.py") and is_inside_a_function(one))
 
@@ -110,6 +112,7 @@ def test_a_mutant_gets_the_tests_that_run_its_line_those_with_its_name_first() -
     ]
 
 
+@pytest.mark.slow
 def test_tests_that_compare_with_a_record_come_first_and_are_never_left_out() -> None:
     mutant = next(one for one in sample(10**9, 0) if one.file.endswith("rate/law.py") and is_inside_a_function(one))
     names = ("a::quick", "test_law_traces.py::whole", "test_law.py::near", "test_decisions_law.py::drawn", "a::slow")
@@ -125,6 +128,7 @@ def test_tests_that_compare_with_a_record_come_first_and_are_never_left_out() ->
     ]
 
 
+@pytest.mark.slow
 def test_a_constant_gets_the_tests_that_compare_all_figures() -> None:
     mutant = next(
         one for one in sample(10**9, 0) if one.file.endswith("constants.py") and not is_inside_a_function(one)
@@ -135,6 +139,7 @@ def test_a_constant_gets_the_tests_that_compare_all_figures() -> None:
     assert Choice(tests).of(mutant) == ["test_figures.py::all", "test_values.py::all"]
 
 
+@pytest.mark.slow
 def test_a_fork_tells_its_exit_code_and_one_that_never_ends_is_ended() -> None:
     def spin() -> int:
         while True:

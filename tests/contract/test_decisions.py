@@ -112,6 +112,7 @@ def test_a_plan_keeps_the_order_of_its_pieces() -> None:
     assert unplanned(pieces, [IdRange(20, 22)]) == [IdRange(50, 60), IdRange(10, 19), IdRange(23, 30), IdRange(61, 70)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_plan_of_a_hundred_thousand_holes_is_one_walk_over_them() -> None:
     holes = [IdRange(10 * number, 10 * number) for number in range(100_000, 0, -1)]

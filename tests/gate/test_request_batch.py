@@ -233,6 +233,7 @@ def batches_in_memory() -> list[object]:
     return [each for each in gc.get_objects() if isinstance(each, RequestBatch)]
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_over_is_freed_at_once(kind: type[Numbers]) -> None:
     async def scenario(clock: SimClock) -> None:
         async with process(clock, kind(clock)) as one:

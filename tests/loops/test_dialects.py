@@ -67,6 +67,7 @@ async def dead(rig: ListedRig) -> int:
     return sum(tally.count for tally in await rig.store.gap_counts(NAME) if tally.state is GapState.DEAD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_too_many_is_understood_in_every_dialect_and_no_item_dies_of_it(dialect: str) -> None:
     async def main(clock: SimClock) -> None:

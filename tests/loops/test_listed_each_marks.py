@@ -138,6 +138,7 @@ def test_each_channel_is_asked_only_for_what_is_newer_than_its_own_watermark(sha
     run(main)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("seed", range(2))
 def test_faults_kills_and_new_channels_lose_nothing_although_only_news_is_asked_for(shape: str, seed: int) -> None:

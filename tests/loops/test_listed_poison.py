@@ -46,6 +46,7 @@ def back_offs(rig: ListedRig) -> int:
     return sum(because is not None for _, _, because in rig.meter.paces_ns)
 
 
+@pytest.mark.slow
 @refusals
 @pytest.mark.parametrize("poison", ["c59", "c30", "c0"], ids=["first", "middle", "last"])
 def test_all_59_neighbours_of_a_poison_detail_are_collected_by_the_first_run(poison: str, refusal: Answer) -> None:

@@ -75,6 +75,7 @@ async def test_ask_and_show_are_found_by_their_title(visitor: ClientSession, vie
     assert other not in text
 
 
+@pytest.mark.slow
 async def test_a_thread_of_two_thousand_comments_is_whole_and_linked(visitor: ClientSession) -> None:
     text = await read(visitor, links.item(NEWS, LONG_STORY))
     assert text.count("<details open class=") == LONG_COMMENTS

@@ -221,6 +221,7 @@ class Killed(BaseException):
     """Nothing after this ran."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_a_kill_at_any_file_operation_loses_no_content_and_leaves_only_whole_files(
     store: Store, mirror: MirrorReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
