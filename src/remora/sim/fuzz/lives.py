@@ -253,25 +253,30 @@ class Process:
         self.restarts = 0
         self.running: Running | None = None
         self.life = Generation()
+        self.alone = asyncio.Lock()  # held during each life, and by whoever works on the store between two of them
 
     async def live_on(self) -> None:
         """Live one life after another, until cancelled."""
         while True:
-            self.lives += 1
-            self._stop.clear()
-            self.life = Generation()
-            try:
-                await self.life.live(self._one_life())
-            except Crashed:
-                self.crashes += 1
-            finally:
-                # Also if the world ends at this very moment: a dead process must not hold its file.
-                if self.life.dead and self.running is not None:
-                    _abandon(self.running.given.real)
-                self.running = None
-                self._home.stage.forgive()
+            async with self.alone:
+                await self._live()
             await self._home.clock.sleep_until(self._home.clock.monotonic_ns() + self.down_for_ns)
             self.down_for_ns = 0
+
+    async def _live(self) -> None:
+        self.lives += 1
+        self._stop.clear()
+        self.life = Generation()
+        try:
+            await self.life.live(self._one_life())
+        except Crashed:
+            self.crashes += 1
+        finally:
+            # Also if the world ends at this very moment: a dead process must not hold its file.
+            if self.life.dead and self.running is not None:
+                _abandon(self.running.given.real)
+            self.running = None
+            self._home.stage.forgive()
 
     def is_awake(self) -> bool:
         """Whether it runs, and is not suspended."""

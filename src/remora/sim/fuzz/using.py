@@ -51,9 +51,8 @@ class Using:
         await clock.sleep_until(round(dump.at_s * SECOND_NS))
         with self._judged():
             service.stop(down_for_ns=_DOWN_NS)
-            while service.running is not None:
-                await clock.sleep_until(clock.monotonic_ns() + SECOND_NS)
-            await import_dump(self._home, dump)
+            async with service.alone:
+                await import_dump(self._home, dump)
 
     async def _later(self, live_on: Callable[[], Awaitable[None]]) -> None:
         with self._judged():
