@@ -28,14 +28,14 @@ demo: setup ## mirror a simulated Hacker News into ./demo, with the console on 1
 docs: setup ## the documentation as a site in build/docs, searchable without a network
 	@$(BIN)/python -m tools.docs_site
 
-test: setup rules ## all rules and every test, with a real PostgreSQL and a real browser where they can be had
+test: rules ## all rules and every test, with a real PostgreSQL and a real browser where they can be had
 	@$(BIN)/python -m tools.services
 	@$(MAKE) --no-print-directory -j 2 types every
 
-check: setup rules ## format, lint, layers, types and the quick tests; under 90 seconds
+check: rules ## format, lint, layers, types and the quick tests; under 90 seconds
 	@$(MAKE) --no-print-directory -j 2 types quick
 
-rules:
+rules: setup
 	@echo "rules: format"
 	@$(BIN)/ruff format --check --quiet $(CODE) || { echo "rules: 'make format' repairs the format"; exit 1; }
 	@echo "rules: lint"

@@ -31,7 +31,7 @@ from remora.core.rate.stretches import Stretch
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
-from remora.loops.numbered.backfill import plan_missing, walk_until_done, walkers
+from remora.loops.numbered.backfill import walk_until_done, walkers
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.stopping import run_job
 from remora.operate.observe.recent_meter import RecentMeter, Uncounted
@@ -119,7 +119,7 @@ async def measure(url: str, folder: Path, rate_per_s: float, for_s: float, items
         collector = Collector(source, store, governor, clock=clock, meter=meter, dialect=Dialects())
         ids, idle, beside = iter(range(items + 1, items + LIVE_ITEMS)), Delays(), Delays()
         await for_a_while(ask_live(collector, clock, ids, idle), min(IDLE_S, for_s))
-        await plan_missing(SOURCE, store, IdRange(1, items), now_ns=clock.wall_ns())
+        await store.plan(SOURCE, SegmentKind.BACKFILL, (IdRange(1, items),), now_ns=clock.wall_ns())
         walking = walk_until_done(
             walkers(
                 SOURCE,

@@ -15,7 +15,7 @@ from remora.core.ledger.segment import BATCH_MAX, LEASE_NS, Segment, SegmentKind
 from remora.core.reasons import GapReason
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.gate.governor import Limits
-from remora.loops.numbered.backfill import SegmentWorker, plan_again, plan_missing
+from remora.loops.numbered.backfill import SegmentWorker
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
 from remora.stores.memory import MemoryStore
@@ -31,7 +31,7 @@ def worker(one: Process, *, owner: str = "one", width: int = WIDTH) -> SegmentWo
 
 
 async def plan(store: Store, clock: SimClock, first: int, last: int) -> int:
-    return await plan_missing(NAME, store, IdRange(first, last), now_ns=clock.wall_ns())
+    return await store.plan(NAME, SegmentKind.BACKFILL, (IdRange(first, last),), now_ns=clock.wall_ns())
 
 
 async def missing(store: Store, first: int, last: int) -> list[int]:
@@ -315,7 +315,7 @@ def test_a_replay_and_a_rescan_ask_again_for_what_is_covered_and_touch_no_covera
         source, store = Numbers(clock), MemoryStore()
         await store.cover(NAME, IdRange(1, 150))
         source.bodies[42] = b'{"id":42,"text":"edited"}'
-        assert await plan_again(NAME, store, kind, IdRange(40, 200), now_ns=clock.wall_ns()) == 1
+        assert await store.plan(NAME, kind, (IdRange(40, 200),), now_ns=clock.wall_ns()) == 1
         async with process(clock, source, store) as one:
             assert await worker(one).run_once() == {Outcome.NEW: 161}
         assert sorted(source.ids) == list(range(40, 201))
@@ -330,7 +330,7 @@ def test_each_outcome_is_told_with_the_kind_of_its_segment() -> None:
     async def main(clock: SimClock) -> None:
         source, store = Numbers(clock), MemoryStore()
         told: Counter[tuple[SegmentKind, Outcome]] = Counter()
-        await plan_again(NAME, store, SegmentKind.RESCAN, IdRange(1, 10), now_ns=clock.wall_ns())
+        await store.plan(NAME, SegmentKind.RESCAN, (IdRange(1, 10),), now_ns=clock.wall_ns())
         await plan(store, clock, 100, 104)
         async with process(clock, source, store) as one:
             walking = SegmentWorker(

@@ -15,7 +15,7 @@ from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault
 from remora.loops.listed.run import RunOptions
-from remora.loops.numbered.backfill import plan_missing, side_by_side, walkers
+from remora.loops.numbered.backfill import side_by_side, walkers
 from remora.sim.clock import SimClock
 from remora.sim.replies import SERVER_ERROR, ok
 from remora.sim.replies import Answer as Response
@@ -41,7 +41,7 @@ def bad(answer: Answer, ids: range = BAD) -> Says:
 
 async def catch_up(one: Process, ids: int = IDS) -> None:
     """Ask for all ids, as `remora catchup` does."""
-    await plan_missing(NAME, one.store, IdRange(1, ids), now_ns=one.clock.wall_ns())
+    await one.store.plan(NAME, SegmentKind.BACKFILL, (IdRange(1, ids),), now_ns=one.clock.wall_ns())
     workers = walkers(
         NAME, one.collector, one.store, clock=one.clock, owner="one", kinds=(SegmentKind.BACKFILL,), width=8
     )

@@ -15,7 +15,7 @@ from remora.core.reasons import GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault
 from remora.gate.governor import Limits
-from remora.loops.numbered.backfill import IDLE_NS, WALKERS, SegmentWorker, plan_missing, walk_until_done
+from remora.loops.numbered.backfill import IDLE_NS, WALKERS, SegmentWorker, walk_until_done
 from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.loops.numbered.service import WALK_IDLE_NS, ServiceSettings
 from remora.loops.recover import Recover, beside_walks
@@ -42,7 +42,7 @@ def walker(one: Process, number: int) -> SegmentWorker:
 
 
 async def plan(store: Store, clock: SimClock, ids: IdRange) -> None:
-    await plan_missing(NAME, store, ids, now_ns=clock.wall_ns())
+    await store.plan(NAME, SegmentKind.BACKFILL, (ids,), now_ns=clock.wall_ns())
 
 
 @pytest.mark.slow
@@ -197,7 +197,7 @@ def test_a_rescan_walks_several_segments_at_once_so_that_hanging_items_do_not_ho
         rig = Rig.make(clock, world=WorldSettings(items=8_000, new_per_day=8_000), store=store)
         async with rig.process() as one:
             await one.collector.newest()
-            await plan_missing("hackernews", store, IdRange(1, 8_000), now_ns=clock.wall_ns())
+            await store.plan("hackernews", SegmentKind.BACKFILL, (IdRange(1, 8_000),), now_ns=clock.wall_ns())
             kinds = (SegmentKind.BACKFILL,)
             await SegmentWorker(
                 "hackernews", one.collector, store, clock=clock, owner="one", kinds=kinds, width=IN_FLIGHT

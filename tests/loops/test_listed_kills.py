@@ -52,7 +52,7 @@ async def killed(rig: ListedRig, life: Generation, options: RunOptions | None = 
 def test_a_kill_at_any_call_repeats_at_most_one_page_and_one_detail(
     store: str, after_effect: bool, tmp_path: Path
 ) -> None:
-    """Every third call that the process makes to the store, the clock or the transport is the last one once."""
+    """Every third call (of SQLite every 19th) to the store, the clock or the transport is the last one once."""
 
     small_pages = ListSettings(page_size=5)
 

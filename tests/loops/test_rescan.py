@@ -10,7 +10,7 @@ from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.freshness import RescanPass, UpdateAges, pass_from_json
 from remora.core.ledger.notes import RESCAN_DONE_NOTE, RESCAN_WANTED_NOTE
 from remora.core.ledger.segment import BATCH_MAX, Segment, SegmentKind
-from remora.loops.numbered.backfill import SegmentWorker, plan_again
+from remora.loops.numbered.backfill import SegmentWorker
 from remora.loops.numbered.rescan import Rescan, RescanSettings
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
@@ -41,7 +41,7 @@ async def backfill(rig: Rig, process: Process) -> None:
     """Hold everything there is, as history would be read: once, and long ago."""
     await process.collector.newest()
     ids = IdRange(1, process.collector.newest_id or 0)
-    await plan_again(NAME, rig.store, SegmentKind.BACKFILL, ids, now_ns=process.clock.wall_ns())
+    await rig.store.plan(NAME, SegmentKind.BACKFILL, (ids,), now_ns=process.clock.wall_ns())
     worker = SegmentWorker(
         NAME, process.collector, rig.store, clock=process.clock, owner="one", kinds=(SegmentKind.BACKFILL,), width=32
     )

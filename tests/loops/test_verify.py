@@ -5,7 +5,7 @@ import pytest
 from remora.core.errors import ConfigurationError
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.segment import SegmentKind
-from remora.loops.numbered.backfill import SegmentWorker, plan_again
+from remora.loops.numbered.backfill import SegmentWorker
 from remora.loops.verify import Finding, Verify, document_again, item_again
 from remora.sim.clock import SimClock
 from remora.sim.faults import Faults, Outage
@@ -21,7 +21,7 @@ WORLD = WorldSettings(items=600, new_per_day=1_000)
 async def hold(rig: Rig, process: Process, last_id: int) -> None:
     """Hold everything up to an id."""
     await process.collector.newest()
-    await plan_again(NAME, rig.store, SegmentKind.BACKFILL, IdRange(1, last_id), now_ns=process.clock.wall_ns())
+    await rig.store.plan(NAME, SegmentKind.BACKFILL, (IdRange(1, last_id),), now_ns=process.clock.wall_ns())
     kinds = (SegmentKind.BACKFILL,)
     worker = SegmentWorker(NAME, process.collector, rig.store, clock=process.clock, owner="one", kinds=kinds, width=32)
     await worker.run_until_done()

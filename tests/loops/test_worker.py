@@ -10,7 +10,6 @@ from remora.core.ledger.segment import LEASE_NS, SegmentKind
 from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault
 from remora.gate.governor import Limits
-from remora.loops.numbered.backfill import plan_missing
 from remora.loops.numbered.worker import Worker
 from remora.sim.clock import SimClock
 from remora.sim.crash import Crashed, Generation
@@ -54,7 +53,7 @@ def test_it_uses_the_ceiling_although_answers_take_long_and_some_items_hang(
             return HANGS if item_id in hanging else Answer(latency_ns=dice.randrange(100, 300) * MILLISECOND_NS)
 
         source, store = Numbers(clock, newest=history.end, says=says), MemoryStore()
-        await plan_missing(NAME, store, history, now_ns=clock.wall_ns())
+        await store.plan(NAME, SegmentKind.BACKFILL, (history,), now_ns=clock.wall_ns())
         async with process(clock, source, store, limits=limits(per_second)) as one:
             await work_for(clock, one, 30 * SECOND_NS)
         return len(set(source.ids)) / 30 / per_second
@@ -68,7 +67,7 @@ def test_a_killed_one_loses_nothing_and_repeats_at_most_what_was_in_flight(die_a
     async def main(clock: SimClock) -> None:
         history = IdRange(1, 4_000)
         source, store = Numbers(clock, newest=history.end), MemoryStore()
-        await plan_missing(NAME, store, history, now_ns=clock.wall_ns())
+        await store.plan(NAME, SegmentKind.BACKFILL, (history,), now_ns=clock.wall_ns())
         life = Generation(die_at_call=die_at_call)
 
         async def live() -> None:
@@ -92,7 +91,7 @@ def test_one_that_is_stopped_gives_all_its_segments_back_at_once() -> None:
     async def main(clock: SimClock) -> None:
         history = IdRange(1, 4_000)
         source, store = Numbers(clock, newest=history.end), MemoryStore()
-        await plan_missing(NAME, store, history, now_ns=clock.wall_ns())
+        await store.plan(NAME, SegmentKind.BACKFILL, (history,), now_ns=clock.wall_ns())
         async with process(clock, source, store) as one:
             await work_for(clock, one, 3 * SECOND_NS)
         (left,) = (await store.open_segments(NAME)).values()

@@ -13,7 +13,7 @@ from remora.core.rate.pacing import burst_allowance
 from remora.core.units import SECOND_NS
 from remora.gate.governor import Governor, Limits
 from remora.gate.shared import SharedHome
-from remora.loops.numbered.backfill import SegmentWorker, plan_missing
+from remora.loops.numbered.backfill import SegmentWorker
 from remora.loops.recover import Recover, Recovery
 from remora.sim.checks import Difference, WorstWindow, compare, worst_window
 from remora.sim.clock import SimClock
@@ -63,7 +63,7 @@ class FleetRig:
         self.gate_store = SimGate(self.clock)
 
     async def plan(self) -> None:
-        await plan_missing(NAME, self.store, IdRange(1, self.items), now_ns=self.clock.wall_ns())
+        await self.store.plan(NAME, SegmentKind.BACKFILL, (IdRange(1, self.items),), now_ns=self.clock.wall_ns())
 
     def start(self) -> Worker:
         """One more process."""

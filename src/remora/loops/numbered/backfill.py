@@ -41,16 +41,6 @@ OnWalked = Callable[[], Awaitable[None]]
 Advance = Callable[[Segment, int], Awaitable[None]]
 
 
-async def plan_missing(source: str, store: Store, wanted: IdRange, *, now_ns: int) -> int:
-    """Plan segments for every id in `wanted` that is not covered yet; returns how many segments were added."""
-    return await store.plan(source, SegmentKind.BACKFILL, (wanted,), now_ns=now_ns)
-
-
-async def plan_again(source: str, store: Store, kind: SegmentKind, wanted: IdRange, *, now_ns: int) -> int:
-    """Plan segments for all ids in `wanted`, covered or not."""
-    return await store.plan(source, kind, (wanted,), now_ns=now_ns)
-
-
 class Looking:
     """What workers of one process share until nothing is left: who looks for segments, and what the others should know."""
 
@@ -192,8 +182,9 @@ class SegmentWorker:
     async def _hurry(self, segment: Segment, walk: "_DurableWalk") -> None:
         """Give up a request that hangs while later ones are answered: the walk continues, and the item is owed."""
         lane = segment.kind.lane
+        held_up_by: Sequence[int] = ()
         while True:
-            wait_ns = LOOK_WHILE_HELD_UP_NS if walk.held_up_by else LOOK_EVERY_NS
+            wait_ns = LOOK_WHILE_HELD_UP_NS if held_up_by else LOOK_EVERY_NS
             await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
             if held_up_by := walk.held_up_by:
                 self._collector.give_up_what_hangs([Discovery.item(item_id, via=lane) for item_id in held_up_by])

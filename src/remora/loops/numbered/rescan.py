@@ -31,7 +31,7 @@ from remora.core.ledger.notes import RESCAN_DONE_NOTE, RESCAN_UNDER_WAY_NOTE, RE
 from remora.core.ledger.segment import SegmentKind
 from remora.core.status.snapshot import RescanFacts
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.loops.numbered.backfill import plan_again, walk_until_done, walkers
+from remora.loops.numbered.backfill import walk_until_done, walkers
 
 log = structlog.get_logger()
 
@@ -178,7 +178,7 @@ class Rescan:
             first_id = await self._store.first_id_since(self._source, since_s)
             if first_id is not None and first_id <= newest_id:
                 ids = IdRange(first_id, newest_id)
-                await plan_again(self._source, self._store, SegmentKind.RESCAN, ids, now_ns=now_ns)
+                await self._store.plan(self._source, SegmentKind.RESCAN, (ids,), now_ns=now_ns)
         self._under_way = RescanPass(now_ns, time_s)
         await self._store.keep_note(self._source, RESCAN_UNDER_WAY_NOTE, {**pass_to_json(self._under_way)})
         return True

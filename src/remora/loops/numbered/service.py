@@ -21,7 +21,7 @@ from remora.core.rate.gate_types import RateFacts
 from remora.core.status.snapshot import InboxFacts, LoopFacts, RescanFacts, StreamFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor
-from remora.loops.numbered.backfill import plan_missing, side_by_side, walk_for_ever, walkers
+from remora.loops.numbered.backfill import side_by_side, walk_for_ever, walkers
 from remora.loops.numbered.inbox import MEMORY_MAX, WORKERS, InboxWorkers
 from remora.loops.numbered.live import POLL_EVERY_NS, Live
 from remora.loops.numbered.newest import follow_newest, take_up
@@ -305,4 +305,4 @@ class NumberedService:
         history_end = await self._live.live_from() - 1
         if history_end >= self._settings.first_id:
             wanted = IdRange(self._settings.first_id, history_end)
-            await plan_missing(self._source, self._store, wanted, now_ns=self._clock.wall_ns())
+            await self._store.plan(self._source, SegmentKind.BACKFILL, (wanted,), now_ns=self._clock.wall_ns())

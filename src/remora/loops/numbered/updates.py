@@ -41,7 +41,6 @@ from remora.core.ledger.notes import LAST_EVENT_NOTE as LAST_EVENT_NOTE
 from remora.core.ledger.segment import SegmentKind
 from remora.core.status.snapshot import StreamFacts
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.loops.numbered.backfill import plan_again
 from remora.loops.numbered.inbox import InboxWorkers, Key
 from remora.loops.numbered.stream import Reconnect, Stream
 
@@ -263,7 +262,7 @@ class Updates:
             case Repair.SEGMENTS:
                 assert window.ids is not None, "a repair without ids"
                 now_ns = self._clock.wall_ns()
-                await plan_again(self._source, self._store, SegmentKind.BLIND_WINDOW, window.ids, now_ns=now_ns)
+                await self._store.plan(self._source, SegmentKind.BLIND_WINDOW, (window.ids,), now_ns=now_ns)
         if window.rescan:
             await self._want_rescan()
 

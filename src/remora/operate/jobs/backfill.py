@@ -11,7 +11,7 @@ from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.segment import SegmentKind
 from remora.core.units import SECOND_NS
-from remora.loops.numbered.backfill import plan_again, plan_missing, walk_until_done, walkers
+from remora.loops.numbered.backfill import walk_until_done, walkers
 from remora.loops.recover import Recover, Recovery
 from remora.operate.jobs.progress import Progress, ProgressView, shown, with_rate
 from remora.operate.jobs.runtime import Numbered, ask_newest, rate_facts
@@ -68,7 +68,7 @@ class BackfillJob:
         newest = await ask_newest(self._runtime, self._store, clock=self._clock)
         ids = ids_wanted(wanted, first_id=self._runtime.settings.first_id, newest_id=newest)
         kind = SegmentKind.REPLAY if wanted.replay else SegmentKind.BACKFILL
-        await self._plan(kind, ids)
+        await self._store.plan(name, kind, (ids,), now_ns=self._clock.wall_ns())
         self._total = (await self._store.open_segments(name)).get(kind, 0)
         self._view.say(f"{name}: {self._total:,} of the ids {ids.start:,} to {ids.end:,} are still to be fetched")
         await self._walk(kind)
@@ -84,13 +84,6 @@ class BackfillJob:
             owed=await self._owed(),
             seconds=round(self._elapsed_s(), 3),
         )
-
-    async def _plan(self, kind: SegmentKind, ids: IdRange) -> None:
-        now_ns = self._clock.wall_ns()
-        if kind is SegmentKind.REPLAY:
-            await plan_again(self._runtime.name, self._store, kind, ids, now_ns=now_ns)
-        else:
-            await plan_missing(self._runtime.name, self._store, ids, now_ns=now_ns)
 
     async def _walk(self, kind: SegmentKind) -> None:
         walking = walkers(

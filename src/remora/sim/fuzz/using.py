@@ -47,8 +47,7 @@ class Using:
 
     async def _import(self, dump: Dump, service: Process) -> None:
         """The owner stops the service, imports, and starts it again."""
-        clock = self._home.clock
-        await clock.sleep_until(round(dump.at_s * SECOND_NS))
+        await self._home.clock.sleep_until(round(dump.at_s * SECOND_NS))
         with self._judged():
             service.stop(down_for_ns=_DOWN_NS)
             async with service.alone:
