@@ -13,6 +13,8 @@ from remora.operate.config.settings import Settings, StoreSettings
 from remora.operate.jobs.resources import open_resources
 from remora.operate.observe.metrics import Metrics
 from remora.stores import open_store
+from remora.stores.postgres import writer as postgres_writer
+from remora.stores.sqlite import writer as sqlite_writer
 from tests.contract.answers import SOURCE, observed, record, story
 
 
@@ -60,6 +62,14 @@ async def test_the_runtime_shows_the_times_as_a_metric(tmp_path: Path) -> None:
         assert metrics.registry.get_sample_value("remora_store_batch_seconds_count") == 1
 
 
+@pytest.fixture
+def nine_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine items end a pause that no busy machine outlasts."""
+    for writer in (sqlite_writer, postgres_writer):
+        monkeypatch.setattr(writer, "ENOUGH", 9)
+        monkeypatch.setattr(writer, "PAUSE_S", 60.0)
+
+
 async def backfilled(url: str) -> int:
     """How many batches are written: one item of a backfill, and then nine more that come one by one."""
     times_s: list[float] = []
@@ -80,10 +90,12 @@ async def backfilled(url: str) -> int:
     return len(times_s)
 
 
+@pytest.mark.usefixtures("nine_are_enough")
 async def test_sqlite_lets_the_items_of_a_backfill_wait_for_each_other(tmp_path: Path) -> None:
     assert await backfilled(f"sqlite:///{tmp_path}/remora.db") == 2
 
 
 @pytest.mark.postgres
+@pytest.mark.usefixtures("nine_are_enough")
 async def test_postgresql_lets_the_items_of_a_backfill_wait_for_each_other(postgres_url: str) -> None:
     assert await backfilled(postgres_url) == 2
