@@ -262,6 +262,12 @@ def is_newly_gone(decision: Decision, gap: Gap | None) -> bool:
     return decision.outcome is Outcome.GONE and (gap is None or gap.state is not GapState.GONE)
 
 
+def is_back(decision: Decision, gap: Gap | None) -> bool:
+    """Whether a thing is there again as it was, after the provider called it missing. Readers may know it as gone."""
+    was_missing = gap is not None and gap.state is not GapState.SETTLED and gap.null_count > 0
+    return was_missing and decision.held is not None and decision.outcome is Outcome.UNCHANGED
+
+
 class Known(NamedTuple):
     """What a store knows about a listed entry when a page shows it again."""
 

@@ -24,6 +24,7 @@ from remora.stores.decisions import (
     RecentFetches,
     decide,
     gap_key,
+    is_back,
     is_newly_gone,
     item_row,
     new_item,
@@ -213,6 +214,8 @@ def _judge(batch: Batch, observation: Observation, *, again: bool) -> Outcome:
             documents.settle_gone_document(batch, observation)
         if held is not None:
             batch.add_change(kind, discovery.key, "gone")
+    elif is_back(decision, gap):
+        batch.add_change(kind, discovery.key, "changed")
     return decision.outcome
 
 

@@ -22,6 +22,7 @@ from remora.stores.decisions import (
     RecentFetches,
     decide,
     gap_key,
+    is_back,
     is_newly_gone,
     is_still_owed,
     item_row,
@@ -219,6 +220,8 @@ class _Batch:
         held, gap = self._held.get(name), self._gaps.get(gap_name)
         listing = self._listing(observation) if kind is Kind.DOCUMENT else Listing.UNKNOWN
         decision = decide(observation, gap_key=owed_key, held=held, gap=gap, listing=listing)
+        if name in self._departed_ns or gap_name in self._moved_gaps:
+            self._write_changes()  # what this batch already says about it comes first
         if decision.gap is not None:
             self._move_gap(gap_name, decision.gap)
         is_page = kind is Kind.PAGE or kind is Kind.UNREAD_PAGE
@@ -230,8 +233,10 @@ class _Batch:
             self._departed_ns[name] = observation.started_at_ns
         elif kind is Kind.DOCUMENT:
             self._ensure_document(key, observation.now_ns)
-        if decision.outcome is Outcome.GONE and is_newly_gone(decision, gap):
+        if is_newly_gone(decision, gap):
             self._lose(kind, key, was_held=held is not None)
+        elif is_back(decision, gap):
+            self._changes.setdefault((kind.value, _CHANGED), []).append(key)
         if isinstance(discovery.origin, FromInbox):
             self._answered.append((discovery.origin.ticket, self.source, kind.value, key))
         return decision.outcome
@@ -344,6 +349,7 @@ class _Batch:
         for (kind, change), keys in self._changes.items():
             told = f"[{','.join(keys)}]" if kind == _ITEM else json.dumps(keys)
             write_changes(self._connection, self.source, kind, change, keys=told, now=self._now)
+        self._changes.clear()
 
     def _write_reads(self) -> None:
         wanted = {"number": self.number, "blocks": json.dumps(reads.blocks(self._read_s))}
