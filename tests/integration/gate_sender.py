@@ -19,7 +19,7 @@ class Sender:
         self._clock = clock
         self._news = asyncio.Event()
         self._inside: Stretch | None = None
-        self.own_interval_ns = interval_ns
+        self.interval_ns = interval_ns
         self.pacer: Pacer = new_pacer(
             ceiling_interval_ns=interval_ns, interval_ns=interval_ns, now_ns=clock.monotonic_ns()
         )

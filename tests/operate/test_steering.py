@@ -1,17 +1,23 @@
 """Does an operator's order hold from the next request on, and can it only ever slow things down?"""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
-from remora.core.errors import ConfigurationError
+from remora.contracts import SharedPace
+from remora.core.errors import ConfigurationError, SourcePaused, StoreUnavailable
 from remora.core.lanes import Lane
+from remora.core.status.snapshot import Orders
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
+from remora.operate.config.settings import SourceKind, SourceSettings
+from remora.operate.jobs.gates import Gates
 from remora.operate.jobs.steering import SteeredHome, Steering
 from remora.sim.clock import SimClock, run
 from remora.sim.meter import CountingMeter
+from remora.sim.sharing import SimGate, SimNames, SimSharing
 from remora.stores.memory import MemoryStore
 from tests.gate.rig import GOOD, Gate, always, warm
 
@@ -22,9 +28,9 @@ LIMITS = Limits(ceiling_interval_ns=CEILING_NS)
 class Scene:
     """A gate at its ceiling of 4 per second, and an operator."""
 
-    def __init__(self, clock: SimClock, store: MemoryStore) -> None:
+    def __init__(self, clock: SimClock, store: MemoryStore, inner: LocalHome | None = None) -> None:
         self.clock = clock
-        self.home = SteeredHome(LocalHome("chats", warm(clock, LIMITS)))
+        self.home = SteeredHome(inner or LocalHome("chats", warm(clock, LIMITS)), Orders())
         self.governor = Governor(
             "chats", LIMITS, clock=clock, home=self.home, meter=CountingMeter(), chance=lambda: 0.0
         )
@@ -41,10 +47,12 @@ class Scene:
             await self.gate.send(Lane.LIVE)
 
 
-async def opened(clock: SimClock, store: MemoryStore) -> tuple[Scene, "asyncio.Task[None]"]:
-    scene = Scene(clock, store)
+async def opened(
+    clock: SimClock, store: MemoryStore, inner: LocalHome | None = None
+) -> tuple[Scene, "asyncio.Task[None]"]:
+    scene = Scene(clock, store, inner)
     await scene.governor.open()
-    await scene.steering.open()
+    await scene.steering.take_up("chats")
     return scene, asyncio.get_running_loop().create_task(scene.flood())
 
 
@@ -76,7 +84,7 @@ def test_a_lower_ceiling_holds_for_its_time_and_then_ends() -> None:
     async def story(clock: SimClock) -> None:
         store = MemoryStore()
         scene, flood = await opened(clock, store)
-        watching = asyncio.get_running_loop().create_task(scene.steering.run())
+        watching = asyncio.get_running_loop().create_task(scene.steering.follow("chats"))
         await scene.after(10 * SECOND_NS)
         before = len(scene.gate.departures)
         await scene.steering.lower("chats", interval_ns=5 * SECOND_NS, for_ns=MINUTE_NS, ceiling_interval_ns=CEILING_NS)
@@ -109,7 +117,7 @@ def test_another_process_follows_the_orders_that_one_kept() -> None:
         store = MemoryStore()
         one, flood = await opened(clock, store)
         other, other_flood = await opened(clock, store)
-        following = asyncio.get_running_loop().create_task(other.steering.run())
+        following = asyncio.get_running_loop().create_task(other.steering.follow("chats"))
         await one.steering.pause("chats")
         await other.after(5 * SECOND_NS)
         sent = len(other.gate.departures)
@@ -132,7 +140,7 @@ def test_an_order_to_a_process_that_stands_by_is_kept_and_changes_no_other_order
         await standby.resume("chats")
         await standby.pause("chats")
         assert standby.of("chats").interval_ns == SECOND_NS
-        following = asyncio.get_running_loop().create_task(scene.steering.run())
+        following = asyncio.get_running_loop().create_task(scene.steering.follow("chats"))
         await clock.sleep_until(clock.monotonic_ns() + 10 * SECOND_NS)
         assert scene.home.orders == standby.of("chats")
         sent = len(scene.gate.departures)
@@ -140,5 +148,103 @@ def test_an_order_to_a_process_that_stands_by_is_kept_and_changes_no_other_order
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
         await closed(scene, flood)
+
+    run(story)
+
+
+class FailsOnce(LocalHome):
+    """A home whose store does not answer the next question, if told so."""
+
+    is_down = False
+
+    async def look(self) -> SharedPace:
+        if self.is_down:
+            self.is_down = False
+            raise StoreUnavailable("the store does not answer", hint="wait")
+        return await super().look()
+
+
+def test_an_order_is_followed_although_the_store_of_the_pace_does_not_answer() -> None:
+    async def story(clock: SimClock) -> None:
+        inner = FailsOnce("chats", warm(clock, LIMITS))
+        scene, flood = await opened(clock, MemoryStore(), inner)
+        inner.is_down = True
+        await scene.steering.lower("chats", interval_ns=SECOND_NS, for_ns=HOUR_NS, ceiling_interval_ns=CEILING_NS)
+        await scene.after(5 * SECOND_NS)
+        sent = len(scene.gate.departures)
+        assert await scene.after(MINUTE_NS) - sent <= 61
+        await scene.steering.pause("chats")
+        inner.is_down = True
+        await scene.steering.resume("chats")
+        sent = len(scene.gate.departures)
+        assert await scene.after(MINUTE_NS) > sent + 50
+        await closed(scene, flood)
+
+    run(story)
+
+
+def gates_of(clock: SimClock, gate: SimGate, store: MemoryStore, *, waits_while_paused: bool = True) -> Gates:
+    """The gates of one process among several, with one source."""
+    source = SourceSettings(
+        kind=SourceKind.LISTED, url="https://api.example/chats", ceiling_interval_ns=CEILING_NS, in_flight=4
+    )
+    sharing = SimSharing(gate, SimNames(), clock)
+    return Gates(
+        {"chats": source},
+        store=store,
+        clock=clock,
+        meter=CountingMeter(),
+        sharing=sharing,
+        waits_while_paused=waits_while_paused,
+    )
+
+
+@pytest.mark.parametrize("processes", [1, 2, 6])
+def test_a_lower_ceiling_holds_for_all_processes_together(processes: int) -> None:
+    async def story(clock: SimClock) -> None:
+        gate, store = SimGate(clock), MemoryStore()
+        async with AsyncExitStack() as opened, asyncio.TaskGroup() as group:
+            every = [gates_of(clock, gate, store) for _ in range(processes)]
+            passed = [await opened.enter_async_context(gates.pass_through("chats")) for gates in every]
+            senders = [Gate(clock, governor, always(GOOD)) for governor in passed]
+            until_ns = clock.monotonic_ns() + 10 * MINUTE_NS
+            for sender in senders:
+                group.create_task(sender.send_until(until_ns, workers=4))
+
+            async def rate_per_s(span_ns: int) -> float:
+                before = sum(len(sender.departures) for sender in senders)
+                await clock.sleep_until(clock.monotonic_ns() + span_ns)
+                return (sum(len(sender.departures) for sender in senders) - before) * SECOND_NS / span_ns
+
+            await rate_per_s(2 * MINUTE_NS)
+            assert await rate_per_s(MINUTE_NS) > 3
+            await every[0].steering.lower("chats", interval_ns=2 * SECOND_NS, for_ns=HOUR_NS, ceiling_interval_ns=1)
+            await rate_per_s(10 * SECOND_NS)
+            assert 0.4 < await rate_per_s(5 * MINUTE_NS) <= 0.51
+            await every[-1].steering.restore("chats")
+            await rate_per_s(10 * SECOND_NS)
+            assert await rate_per_s(MINUTE_NS) > 3
+
+    run(story)
+
+
+def test_a_gate_that_is_opened_during_a_pause_sends_nothing_and_a_command_is_told() -> None:
+    async def story(clock: SimClock) -> None:
+        gate, store = SimGate(clock), MemoryStore()
+        service, command = gates_of(clock, gate, store), gates_of(clock, gate, store, waits_while_paused=False)
+        async with command.pass_through("chats"):
+            pass
+        await service.steering.pause("chats")
+        with pytest.raises(SourcePaused, match="chats is paused"):
+            async with command.pass_through("chats"):
+                raise AssertionError("never opened")
+        async with service.pass_through("chats") as governor:
+            sender = Gate(clock, governor, always(GOOD))
+            sending = asyncio.get_running_loop().create_task(sender.send())
+            await clock.sleep_until(clock.monotonic_ns() + MINUTE_NS)
+            assert sender.departures == []
+            await command.steering.resume("chats")
+            await sending
+            assert len(sender.departures) == 1
 
     run(story)

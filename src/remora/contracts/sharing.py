@@ -36,8 +36,8 @@ class Borrower(Protocol):
         """The schedule of departures."""
 
     @property
-    def own_interval_ns(self) -> int:
-        """The pace this process would keep by itself."""
+    def interval_ns(self) -> int:
+        """The pace it keeps: the slowest of its own, the shared one and an operator's."""
 
     def demand(self) -> int:
         """How many requests could be sent now if there were time for them."""
@@ -46,7 +46,7 @@ class Borrower(Protocol):
         """Take over what all processes know now."""
 
     def changed(self) -> None:
-        """The available time changed: requests that wait should check again."""
+        """The available time or the pace of its home changed: requests that wait should check again."""
 
 
 class GateHome(Protocol):

@@ -2,6 +2,7 @@
 
 RemoraError
 ├── ConfigurationError      exit 2: something the owner wrote cannot work
+├── SourcePaused            exit 1: an operator paused the source, and nothing is sent for it
 └── StoreError              exit 1: the local copy cannot be read or written
     ├── StoreUnavailable    retryable: it may work in a moment
     ├── StoreBusy           another process holds the store
@@ -46,6 +47,10 @@ class ConfigurationError(RemoraError):
 
 class PositionLost(ConfigurationError):
     """The feed of changes cannot go on from this position without leaving some out."""
+
+
+class SourcePaused(RemoraError):
+    """An operator paused the source, so nothing is sent for it."""
 
 
 class StoreError(RemoraError):

@@ -196,9 +196,9 @@ class Governor:
         return self._schedule.departed
 
     @property
-    def own_interval_ns(self) -> int:
-        """This process's own pace."""
-        return self._learner.pace.interval_ns
+    def interval_ns(self) -> int:
+        """The slower of this process's pace and the one that its home names."""
+        return max(self._learner.pace.interval_ns, self._home.interval_ns)
 
     def demand(self) -> int:
         """How many requests could be sent now if time were granted."""
@@ -212,7 +212,8 @@ class Governor:
         self._on_change()
 
     def changed(self) -> None:
-        """Time was granted or withdrawn: waiting requests check again."""
+        """Time was granted or withdrawn, or the home names another pace: waiting requests check again."""
+        self._schedule.at_interval(self.interval_ns)
         self._timer.changed()
 
     async def turn(self, lane: Lane, *, is_canary: bool = False) -> GovernedPermit:
@@ -383,18 +384,13 @@ class Governor:
         self._holds.note_unless_turn(self._in_flight)
 
     def _on_change(self) -> None:
-        self._schedule.at_interval(self._interval_ns())
         self.canaries.tend()
-        self._timer.changed()
+        self.changed()
 
     def _new_pacer(self) -> Pacer:
         return new_pacer(
             ceiling_interval_ns=self._limits.ceiling_interval_ns,
-            interval_ns=self._interval_ns(),
+            interval_ns=self.interval_ns,
             now_ns=self._clock.monotonic_ns(),
             idle_ns=self._learner.idle_ns,
         )
-
-    def _interval_ns(self) -> int:
-        """The slower of this process's pace and the shared pace."""
-        return max(self._learner.pace.interval_ns, self._home.interval_ns)

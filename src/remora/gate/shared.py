@@ -147,7 +147,7 @@ class SharedHome:
 
     async def _ask(self, gate: Borrower) -> None:
         asked_at_ns = self._clock.monotonic_ns()
-        question = self._stretches.question(interval_ns=gate.own_interval_ns, ready=gate.demand(), now_ns=asked_at_ns)
+        question = self._stretches.question(interval_ns=gate.interval_ns, ready=gate.demand(), now_ns=asked_at_ns)
         self._news.clear()
         try:
             grant, pace = await self._store.borrow(self._source, question, seen_version=self._version)

@@ -43,7 +43,9 @@ async def serve(settings: Settings, *, demo: bool, catchup: bool, view: Progress
             return await serve(shown, demo=False, catchup=catchup, view=view)
     console_token(settings, os.environ)  # refuse to start if it is needed and cannot be created
     check_address(settings.console.address)
-    async with open_resources(settings, for_sources=settings.sources, metrics=Metrics()) as resources:
+    async with open_resources(
+        settings, for_sources=settings.sources, metrics=Metrics(), waits_while_paused=True
+    ) as resources:
         service = Service(resources, view=view, backfill=catchup)
         async with beating(resources, Role.SERVICE, service.facts), told_to_systemd():
             await service.run()
@@ -71,17 +73,17 @@ async def work(settings: Settings, *, only: str | None, view: ProgressView) -> N
             f"{limited[0]} has a refusal_limit: only one process sends for it, so a worker cannot help",
             hint="run a second `remora up`, which stands by and takes over, or leave refusal_limit out",
         )
-    async with open_resources(settings, for_sources=names) as resources, AsyncExitStack() as opened:
+    async with (
+        open_resources(settings, for_sources=names, waits_while_paused=True) as resources,
+        AsyncExitStack() as opened,
+    ):
         helpers = {name: await _helper(resources, name, opened) for name in names}
         view.say(f"working on {', '.join(names)} beside the others; Ctrl-C ends it")
 
         def facts() -> Mapping[str, SourceFacts]:
             return {name: told() for name, (_, told) in helpers.items()}
 
-        steering = resources.gates.steering()
-        await steering.open()
         async with beating(resources, Role.WORKER, facts), asyncio.TaskGroup() as group:
-            group.create_task(steering.run(), name="steering")
             for worker, _ in helpers.values():
                 group.create_task(worker.run())
 

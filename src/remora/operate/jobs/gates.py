@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from remora.contracts import Clock, GateHome, Meter, Sharing, Store
-from remora.core.errors import StoreUnavailable
+from remora.core.errors import SourcePaused, StoreUnavailable
 from remora.gate.governor import Governor, Limits
 from remora.gate.local import LocalHome
 from remora.gate.shared import SharedHome
@@ -22,7 +22,15 @@ from remora.operate.jobs.steering import SteeredHome, Steering
 @dataclass(slots=True)
 class _Open:
     governor: Governor
+    following: asyncio.Task[None]  # what an operator orders
     users: int = 0
+
+    async def close(self) -> None:
+        self.following.cancel()
+        try:
+            await asyncio.wait([self.following])
+        finally:
+            await self.governor.close()
 
 
 class Gates:
@@ -36,21 +44,21 @@ class Gates:
         clock: Clock,
         meter: Meter,
         sharing: Sharing | None = None,
+        waits_while_paused: bool = False,
     ) -> None:
+        """`waits_while_paused`: a paused account has a gate that sends nothing yet; else none is opened for it."""
         self._sources = sources
         self._store = store
         self._clock = clock
         self._meter = meter
         self._sharing = sharing
+        self._waits_while_paused = waits_while_paused
         self._open: dict[str, _Open] = {}
         self._opening: dict[str, asyncio.Lock] = {}  # by account; held while its gate is opened or closed
         self._rights: dict[str, SoleRight] = {}  # by account
-        self.homes: dict[str, SteeredHome] = {}  # by account; what an operator orders goes there
-
-    def steering(self) -> Steering:
-        """What operators order for these gates."""
-        accounts = {name: account_of(name, source) for name, source in self._sources.items()}
-        return Steering(self.homes, accounts, store=self._store, clock=self._clock)
+        self._homes: dict[str, SteeredHome] = {}  # by account; what an operator orders goes there
+        accounts = {name: account_of(name, source) for name, source in sources.items()}
+        self.steering = Steering(self._homes, accounts, store=store, clock=clock)
 
     def right(self, source: str) -> SoleRight | None:
         """What a process needs to send for this source; None: any process may.
@@ -82,18 +90,22 @@ class Gates:
             async with self._opening[account]:  # nobody opens the next one before this one is closed
                 gate.users -= 1
                 if not gate.users:
-                    del self._open[account], self.homes[account]
-                    await gate.governor.close()
+                    del self._open[account], self._homes[account]
+                    await gate.close()
 
     async def _opened(self, account: str) -> _Open:
+        await self.steering.take_up(account)
+        if self.steering.orders(account).paused_at_ns is not None and not self._waits_while_paused:
+            raise SourcePaused(f"{account} is paused", hint="resume it in the console, which `remora up` opens")
         governor = self._governor(account)
         try:
             await governor.open()
         except BaseException:
             # Not the gate: it would store what it has not learned.
-            await self.homes.pop(account).close()
+            await self._homes.pop(account).close()
             raise
-        return _Open(governor)
+        following = asyncio.get_running_loop().create_task(self.steering.follow(account), name=f"orders:{account}")
+        return _Open(governor, following)
 
     def _governor(self, account: str) -> Governor:
         members = {name: one for name, one in self._sources.items() if account_of(name, one) == account}
@@ -103,7 +115,7 @@ class Gates:
         )
         if (right := self.right(next(iter(members)))) is not None:
             home = SoleHome(home, right)
-        steered = self.homes[account] = SteeredHome(home)
+        steered = self._homes[account] = SteeredHome(home, self.steering.orders(account))
         meter = AccountMeter(self._meter, tuple(members))
         return Governor(account, limits, clock=self._clock, home=steered, meter=meter, chance=random.random)
 

@@ -62,11 +62,16 @@ class Resources(SourceResources):
 
 @asynccontextmanager
 async def open_resources(
-    settings: Settings, *, for_sources: Iterable[str] = (), metrics: "Metrics | None" = None
+    settings: Settings,
+    *,
+    for_sources: Iterable[str] = (),
+    metrics: "Metrics | None" = None,
+    waits_while_paused: bool = False,
 ) -> AsyncIterator[Resources]:
     """Open the store and everything around it; close all of it in order at the end.
 
     A source whose secret cannot be read is refused before the store is touched. Only the service shows `metrics`.
+    What runs for ever `waits_while_paused`; a command that would wait for an operator ends instead.
     """
     clock = SystemClock()
     credentials = Credentials(settings.sources, os.environ, clock=clock)
@@ -83,7 +88,14 @@ async def open_resources(
     sharing = open_sharing(settings.store.url, owner=owner, clock=clock)
     try:
         meter = RecentMeter(metrics or Uncounted(), clock=clock)
-        gates = Gates(settings.sources, store=store, clock=clock, meter=meter, sharing=sharing)
+        gates = Gates(
+            settings.sources,
+            store=store,
+            clock=clock,
+            meter=meter,
+            sharing=sharing,
+            waits_while_paused=waits_while_paused,
+        )
         yield Resources(
             sources=settings.sources,
             store=store,

@@ -85,7 +85,7 @@ class Service:
         self._disk = DiskGauge(resources.settings.store.url)
         self._feed = StatusCache(self._read_status, resources.metrics, clock=resources.clock)
         self._notifier = Notifier(resources.settings.notify, resources.store, clock=resources.clock)
-        self._steering = resources.gates.steering()
+        self._steering = resources.gates.steering
         self._operator = ServiceOperator(
             resources.settings,
             resources.store,
@@ -109,7 +109,6 @@ class Service:
             await console.open()
             opened.push_async_callback(console.close)
             runs = [await self._open(name, source, opened) for name, source in self._settings.sources.items()]
-            await self._steering.open()
             self._view.say(f"the console is at {console.url}; Ctrl-C ends the service")
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._show(), name="view")
@@ -163,7 +162,6 @@ class Service:
             async with AsyncExitStack() as opened:
                 try:
                     run = await self._open_source(name, source, opened)
-                    await self._steering.open()
                 except StoreError as error:
                     if not error.retryable:
                         raise

@@ -5,7 +5,7 @@ slower pace while the ceiling is lowered. So an order takes effect before the ne
 Orders are kept as notes: a restart does not undo them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -29,15 +29,14 @@ LOWERED_MAX_NS: Final = 30 * DAY_NS
 class SteeredHome(HomeAround):
     """`contracts.GateHome` that grants no time while it is paused, and only slow time while it is lowered."""
 
-    def __init__(self, inner: GateHome) -> None:
+    def __init__(self, inner: GateHome, orders: Orders) -> None:
         super().__init__(inner)
-        self.orders = Orders()
+        self.orders = orders
 
-    async def obey(self, orders: Orders) -> None:
+    def obey(self, orders: Orders) -> None:
         """Follow these orders from now on."""
         self.orders = orders
         if self._gate is not None:
-            self._gate.adopt(await self.look())  # takes up the interval
             self._gate.changed()
 
     @property
@@ -54,41 +53,46 @@ class Steering:
     def __init__(
         self, homes: Mapping[str, SteeredHome], accounts: Mapping[str, str], *, store: Notes, clock: Clock
     ) -> None:
-        self._homes = homes  # by account; filled when a gate is opened
+        self._homes = homes  # of open gates, by account
         self._accounts = accounts  # the account of each source
         self._store = store
         self._clock = clock
         self._orders: dict[str, Orders] = {}  # of each account, as they are kept
 
-    async def open(self) -> None:
-        """Follow the orders that were kept."""
-        for account in self._names():
-            await self._take_up(account)
-
     async def run(self) -> None:
+        """Know the orders of accounts for which another process sends, for ever."""
+        while True:
+            for account in dict.fromkeys(self._accounts.values()):
+                if account not in self._homes:
+                    await self._look(account)
+            await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
+
+    async def follow(self, account: str) -> None:
         """Follow what other processes order, and end what was lowered only for a while, for ever."""
         while True:
             await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
-            for account in self._names():
-                with suppress(StoreError):
-                    await self._take_up(account)
+            await self._look(account)
 
-    async def _take_up(self, account: str) -> None:
-        """Unreadable orders are ignored: the ceiling holds without them."""
+    async def _look(self, account: str) -> None:
+        with suppress(StoreError):
+            await self.take_up(account)
+
+    async def take_up(self, account: str) -> None:
+        """Follow the orders that are kept. Unreadable ones are ignored: the ceiling holds without them."""
         try:
             orders = msgspec.convert(await self._store.note(account, STEERING_NOTE) or {}, Orders)
         except msgspec.ValidationError:
             return
         if orders.until_ns is not None and orders.until_ns <= self._clock.wall_ns():
             orders = msgspec.structs.replace(orders, interval_ns=None, until_ns=None)
-        await self._follow(account, orders)
+        self._follow(account, orders)
 
-    async def _follow(self, account: str, orders: Orders) -> None:
+    def _follow(self, account: str, orders: Orders) -> None:
         """Also without a gate: another process may send for this account, and this one take over later."""
         self._orders[account] = orders
         home = self._homes.get(account)
         if home is not None and home.orders != orders:
-            await home.obey(orders)
+            home.obey(orders)
 
     def of(self, source: str) -> Orders:
         """The orders that this source follows."""
@@ -129,7 +133,7 @@ class Steering:
     async def _kept(self, source: str) -> Orders:
         """The orders as they are now, whichever process was given them."""
         account = self._account(source)
-        await self._take_up(account)
+        await self.take_up(account)
         return self.orders(account)
 
     async def _order(self, source: str, **changes: int | None) -> None:
@@ -138,13 +142,10 @@ class Steering:
     async def _keep(self, source: str, orders: Orders) -> None:
         account = self._account(source)
         await self._store.keep_note(account, STEERING_NOTE, msgspec.to_builtins(orders))
-        await self._follow(account, orders)
+        self._follow(account, orders)
 
     def _account(self, source: str) -> str:
         return self._accounts[source]
-
-    def _names(self) -> Iterable[str]:
-        return list(dict.fromkeys(self._accounts.values()))
 
 
 def steered(rate: RateFacts, orders: Orders) -> RateFacts:
