@@ -75,6 +75,7 @@ class Governor:
         self._wait_events = WaitEvents(source, clock=clock)
         self._holds = HoldRecord(clock, in_flight_max=limits.in_flight)
         self._dispatcher: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def open(self) -> None:
         """Continue with the pace that the last process stored."""
@@ -83,7 +84,8 @@ class Governor:
         self._schedule.restart(self._new_pacer())
 
     async def close(self) -> None:
-        """Store what was learned. Requests that still wait are cancelled."""
+        """Store what was learned. Requests that still wait are cancelled, and so are those that come later."""
+        self._is_closed = True
         if self._dispatcher is not None:
             self._dispatcher.cancel()
             await asyncio.gather(self._dispatcher, return_exceptions=True)
@@ -241,7 +243,9 @@ class Governor:
 
     def _wake_dispatcher(self) -> None:
         self._timer.changed()
-        if self._dispatcher is None or self._dispatcher.done():
+        if self._is_closed:
+            self._admissions.cancel()
+        elif self._dispatcher is None or self._dispatcher.done():
             self._dispatcher = asyncio.get_running_loop().create_task(self._dispatch(), name=f"gate:{self._source}")
 
     def give_back(self, *permits: GovernedPermit) -> None:

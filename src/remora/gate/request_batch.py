@@ -59,6 +59,7 @@ class RequestBatch(Generic[T]):
         self._results: list[T] = []
         self._error: BaseException | None = None
         self._news: asyncio.Future[None] | None = None
+        self._is_over = False
 
     async def __aenter__(self) -> Self:
         self._queued = self._governor.many_turns(self._lane, self._left, self._on_turns)
@@ -74,17 +75,20 @@ class RequestBatch(Generic[T]):
         assert queued is not None, "left without having entered"
         queued.turn.remove_done_callback(self._after_last_turn)
         queued.turn.cancel()  # no more turns
+        self._is_over = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
-        self._replies.clear()
-        for permit, (_, sent) in self._in_flight.items():
-            if sent is not None:
-                sent.cancel()
-            self._governor.give_back(permit)
-        self._in_flight.clear()
+        try:
+            if tasks:
+                await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            self._replies.clear()
+            for permit, (_, sent) in self._in_flight.items():
+                if sent is not None:
+                    sent.cancel()
+                self._governor.give_back(permit)
+            self._in_flight.clear()
 
     async def answered(self) -> list[T]:
         """The results since the last call, at least one; empty when there are no more."""
@@ -135,7 +139,9 @@ class RequestBatch(Generic[T]):
                 answers.append((asked[0], permit, reply))
         try:
             for result in self._hear(answers):
-                if isinstance(result, CoroutineType):
+                if isinstance(result, CoroutineType) and self._is_over:
+                    result.close()  # what was answered is learned, but nobody waits for another request
+                elif isinstance(result, CoroutineType):
                     self._start(result, self._after_result)
                 else:
                     self._results.append(cast("T", result))
