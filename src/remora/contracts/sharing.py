@@ -24,7 +24,8 @@ class SharedPace(msgspec.Struct, frozen=True):
     ahead_ns: int = 0  # how far the shared clock is ahead of our monotonic one
     age_ns: int = 0  # since it was shared
     idle_ns: int | None = None  # since the last departure of any process; None: not asked, or never
-    shut_in_ns: int | None = None  # how long a circuit breaker stops all processes; 0: it does not, None: not asked
+    # How long a circuit breaker stops all processes; 0: it does not, None: not asked, or this process sends the probe.
+    shut_in_ns: int | None = None
     cool_down_ns: int = 0  # of that circuit breaker
 
 

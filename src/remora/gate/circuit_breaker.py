@@ -230,13 +230,18 @@ class SourceBreaker:
         self._probes_for_all = True
         longest_ns = max(self._own.cool_down_ns, self._shared_cool_down_ns)
         self._become(replace(self._own, state=CircuitState.HALF_OPEN, cool_down_ns=longest_ns))
+        self._shut_until_ns = 0  # from now on our own circuit says whether the provider is down
 
     def adopt(self, shared: SharedPace) -> None:
         """Another process may have shut the gate. A good answer to its probe closes every circuit."""
         now_ns = self._clock.monotonic_ns()
         shut_in_ns = shared.shut_in_ns
-        self._shared_cool_down_ns = shared.cool_down_ns
-        self._shut_until_ns = now_ns + min(shut_in_ns, LOOK_AGAIN_NS) if shut_in_ns else 0
+        if shut_in_ns is None:
+            self._shared_cool_down_ns = max(self._shared_cool_down_ns, shared.cool_down_ns)
+            self._shut_until_ns = min(self._shut_until_ns, now_ns)  # ask; until it is answered the provider stays down
+        else:
+            self._shared_cool_down_ns = shared.cool_down_ns
+            self._shut_until_ns = now_ns + min(shut_in_ns, LOOK_AGAIN_NS) if shut_in_ns else 0
         if shut_in_ns == 0 and self.is_told and not self._probes_for_all and self.state is not CircuitState.CLOSED:
             self._become(CircuitBreaker())
         self._note_down()
