@@ -253,6 +253,21 @@ def test_nothing_begins_again_before_all_has_ended() -> None:
     simulated(main)
 
 
+def test_a_run_that_is_cancelled_while_its_work_ends_leaves_nothing_behind() -> None:
+    async def main(_: SimClock) -> None:
+        lease, works = Lease(), Works(ends_slowly=True)
+        tasks = in_tasks(SoleRight(lease), works, "slow")
+        lease.give()
+        await asyncio.sleep(1)
+        lease.take()
+        await asyncio.sleep(1)
+        await end(tasks)
+        assert works.ended == ["slow"]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    simulated(main)
+
+
 def test_work_that_is_done_ends_the_run_and_work_that_fails_fails_it() -> None:
     async def main(_: SimClock) -> None:
         lease = Lease()

@@ -46,7 +46,7 @@ class SoleRight:
             if not self._users:
                 holder, self._holder = self._holder, None
                 holder.cancel()
-                await asyncio.wait([holder])
+                await _until_ended(holder)
 
     async def _work(self, work: Callable[[], Awaitable[None]], holder: "asyncio.Task[None]") -> bool:
         """Whether the work is done. Not if the right was lost meanwhile."""
@@ -71,7 +71,7 @@ class SoleRight:
             return True
         finally:
             working.cancel()
-            await asyncio.wait([working])
+            await _until_ended(working)
             self._working.discard(working)
 
     async def _hold(self) -> None:
@@ -86,6 +86,18 @@ class SoleRight:
             self._lost = None
             if self._working:
                 await asyncio.wait(self._working)
+
+
+async def _until_ended(task: "asyncio.Future[None]") -> None:
+    """Wait for its end, also if whoever waits is cancelled meanwhile: nobody else may begin before."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 class SoleHome(HomeAround):
