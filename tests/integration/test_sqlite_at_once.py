@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 
 from remora.contracts import Observation, Outcome
+from remora.core.item import Document, Item, Thing, User
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import Found
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.offload import InThread
-from remora.stores.sqlite.writer import AT_ONCE_S, BATCH_MAX, Writer
-from tests.contract.answers import SOURCE, observed, story
+from remora.stores.sqlite.writer import AT_ONCE_BYTES, AT_ONCE_S, BATCH_MAX, Writer
+from tests.contract.answers import MISSING, SOURCE, at, observed, story
 
 LOOP = threading.main_thread().name
 LATER_S = 0.05
@@ -39,6 +42,15 @@ class Written:
 
 def items(first_id: int, count: int) -> list[Observation]:
     return [observed(item_id, Found(story(item_id)), started_s=1) for item_id in range(first_id, first_id + count)]
+
+
+def of_kind(kind: Kind, key: int, body: bytes) -> Observation:
+    things: dict[Kind, Thing] = {
+        Kind.ITEM: Item(key, body),
+        Kind.DOCUMENT: Document(str(key), body),
+        Kind.USER: User(str(key), body),
+    }
+    return Observation(Discovery(kind, str(key), Lane.DETAIL), Found(things[kind]), at(1), at(1))
 
 
 @pytest.fixture
@@ -70,6 +82,25 @@ async def test_the_batch_after_a_slow_one_is_left_to_the_thread_until_one_is_qui
 async def test_a_large_batch_is_left_to_the_thread(written: Written) -> None:
     assert await written.record(1, BATCH_MAX + 1) == [Outcome.NEW] * (BATCH_MAX + 1)
     assert LOOP not in written.threads_of("BEGIN")
+
+
+@pytest.mark.parametrize("kind", [Kind.ITEM, Kind.DOCUMENT, Kind.USER])
+async def test_a_batch_of_large_bodies_is_left_to_the_thread_even_after_a_quick_one(
+    written: Written, kind: Kind
+) -> None:
+    await written.record(1)
+    written.statements.clear()
+    half = b"x" * (AT_ONCE_BYTES // 2)
+    large = [of_kind(kind, key, half) for key in (11, 12, 13)]
+    assert await written.writer.record_many(SOURCE, large) == [Outcome.NEW] * 3
+    assert LOOP not in written.threads_of("BEGIN")
+
+
+async def test_light_work_and_answers_without_a_body_do_not_make_a_batch_large(written: Written) -> None:
+    absent = observed(7, MISSING, started_s=1)
+    asked = written.writer.record(SOURCE, absent), written.writer.run(lambda _: None, is_light=True)
+    await asyncio.gather(*asked)
+    assert written.threads_of("BEGIN") == {LOOP}
 
 
 async def test_only_light_work_is_done_by_the_event_loop(written: Written) -> None:

@@ -16,8 +16,10 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from remora.contracts import Observation, Outcome
 from remora.core.errors import RemoraError, StoreError, StoreUnavailable
+from remora.core.item import Document, Item, User
 from remora.core.lanes import PATIENT
 from remora.core.quantities import format_size
+from remora.core.verdict import Found
 from remora.stores.batches import Batches
 from remora.stores.decisions import OnBatch
 from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, connect_writer, explained, roll_back
@@ -33,9 +35,11 @@ BATCH_MAX: Final = 256
 # a second, a transaction for every few items costs twice as much. With more of them, walks wait for their cursors.
 ENOUGH: Final = 128
 PAUSE_S: Final = 0.05
-# The event loop records a batch if the last one took no longer than this. A disk that has to be read, large bodies and a busy
-# machine take longer, and would hold up everything else.
+# The event loop records a batch if the last one took no longer than this. A disk that has to be read and a busy machine take
+# longer, and would hold up everything else.
 AT_ONCE_S: Final = 0.02
+# The same for the bodies of a batch, which the last one says nothing about: 256 documents of 1 MB take seconds.
+AT_ONCE_BYTES: Final = 1 << 20
 # Nothing is written once the disk has less than this: a full disk would stop the database in the middle of its work.
 RESERVE_BYTES: Final = 256 << 20
 
@@ -49,6 +53,7 @@ class _Light(NamedTuple):
         return self.work(connection)
 
 
+_STORED: Final = (Item, Document, User)
 # An observation with its source, or some work inside a transaction.
 _Job = Job | _Light | Callable[[Connection], Any]
 
@@ -133,7 +138,7 @@ class Writer:
 
     def _is_quick(self, batch: Sequence[_Job]) -> bool:
         is_light = len(batch) <= BATCH_MAX and all(isinstance(job, tuple) for job in batch)
-        return is_light and self._took_s <= AT_ONCE_S
+        return is_light and self._took_s <= AT_ONCE_S and _body_bytes(batch) <= AT_ONCE_BYTES
 
     def _begin_at_once(self, batch: Sequence[_Job]) -> list[object] | None:
         """Do all but the commit; None: it was not possible, and nothing has happened. The thread tries again and tells why."""
@@ -227,6 +232,17 @@ class Writer:
                 f"the disk of {self._path} is full: {format_size(free)} free, and {format_size(self._reserve_bytes)} are kept free",
                 hint="make room; a service goes on by itself, another command goes on when it is run again (remora store stats, remora store compact)",
             )
+
+
+def _body_bytes(batch: Sequence[_Job]) -> int:
+    """How many bytes of bodies are recorded. Work has none."""
+    size = 0
+    for job in batch:
+        if not callable(job):
+            verdict = job[1].verdict
+            if isinstance(verdict, Found) and isinstance(verdict.thing, _STORED):
+                size += len(verdict.thing.body)
+    return size
 
 
 def _as_ours(error: Exception) -> Exception:
