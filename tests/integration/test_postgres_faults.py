@@ -37,11 +37,39 @@ def hang_up(url: str) -> int:
     return int(cut[0])
 
 
+def others_connected(url: str) -> int:
+    """How many other connections to this database there are."""
+    with psycopg.connect(url) as operator:
+        count = operator.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchone()
+    assert count is not None
+    return int(count[0])
+
+
 async def test_cut_connections_are_replaced_without_anybody_noticing(store: PostgresStore, postgres_url: str) -> None:
     assert await record(store, 1, story(1), at_s=0) is Outcome.NEW
     assert hang_up(postgres_url) >= 2
     assert await record(store, 2, story(2), at_s=1) is Outcome.NEW
     assert await store.item(SOURCE, 1) is not None
+
+
+async def test_closing_again_after_a_cancelled_close_leaves_no_connection_open(
+    store: PostgresStore, postgres_url: str
+) -> None:
+    with psycopg.connect(postgres_url) as other:
+        other.execute("LOCK TABLE items IN EXCLUSIVE MODE")
+        writing = asyncio.create_task(record(store, 1, story(1), at_s=0))
+        await asyncio.sleep(0.1)
+        ending = asyncio.create_task(store.close())
+        await asyncio.sleep(0.1)
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
+    await store.close()
+    assert await writing is Outcome.NEW
+    async with asyncio.timeout(5):
+        while others_connected(postgres_url):  # noqa: ASYNC110 - the server notices a moment later
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.slow

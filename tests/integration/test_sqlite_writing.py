@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -166,6 +166,54 @@ async def test_what_was_accepted_is_written_before_the_store_closes(path: Path) 
     await asyncio.sleep(0)
     await store.close()
     assert await asyncio.gather(*accepted) == [Outcome.NEW] * 2_000
+
+
+async def cancelled_close(store: SqliteStore, path: Path) -> "asyncio.Task[None]":
+    """Give up closing while a write waits for another program. Returns the write."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        writing = asyncio.create_task(store.keep_note(SOURCE, "note", 1))
+        await asyncio.sleep(0)
+        ending = asyncio.create_task(store.close())
+        await asyncio.sleep(0.05)
+        ending.cancel()
+        assert (await asyncio.gather(ending, return_exceptions=True))[0].__class__ is asyncio.CancelledError
+    return writing
+
+
+async def test_closing_again_after_a_cancelled_close_writes_what_was_accepted_and_frees_the_file(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    writing = await cancelled_close(store, path)
+    await store.close()
+    await writing
+    again = SqliteStore(path)
+    await again.open()
+    assert await again.note(SOURCE, "note") == 1
+    await again.close()
+
+
+async def test_a_store_whose_close_was_cancelled_takes_no_more_work_and_can_be_opened_again(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    writing = await cancelled_close(store, path)
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await store.keep_note(SOURCE, "late", 1)
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await store.note(SOURCE, "note")
+    await store.open()
+    await writing
+    assert await store.note(SOURCE, "note") == 1
+    await store.close()
+
+
+async def test_two_that_close_a_store_at_once_do_not_disturb_each_other(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    accepted = asyncio.create_task(record(store, 1, story(1), at_s=1))
+    await asyncio.sleep(0)
+    await asyncio.gather(store.close(), store.close())
+    assert await accepted is Outcome.NEW
 
 
 async def test_a_caller_that_gave_up_disturbs_nobody(path: Path) -> None:

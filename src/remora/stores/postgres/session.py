@@ -58,13 +58,13 @@ class PostgresPart(Part):
         self._writer = Writer(own, self._on_batch)
 
     async def close(self) -> None:
-        """Write what was accepted, then close."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
+        """Write what was accepted, then close. Closing twice is harmless; it also ends a close that was cancelled."""
+        if (writer := self._writer) is not None:
             await writer.close()
-        pool, self._pool = self._pool, None
-        if pool is not None:
+            self._writer = None
+        if (pool := self._pool) is not None:
             await pool.close()
+            self._pool = None
 
     def _connections(self) -> Pool:
         if self._pool is None:

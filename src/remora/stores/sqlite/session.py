@@ -37,6 +37,7 @@ class SqlitePart(Part):
         self._read_only = read_only
         self._offload = offload
         self._on_batch = on_batch
+        self._is_open = False
         self._writer: Writer | None = None
         self._reading: Offloader | None = None
         self._reader: Connection | None = None
@@ -45,36 +46,37 @@ class SqlitePart(Part):
 
     async def open(self) -> None:
         """Refuse a foreign file, take the writer's lock, bring the schema up to date."""
-        assert self._reader is None, "the store is open already"
+        assert not self._is_open, "the store is open already"
+        await self.close()  # the rest of a close that was cancelled
         check_place(self._path, read_only=self._read_only)
-        reading = self._offload()
-        writer: Writer | None = None
         try:
+            self._reading = self._offload()
             if not self._read_only:
-                writer = Writer(self._path, self._offload(), self._on_batch)
-                await writer.open()
-            self._reader = await reading.run(self._connect_reader)
+                self._writer = Writer(self._path, self._offload(), self._on_batch)
+                await self._writer.open()
+            self._reader = await self._reading.run(self._connect_reader)
         except BaseException:
-            reading.close()
-            if writer is not None:
-                await writer.close()
+            await self.close()
             raise
-        self._writer, self._reading = writer, reading
+        self._is_open = True
 
     async def close(self) -> None:
-        """Write what was accepted, then close. Closing twice is harmless."""
-        reader, reading, writer = self._reader, self._reading, self._writer
-        self._reader = self._reading = self._writer = None
-        if reader is not None and reading is not None:
-            await reading.run(reader.close)
+        """Write what was accepted, then close. Closing twice is harmless; it also ends a close that was cancelled."""
+        self._is_open = False  # nothing more is accepted, but each part is known until it is closed
+        if (reading := self._reading) is not None:
+            if (reader := self._reader) is not None:
+                await reading.run(reader.close)
             reading.close()
-        if writer is not None:  # after the reader: the last to close removes the -wal and -shm files
+            self._reader = self._reading = None
+        if (writer := self._writer) is not None:  # after the reader: the last to close removes the -wal and -shm files
             await writer.close()
+            self._writer = None
 
     def abandon(self) -> None:
         """Close at once and write nothing more, as a killed process would. For simulated crashes."""
         reader, reading, writer = self._reader, self._reading, self._writer
         self._reader = self._reading = self._writer = None
+        self._is_open = False
         if reader is not None and reading is not None:
             reader.close()
             reading.close()
@@ -88,7 +90,7 @@ class SqlitePart(Part):
 
     async def _read(self, work: Callable[[Connection], T]) -> T:
         reader, reading = self._reader, self._reading
-        if reader is None or reading is None:
+        if not self._is_open or reader is None or reading is None:
             raise StoreUnavailable(f"the store {self._path} is not open", hint="open it first")
         try:
             found = await reading.run(lambda: work(reader))
@@ -152,7 +154,7 @@ class SqlitePart(Part):
         return json.dumps(list(ids))
 
     def _open_writer(self) -> Writer:
-        if self._writer is None:
+        if not self._is_open or self._writer is None:
             raise StoreUnavailable(
                 f"the store {self._path} is not open for writing", hint="open it first, and not read-only"
             )
