@@ -7,7 +7,10 @@ import json
 
 import pytest
 
+from remora.core.item import Document, Entry, Item
+from remora.core.ledger.list_walk import WalkState
 from remora.stores import open_store
+from tests.contract.answers import ARCHIVE, at, record_document
 from tests.operate.command_line import CommandLine
 from tests.read.conftest import fill, item, keep
 
@@ -42,6 +45,36 @@ def test_show_prints_the_thread_as_a_tree_of_plain_text(mirror: CommandLine) -> 
 
 def test_show_body_prints_what_the_provider_sent(mirror: CommandLine) -> None:
     assert json.loads(mirror("show", "1", "--body").stdout)["score"] == 120
+
+
+ODD = b'{"id":1,"price":1.10,"e":1E5,"huge":1e400,"a":1,"a":2,"half":"\\ud800","private":"\xee\x80\x80\xc2\x9b"}'
+
+
+async def make_odd(folder: str) -> None:
+    store = open_store(f"sqlite:///{folder}/remora.db")
+    await store.open()
+    await keep(store, Item(1, ODD), Item(2, b"\xff no JSON"))
+    await store.record_page(ARCHIVE, [Entry("odd", None)], WalkState(), now_ns=at(1))
+    await record_document(store, "odd", Document("odd", ODD), at_s=2)
+    await store.close()
+
+
+def test_show_body_changes_nothing_but_the_space_between_tokens(remora: CommandLine) -> None:
+    (remora.folder / "remora.toml").write_text(CHATS)
+    asyncio.run(make_odd(str(remora.folder)))
+    for words in (["1", "--source", "hackernews", "--body"], ["odd", "--source", "chats"]):
+        assert b"".join(remora("show", *words).stdout_bytes.split()) == ODD
+    assert remora("show", "2", "--source", "hackernews", "--body").stdout_bytes == b"\xff no JSON\n"
+
+
+def test_show_html_has_every_number_as_it_was_sent(remora: CommandLine) -> None:
+    (remora.folder / "remora.toml").write_text(CHATS)
+    asyncio.run(make_odd(str(remora.folder)))
+    page = remora("show", "odd", "--source", "chats", "--html").stdout
+    for number in ("1.10", "1E5", "1e400"):
+        assert page.count(number) == 2, "once among the fields and once in the raw JSON"
+    assert "\\ud800" in page
+    assert "\\ue000\\u009b" in page
 
 
 def test_show_history_prints_what_changed(mirror: CommandLine) -> None:

@@ -6,7 +6,8 @@ from textwrap import wrap
 from typing import Any, Final
 
 from remora.contracts.reader import MirroredItem, Revision
-from remora.read.plain_text import one_line, plain, printable
+from remora.read.json_layout import indented
+from remora.read.plain_text import escaped, one_line, plain, printable
 from remora.read.thread import ThreadNode
 
 WIDTH: Final = 100
@@ -26,11 +27,12 @@ def points(score: int) -> str:
 
 
 def pretty(body: bytes) -> str:
-    """A body as indented JSON, or as it is if it is no JSON."""
-    try:
-        return printable(json.dumps(json.loads(body), indent=2, ensure_ascii=False))
-    except (ValueError, RecursionError):
-        return printable(body.decode("utf-8", "replace"))
+    """A body as indented JSON, or as it is if it is no JSON; every token as it was sent.
+
+    A character that a terminal would act on is escaped, which means the same in JSON. Where there is no JSON, it is left out.
+    """
+    shown = indented(body)
+    return printable(body.decode("utf-8", "replace")) if shown is None else escaped(shown.decode("utf-8"))
 
 
 def history_text(history: Sequence[Revision]) -> str:
@@ -73,7 +75,7 @@ def _content(item: MirroredItem, width: int) -> Iterator[str]:
     title, url, text = item.title, item.url, item.text
     if title is None and text is None and url is None:
         if not item.deleted:
-            yield from pretty(item.body).splitlines()
+            yield from pretty(item.body).split("\n")
         return
     if title is not None:
         yield one_line(plain(title))

@@ -24,6 +24,11 @@ def printable(text: str) -> str:
     return _HIDDEN.sub("", text)
 
 
+def escaped(text: str) -> str:
+    """JSON with escapes for what a terminal would act on. It means the same."""
+    return _HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def one_line(text: str) -> str:
     """The text in one line, without what a terminal would act on."""
     return " ".join(printable(text).split())

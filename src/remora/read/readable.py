@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from remora.read.index_entries import title_of
+from remora.read.json_layout import parsed_as_sent
 from remora.read.plain_text import one_line, plain, printable
 
 FIELDS_MAX: Final = 2_000
@@ -35,8 +36,17 @@ def title_or_key(fields: Mapping[str, Any], key: str) -> str:
     return one_line(key)
 
 
-def readable_fields(fields: Mapping[str, Any]) -> tuple[tuple[Field, ...], bool]:
-    """The fields in order, and whether there are more. Empty values are left out."""
+def readable_fields(body: bytes | None) -> tuple[tuple[Field, ...], bool]:
+    """The fields of a body in order, with numbers as they were sent, and whether there are more.
+
+    Empty values are left out.
+    """
+    try:
+        fields = {} if body is None else parsed_as_sent(body)
+    except (ValueError, RecursionError):
+        return (), False
+    if not isinstance(fields, dict):
+        return (), False
     told: list[Field] = []
     for field in _walk(fields):
         if len(told) == FIELDS_MAX:

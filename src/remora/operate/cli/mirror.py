@@ -58,7 +58,7 @@ async def source_of(mirror: "MirrorReader", settings: "Settings", named: str | N
 @store_options
 @click.option("--history", "with_history", is_flag=True, help="Show every revision and what changed in it.")
 @click.option("--html", "as_html", is_flag=True, help="Show the thread or the document as one HTML page.")
-@click.option("--body", "only_body", is_flag=True, help="Show only the body, as the provider sent it.")
+@click.option("--body", "only_body", is_flag=True, help="Show only the body, as the provider sent it, indented.")
 @as_json_option
 def show(*, key: str, **options: Any) -> None:
     """Show one item with its thread, or one document."""
@@ -77,7 +77,7 @@ def show(*, key: str, **options: Any) -> None:
 
 
 async def _shown(settings: "Settings", named: str | None, key: str, *, form: str) -> str | bytes | None:
-    from remora.read.as_text import history_text, pretty, thread_text
+    from remora.read.as_text import history_text, thread_text
 
     async with opened_mirror(settings) as mirror:
         source, is_listed = await source_of(mirror, settings, named)
@@ -88,7 +88,7 @@ async def _shown(settings: "Settings", named: str | None, key: str, *, form: str
         if item is None:
             return None
         if form == "only_body":
-            return pretty(item.body)
+            return _body_text(item.body)
         if form == "with_history":
             return history_text(await mirror.history(item_id, source=source))
         thread = await mirror.thread(item_id, source=source)
@@ -105,7 +105,7 @@ async def _shown(settings: "Settings", named: str | None, key: str, *, form: str
 async def _shown_document(
     settings: "Settings", mirror: "MirrorReader", source: str, key: str, *, form: str
 ) -> str | bytes | None:
-    from remora.read.as_text import history_text, pretty
+    from remora.read.as_text import history_text
 
     document = await mirror.document(key, source=source)
     if document is None or document.body is None:
@@ -123,7 +123,15 @@ async def _shown_document(
 
         async with opened_browsing(settings.store.url) as reader:
             return history_text(await read_document_history(reader, document))
-    return pretty(document.body)
+    return _body_text(document.body)
+
+
+def _body_text(body: bytes) -> str | bytes:
+    """The body with indents. What a terminal would act on is escaped for a terminal only."""
+    from remora.read.as_text import pretty
+    from remora.read.json_layout import indented
+
+    return pretty(body) if sys.stdout.isatty() else indented(body) or body
 
 
 def _item_json(item: "MirroredItem", history: "tuple[Revision, ...] | Any", thread: "ThreadNode") -> bytes:

@@ -58,7 +58,7 @@ class ListedPages(Pages):
             source, document = await self._held_document(reader, request)
             facts = await reader.document_facts(source.name, document.key)
         assert facts is not None, "a document that is held has facts"
-        fields, is_cut = await asyncio.to_thread(readable_fields, document.fields)
+        fields, is_cut = await asyncio.to_thread(readable_fields, document.body)
         return await page(
             request,
             "document.html",

@@ -19,7 +19,7 @@ def thread_html(thread: ThreadNode) -> str:
 
 def document_html(document: MirroredDocument) -> str:
     """A document: readable fields first, then the raw JSON."""
-    fields, is_cut = readable_fields(document.fields)
+    fields, is_cut = readable_fields(document.body)
     title = title_or_key(document.fields, document.key)
     return render("show_document.html", style=_style(), document=document, title=title, fields=fields, is_cut=is_cut)
 
