@@ -116,6 +116,20 @@ async def test_half_of_a_surrogate_pair_is_replaced(mirror: MirrorReader, store:
     assert await export_csv(mirror, wanted, Target(io.BytesIO())) == 1
 
 
+async def test_a_nul_is_replaced_and_cuts_nothing(mirror: MirrorReader, store: Store, tmp_path: Path) -> None:
+    await keep(store, item(202, title="nul \0 x", text="plain"))
+    await record_document(store, "chat-1", Document("chat-1", b'{"title":"nul \\u0000 x"}'), at_s=20)
+    wanted = Wanted(SOURCE, is_listed=False, first_id=202)
+    await export_parquet(mirror, wanted, tmp_path / "lake")
+    (row,) = rows_in(tmp_path / "lake")
+    assert (row["title"], row["text"]) == ("nul \ufffd x", "plain")
+    for each in (wanted, CHATS):
+        file = io.BytesIO()
+        await export_csv(mirror, each, Target(file))
+        assert b"\0" not in file.getvalue()
+        assert "nul \ufffd x" in file.getvalue().decode()
+
+
 async def test_many_months_and_many_rows_lose_nothing(
     mirror: MirrorReader, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,8 @@ class Texts(msgspec.Struct, gc=False):
     kids: list[_Number] | None = None
 
 
+_NUL: Final = b"\\u0000"  # as JSON writes it
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _decoder: Final = msgspec.json.Decoder(Texts)
 
 
@@ -118,16 +120,22 @@ def document_row(document: MirroredDocument) -> tuple[Any, ...]:
 
 def texts_of(body: bytes) -> Texts:
     """Its texts and replies. Of a field of an unusual type nothing is read; the others are still wanted."""
-    try:
-        return _decoder.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        fields = parsed(body)
-        title, url, text = (
-            _whole(found) if isinstance(found := fields.get(name), str) else None for name in ("title", "url", "text")
-        )
-        kids = fields.get("kids")
-        numbers = [kid for kid in kids if _is_number(kid)] if isinstance(kids, list) else []
-        return Texts(title, url, text, numbers or None)
+    if body.find(_NUL) < 0:  # `in` tries the bytes as a number first
+        try:
+            return _decoder.decode(body)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            pass
+    return _texts_one_by_one(body)
+
+
+def _texts_one_by_one(body: bytes) -> Texts:
+    fields = parsed(body)
+    title, url, text = (
+        _whole(found) if isinstance(found := fields.get(name), str) else None for name in ("title", "url", "text")
+    )
+    kids = fields.get("kids")
+    numbers = [kid for kid in kids if _is_number(kid)] if isinstance(kids, list) else []
+    return Texts(title, url, text, numbers or None)
 
 
 def _is_number(value: object) -> bool:
@@ -139,8 +147,8 @@ def _milliseconds(at_ns: int | None) -> int | None:
 
 
 def _whole(text: str | None) -> str | None:
-    """Without halves of surrogate pairs, which no file of text can hold."""
-    return None if text is None else text.encode("utf-8", "replace").decode("utf-8")
+    """Without NULs and halves of surrogate pairs, which a file of text cannot hold."""
+    return None if text is None else text.replace("\0", _REPLACEMENT).encode("utf-8", "replace").decode("utf-8")
 
 
 def _sane(time_s: int | None) -> int | None:
