@@ -40,6 +40,17 @@ _READING_PRAGMAS: Final = frozenset(
     }
 )
 _decoder: Final = msgspec.json.Decoder(list[Any])
+# The store failed, not the statement.
+_STORE_FAILED: Final = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_FULL,
+    }
+)
 # After `EXPLAIN` any statement is harmless, but SQLite still asks about each of its parts.
 
 
@@ -101,19 +112,29 @@ def _query(connection: Connection, statement: str, limit: int, seconds_max: floa
 
     connection.set_authorizer(authorize)
     connection.set_progress_handler(lambda: time.monotonic() > ends_s, _STEPS)
+    # A view reads half of a surrogate pair from a body as bytes that are no text.
+    connection.text_factory = lambda found: found.decode("utf-8", "replace")
     try:
         cursor = connection.execute(statement)
         rows = tuple(cursor.fetchmany(limit + 1))
         columns = tuple(column[0] for column in cursor.description or ())
         cursor.close()
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+        if _is_of_the_store(error):
+            raise
         raise _explained(error, bool(refused), seconds_max) from None
     finally:
+        connection.text_factory = str
         connection.set_progress_handler(None, 0)
         connection.set_authorizer(None)
     if not columns:
         raise refused_query("this statement gives no rows")
     return QueryResult(columns, rows[:limit], len(rows) > limit)
+
+
+def _is_of_the_store(error: Exception) -> bool:
+    code = getattr(error, "sqlite_errorcode", None)  # only an error of SQLite itself has one
+    return code is not None and code & 0xFF in _STORE_FAILED
 
 
 def _explained(error: Exception, was_refused: bool, seconds_max: float) -> ConfigurationError:  # noqa: FBT001
