@@ -1,6 +1,7 @@
 """What do commands say about a SQLite store that is damaged, cut off or empty?"""
 
 import asyncio
+import os
 import sqlite3
 from contextlib import closing
 
@@ -11,6 +12,8 @@ from remora.stores.sqlite.database import PAGE_BYTES
 from tests.contract.answers import story
 from tests.operate.command_line import CommandLine
 from tests.read.conftest import keep
+
+READING = (("status",), ("gaps",), ("show", "1"), ("query", "SELECT sum(length(body)) FROM items"))
 
 
 async def make(folder: str) -> None:
@@ -41,6 +44,33 @@ def test_a_query_of_a_damaged_store_says_what_every_command_says(mirror: Command
         file.write(b"\xff" * PAGE_BYTES)
     assert says_damaged(mirror, "show", "1")
     assert says_damaged(mirror, "query", "SELECT sum(length(body)) FROM items")
+
+
+@pytest.mark.parametrize("words", [*READING, ("store", "migrate"), ("store", "stats")])
+@pytest.mark.parametrize("kept_bytes", [300_000, PAGE_BYTES])
+def test_a_store_that_was_cut_off_is_damaged_and_not_foreign(
+    mirror: CommandLine, kept_bytes: int, words: tuple[str, ...]
+) -> None:
+    assert (mirror.folder / "remora.db").stat().st_size > 300_000
+    os.truncate(mirror.folder / "remora.db", kept_bytes)
+    assert says_damaged(mirror, *words)
+
+
+def test_another_program_s_database_that_was_cut_off_stays_foreign(remora: CommandLine) -> None:
+    path = remora.folder / "remora.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE notes AS SELECT zeroblob(100000)")
+        connection.commit()
+    os.truncate(path, 50_000)
+    assert "is a database of another program" in remora("status").stderr
+
+
+@pytest.mark.parametrize("words", READING)
+def test_an_empty_file_is_no_store_yet(remora: CommandLine, words: tuple[str, ...]) -> None:
+    (remora.folder / "remora.db").touch()
+    told = remora.refused(*words)
+    assert "remora.db is empty, so there is no store yet" in told
+    assert "remora up" in told
 
 
 def test_a_query_reads_half_of_a_surrogate_pair_as_a_replacement(remora: CommandLine) -> None:

@@ -8,7 +8,7 @@ from errno import EACCES
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from remora.core.errors import ConfigurationError, StoreError, StoreForeign, StoreUnavailable
+from remora.core.errors import ConfigurationError, StoreEmpty, StoreError, StoreForeign, StoreUnavailable
 from remora.stores.sqlite.statements import Migration, migrations, queries
 
 APPLICATION_ID: Final = int.from_bytes(b"REMR", "big")
@@ -35,7 +35,7 @@ def check_place(path: Path, *, read_only: bool) -> None:
         if not path.parent.is_dir():
             raise ConfigurationError(f"there is no folder {path.parent}", hint="create it, or name another file")
         if path.exists():
-            _check_header(path)
+            _check_header(path, read_only=read_only)
         elif read_only:
             raise ConfigurationError(
                 f"there is no store at {path}",
@@ -45,9 +45,14 @@ def check_place(path: Path, *, read_only: bool) -> None:
         raise unusable(path, error) from error
 
 
-def _check_header(path: Path) -> None:
+def _check_header(path: Path, *, read_only: bool) -> None:
     if path.stat().st_size == 0:
-        return  # an empty file belongs to nobody yet
+        if read_only:
+            raise StoreEmpty(
+                f"{path} is empty, so there is no store yet",
+                hint="`remora up` or `remora catchup` makes one there; if it held a mirror, restore a backup",
+            )
+        return  # it belongs to nobody yet
     if not os.access(path, os.R_OK, effective_ids=True):
         raise PermissionError(EACCES, os.strerror(EACCES))
     marks = _marks(path)
@@ -74,9 +79,12 @@ def _marks(path: Path) -> _Marks | None:
     `immutable`: opening another program's database, even to read, may change its files; this touches nothing but the file.
     And it is SQLite that opens it: closing any descriptor of a file frees the locks that this process holds on it, and only
     SQLite knows to wait. Without its lock, the writer's log is deleted by the next process that closes the file.
+
+    `writable_schema`: without it SQLite reads nothing of a file that is shorter than its header says, not even the header.
     """
     try:
         with closing(_connect(path, "ro&immutable=1")) as connection:
+            connection.execute("PRAGMA writable_schema = ON")
             (application_id,) = connection.execute("PRAGMA application_id").fetchone()
             (version,) = connection.execute("PRAGMA user_version").fetchone()
     except sqlite3.DatabaseError:
@@ -242,7 +250,8 @@ def explained(error: sqlite3.Error, path: Path) -> StoreError:
         return _foreign(path, "is not a database")
     if isinstance(error, sqlite3.DatabaseError) and "malformed" in str(error):
         return StoreError(
-            f"the store {path} is damaged: {error}", hint="restore a backup, and keep this file: parts can be read"
+            f"the store {path} is damaged: {error}",
+            hint="move it away, but keep it, because parts can be read; then put a backup in its place (docs/operating.md)",
         )
     return StoreError(f"the store {path} refused: {error}", hint="please report this with the log's last lines")
 
