@@ -2,10 +2,13 @@
 
 import asyncio
 import sqlite3
+import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 
 import pytest
+import trustme
 
 from remora.contracts import Json
 from remora.stores import open_store
@@ -206,3 +209,50 @@ def test_an_address_where_nobody_listens_is_bad_and_says_so(remora: CommandLine)
     result = remora("check", "--url", "http://127.0.0.1:9/v0")
     assert "gave no newest id (connection)" in result.stdout
     assert "nothing answers there" in result.stdout
+
+
+@asynccontextmanager
+async def answering(answer: bytes, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A port where everything is answered with the same bytes."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(answer)
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize("client", ["lean", "aiohttp"])
+async def test_a_port_that_does_not_speak_tls_is_told_as_such(remora: CommandLine, client: str) -> None:
+    async with answering(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n") as port:
+        (remora.folder / "remora.toml").write_text(f'[sources.hackernews]\nclient = "{client}"\n')
+        result = await asyncio.to_thread(remora, "check", "--url", f"https://127.0.0.1:{port}/v0")
+    assert "gave no newest id (connection)" in result.stdout
+    assert "it does not speak TLS: write http:// instead of https://" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x15\x03\x01\x00\x02\x02\x46",
+        b"HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n<center>The plain HTTP request was sent to HTTPS port</center>",
+    ],
+)
+async def test_a_port_that_speaks_only_tls_is_told_as_such(remora: CommandLine, answer: bytes) -> None:
+    async with answering(answer) as port:
+        result = await asyncio.to_thread(remora, "check", "--url", f"http://127.0.0.1:{port}/v0")
+    assert "it speaks TLS: write https:// instead of http://" in result.stdout
+
+
+@pytest.mark.parametrize("client", ["lean", "aiohttp"])
+async def test_a_certificate_that_nobody_vouches_for_is_told_as_such(remora: CommandLine, client: str) -> None:
+    (remora.folder / "remora.toml").write_text(f'[sources.hackernews]\nclient = "{client}"\n')
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    async with answering(b"", context) as port:
+        result = await asyncio.to_thread(remora, "check", "--url", f"https://127.0.0.1:{port}/v0")
+    assert "its certificate is not trusted" in result.stdout
+    assert "ca_file" in result.stdout

@@ -33,6 +33,14 @@ class Fault(StrEnum):
     EXHAUSTED = "exhausted"  # this machine has no free descriptors, memory or buffers
 
 
+class Misfit(StrEnum):
+    """Why two sides that are connected do not understand each other. For an operator: it changes no verdict."""
+
+    NO_TLS = "no_tls"  # the address begins with https, and the other side does not speak TLS
+    ONLY_TLS = "only_tls"  # the address begins with http, and the other side speaks TLS
+    UNTRUSTED = "untrusted"  # its certificate is not one that this machine trusts
+
+
 class Reply(msgspec.Struct, frozen=True, gc=False):
     """What came back for one request."""
 
@@ -50,6 +58,7 @@ class NoReply(msgspec.Struct, frozen=True, gc=False):
     fault: Fault
     departed_at_ns: int | None
     answered_at_ns: int
+    misfit: Misfit | None = None
 
 
 class Found(msgspec.Struct, frozen=True, gc=False):

@@ -23,7 +23,7 @@ from remora.core.pieces import joined
 from remora.core.quantities import format_duration
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
-from remora.core.verdict import Deferred, Found, NoReply, NotYet, Reply, Verdict, shown_location
+from remora.core.verdict import Deferred, Found, Misfit, NoReply, NotYet, Reply, Verdict, shown_location
 from remora.gate.governor import Governor
 from remora.operate.config.credentials import Credentials
 from remora.operate.config.settings import SourceSettings, account_of
@@ -53,6 +53,15 @@ HINTS: Final = {
     GapReason.UNAUTHORIZED: "it wants a token: write token_env or token_file",
     GapReason.FORBIDDEN: "it does not let this machine or account in; try again later",
 }
+
+# Where something does answer, but not in the way that the address promises.
+MISFIT_HINTS: Final = {
+    Misfit.NO_TLS: "something answers there, but it does not speak TLS: write http:// instead of https://, or the port that speaks TLS",
+    Misfit.ONLY_TLS: "it speaks TLS: write https:// instead of http://",
+    Misfit.UNTRUSTED: "its certificate is not trusted: write the name that it is for, or name its authority with ca_file",
+}
+# How servers answer a request in plain text on a port of TLS, if they do not close the connection.
+WANTS_TLS: Final = (b"plain HTTP request was sent to HTTPS port", b"HTTP request to an HTTPS server")
 
 # One entry of a source, with its document.
 KnownParents = Mapping[str, tuple[str, bytes]]
@@ -335,7 +344,19 @@ class _Trial:
             hint = "this machine could not send: raise the limit of open files (ulimit -n)"
         if reason is GapReason.FORBIDDEN and (needed := self._told(PERMISSION_HEADERS)):
             return self._found("bad", what, f"{told}; {needed}", "give the token the permission that is missing")
+        if (misfit := self._misfit()) is not None:
+            return self._found("bad", what, told, MISFIT_HINTS[misfit])
         return self._found("bad", what, told, HINTS.get(reason) or hint)
+
+    def _misfit(self) -> Misfit | None:
+        """Whether the address begins with http where it should begin with https, or the other way round."""
+        match self._source.reply:
+            case NoReply(misfit=misfit):
+                return misfit
+            case Reply(status=400, body=body) if any(words in body for words in WANTS_TLS):
+                return Misfit.ONLY_TLS
+            case _:
+                return None
 
     def _moved(self) -> str:
         """Where the redirect leads, without what may be secret in it."""

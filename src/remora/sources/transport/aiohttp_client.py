@@ -16,10 +16,11 @@ import aiohttp
 from yarl import URL
 
 from remora.contracts import Clock, ConnectGate, Permit, StreamBroken
-from remora.core.verdict import Fault, NoReply, Reply, is_stream_elsewhere, is_stream_here, parse_retry_after
+from remora.core.verdict import Fault, Misfit, NoReply, Reply, is_stream_elsewhere, is_stream_here, parse_retry_after
 from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
 from remora.sources.transport.deadline import Deadline, Deadlines
 from remora.sources.transport.exhaustion import is_our_exhaustion
+from remora.sources.transport.misfit import misfit_of
 from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT, KEEP_ALIVE_S, HttpSettings
 from remora.sources.transport.way_out import trusting
 
@@ -31,6 +32,10 @@ EVENT_STREAM: Final = "text/event-stream"
 
 class _Dropped(aiohttp.ClientError):
     """The connection failed. Our own class, because the library repeats requests after some of its own errors."""
+
+    def __init__(self, misfit: Misfit | None = None) -> None:
+        super().__init__()
+        self.misfit = misfit
 
 
 class _Exhausted(_Dropped):
@@ -96,7 +101,8 @@ async def _ended_when_dropped(
     try:
         return await handler(request)
     except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
-        raise (_Exhausted if is_our_exhaustion(error) else _Dropped) from None
+        dropped = _Exhausted if is_our_exhaustion(error) else _Dropped
+        raise dropped(misfit_of(error.__cause__ or error)) from None
 
 
 class AiohttpTransport:
@@ -140,6 +146,7 @@ class AiohttpTransport:
         self, url: str, permit: Permit, headers: Mapping[str, str] | None, body: bytes | None = None
     ) -> Reply | NoReply:
         # Waiting for a free connection is our own limit, so no timeout runs meanwhile.
+        misfit: Misfit | None = None
         async with self._in_flight:
             deadline = self._deadlines.within(self._settings.connect_timeout_s)
             exchange = _Exchange(permit, deadline, self._settings.total_timeout_s, self._wire_sent)
@@ -158,7 +165,8 @@ class AiohttpTransport:
                 fault = Fault.EXHAUSTED
             except (aiohttp.ClientError, OSError) as error:
                 fault = Fault.EXHAUSTED if is_our_exhaustion(error) else Fault.CONNECTION
-        return NoReply(fault, exchange.departed_at_ns, self._clock.monotonic_ns())
+                misfit = error.misfit if isinstance(error, _Dropped) else None
+        return NoReply(fault, exchange.departed_at_ns, self._clock.monotonic_ns(), misfit)
 
     async def _exchange(
         self, url: str, exchange: _Exchange, headers: Mapping[str, str] | None, body: bytes | None

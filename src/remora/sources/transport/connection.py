@@ -13,8 +13,9 @@ from typing import Final
 import httptools
 
 from remora.contracts import Clock
-from remora.core.verdict import Fault, NoReply, Reply
+from remora.core.verdict import Fault, Misfit, NoReply, Reply
 from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
+from remora.sources.transport.misfit import misfit_in
 from remora.sources.transport.poller import Poller
 from remora.sources.transport.settings import HEADERS_JOINED, HEADERS_KEPT
 
@@ -137,13 +138,13 @@ class Connection:
             self._unsent = request[sent:]
             self._loop.add_writer(self._socket.fileno(), self._on_writable)
 
-    def fail(self, fault: Fault) -> None:
+    def fail(self, fault: Fault, misfit: Misfit | None = None) -> None:
         """No answer will come: tell the waiting caller why, and do not use the connection again."""
         on_answer = self._on_answer
         self.close()
         if on_answer is not None:
             self._on_answer = None
-            on_answer(NoReply(fault, self.departed_at_ns, self._clock.monotonic_ns()))
+            on_answer(NoReply(fault, self.departed_at_ns, self._clock.monotonic_ns(), misfit))
 
     def close(self) -> None:
         """Close the socket. A caller that waited for an answer was told, or no longer wants it."""
@@ -208,7 +209,7 @@ class Connection:
             self.fail(Fault.CONNECTION)
             raise  # our own mistake
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self.fail(Fault.CONNECTION)  # the server does not speak HTTP
+            self.fail(Fault.CONNECTION, misfit_in(data))  # the server does not speak HTTP
             return
         if not self.is_busy:  # answered
             if self._began_unasked:

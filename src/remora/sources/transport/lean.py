@@ -18,9 +18,10 @@ import msgspec
 
 from remora.contracts import Clock, OnReply, Permit, PromptPermit
 from remora.core.units import SECOND_NS
-from remora.core.verdict import Fault, NoReply, Reply
+from remora.core.verdict import Fault, Misfit, NoReply, Reply
 from remora.sources.transport.connection import READ_BYTES, Connection, names_kept
 from remora.sources.transport.exhaustion import is_our_exhaustion
+from remora.sources.transport.misfit import misfit_of
 from remora.sources.transport.origin import Origin, authority_end, origin_of, written_as_numbers
 from remora.sources.transport.places import Places
 from remora.sources.transport.poller import Poller, poller_for
@@ -132,14 +133,14 @@ class LeanTransport:
     ) -> Reply | NoReply:
         found = self._split(url)
         if found is None:
-            return NoReply(Fault.CONNECTION, None, self._clock.monotonic_ns())
+            return self._no_connection(Fault.CONNECTION)
         pool, target = found
         request = self._request(pool, target, headers, body)
         # Waiting for a free connection is our own limit, so no timeout runs meanwhile.
         async with self._places:
             connection = pool.take() or await self._connection(pool)
-            if isinstance(connection, Fault):
-                return NoReply(connection, None, self._clock.monotonic_ns())
+            if isinstance(connection, NoReply):
+                return connection
             return await self._exchange(pool, connection, request, permit)
 
     async def _exchange(self, pool: Pool, connection: Connection, request: bytes, permit: Permit) -> Reply | NoReply:
@@ -192,8 +193,8 @@ class LeanTransport:
         if self._sweeper is None:
             self._look_later()
 
-    async def _connection(self, pool: Pool) -> Connection | Fault:
-        """A new connection, or one that became idle before it made sense to open one more."""
+    async def _connection(self, pool: Pool) -> Connection | NoReply:
+        """A new connection, or one that became idle before it made sense to open one more; or why there is none."""
         await pool.may_open()
         connection = pool.take()
         if connection is not None:
@@ -204,19 +205,20 @@ class LeanTransport:
         finally:
             pool.opening -= 1
 
-    async def _open(self, pool: Pool) -> Connection | Fault:
+    async def _open(self, pool: Pool) -> Connection | NoReply:
         try:
             loop = asyncio.get_running_loop()
             poller = self._poller = self._poller or self._new_poller(loop, self._are_many_awaited)
             async with asyncio.timeout(self._settings.connect_timeout_s):
                 link = await self._connect(pool)
         except TimeoutError:
-            return Fault.TIMEOUT
+            return self._no_connection(Fault.TIMEOUT)
         except (OSError, MemoryError) as error:  # also errors of name lookups and TLS
-            return Fault.EXHAUSTED if is_our_exhaustion(error) else Fault.CONNECTION
+            fault = Fault.EXHAUSTED if is_our_exhaustion(error) else Fault.CONNECTION
+            return self._no_connection(fault, misfit_of(error))
         if self._poller is not poller:  # closed meanwhile
             link.close()
-            return Fault.CONNECTION
+            return self._no_connection(Fault.CONNECTION)
         return Connection(
             link,
             poller,
@@ -226,6 +228,9 @@ class LeanTransport:
             names_kept=self._names_kept,
             late_ns=self._late_ns,
         )
+
+    def _no_connection(self, fault: Fault, misfit: Misfit | None = None) -> NoReply:
+        return NoReply(fault, None, self._clock.monotonic_ns(), misfit)
 
     async def _connect(self, pool: Pool) -> socket.socket:
         """A connected socket; if there are several addresses, the first that answers."""
