@@ -172,6 +172,44 @@ def test_a_secret_that_cannot_be_read_again_stays_in_use() -> None:
     simulated(main)
 
 
+def test_a_secret_that_could_not_be_read_is_not_read_again_because_the_request_without_it_was_refused() -> None:
+    async def main(clock: SimClock) -> None:
+        class Slow(Issuing):
+            """Takes longer to fail than it is left alone afterwards."""
+
+            tries = 0
+
+            async def read(self) -> Issued:
+                self.tries += 1
+                await clock.sleep_until(clock.monotonic_ns() + 30 * SECOND_NS)
+                return await super().read()
+
+        origin = Slow([CANARY], is_broken=True)
+        credential = Credential(Way.BEARER, origin, clock=clock, account="chats")
+        await credential.ready()
+        assert not await credential.renew()
+        await credential.ready()
+        assert origin.tries == 1
+        origin.is_broken = False
+        await clock.sleep_until(clock.monotonic_ns() + 11 * SECOND_NS)
+        await credential.ready()
+        assert credential.sign(URL, None)[1] == {"Authorization": f"Bearer {CANARY}"}
+
+    simulated(main)
+
+
+async def test_a_command_that_takes_its_time_is_told_while_it_is_waited_for() -> None:
+    with capture_logs() as logs:
+        await FromCommand("sources.chats.token_command", f"echo {CANARY}").read()
+        assert logs == []
+        slow = f"sh -c 'read line; echo {CANARY}; sleep 0.2'"
+        await FromCommand("sources.chats.token_command", slow, told_after_s=0.02).read()
+    assert [(event["event"], event["setting"]) for event in logs] == [
+        ("credential_awaited", "sources.chats.token_command")
+    ]
+    assert CANARY not in repr(logs)
+
+
 @dataclass
 class Guarded(SmallArchive):
     """An archive that only answers to one token."""

@@ -92,6 +92,8 @@ class Credential:
         async with self._reading:
             if self._secret is not used:
                 return True  # another request has renewed it meanwhile
+            if used is None and not self._is_due():
+                return False  # it could not be read a moment ago, so the request went without it
             last_ns = self._refused_at_ns
             if last_ns is not None and now_ns - last_ns < RENEW_AFTER_REFUSAL_EVERY_NS:
                 return False
@@ -131,7 +133,9 @@ class Credential:
             issued = await self._origin.read()
         except RemoraError as error:
             log.warning("credential_unreadable", account=self._account, why=error.message)
-            self._renew_at_ns = now_ns + READ_AGAIN_NS
+            self._renew_at_ns = (
+                self._clock.monotonic_ns() + READ_AGAIN_NS
+            )  # from the end: a read may take longer than this
             return
         if self._secret is None or issued.secret.reveal() != self._secret.reveal():
             self._secret = issued.secret

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import structlog
 
 from remora.contracts import Clock
 from remora.core.errors import ConfigurationError, RemoraError
@@ -21,7 +22,11 @@ from remora.sources.auth import Credential, Issued, SecretOrigin
 from remora.sources.oauth import FromTokenEndpoint
 from remora.sources.secret import Secret
 
+log = structlog.get_logger()
+
 COMMAND_MAX_S: Final = 30.0
+# A command that takes longer than this is told, so that nobody wonders what is waited for.
+COMMAND_TOLD_AFTER_S: Final = 2.0
 EXPIRES_MAX_NS: Final = 3_650 * DAY_NS
 
 
@@ -137,8 +142,9 @@ class _Answer(msgspec.Struct):
 class FromCommand:
     """A command that prints the secret, or JSON with `token` (or `access_token`) and `expires_in` in seconds."""
 
-    def __init__(self, where: str, command: str) -> None:
+    def __init__(self, where: str, command: str, *, told_after_s: float = COMMAND_TOLD_AFTER_S) -> None:
         self._where = where
+        self._told_after_s = told_after_s
         try:
             self._words = shlex.split(command)
         except ValueError:
@@ -158,18 +164,23 @@ class FromCommand:
             )
         except OSError as error:
             raise RemoraError(f"{self._where} cannot be run ({error.strerror})", hint="write a whole path") from None
+        awaited = asyncio.get_running_loop().call_later(self._told_after_s, self._tell)
         try:
             async with asyncio.timeout(COMMAND_MAX_S):
                 printed, _ = await process.communicate()
         except TimeoutError:
             raise RemoraError(f"{self._where} took longer than {COMMAND_MAX_S:.0f} s", hint="make it quicker") from None
         finally:
+            awaited.cancel()
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if process.returncode:
             raise RemoraError(f"{self._where} ended with code {process.returncode}", hint="run it by hand")
         return self._issued(printed.decode("utf-8", "replace").strip())
+
+    def _tell(self) -> None:
+        log.warning("credential_awaited", setting=self._where, most_s=COMMAND_MAX_S)
 
     def _issued(self, printed: str) -> Issued:
         if not printed.startswith("{"):
