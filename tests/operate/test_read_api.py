@@ -73,10 +73,16 @@ async def test_every_endpoint_of_the_document_answers_with_the_fields_of_its_sch
         assert set(told) == set(schemas[name]["properties"]), asked
 
 
+async def test_the_address_of_the_api_itself_names_its_paths(caller: ClientSession) -> None:
+    told = await ask(caller, "")
+    assert set(told["paths"]) == {API + endpoint.path for endpoint in api.ENDPOINTS}
+    assert told["paths"][f"{API}/sources"] == "every source in the mirror"
+
+
 async def test_the_routes_are_those_of_the_document_and_no_others(library: str) -> None:
     async with opened_library(library) as console:
         served = {route.path for route in console._pages if route.path.startswith(API)}
-    assert served == {API + endpoint.path for endpoint in api.ENDPOINTS} | {f"{API}/openapi.json"}
+    assert served == {API + endpoint.path for endpoint in api.ENDPOINTS} | {API, f"{API}/openapi.json"}
 
 
 async def test_the_page_in_the_docs_names_every_endpoint_and_its_examples_run(

@@ -110,11 +110,16 @@ class ReadApi(Pages):
         self._clock = clock
         self._allowance = allowance or ReadAllowance()
         self._description = msgspec.json.encode(describe(ENDPOINTS))
+        self._index = msgspec.json.encode({"paths": {API + each.path: each.what for each in ENDPOINTS}})
 
     def routes(self) -> list[web.RouteDef]:
         """Every address of the API."""
         told = [web.get(API + endpoint.path, self._answering(endpoint)) for endpoint in ENDPOINTS]
-        return [*told, web.get(f"{API}/openapi.json", self.description)]
+        return [web.get(API, self.index), *told, web.get(f"{API}/openapi.json", self.description)]
+
+    async def index(self, request: web.Request) -> web.StreamResponse:
+        """What there is to ask for."""
+        return _answered(request, self._index)
 
     async def description(self, request: web.Request) -> web.StreamResponse:
         """The OpenAPI document."""
