@@ -138,7 +138,7 @@ def walked(draw: Draw) -> Case:
             walk.complete(*done)
         if draw.chance():
             walk.stored(draw.one(walk.cursor, walk.stored_cursor))
-        said.append((walk.cursor, walk.can_take, walk.held_up_by, walk.all_taken))
+        said.append((walk.cursor, walk.held_up_by, walk.all_taken))
     left = segment.Segment(1, draw.one(*segment.SegmentKind), ids, draw.one(ids.start - 1, ids.end - 1, ids.end), 1, "")
     wide = IdRange(start, start + draw.one(998, 999, 1_000, 5_000))
     return Case(

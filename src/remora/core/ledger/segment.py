@@ -58,26 +58,6 @@ class SegmentState(StrEnum):
     DONE = "done"
 
 
-class SegmentEvent(StrEnum):
-    """What can happen to a segment."""
-
-    CLAIM = "claim"
-    ADVANCE = "advance"
-    FINISH = "finish"
-    RELEASE = "release"
-    EXPIRE = "expire"
-
-
-# Other pairs cannot happen; stores use the fencing token to refuse them.
-TRANSITIONS: Final[dict[tuple[SegmentState, SegmentEvent], SegmentState]] = {
-    (SegmentState.PENDING, SegmentEvent.CLAIM): SegmentState.CLAIMED,
-    (SegmentState.CLAIMED, SegmentEvent.ADVANCE): SegmentState.CLAIMED,
-    (SegmentState.CLAIMED, SegmentEvent.FINISH): SegmentState.DONE,
-    (SegmentState.CLAIMED, SegmentEvent.RELEASE): SegmentState.PENDING,
-    (SegmentState.CLAIMED, SegmentEvent.EXPIRE): SegmentState.PENDING,
-}
-
-
 class Segment(msgspec.Struct, frozen=True):
     """A claimed range. `fence` grows with every claim, so that a late write by an earlier owner is refused."""
 
@@ -126,11 +106,6 @@ class Walk:
         self._next += 1
         self._skip_recorded()
         return item_id
-
-    @property
-    def can_take(self) -> int:
-        """How many ids can be taken now."""
-        return min(self._ids.end, self.stored_cursor + BATCH_MAX) - self._next + 1
 
     def complete(self, *ids: int) -> None:
         """The outcomes of these ids are durable."""
