@@ -17,7 +17,7 @@ from remora.contracts.extras import install_hint
 from remora.core.errors import ConfigurationError
 from remora.core.item import Item, Readable
 from remora.sources.dump_rows import ALIASES, COLUMNS, body_of, check_columns
-from remora.sources.event_stream import ITEM_ID_MAX
+from remora.sources.json_numbers import NUMBER_MAX
 from remora.sources.numbered import Reading
 
 PAGE_ROWS: Final = 5_000
@@ -85,7 +85,7 @@ def _line_pages(path: Path, lines: BinaryIO, after_rows: int) -> Iterator[Page]:
     for line in _lines(path, lines):
         count += 1
         size += len(line)
-        if (row := _line_row(line)) is not None and 0 < row[0] <= ITEM_ID_MAX:
+        if (row := _line_row(line)) is not None and 0 < row[0] <= NUMBER_MAX:
             rows.append(row)
         if count == PAGE_ROWS or size >= PAGE_BYTES:
             yield rows, count

@@ -12,10 +12,10 @@ import msgspec
 
 from remora.contracts import Announcement, StreamPart, Unread
 from remora.core.units import MILLISECOND_NS
+from remora.sources.json_numbers import NUMBER_MAX
 
 LINE_MAX_BYTES: Final = 1024 * 1024
 EVENT_MAX_BYTES: Final = 2 * 1024 * 1024  # also bounds the keys of one event: none of them is left out
-ITEM_ID_MAX: Final = 2**53
 PROFILE_MAX_CHARACTERS: Final = 100
 RETRY_MAX_MS: Final = 10 * 60 * 1_000
 
@@ -146,7 +146,7 @@ async def _closing(chunks: AsyncIterator[bytes]) -> AsyncIterator[None]:
 
 def is_id(value: object) -> TypeGuard[int]:
     """Whether it can be the id of an item."""
-    return type(value) is int and 0 < value <= ITEM_ID_MAX
+    return type(value) is int and 0 < value <= NUMBER_MAX
 
 
 def is_profile(value: object) -> TypeGuard[str]:

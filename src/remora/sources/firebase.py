@@ -7,7 +7,6 @@ about an item.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
 
 from remora.contracts import (
     Announced,
@@ -20,8 +19,7 @@ from remora.contracts import (
     Unread,
 )
 from remora.sources.event_stream import Event, is_id, is_profile
-
-_DIGITS_MAX: Final = 19
+from remora.sources.json_numbers import bounded_int
 
 
 def interpret(event: Event) -> Announcement:
@@ -41,7 +39,7 @@ def interpret(event: Event) -> Announcement:
 
 def _change(data: str) -> Announcement:
     try:
-        value = json.loads(data, parse_int=_bounded_int)
+        value = json.loads(data, parse_int=bounded_int)
     except (ValueError, RecursionError):
         return Unread("not_json")
     match value:
@@ -122,7 +120,3 @@ def _slots(value: object) -> Iterable[object]:
 
 def _steps(path: str) -> tuple[str, ...]:
     return tuple(step for step in path.split("/") if step)
-
-
-def _bounded_int(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _DIGITS_MAX else float("inf")

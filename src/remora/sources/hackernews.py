@@ -9,7 +9,8 @@ from remora.core.item import Decoded, Newest, Nothing, Readable, Unreadable, Use
 from remora.sources import firebase
 from remora.sources.declaration import Declaration
 from remora.sources.event_stream import Event
-from remora.sources.hackernews_item import NUMBER_MAX, decode_item, parse_json
+from remora.sources.hackernews_item import decode_item, parse_json
+from remora.sources.json_numbers import NUMBER_MAX
 from remora.sources.numbered import Numbered
 
 BASE_URL: Final = "https://hacker-news.firebaseio.com/v0"

@@ -12,11 +12,10 @@ from typing import Annotated, Final
 import msgspec
 
 from remora.core.item import Decoded, Item, Nothing, Readable, Unreadable, WrongShape
+from remora.sources.json_numbers import DIGITS_MAX, NUMBER_MAX, bounded_int
 
 KNOWN_TYPES: Final = frozenset({"story", "comment", "job", "poll", "pollopt"})
 DELAYED: Final = "[delayed]"
-NUMBER_MAX: Final = 2**53  # the largest whole number that every JSON reader agrees on
-_DIGITS_MAX: Final = 19
 
 _Number = Annotated[int, msgspec.Meta(ge=1, le=NUMBER_MAX)]
 _Count = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
@@ -156,11 +155,7 @@ def parse_json(body: bytes, note: Callable[[str], None]) -> object:
         text = text.removeprefix(_BYTE_ORDER_MARK)
     if _RAW_CONTROL.search(text):
         note("control_character")
-    return json.loads(text, strict=False, parse_int=_bounded_int, parse_constant=_refuse_constant)
-
-
-def _bounded_int(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _DIGITS_MAX else float("inf")
+    return json.loads(text, strict=False, parse_int=bounded_int, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> float:
@@ -255,7 +250,7 @@ def _as_whole(value: str | float) -> int | None:
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
     digits = value.strip()
-    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX else None
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX else None
 
 
 def _slot(key: str) -> tuple[int, str]:

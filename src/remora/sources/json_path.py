@@ -17,9 +17,9 @@ import msgspec
 from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
 from remora.core.errors import ConfigurationError
+from remora.sources.json_numbers import NUMBER_MAX
 
 WHOLE_BODY: Final = "."
-NUMBER_MAX: Final = 2**53  # the largest whole number that every JSON reader agrees on
 KEY_MAX_CHARACTERS: Final = 512
 MARK_MAX_CHARACTERS: Final = 200
 _DIGITS_MAX: Final = 200
