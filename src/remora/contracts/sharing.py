@@ -1,7 +1,8 @@
 """Where does a gate get its time, and what do processes that share a store share? One ceiling, one pace, one leader.
 
-A gate has one of two homes (`GateHome`). The local home is for a single process, which may use all the time. The shared
-home borrows time from the store, stretch by stretch, and what one process learns is known to all.
+A gate has a home (`GateHome`). The local home is for a single process, which may use all the time. The shared home borrows
+time from the store, stretch by stretch, and what one process learns is known to all. Homes around one of these take away
+time: while another process has the sole right to send, or while an operator pauses or lowers the source.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
