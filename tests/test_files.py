@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remora.files import put_in_place, sync_tree, whole_file, write_whole
+from remora.files import NotAFile, put_in_place, sync_tree, whole_file, write_whole
 
 
 class Disk:
@@ -56,3 +56,23 @@ def test_a_folder_gets_its_name_when_every_file_in_it_is_on_the_disk(tmp_path: P
     put_in_place(part, tmp_path / "export")
     assert disk.synced[-1] == tmp_path.name
     assert (tmp_path / "export" / "month=2026-01" / "part-1").read_bytes() == b"rows"
+
+
+def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
+    link, target = tmp_path / "token", tmp_path / "secrets" / "token"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for content in (b"first", b"second"):
+        write_whole(link, content)
+        assert link.readlink() == target
+        assert target.read_bytes() == content
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["secrets", "token", "token"]
+
+
+def test_what_is_no_file_is_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(NotAFile, match="a pipe"):
+        write_whole(pipe, b"new")
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

@@ -1,9 +1,12 @@
 """How does a file become durable? Written beside its name, synced, renamed, and its folder synced.
 
-A rename is on the disk only when its folder is: without that, a power cut may bring the older file back, or none.
+A rename is on the disk only when its folder is: without that, a power cut may bring the older file back, or none. A rename
+also replaces whatever has the name. So a link is followed first, and what is no regular file is refused.
 """
 
+import errno
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +16,42 @@ from typing import BinaryIO, Final
 PRIVATE_FOLDER: Final = 0o700
 PRIVATE_FILE: Final = 0o600
 
+_SORTS: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+class NotAFile(OSError):
+    """Something that a file must not replace. Its `strerror` says what it is."""
+
+
+def file_to_write(path: Path) -> Path:
+    """Where a file of this name belongs: at the end of its links, also if nothing is there yet.
+
+    Raises NotAFile for a folder, pipe, socket or device, and OSError for a link that leads nowhere.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return end_of_links(path)
+    if not stat.S_ISREG(mode):
+        raise NotAFile(errno.EEXIST, _SORTS.get(stat.S_IFMT(mode), "not a regular file"), str(path))
+    return end_of_links(path)
+
+
+def end_of_links(path: Path) -> Path:
+    """The name itself, or where its links lead."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
+
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file that gets its name when it is complete and on the disk. Only its owner may read it."""
+    path = file_to_write(path)
     part = path.with_name(f"{path.name}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "wb") as file:

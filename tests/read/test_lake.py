@@ -208,7 +208,8 @@ async def test_a_reader_can_open_the_files_of_its_list_after_a_merge_until_they_
 
 
 async def test_a_second_process_may_not_follow_into_the_same_folder(mirror: MirrorReader, tmp_path: Path) -> None:
-    first, second = (Lake(tmp_path / "lake", SOURCE, is_listed=False) for _ in range(2))
+    (tmp_path / "link").symlink_to("lake")
+    first, second = (Lake(tmp_path / name, SOURCE, is_listed=False) for name in ("lake", "link"))
     await first.open(mirror)
     with pytest.raises(ConfigurationError, match="another process follows"):
         await second.open(mirror)

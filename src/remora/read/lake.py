@@ -21,13 +21,13 @@ from remora.contracts.reader import ITEM_ROW, ItemColumns, MirroredDocument, Mir
 from remora.core.errors import ConfigurationError
 from remora.core.ledger.discovery import Kind
 from remora.core.units import MILLISECOND_NS, MINUTE_NS
-from remora.files import PRIVATE_FILE, PRIVATE_FOLDER, sync_path, whole_file, write_whole
+from remora.files import PRIVATE_FILE, PRIVATE_FOLDER, end_of_links, sync_path, whole_file, write_whole
 from remora.read.arrow import by_month, document_table, item_table, load_pyarrow
 from remora.read.earlier import item_of
 from remora.read.export import Wanted
 from remora.read.export_rows import document_row
 from remora.read.mirror import MirrorReader
-from remora.read.parquet import NO_MONTH, Tell, export_parquet
+from remora.read.parquet import MANIFEST, NO_MONTH, Tell, check_replaceable, export_parquet
 
 STATE: Final = "_lake.json"
 # Changes of one step: one short file for each month they belong to.
@@ -56,7 +56,7 @@ class Lake:
     """A folder that follows one source."""
 
     def __init__(self, folder: Path, source: str, *, is_listed: bool, now_ns: Callable[[], int] = time.time_ns) -> None:
-        self._folder = folder
+        self._folder = end_of_links(folder)  # two names of one folder share its lock
         self._source = source
         self._is_listed = is_listed
         self._now_ns = now_ns
@@ -71,6 +71,7 @@ class Lake:
 
     async def open(self, mirror: MirrorReader, *, tell: Tell = lambda _: None) -> None:
         """Find out how far the folder is. A new one gets everything that the mirror holds."""
+        check_replaceable(self._folder, marks=(MANIFEST, STATE))  # before anything is written
         self._take_lock()
         self._state = self._load()
         if self._state is not None:

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from remora.core.errors import ConfigurationError
-from remora.files import PRIVATE_FILE, PRIVATE_FOLDER, put_in_place, sync_tree, write_whole
+from remora.files import PRIVATE_FILE, PRIVATE_FOLDER, end_of_links, put_in_place, sync_tree, write_whole
 from remora.read.arrow import by_month, document_table, item_table, load_pyarrow, schema
 from remora.read.export import Wanted, row_pages
 from remora.read.mirror import MirrorReader
@@ -154,12 +154,10 @@ def _asked(wanted: Wanted) -> str:
 @contextmanager
 def complete_folder(folder: Path) -> Iterator[Path]:
     """A folder that gets its name only when it is complete. An earlier export of that name is replaced."""
+    folder = end_of_links(folder)
     part, old = folder.with_name(f"{folder.name}.part"), folder.with_name(f"{folder.name}.old")
     try:
-        if folder.exists() and not (folder.is_dir() and ((folder / MANIFEST).exists() or not any(folder.iterdir()))):
-            raise ConfigurationError(
-                f"{folder} exists and is not an earlier export", hint="name a folder that does not exist yet"
-            )
+        check_replaceable(folder)
         part.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         yield part
         sync_tree(part)
@@ -169,12 +167,30 @@ def complete_folder(folder: Path) -> Iterator[Path]:
         put_in_place(part, folder)
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise ConfigurationError(
-            f"{folder} cannot be written ({error.strerror})", hint="write a path in an existing folder with free space"
-        ) from None
+        raise _unwritable(folder, error) from None
     finally:
         if not (part / PROGRESS).exists():
             shutil.rmtree(part, ignore_errors=True)
+
+
+def check_replaceable(folder: Path, *, marks: Sequence[str] = (MANIFEST,)) -> None:
+    """Refuse what exists and is no folder of ours, which holds one of these files, unless it is an empty folder."""
+    try:
+        is_foreign = folder.exists() and not (
+            folder.is_dir() and (any((folder / mark).exists() for mark in marks) or not any(folder.iterdir()))
+        )
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    if is_foreign:
+        raise ConfigurationError(
+            f"{folder} exists and is not an earlier export", hint="name a folder that does not exist yet"
+        )
+
+
+def _unwritable(folder: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"{folder} cannot be written ({error.strerror})", hint="write a path in an existing folder with free space"
+    )
 
 
 class _Months:

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from remora.core.errors import ConfigurationError
-from remora.files import PRIVATE_FILE, put_in_place, sync_file, write_whole
+from remora.files import PRIVATE_FILE, NotAFile, file_to_write, put_in_place, sync_file, write_whole
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 # The place is remembered after this many rows.
@@ -61,6 +61,7 @@ def resumable_file(path: Path, asked: str) -> Iterator[Target]:
 
     `asked` says what is in it: an unfinished file of something else is begun anew.
     """
+    path = check_file(path)
     part, place = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.progress")
     is_complete = False
     try:
@@ -84,10 +85,20 @@ def resumable_file(path: Path, asked: str) -> Iterator[Target]:
             part.unlink(missing_ok=True)
 
 
-def check_folder(path: Path) -> None:
-    """Refuse a file in a folder that does not exist."""
-    if not path.parent.is_dir():
+def check_file(path: Path) -> Path:
+    """Where the file is written: a link is followed. Refuses a folder that does not exist, and what is no file."""
+    try:
+        place = file_to_write(path)
+    except NotAFile as error:
+        raise ConfigurationError(
+            f"{path} is {error.strerror}, not a file",
+            hint="name a file, or leave out --out and redirect stdout, as remora export > PATH or remora export | COMMAND",
+        ) from None
+    except OSError as error:
+        raise _unwritable(path, error.strerror) from None
+    if not place.parent.is_dir():
         raise _unwritable(path, "there is no such folder")
+    return place
 
 
 def _unwritable(path: Path, why: str | None) -> ConfigurationError:

@@ -81,7 +81,7 @@ async def _export(
     since_ns: int,
 ) -> int:
     from remora.read.export import asked, export_csv, export_ndjson, output
-    from remora.read.resumable import check_folder
+    from remora.read.resumable import check_file
 
     if file_format == "parquet":
         from remora.read.arrow import load_pyarrow
@@ -97,7 +97,7 @@ async def _export(
     else:
         write = export_csv if file_format == "csv" else export_ndjson
     if out is not None:
-        check_folder(Path(out))
+        check_file(Path(out))
     async with opened_mirror(settings) as mirror:
         wanted = await _wanted(mirror, settings, named, ids, since_ns)
         with output(out, asked(file_format, wanted)) as target:

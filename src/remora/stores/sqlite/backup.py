@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from remora.core.errors import ConfigurationError, StoreUnavailable
-from remora.files import PRIVATE_FILE, put_in_place, sync_path
+from remora.files import PRIVATE_FILE, end_of_links, put_in_place, sync_path
 from remora.stores.sqlite.database import connect_reader, explained, find_damage
 from remora.stores.sqlite.statements import queries
 
@@ -28,6 +28,7 @@ def back_up(path: Path, target: Path, *, progress: Progress, pages_per_step: int
 
     The file appears under its name only when it is whole. An interrupted backup leaves nothing behind.
     """
+    target = end_of_links(target)
     _check_target(target)
     part = target.with_name(f"{target.name}.part")
     try:

@@ -1,0 +1,114 @@
+"""Is what a command writes by name put where the name leads, and is nothing replaced that is not a file?"""
+
+import asyncio
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from remora.stores import open_store
+from tests.operate.command_line import CommandLine
+from tests.read.conftest import fill
+
+EXPORTS = ("ndjson", "csv", "singer")
+
+
+@pytest.fixture
+def mirror(remora: CommandLine) -> CommandLine:
+    async def make() -> None:
+        store = open_store(f"sqlite:///{remora.folder}/remora.db")
+        await store.open()
+        await fill(store)
+        await store.close()
+
+    asyncio.run(make())
+    return remora
+
+
+def listening(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)
+
+
+@pytest.mark.parametrize("file_format", EXPORTS)
+@pytest.mark.parametrize(
+    "make, sort",
+    [
+        pytest.param(os.mkfifo, "a pipe", id="pipe"),
+        pytest.param(listening, "a socket", id="socket"),
+        pytest.param(Path.mkdir, "a folder", id="folder"),
+    ],
+)
+def test_an_export_to_what_is_no_file_is_refused_and_it_stays(
+    mirror: CommandLine, file_format: str, make: Callable[[Path], None], sort: str
+) -> None:
+    path, link = mirror.folder / "out", mirror.folder / "link"
+    make(path)
+    link.symlink_to("out")
+    before = stat.S_IFMT(path.stat().st_mode)
+    for name in ("out", "link"):
+        said = mirror.refused("export", "--source", "hackernews", "--format", file_format, "--out", name)
+        assert f"{name} is {sort}, not a file" in said
+        assert "leave out --out" in said
+    assert stat.S_IFMT(path.stat().st_mode) == before
+    assert link.readlink() == Path("out")
+
+
+@pytest.mark.parametrize("file_format", EXPORTS)
+def test_an_export_follows_a_link_to_a_file_or_to_nothing_yet(mirror: CommandLine, file_format: str) -> None:
+    words = ("export", "--source", "hackernews", "--format", file_format, "--out")
+    (mirror.folder / "real").mkdir()
+    link = mirror.folder / "link"
+    link.symlink_to("real/rows")
+    assert mirror(*words, "plain").exit_code == 0
+    for _ in ("to nothing yet", "to a file"):
+        assert mirror(*words, "link").exit_code == 0
+        assert link.readlink() == Path("real/rows")
+        assert [path.name for path in (mirror.folder / "real").iterdir()] == ["rows"]
+        assert (mirror.folder / "real" / "rows").read_bytes() == (mirror.folder / "plain").read_bytes()
+
+
+def test_a_link_that_leads_to_itself_or_into_no_folder_is_refused(mirror: CommandLine) -> None:
+    (mirror.folder / "loop").symlink_to("loop")
+    (mirror.folder / "nowhere").symlink_to("no/folder")
+    words = ("export", "--source", "hackernews", "--out")
+    assert "loop cannot be written" in mirror.refused(*words, "loop")
+    assert "nowhere cannot be written (there is no such folder)" in mirror.refused(*words, "nowhere")
+
+
+def test_a_parquet_export_follows_a_link_to_an_earlier_one_or_to_nothing_yet(mirror: CommandLine) -> None:
+    words = ("export", "--source", "hackernews", "--format", "parquet", "--out", "link")
+    (mirror.folder / "real").mkdir()
+    link = mirror.folder / "link"
+    link.symlink_to("real/lake")
+    for _ in ("to nothing yet", "to an earlier export"):
+        assert mirror(*words).exit_code == 0
+        assert link.readlink() == Path("real/lake")
+        assert [path.name for path in (mirror.folder / "real").iterdir()] == ["lake"]
+        assert list((mirror.folder / "real" / "lake").rglob("*.parquet"))
+    assert sorted(mirror.folder.glob("link*")) == [link]
+
+
+def test_a_parquet_export_to_what_is_no_folder_is_refused(mirror: CommandLine) -> None:
+    os.mkfifo(mirror.folder / "out")
+    for words in (("--format", "parquet", "--out", "out"), ("--follow", "out")):
+        refused = mirror("export", "--source", "hackernews", *words)
+        assert refused.exit_code == 2
+        assert "out exists and is not an earlier export" in refused.stderr
+        assert [path.name for path in mirror.folder.glob("out*") if path.is_fifo()] == ["out"]
+    assert mirror("changes", "--readers").stdout == ""
+
+
+def test_a_backup_follows_a_link_to_nothing_yet_and_overwrites_nothing(mirror: CommandLine) -> None:
+    (mirror.folder / "real").mkdir()
+    link = mirror.folder / "link"
+    link.symlink_to("real/kept.db")
+    assert mirror("store", "backup", "link").exit_code == 0
+    assert link.readlink() == Path("real/kept.db")
+    assert (mirror.folder / "real" / "kept.db").is_file()
+    os.mkfifo(mirror.folder / "pipe")
+    for name in ("link", "pipe"):
+        assert "name a new file" in mirror.refused("store", "backup", name)
