@@ -6,6 +6,7 @@ Nothing is asked for: what was imported is covered, so that a backfill leaves it
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
@@ -40,8 +41,11 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 async def import_files(settings: Settings, name: str, paths: Sequence[Path], *, tell: Tell) -> list[Imported]:
     """Import files one after the other. Another call with the same files resumes an interrupted one."""
-    known = {path: fingerprint(path) for path in paths}  # a missing file is told before anything is written
-    reading = reading_of(settings.sources[name])
+    source = settings.sources[name]
+    known = {path: _content_as_read(path, source) for path in paths}
+    reading = reading_of(source)
+    for path in paths:  # before anything is written, and before there is a store
+        await _check_items(path, name, reading)
     store = open_importing(settings.store.url)
     with naming_store(settings.store.url):
         await store.open()
@@ -60,8 +64,32 @@ async def import_files(settings: Settings, name: str, paths: Sequence[Path], *, 
 
 def reading_of(source: SourceSettings) -> Reading:
     """How the bodies of a source are read."""
-    preset = PRESETS[source.preset] if source.preset is not None else None
-    return DeclaredReading(source.declaration) if preset is None or preset.reading is None else preset.reading
+    own = None if source.preset is None else PRESETS[source.preset].reading
+    return DeclaredReading(source.declaration) if own is None else own
+
+
+def _content_as_read(path: Path, source: SourceSettings) -> str:
+    """Names the content of a file and how it is read: after a correction of the declaration it is read again."""
+    content = fingerprint(path)
+    if not isinstance(reading_of(source), DeclaredReading):
+        return content
+    declared = msgspec.json.encode((source.declaration.item, source.declaration.absent))
+    return blake2b(content.encode() + declared, digest_size=16).hexdigest()
+
+
+async def _check_items(path: Path, source: str, reading: Reading) -> None:
+    """Refuse a file whose rows are all passed over. Of any other file this reads no more than up to its first item."""
+    left, rows = pages(path), 0
+    while (page := await asyncio.to_thread(_next, left, reading)) is not None:
+        items, count = page
+        if items:
+            return
+        rows += count
+    if rows:
+        raise ConfigurationError(
+            f"{path} holds no item of {source}",
+            hint="import lines of JSON with an id, or a Parquet file with the columns of the Hacker News API",
+        )
 
 
 async def _import_file(
@@ -72,11 +100,6 @@ async def _import_file(
     passed_over = 0
     if not state.is_finished:
         state, passed_over = await _import_rows(store, source, path, state, reading, tell)
-        if state.rows_read and passed_over == state.rows_read:
-            raise ConfigurationError(
-                f"{path} holds no item of {source}",
-                hint="import lines of JSON with an id, or a Parquet file with the columns of the Hacker News API",
-            )
         await store.end_import(source, state, now_ns=time.time_ns())
     return Imported(
         file=str(path),
