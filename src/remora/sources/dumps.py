@@ -1,4 +1,8 @@
-"""How is a dump read? As pages of (id, body): lines of JSON or Parquet, from any row on, in bounded pages."""
+"""How is a dump read? As pages of (id, body): lines of JSON or Parquet, from any row on, in bounded pages.
+
+A line of a declared source is its body, with its id where the declaration says. Without a declaration, a line may also be a
+row of a public Hacker News table.
+"""
 
 import gzip
 import json
@@ -18,6 +22,7 @@ from remora.core.errors import ConfigurationError
 from remora.core.item import Item, Readable
 from remora.sources.dump_rows import ALIASES, COLUMNS, body_of, check_columns
 from remora.sources.json_numbers import NUMBER_MAX
+from remora.sources.json_path import as_number, find, load
 from remora.sources.numbered import Reading
 
 PAGE_ROWS: Final = 5_000
@@ -62,8 +67,8 @@ def items_of(rows: Iterable[tuple[int, bytes]], reading: Reading) -> list[Item]:
     return [found.thing for found in decoded if isinstance(found, Readable) and isinstance(found.thing, Item)]
 
 
-def pages(path: Path, *, after_rows: int = 0) -> Iterator[Page]:
-    """The pages of a file after some rows."""
+def pages(path: Path, *, id_at: str | None = None, after_rows: int = 0) -> Iterator[Page]:
+    """The pages of a file after some rows. `id_at` is the place of the id in a line of a declared source."""
     try:
         with path.open("rb") as file:
             begin = file.read(4)
@@ -72,12 +77,12 @@ def pages(path: Path, *, after_rows: int = 0) -> Iterator[Page]:
                 yield from _parquet_pages(path, after_rows)
                 return
             with gzip.open(file) if begin.startswith(_GZIP) else file as lines:
-                yield from _line_pages(path, lines, after_rows)  # type: ignore[arg-type]
+                yield from _line_pages(path, lines, id_at, after_rows)  # type: ignore[arg-type]
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from None
 
 
-def _line_pages(path: Path, lines: BinaryIO, after_rows: int) -> Iterator[Page]:
+def _line_pages(path: Path, lines: BinaryIO, id_at: str | None, after_rows: int) -> Iterator[Page]:
     for _ in islice(_lines(path, lines), after_rows):
         pass
     rows: list[Row] = []
@@ -85,7 +90,8 @@ def _line_pages(path: Path, lines: BinaryIO, after_rows: int) -> Iterator[Page]:
     for line in _lines(path, lines):
         count += 1
         size += len(line)
-        if (row := _line_row(line)) is not None and 0 < row[0] <= NUMBER_MAX:
+        row = _line_row(line) if id_at is None else _declared_row(line, id_at)
+        if row is not None and 0 < row[0] <= NUMBER_MAX:
             rows.append(row)
         if count == PAGE_ROWS or size >= PAGE_BYTES:
             yield rows, count
@@ -101,6 +107,16 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[bytes]:
                 f"{path} has a line of more than {LINE_MAX_BYTES >> 20} MiB", hint="write one JSON object per line"
             )
         yield line
+
+
+def _declared_row(line: bytes, id_at: str) -> Row | None:
+    """The id and body of one line of a declared source. A line that names no id is passed over."""
+    body = line.strip()
+    try:
+        item_id = as_number(find(load(body), id_at))
+    except (ValueError, RecursionError):
+        return None
+    return None if item_id is None else (item_id, body)
 
 
 def _line_row(line: bytes) -> Row | None:
