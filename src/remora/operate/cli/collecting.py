@@ -13,6 +13,7 @@ from remora.operate.cli.common import (
     as_json_option,
     check_one_name,
     if_busy,
+    is_written,
     load_settings,
     log_options,
     print_json,
@@ -93,11 +94,15 @@ def check_range(start_id: int | None, end_id: int | None, limit: int | None) -> 
 @log_options
 def up(*, demo: bool, no_catchup: bool, listen: str | None, **common: str | None) -> None:
     """Run the service: every source, all loops and the console. Ctrl-C stops it."""
-    if demo and (given := [f"--{name}" for name in ("source", "store", "url", "ceiling") if common.get(name)]):
+    from remora.operate.config.settings import known_source
+
+    if demo and (given := [f"--{name}" for name in ("source", "store", "url", "ceiling") if is_written(name)]):
         raise ConfigurationError(
             f"--demo and {given[0]} do not go together", hint="leave it out: the demo has its own provider and store"
         )
     settings = load_settings(listen=listen, **common)
+    if not demo and common["source"] is not None:
+        known_source(settings, common["source"])
     check_was_asked(settings, ("demo" if demo else None, common["config"], common["source"], common["url"]))
     from remora.operate.jobs.app import serve
     from remora.operate.jobs.stopping import run_job

@@ -15,6 +15,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from remora.core.errors import ConfigurationError, Exit, StoreBusy
 
@@ -30,6 +31,8 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSO
 # What a command keeps in the context that it shares with `main`.
 LOG_CHOICE: Final = f"{__name__}.log"
 IS_SERVICE: Final = f"{__name__}.service"
+
+SOURCE_VARIABLE: Final = "REMORA_SOURCE"
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "text", "json", "journal")
@@ -95,7 +98,7 @@ def _set_up(settings: "Settings | None", level: str | None, log_format: str, *, 
 def store_options(command: Command) -> Command:
     """The options of every command that works on a mirror."""
     for option in (
-        click.option("--source", metavar="NAME", help="The configured source to work on."),
+        click.option("--source", envvar=SOURCE_VARIABLE, metavar="NAME", help="The configured source to work on."),
         click.option("--store", metavar="URL", help="The store of the mirror, as sqlite:///remora.db."),
         click.option("--config", metavar="FILE", help="The configuration. Default: ./remora.toml if present."),
     ):
@@ -114,9 +117,14 @@ def source_options(command: Command) -> Command:
 
 
 def check_one_name(name: str | None, source: str | None) -> None:
-    """Refuse two different names where one source is expected."""
-    if name is not None and source is not None and name != source:
+    """Refuse two different names where one source is expected. A name on the command line wins over the variable."""
+    if name is not None and source is not None and name != source and is_written("source"):
         raise ConfigurationError(f"both {name} and --source {source} are named", hint="write one of them")
+
+
+def is_written(option: str) -> bool:
+    """Whether an option is on the command line, not only in a variable."""
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def load_settings(
