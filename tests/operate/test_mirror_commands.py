@@ -194,3 +194,17 @@ def test_export_writes_csv_and_parquet(mirror: CommandLine) -> None:
 def test_export_says_what_is_missing(mirror: CommandLine) -> None:
     assert "--out FOLDER" in mirror.refused("export", "--format", "parquet")
     assert "--since has no date" in mirror.refused("export", "--since", "monday")
+
+
+@pytest.mark.parametrize("words", [("--start-id", "5"), ("--end-id", "5"), ("--format", "parquet", "--start-id", "5")])
+def test_a_range_of_ids_of_a_listed_source_is_refused(mirror: CommandLine, words: tuple[str, ...]) -> None:
+    (mirror.folder / "remora.toml").write_text(CHATS)
+    refused = mirror("export", "--source", "chats", "--out", "out", *words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "chats is a listed source, which has no ids to begin or end with" in refused.stderr
+    assert "--since DATE" in refused.stderr
+    assert not list(mirror.folder.glob("out*"))
+
+
+def test_the_first_id_of_an_export_is_at_least_one(mirror: CommandLine) -> None:
+    assert "--start-id is 0" in mirror.refused("export", "--source", "hackernews", "--start-id", "0")

@@ -38,7 +38,7 @@ TOLD_EVERY_S: Final = 5.0
     "--out", metavar="PATH", help="The file, or for Parquet the folder. Default: stdout. Appears when complete."
 )
 @click.option("--since", metavar="DATE", help="Only items that changed, or documents fetched, since this moment.")
-@click.option("--start-id", type=int, default=0, metavar="N", help="The first id.")
+@click.option("--start-id", type=int, metavar="N", help="The first id.")
 @click.option("--end-id", type=int, metavar="N", help="The last id.")
 @click.option("--follow", metavar="FOLDER", help="Keep a folder of Parquet files fresh until Ctrl-C.")
 def export(
@@ -47,7 +47,7 @@ def export(
     file_format: str,
     out: str | None,
     since: str | None,
-    start_id: int,
+    start_id: int | None,
     end_id: int | None,
     **common: str | None,
 ) -> None:
@@ -55,9 +55,9 @@ def export(
     from remora.operate.cli.collecting import check_range
     from remora.read.moments import parse_moment
 
-    check_range(start_id or None, end_id, None)
+    check_range(start_id, end_id, None)
     if follow is not None:
-        if out is not None or since is not None or start_id or end_id is not None:
+        if out is not None or since is not None or start_id is not None or end_id is not None:
             raise ConfigurationError(
                 "--follow goes with no --out, --since and ids", hint="write --follow FOLDER alone: it holds everything"
             )
@@ -77,7 +77,7 @@ async def _export(
     named: str | None,
     file_format: str,
     out: str | None,
-    ids: tuple[int, int | None],
+    ids: tuple[int | None, int | None],
     since_ns: int,
 ) -> int:
     from remora.read.export import asked, export_csv, export_ndjson, output
@@ -109,17 +109,22 @@ async def _follow(settings: "Settings", named: str | None, folder: Path) -> None
     from remora.operate.jobs.lake_following import follow_into
 
     async with opened_mirror(settings) as mirror:
-        wanted = await _wanted(mirror, settings, named, (0, None), 0)
+        wanted = await _wanted(mirror, settings, named, (None, None), 0)
         await follow_into(mirror, settings.store.url, wanted, folder, tell=_progress_line())
 
 
 async def _wanted(
-    mirror: "MirrorReader", settings: "Settings", named: str | None, ids: tuple[int, int | None], since_ns: int
+    mirror: "MirrorReader", settings: "Settings", named: str | None, ids: tuple[int | None, int | None], since_ns: int
 ) -> "Wanted":
     from remora.read.export import Wanted
 
     source, is_listed = await source_of(mirror, settings, named)
-    return Wanted(source, is_listed, first_id=ids[0], last_id=ids[1], since_ns=since_ns)
+    if is_listed and ids != (None, None):
+        raise ConfigurationError(
+            f"{source} is a listed source, which has no ids to begin or end with",
+            hint="leave out --start-id and --end-id; --since DATE takes only what was fetched since then",
+        )
+    return Wanted(source, is_listed, first_id=ids[0] or 0, last_id=ids[1], since_ns=since_ns)
 
 
 def _progress_line() -> Callable[[int], None]:
