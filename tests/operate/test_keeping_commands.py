@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from remora.operate.jobs.following import NamedFeed
 from remora.operate.jobs.startup_checks import tell_upgrade
 from remora.stores import open_store
 from tests.fixtures import frozen
@@ -41,6 +42,19 @@ def test_a_named_reader_is_remembered_listed_waited_for_and_forgotten(mirror: Co
     assert mirror("changes", "--readers").stdout == ""
 
 
+def test_a_reader_that_never_finished_a_page_says_never(mirror: CommandLine) -> None:
+    async def begin() -> None:
+        async with NamedFeed(f"sqlite:///{mirror.folder}/remora.db", "new\x1b[2J\none") as feed:
+            await feed.done("0", now_ns=0)
+
+    asyncio.run(begin())
+    assert mirror("changes", "--readers").stdout == "new[2J one  0  never\n"
+    assert json.loads(mirror("changes", "--readers", "--json").stdout) == {
+        "new\x1b[2J\none": {"position": "0", "read_at": None}
+    }
+    assert mirror("changes", "--forget-reader", "new\x1b[2J\none").exit_code == 0
+
+
 def test_without_a_request_nothing_is_deleted(mirror: CommandLine) -> None:
     done = mirror("store", "compact")
     assert done.stdout.startswith("0 changes and 0 revisions deleted\n")
@@ -64,6 +78,9 @@ def test_stats_tell_bytes_per_table_growth_and_readers(mirror: CommandLine) -> N
     "words, told",
     [
         (("changes", "--reader", "a", "--since", "3"), "both given"),
+        (("changes", "--reader", "a\nb"), "the reader's name has a line break or another control character"),
+        (("changes", "--reader", " "), "the reader's name is empty"),
+        (("changes", "--reader", "a" * 101), "the reader's name has more than 100 characters"),
         (("changes", "--webhook", "https://x.example/"), "needs a named reader"),
         (("changes", "--reader", "a", "--webhook", "x.example"), "is no address"),
         (("changes", "--reader", "a", "--webhook", "https://x.example/"), "REMORA_WEBHOOK_SECRET is not set"),

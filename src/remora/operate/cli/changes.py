@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from remora.operate.config.settings import Settings
 
 SECRET_VARIABLE: Final = "REMORA_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
+NAME_MAX_CHARACTERS: Final = 100
 
 
 @click.command()
@@ -62,11 +63,13 @@ def changes(
 
 
 def _check(since: str | None, reader: str | None, webhook: str | None) -> None:
-    if reader is not None and (since is not None or not reader.strip() or len(reader) > 100):
-        raise ConfigurationError(
-            "--reader and --since are both given" if since is not None else "the reader's name is empty or too long",
-            hint="a named reader goes on where it was; write --reader NAME alone",
-        )
+    if reader is not None:
+        if since is not None:
+            raise ConfigurationError(
+                "--reader and --since are both given",
+                hint="a named reader goes on where it was; write --reader NAME alone",
+            )
+        _check_name(reader)
     if webhook is None:
         return
     if reader is None:
@@ -79,6 +82,18 @@ def _check(since: str | None, reader: str | None, webhook: str | None) -> None:
         raise ConfigurationError(
             f"{SECRET_VARIABLE} is not set", hint="set it to a long random text that the receiver knows, too"
         )
+
+
+def _check_name(reader: str) -> None:
+    if not reader.strip():
+        wrong = "is empty"
+    elif len(reader) > NAME_MAX_CHARACTERS:
+        wrong = f"has more than {NAME_MAX_CHARACTERS} characters"
+    elif not reader.isprintable():
+        wrong = "has a line break or another control character"
+    else:
+        return
+    raise ConfigurationError(f"the reader's name {wrong}", hint="write a short name in one line, as --reader warehouse")
 
 
 async def _print(
@@ -119,14 +134,17 @@ async def _post(settings: "Settings", reader: str, url: str, secret: str, only: 
 async def _list_readers(settings: "Settings", *, as_json: bool) -> None:
     from remora.contracts.reader import moment
     from remora.operate.jobs.keeping import housekeeping
+    from remora.read.plain_text import one_line
 
     async with housekeeping(settings.store.url) as store:
         found = await store.named_readers()
+    read_at = {each.name: moment(each.read_ns) if each.read_ns else None for each in found}
     if as_json:
-        print_json({each.name: {"position": each.position, "read_at": moment(each.read_ns)} for each in found})
+        print_json({each.name: {"position": each.position, "read_at": read_at[each.name]} for each in found})
         return
     for each in found:
-        click.echo(f"{each.name}  {each.position}  {moment(each.read_ns):%Y-%m-%d %H:%M}")
+        when = read_at[each.name]
+        click.echo(f"{one_line(each.name)}  {each.position}  {f'{when:%Y-%m-%d %H:%M}' if when else 'never'}")
 
 
 async def _forget(settings: "Settings", name: str) -> None:
