@@ -14,6 +14,7 @@ from remora.operate.jobs.startup_checks import tell_upgrade
 from remora.stores import open_store
 from tests.fixtures import frozen
 from tests.operate.command_line import CommandLine, command_line_in
+from tests.operate.test_mirror_commands import CHATS
 from tests.read.conftest import fill
 
 
@@ -40,6 +41,26 @@ def test_a_named_reader_is_remembered_listed_waited_for_and_forgotten(mirror: Co
     assert json.loads(kept.stdout)["changes"] == 13
     assert mirror("changes", "--forget-reader", "warehouse").exit_code == 0
     assert mirror("changes", "--readers").stdout == ""
+
+
+def test_a_named_reader_of_one_source_and_one_of_all_sources_each_get_every_change(mirror: CommandLine) -> None:
+    (mirror.folder / "remora.toml").write_text(CHATS)
+    of_chats, of_all = ("changes", "--reader", "r2", "--source", "chats"), ("changes", "--reader", "r2")
+    assert len(mirror(*of_chats).stdout.splitlines()) == 2
+    assert len(mirror(*of_all).stdout.splitlines()) == 13
+    assert mirror(*of_chats).stdout == mirror(*of_all).stdout == ""
+    listed = [line.rpartition("  13  ")[0] for line in mirror("changes", "--readers").stdout.splitlines()]
+    assert listed == ["r2", "r2 --source chats"]
+
+
+@pytest.mark.parametrize("words", [("r2", "--source", "chats"), ("r2 --source chats",)], ids=["option", "as listed"])
+def test_forgetting_a_reader_of_one_source_leaves_its_namesake(mirror: CommandLine, words: tuple[str, ...]) -> None:
+    (mirror.folder / "remora.toml").write_text(CHATS)
+    for only in (("--source", "chats"), ("--source", "hackernews"), ()):
+        mirror("changes", "--reader", "r2", *only)
+    assert mirror("changes", "--forget-reader", *words).exit_code == 0
+    left = json.loads(mirror("changes", "--readers", "--json").stdout)
+    assert sorted(left) == ["r2", "r2 --source hackernews"]
 
 
 def test_a_reader_that_never_finished_a_page_says_never(mirror: CommandLine) -> None:
@@ -80,6 +101,7 @@ def test_stats_tell_bytes_per_table_growth_and_readers(mirror: CommandLine) -> N
         (("changes", "--reader", "a", "--since", "3"), "both given"),
         (("changes", "--reader", "a\nb"), "the reader's name has a line break or another control character"),
         (("changes", "--reader", " "), "the reader's name is empty"),
+        (("changes", "--reader", "a --source b"), "the reader's name has --source in it"),
         (("changes", "--reader", "a" * 101), "the reader's name has more than 100 characters"),
         (("changes", "--webhook", "https://x.example/"), "needs a named reader"),
         (("changes", "--reader", "a", "--webhook", "x.example"), "is no address"),

@@ -51,7 +51,7 @@ def changes(
     if wanted is not None:
         run(_list_readers(settings, as_json=as_json))
     elif forget_reader is not None:
-        run(_forget(settings, forget_reader))
+        run(_forget(settings, forget_reader, only))
     elif webhook is not None:
         assert reader is not None, "it was checked"
         secret = os.environ.get(SECRET_VARIABLE, "")
@@ -85,12 +85,16 @@ def _check(since: str | None, reader: str | None, webhook: str | None) -> None:
 
 
 def _check_name(reader: str) -> None:
+    from remora.operate.jobs.following import OF_SOURCE
+
     if not reader.strip():
         wrong = "is empty"
     elif len(reader) > NAME_MAX_CHARACTERS:
         wrong = f"has more than {NAME_MAX_CHARACTERS} characters"
     elif not reader.isprintable():
         wrong = "has a line break or another control character"
+    elif OF_SOURCE in reader:
+        wrong = f"has {OF_SOURCE.strip()} in it"
     else:
         return
     raise ConfigurationError(f"the reader's name {wrong}", hint="write a short name in one line, as --reader warehouse")
@@ -105,7 +109,7 @@ async def _print(
         if only is not None:
             await source_of(mirror, settings, only)
         if reader is not None:
-            async with NamedFeed(settings.store.url, reader) as feed:
+            async with NamedFeed(settings.store.url, reader, source=only) as feed:
                 async for page in feed.pages(mirror, follow=follow):
                     _echo(page, as_json=as_json, only=only)
                     await feed.done(page[-1].position, now_ns=wall_ns())
@@ -121,7 +125,7 @@ async def _post(settings: "Settings", reader: str, url: str, secret: str, only: 
 
     async with (
         opened_mirror(settings) as mirror,
-        NamedFeed(settings.store.url, reader) as feed,
+        NamedFeed(settings.store.url, reader, source=only) as feed,
         Webhook(url, secret, tell=lambda words: click.echo(words, err=True)) as webhook,
     ):
         if only is not None:
@@ -147,12 +151,14 @@ async def _list_readers(settings: "Settings", *, as_json: bool) -> None:
         click.echo(f"{one_line(each.name)}  {each.position}  {f'{when:%Y-%m-%d %H:%M}' if when else 'never'}")
 
 
-async def _forget(settings: "Settings", name: str) -> None:
+async def _forget(settings: "Settings", name: str, only: str | None) -> None:
+    from remora.operate.jobs.following import name_in_store
     from remora.operate.jobs.keeping import housekeeping
 
+    known = name_in_store(name, only)
     async with housekeeping(settings.store.url) as store:
-        if not await store.forget_reader(name):
-            raise ConfigurationError(f"there is no reader {name}", hint="`remora changes --readers` lists them")
+        if not await store.forget_reader(known):
+            raise ConfigurationError(f"there is no reader {known}", hint="`remora changes --readers` lists them")
 
 
 def _echo(page: "Sequence[Change]", *, as_json: bool, only: str | None) -> None:

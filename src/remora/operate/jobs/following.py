@@ -2,20 +2,34 @@
 
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from remora.contracts.reader import Change
 from remora.operate.jobs.startup_checks import naming_store
 from remora.read.mirror import MirrorReader
 from remora.stores.keeping import open_housekeeping
 
+# Stands between a reader's name and the one source that it reads; no name has it.
+OF_SOURCE: Final = " --source "
+
+
+def name_in_store(name: str, source: str | None) -> str:
+    """What a reader is called in the store. One that reads a single source has a position of its own.
+
+    With one position for both, a reader of one source would pass over the changes of the others for good.
+    """
+    return name if source is None or OF_SOURCE in name else f"{name}{OF_SOURCE}{source}"
+
 
 class NamedFeed:
-    """The changes that a named reader has not worked on yet. Every change is delivered at least once."""
+    """The changes that a named reader has not worked on yet. Every change is delivered at least once.
 
-    def __init__(self, url: str, name: str) -> None:
+    A reader of one source gets all pages, too, and leaves out the rest of them.
+    """
+
+    def __init__(self, url: str, name: str, *, source: str | None = None) -> None:
         self._url = url
-        self._name = name
+        self._name = name_in_store(name, source)
         self._store = open_housekeeping(url)
 
     async def __aenter__(self) -> Self:
