@@ -112,3 +112,17 @@ def test_a_backup_follows_a_link_to_nothing_yet_and_overwrites_nothing(mirror: C
     os.mkfifo(mirror.folder / "pipe")
     for name in ("link", "pipe"):
         assert "name a new file" in mirror.refused("store", "backup", name)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("status",), ("export",), ("changes",), ("store", "stats"), ("store", "migrate"), ("store", "backup", "copy.db")],
+    ids=" ".join,
+)
+def test_a_store_that_is_no_file_is_refused_and_nothing_is_written_beside_it(
+    remora: CommandLine, words: tuple[str, ...]
+) -> None:
+    os.mkfifo(remora.folder / "pipe")
+    said = remora.refused(*words, "--source", "hackernews", "--store", "sqlite:///pipe")
+    assert "pipe is a pipe, not a file" in said
+    assert (remora.folder / "pipe").is_fifo()

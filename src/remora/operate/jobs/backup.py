@@ -9,6 +9,7 @@ import msgspec
 
 from remora.core.errors import ConfigurationError
 from remora.core.status.answers import iso
+from remora.files import end_of_links
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.keeping import size_on_disk
 from remora.stores import is_shared
@@ -39,7 +40,7 @@ def back_up_store(settings: Settings, target: str, *, progress: PagesCopied) -> 
         raise ConfigurationError("only a SQLite store has a file to back up", hint="name it with --store")
     path, new = Path(url.removeprefix("sqlite:///")), Path(target)
     check_place(path, read_only=True)
-    _check_room(url, new)
+    _check_room(url, end_of_links(new))
     as_of = iso(time.time_ns())
     is_checked = back_up(path, new, progress=progress)
     return BackedUp(file=str(new), size_bytes=new.stat().st_size, as_of=as_of, is_checked=is_checked)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from remora.core.errors import ConfigurationError, StoreEmpty, StoreError, StoreForeign, StoreUnavailable
+from remora.files import NotAFile, file_to_write
 from remora.stores.sqlite.statements import Migration, migrations, queries
 
 APPLICATION_ID: Final = int.from_bytes(b"REMR", "big")
@@ -35,12 +36,17 @@ def check_place(path: Path, *, read_only: bool) -> None:
         if not path.parent.is_dir():
             raise ConfigurationError(f"there is no folder {path.parent}", hint="create it, or name another file")
         if path.exists():
+            file_to_write(path)  # SQLite would wait for a pipe for ever
             _check_header(path, read_only=read_only)
         elif read_only:
             raise ConfigurationError(
                 f"there is no store at {path}",
                 hint="`remora up` or `remora catchup` makes one; or name it with --store",
             )
+    except NotAFile as error:
+        raise ConfigurationError(
+            f"{path} is {error.strerror}, not a file", hint="name a file, as in sqlite:///remora.db"
+        ) from None
     except OSError as error:
         raise unusable(path, error) from error
 
