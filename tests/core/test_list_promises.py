@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.core.item import Entry, Order, Page
-from remora.core.ledger.list_promises import contradiction, is_in_order
+from remora.core.ledger.list_promises import clash, contradiction, is_in_order
 
 
 def page(*marks: str | int | None, order: Order | None = Order.UPDATED) -> Page:
@@ -75,3 +75,28 @@ def test_a_key_that_several_whole_entries_share_is_told() -> None:
     assert contradiction(Page(shown_twice, None), ()) is None, "the same entry twice loses nothing"
     bare = tuple(Entry(entry.key, entry.updated_at) for entry in shared)
     assert contradiction(Page(bare, None), ()) is None, "a detail per key is asked for"
+
+
+def whole(*entries: tuple[str, int | None, bytes]) -> Page:
+    """Entries that hold their documents: key, mark and content."""
+    return Page(tuple(Entry(key, None if mark is None else str(mark), None, body) for key, mark, body in entries), None)
+
+
+def test_two_contents_under_one_key_clash_unless_a_mark_says_which_is_newer() -> None:
+    others = tuple((f"k{at}", 5, b"other") for at in range(30))
+    same_mark = whole(*others, ("a", 5, b"one"), ("a", 5, b"two"))
+    assert contradiction(same_mark, ()) is None, "one entry in ten may be odd, so the walk goes on"
+    assert "1 of 32 entries has the key of another entry of the page and another content" in (clash(same_mark) or "")
+    assert "check list.key" in (clash(same_mark) or "")
+    assert clash(whole(*others, ("a", None, b"one"), ("a", None, b"two"))) is not None
+    assert clash(whole(*others, ("a", 5, b"one"), ("a", None, b"two"))) is not None, "without a mark nothing is older"
+    assert clash(whole(*others, ("a", 4, b"one"), ("a", 5, b"two"))) is None, "the newer one is kept"
+    assert clash(whole(*others, ("a", 3, b"one"), ("a", 3, b"two"), ("a", 5, b"three"))) is None
+    assert clash(whole(*others, ("a", None, b"one"), ("a", None, b"one"))) is None, "the same entry twice loses nothing"
+    assert clash(Page((Entry("a", "1"), Entry("a", "1")), None)) is None, "a detail per key is asked for"
+
+
+def test_a_clash_names_no_key_and_says_how_marks_would_help_where_there_are_none() -> None:
+    bare = whole(("secret", None, b"one"), ("secret", None, b"two"), ("b", None, b"x"))
+    assert "secret" not in (clash(bare) or "")
+    assert "or write list.updated" in (clash(bare) or "")

@@ -10,6 +10,7 @@ import pytest
 from remora.core.item import Order
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
+from remora.loops.listed.entry_marks import kept_mark
 from remora.loops.listed.run import RunOptions
 from remora.sim.clock import START_WALL_NS, SimClock, run
 from remora.sim.crash import Generation
@@ -17,7 +18,7 @@ from remora.sim.replies import NOT_FOUND, Answer, Response, ok
 from remora.sources.list_scope import Form, SinceSettings, WindowSettings
 from remora.sources.listed import DetailSettings
 from remora.sources.paging import ListSettings, Paging
-from tests.loops.listed_rig import ListedRig
+from tests.loops.listed_rig import NAME, ListedRig
 from tests.loops.test_listed_each import DETAIL, WAYS, Workspace, know, rig_of
 from tests.loops.test_listed_kills import killed
 
@@ -172,5 +173,18 @@ def test_one_request_asks_for_several_messages_of_one_channel() -> None:
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
         assert await rig.mirror() == desk.documents(), "messages of the same moment in two channels are told apart"
         assert desk.requests("many") == {"C/0": 3, "C/1": 3, "C/2": 3}
+
+    run(main)
+
+
+def test_a_channel_whose_messages_share_a_key_keeps_no_watermark_and_its_neighbours_do() -> None:
+    async def main(clock: SimClock) -> None:
+        rig, desk = await desk_of(clock, "since", detail=DetailSettings(inline=True))
+        channel, *others = desk.messages
+        clashing = json.dumps({"items": [{"ts": START_S + 1, "text": text} for text in ("one", "two")]}).encode()
+        desk.hook = lambda asked: ok(clashing) if asked == f"history {channel}" else None
+        assert (await rig.run()).stopped_by is StoppedBy.LIST_CONTRADICTS
+        assert await kept_mark(rig.store, NAME, channel) is None
+        assert all([await kept_mark(rig.store, NAME, other) is not None for other in others])
 
     run(main)

@@ -1,6 +1,7 @@
 """Is a list that already holds its documents collected without a request for each?"""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from remora.loops.listed.run import RunOptions
 from remora.operate.config.reader import read_source
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Generation
+from remora.sim.replies import Answer, Response, ok
 from remora.sources.json_path import raw_lines
 from remora.sources.listed import DetailSettings
 from remora.sources.paging import ListSettings, Paging
@@ -127,5 +129,61 @@ def test_what_a_kill_left_owed_and_was_then_deleted_is_gone_after_a_full_walk() 
             assert (summary.stopped_by, summary.owed) == (StoppedBy.COMPLETE, 0), die_at
             assert await held(rig) == inline_truth(rig.archive), die_at
         assert owed_once
+
+    run(main)
+
+
+class SharesKeys(SmallArchive):
+    """A list in which a few entries have the key of another one, and another content."""
+
+    twins: tuple[dict[str, object], ...] = ()
+
+    def _page(self, path: str, query: Mapping[str, str]) -> Response:
+        answer = super()._page(path, query)
+        assert isinstance(answer, Answer)
+        lines = json.loads(answer.body)["items"]
+        shown = [twin for line in lines for twin in (line, *self.twins) if twin is line or twin["of"] == line["id"]]
+        return ok(json.dumps({"items": shown}).encode())
+
+
+def test_documents_that_share_a_key_are_told_and_the_copy_is_never_called_complete() -> None:
+    async def main(clock: SimClock) -> None:
+        archive = SharesKeys(60)
+        archive.twins = ({"id": "c50", "of": "c50", "update_time": 51, "text": "another document"},)
+        rig = ListedRig(clock, archive, settings=ListSettings(page_size=20), detail=INLINE)
+        for _ in range(2):
+            summary = await rig.run()
+            assert summary.stopped_by is StoppedBy.LIST_CONTRADICTS
+            assert "1 of 21 entries has the key of another entry of the page and another content" in summary.because
+            assert (await rig.store.walk_state(NAME)).watermark is None, "the next walk looks at it again"
+            assert len(await rig.mirror()) == 60, "everything else is collected"
+        archive.twins = ()
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await held(rig) == inline_truth(archive)
+
+    run(main)
+
+
+def test_of_two_documents_with_one_key_the_newer_one_is_kept() -> None:
+    async def main(clock: SimClock) -> None:
+        archive = SharesKeys(60)
+        archive.twins = ({"id": "c50", "of": "c50", "update_time": 41, "text": "an earlier one"},)
+        settings = ListSettings(page_size=20)
+        rig = ListedRig(clock, archive, settings=settings, detail=INLINE)
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await held(rig) == inline_truth(archive)
+
+    run(main)
+
+
+def test_a_number_and_a_text_that_give_one_key_are_told() -> None:
+    async def main(clock: SimClock) -> None:
+        settings = ListSettings(path="/cursor", paging=Paging.CURSOR, updated="", page_size=20)
+        rig = ListedRig(clock, SmallArchive(), settings=settings, detail=INLINE)
+        lines = [{"id": number} for number in range(9)] + [{"id": "5"}]
+        rig.archive.hook = lambda _asked: ok(json.dumps({"items": lines}).encode())
+        summary = await rig.run()
+        assert summary.stopped_by is StoppedBy.LIST_CONTRADICTS
+        assert "check list.key" in summary.because
 
     run(main)

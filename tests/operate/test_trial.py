@@ -161,3 +161,12 @@ def test_a_source_that_is_not_configured_is_refused(remora: CommandLine) -> None
     declare(remora, "http://127.0.0.1:9/api")
     assert "there is no source other" in remora.refused("try", "other")
     assert "both chats and --source other" in remora.refused("try", "chats", "--source", "other")
+
+
+async def test_documents_that_share_a_key_make_the_declaration_bad(remora: CommandLine) -> None:
+    lines = [{"id": number, "n": at} for at, number in enumerate([*range(29), 5, 6, 7])]
+    inline = 'detail = "inline"\nlist = { updated = "" }'
+    result, _ = await tried(remora, lambda _target: ("200 OK", {"items": lines}, ""), inline)
+    assert result.exit_code == 1
+    assert "3 of 32 entries have the key of another entry of the page and another content" in result.stdout
+    assert "check list.key: it must differ for each entry" in result.stdout

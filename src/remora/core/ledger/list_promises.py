@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from remora.core.item import Entry, Order, Page
-from remora.core.ledger.marks import compare, newest
+from remora.core.ledger.marks import compare, is_newer, newest
 
 # A few entries may be out of order: a pinned entry comes first, and an entry may change while its page is written.
 ODD_ONE_IN: Final = 10
@@ -37,6 +37,28 @@ def contradiction(page: Page, before: Sequence[Entry]) -> str | None:
     if page.order is Order.NONE:
         return _without_marks(page)
     return _without_marks(page) or _out_of_order(page, page.order, before)
+
+
+def clash(page: Page) -> str | None:
+    """Whether entries that hold their documents share a key, and no mark says which of them is the newer one.
+
+    One of them is kept; the others have no place. So a walk over such a page is never complete, but it goes on: the
+    other entries of the list are good.
+    """
+    known: dict[str, Entry] = {}
+    for entry in page.entries:
+        if entry.key not in known or is_newer(entry.updated_at, known[entry.key].updated_at):
+            known[entry.key] = entry
+    if len(known) == len(page.entries):
+        return None
+    lost = sum(_clash(entry, known[entry.key]) for entry in page.entries)
+    if not lost:
+        return None
+    marks = "" if page.mark_at else ", or write list.updated if a mark of the entry says which one is newer"
+    return (
+        f"{lost} of {len(page.entries)} entries {'has' if lost == 1 else 'have'} the key of another entry of the page and "
+        f"another content, and only one of them can be kept; check list.key: it must differ for each entry{marks}"
+    )
 
 
 def is_in_order(page: Page) -> bool:
@@ -72,6 +94,11 @@ def _shared_keys(page: Page) -> str | None:
         f"{lost} of {len(page.entries)} entries have the key of another entry of the page, and only one of them would be kept; "
         "check list.key: it must differ for each entry"
     )
+
+
+def _clash(entry: Entry, kept: Entry) -> bool:
+    """Whether another content of a kept entry is neither older nor the same."""
+    return entry.body != kept.body and (entry.updated_at is None or not is_newer(kept.updated_at, entry.updated_at))
 
 
 def _without_marks(page: Page) -> str | None:

@@ -10,6 +10,7 @@ from remora.contracts import Store
 from remora.contracts.source import WalkedSource
 from remora.core.item import Page
 from remora.core.ledger.discovery import fingerprint
+from remora.core.ledger.list_promises import clash
 from remora.core.ledger.list_walk import WalkState, after_page
 from remora.core.ledger.marks import newest
 from remora.core.ledger.notes import ENTRY_MARK_NOTE
@@ -34,7 +35,7 @@ class EntryMarks:
     def read(self, position: str, page: Page) -> None:
         """This page was read."""
         self._enter(position)
-        self.is_whole = self.is_whole and page.unreadable == 0
+        self.is_whole = self.is_whole and page.unreadable == 0 and clash(page) is None
         self._read = after_page(self._read, page, position)
 
     def left_behind(self, position: str) -> None:

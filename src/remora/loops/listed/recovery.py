@@ -11,7 +11,7 @@ from remora.core.lanes import Lane
 from remora.core.ledger.asking import ONCE
 from remora.core.ledger.discovery import Discovery, FromGap, Kind
 from remora.core.ledger.gap import Gap
-from remora.core.ledger.list_promises import contradiction
+from remora.core.ledger.list_promises import clash, contradiction
 from remora.core.ledger.list_walk import joins
 from remora.core.ledger.run import RunCounts
 from remora.core.ledger.unread_page import UnreadPage, advanced, reaches_above, reaches_below
@@ -98,7 +98,7 @@ class ListedRecovery(Recover):
     def _page(self, asked: Asked, chain: list[Page], walked: WalkedSource, position: str) -> Page | None:
         """The page, if it can be trusted. A missing one after the last is the end of the list."""
         match asked.verdict:
-            case Found(Page() as page) if not page.unreadable and contradiction(page, ()) is None:
+            case Found(Page() as page) if not page.unreadable and (contradiction(page, ()) or clash(page)) is None:
                 return page
             case Missing(GapReason.NOT_FOUND) if chain and chain[-1].missing_is_end:
                 return walked.ended_at(position)

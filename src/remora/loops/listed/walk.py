@@ -23,7 +23,7 @@ from remora.core.item import Entry, Page
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind, fingerprint
 from remora.core.ledger.gap import LOOKS_AT_A_LISTED_GONE, Gap, GapState
-from remora.core.ledger.list_promises import REPEATS_MAX, contradiction, repeated
+from remora.core.ledger.list_promises import REPEATS_MAX, clash, contradiction, repeated
 from remora.core.ledger.list_walk import (
     WalkState,
     after_page,
@@ -96,6 +96,7 @@ class ListWalk:
         self._first = self._position = FIRST
         self._is_resuming = False
         self._is_whole = True
+        self._clash: Stop | None = None  # entries share a key, and only one of them could be kept
         self._was_refused = False
         self._was_overtaken = False
         self._turns_back = 0
@@ -244,6 +245,9 @@ class ListWalk:
             why = repeated(self._repeats + 1)
         if why is None:
             return None
+        return self._contradicts(why)
+
+    def _contradicts(self, why: str) -> Stop:
         log.warning("list_contradicts", source=self._source, why=why)
         return Stop(StoppedBy.LIST_CONTRADICTS, GapReason.MALFORMED, why=why)
 
@@ -293,8 +297,10 @@ class ListWalk:
     async def _record(self, page: Page) -> bool:
         """Make the page durable, with its owed details and the progress of the walk. True at the end of the walk."""
         is_repeated, self._is_resuming = self._is_resuming, False
+        if self._clash is None and (why := clash(page)) is not None:
+            self._clash = self._contradicts(why)
         # After an unreadable entry the walk continues, but the stored progress does not move past that entry.
-        self._is_whole = self._is_whole and page.unreadable == 0
+        self._is_whole = self._is_whole and page.unreadable == 0 and self._clash is None
         is_end = page.next_position is None
         is_known = is_at_end(self._entries.in_part(self._state, self._position), page)
         # Only a walk that began at the beginning of the list has seen the whole of it.
@@ -334,7 +340,9 @@ class ListWalk:
         if not is_full:
             self._state = finished(self._state, is_end=False) if self._is_whole else restarted(self._state)
             await self._store.record_page(self._source, (), self._state, now_ns=self._clock.wall_ns())
-        return self._holes.first if self._is_whole else Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
+        if self._is_whole:
+            return self._holes.first
+        return self._clash or Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
 
     async def _look_for_vanished(self, began: WalkState, page: Page, *, is_full: bool) -> None:
         self.missed = None if began.full_walk is None else Missed(began.full_walk, page.covers_before_s)

@@ -18,7 +18,7 @@ from remora.core.item import Decoded, Document, Entry, Item, Newest, Page, Piece
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ONCE
 from remora.core.ledger.discovery import Discovery, Kind
-from remora.core.ledger.list_promises import contradiction, marks_in_words
+from remora.core.ledger.list_promises import clash, contradiction, marks_in_words
 from remora.core.pieces import joined
 from remora.core.quantities import format_duration
 from remora.core.reasons import GapReason
@@ -293,7 +293,7 @@ class _Trial:
                 return msgspec.structs.replace(failed, verdict="warning")
 
     def _page(self, page: Page) -> Iterator[Finding]:
-        entries, wrong = len(page.entries), contradiction(page, ())
+        entries, wrong = len(page.entries), contradiction(page, ()) or clash(page)
         keys = {entry.key for entry in page.entries}
         if page.unreadable:
             told = (
