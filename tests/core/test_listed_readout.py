@@ -67,8 +67,8 @@ def test_a_list_that_nobody_has_walked_is_never_called_complete() -> None:
             "whole list yet; the last one failed: the list does not answer",
         ),
         ((("max_fetches", 5), ("list_trouble", 9)), YesNo.UNKNOWN, "no run has walked the whole list yet"),
-        ((("list_refused", 5), ("complete", 40)), YesNo.YES, "last walked 40 s ago"),
-        ((("complete", 400),), YesNo.NO, "last walked 6 min ago"),
+        ((("list_refused", 5), ("complete", 40)), YesNo.YES, "last looked for 40 s ago"),
+        ((("complete", 400),), YesNo.NO, "last looked for 6 min ago"),
         (
             (("list_contradicts", 5), ("complete", 40)),
             YesNo.NO,
@@ -76,7 +76,7 @@ def test_a_list_that_nobody_has_walked_is_never_called_complete() -> None:
         ),
     ],
 )
-def test_a_list_is_as_fresh_as_the_last_walk_that_saw_all_of_it(
+def test_a_list_is_as_fresh_as_the_last_run_that_went_through(
     runs: tuple[tuple[str, int], ...], answer: YesNo, reason: str
 ) -> None:
     told = tuple(
@@ -87,3 +87,18 @@ def test_a_list_is_as_fresh_as_the_last_walk_that_saw_all_of_it(
     assert answers.fresh.answer is answer
     assert reason in answers.fresh.reason
     assert answers.complete.answer is not YesNo.YES or runs[0][0] != "list_contradicts"
+
+
+@pytest.mark.parametrize(
+    "whole_walk_at_ns, told",
+    [
+        (NOW_NS - 3 * DAY_NS, "new entries were last looked for 19 s ago; the whole list was last walked 3 d ago"),
+        (None, "new entries were last looked for 19 s ago; the next run walks the whole list"),
+    ],
+)
+def test_a_run_that_stopped_at_what_is_known_is_no_walk_over_the_whole_list(
+    whole_walk_at_ns: int | None, told: str
+) -> None:
+    run = RunFacts(run_id=1, started_at_ns=1, ended_at_ns=NOW_NS - 19 * SECOND_NS, stopped_by="complete")
+    of = LedgerFacts(kind="listed", owed_details=0, runs=(run,), whole_walk_at_ns=whole_walk_at_ns)
+    assert seen(of=of).answers.fresh.reason == told

@@ -294,3 +294,21 @@ def test_a_page_that_is_refused_is_named_too() -> None:
         assert "entries 25 to 34 cannot be read (forbidden)" in summary.because
 
     run(main)
+
+
+def test_status_tells_a_walk_over_the_whole_list_from_one_that_stopped_at_what_is_known() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(57))
+        await rig.run()
+        await rig.wait(3 * DAY_NS)
+        rig.archive.add("new")
+        rig.archive.remove("c5")
+        summary = await rig.run()
+        assert (summary.stopped_by, summary.counts.vanished) == (StoppedBy.COMPLETE, 0), "it did not read so far down"
+        await rig.wait(HOUR_NS)
+        source = read_source(NAME, {"kind": "listed", "url": "https://a.example"})
+        told = read_out((), {NAME: await read_ledger(rig.store, NAME, source)}, now_ns=rig.clock.wall_ns())
+        fresh = told.sources[NAME].answers.fresh.reason
+        assert fresh == "new entries were last looked for 60 min ago; the whole list was last walked 3 d ago"
+
+    run(main)

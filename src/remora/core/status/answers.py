@@ -73,10 +73,8 @@ def is_fresh(
     match fresh:
         case Unknown(reason=reason):
             return Answer(YesNo.NO, broken) if broken and role is Role.SERVICE else Answer(YesNo.UNKNOWN, reason)
-        case FreshList(walked_at_ns=walked_at_ns, every_ns=every_ns):
-            age_ns = now_ns - walked_at_ns
-            late = every_ns is not None and age_ns > RUNS_MISSED_NOT_FRESH * every_ns
-            return Answer(YesNo.NO if late else YesNo.YES, f"the whole list was last walked {ago(age_ns)}")
+        case FreshList():
+            return _is_list_fresh(fresh, now_ns=now_ns)
         case Fresh(newest_id_at_ns=newest_id_at_ns, stale_after_ns=stale_after_ns):
             if facts is not None and (why := down(facts, now_ns=now_ns)) is not None and role is Role.SERVICE:
                 # Without this, a clock that was set back would keep the last answer young for as long as it was set back.
@@ -86,6 +84,16 @@ def is_fresh(
             if answer.answer is YesNo.NO and is_settling:
                 return Answer(answer.answer, answer.reason, Attention.WAIT)
             return answer
+
+
+def _is_list_fresh(fresh: FreshList, *, now_ns: int) -> Answer:
+    """A run may stop at what is known: it finds what is new, and not what was deleted further down."""
+    age_ns = now_ns - fresh.walked_at_ns
+    late = fresh.every_ns is not None and age_ns > RUNS_MISSED_NOT_FRESH * fresh.every_ns
+    whole = "the next run walks the whole list"
+    if fresh.whole_walk_at_ns is not None:
+        whole = f"the whole list was last walked {ago(now_ns - fresh.whole_walk_at_ns)}"
+    return Answer(YesNo.NO if late else YesNo.YES, f"new entries were last looked for {ago(age_ns)}; {whole}")
 
 
 def _is_fresh_now(

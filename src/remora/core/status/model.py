@@ -148,11 +148,15 @@ class Fresh(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FreshList(msgspec.Struct, frozen=True, kw_only=True):
-    """When a run last walked the whole list."""
+    """When a run last walked the list down to what was known, and when one last walked all of it.
+
+    Only a walk over the whole list finds what was deleted upstream.
+    """
 
     known: bool = True
     walked_at_ns: int
     every_ns: int | None
+    whole_walk_at_ns: int | None = None  # None: not known, so the next run walks the whole list
 
 
 class NoStream(msgspec.Struct, frozen=True):

@@ -298,7 +298,7 @@ def _is_between_runs(last: Beat) -> bool:
 
 
 def _fresh_list(ledger: LedgerFacts) -> FreshList | Unknown:
-    """A list is as fresh as the last walk that saw all of it; the ledger knows, even if no process runs."""
+    """A list is as fresh as the last run that went through; the ledger knows, even if no process runs."""
     last = max((run for run in ledger.runs if run.stopped_by), key=lambda run: run.ended_at_ns or 0, default=None)
     if last is not None and last.stopped_by == StoppedBy.LIST_CONTRADICTS:
         # The results of earlier runs with a wrong declaration prove nothing either.
@@ -306,7 +306,7 @@ def _fresh_list(ledger: LedgerFacts) -> FreshList | Unknown:
     ends_ns = [run.ended_at_ns for run in ledger.runs if run.stopped_by == StoppedBy.COMPLETE and run.ended_at_ns]
     if not ends_ns:
         return Unknown("no run has walked the whole list yet")
-    return FreshList(walked_at_ns=max(ends_ns), every_ns=ledger.every_ns)
+    return FreshList(walked_at_ns=max(ends_ns), every_ns=ledger.every_ns, whole_walk_at_ns=ledger.whole_walk_at_ns)
 
 
 def _section(told: T | None, silence: Unknown | None, absent: str) -> T | Unknown:

@@ -7,7 +7,7 @@ import msgspec
 from remora.contracts import Json, Store
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.freshness import is_stream_too_dear, poll_interval_ns
-from remora.core.ledger.notes import BACKLOG_NOTE, NEWEST_NOTE
+from remora.core.ledger.notes import BACKLOG_NOTE, FULL_WALK_NOTE, NEWEST_NOTE
 from remora.core.status.alarms import with_alarms
 from remora.core.status.model import Disk, Status
 from remora.core.status.readout import iso, read_out
@@ -44,6 +44,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
             owed_details=await store.count_owed_details(name),
             runs=await _runs(store, name),
             hole=await _hole(store, name, gaps),
+            whole_walk_at_ns=_whole_walk_at_ns(await store.note(name, FULL_WALK_NOTE)),
             every_ns=source.every_ns,
             max_wall_ns=source.max_wall_ns,
             max_fetches=source.max_fetches,
@@ -105,6 +106,11 @@ async def _hole(store: Store, name: str, gaps: Iterable[GapTally]) -> str | None
             return hole
         case _:
             return None
+
+
+def _whole_walk_at_ns(note: Json) -> int | None:
+    """When a walk last saw the whole list; a zero asks for another one."""
+    return note if isinstance(note, int) and note > 0 else None
 
 
 def _newest_id(note: Json) -> int | None:

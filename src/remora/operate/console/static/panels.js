@@ -290,7 +290,8 @@ function drawRuns(panel, name, source, now) {
   drawRunNow(panel.querySelector(".now"), name, source, now);
   const { budget, fresh, runs } = source;
   const bounds = [budget?.max_wall_ns && span(secondsOf(budget.max_wall_ns)), budget?.max_fetches && `${number(budget.max_fetches)} requests`].filter(Boolean);
-  const walked = fresh.known ? `The whole list was last walked ${agoOf(fresh.walked_at_ns, now)}.` : `The list was never walked completely: ${fresh.reason}.`;
+  const whole = fresh.whole_walk_at_ns ? `The whole list was last walked ${agoOf(fresh.whole_walk_at_ns, now)}.` : "The next run walks the whole list.";
+  const walked = fresh.known ? `New entries were last looked for ${agoOf(fresh.walked_at_ns, now)}. ${whole}` : `The list was never walked completely: ${fresh.reason}.`;
   const next = source.next_run_at_ns ? ` The next run begins at ${when(source.next_run_at_ns, now)}${source.why_not_now ? `: ${source.why_not_now}` : ""}.` : "";
   say(panel.querySelector(".note"), `${walked} A run may spend ${bounds.length ? bounds.join(" and ") : "as much as it needs"}.${next}`);
   sync(panel.querySelector("tbody"), runs.map((run) => [String(run.run_id), run]), () => {
