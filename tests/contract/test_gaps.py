@@ -208,3 +208,17 @@ async def test_a_replayed_dead_gap_is_settled_by_a_find(store: Store) -> None:
     await lease(store, at_s=10)
     assert await record(store, 1, story(1), at_s=11, origin=FromGap("one")) is Outcome.NEW
     assert await store.gaps(SOURCE) == ()
+
+
+async def test_items_that_are_held_although_their_last_answer_was_not_good_are_counted(store: Store) -> None:
+    for item_id in (1, 2, 3):
+        await record(store, item_id, story(item_id), at_s=0)
+    assert await store.count_held_gaps(SOURCE) == 0
+    await record(store, 1, MISSING, at_s=10)
+    await record(store, 2, TIMEOUT, at_s=10)
+    await record(store, 4, TIMEOUT, at_s=10)
+    await record_user(store, "3", TIMEOUT, at_s=10)
+    assert await store.count_held_gaps(SOURCE) == 2, "item 4 was never held, and user 3 is no item"
+    await record(store, 2, story(2), at_s=20)
+    assert await store.count_held_gaps(SOURCE) == 1
+    assert await store.count_held_gaps("another") == 0

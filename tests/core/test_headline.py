@@ -189,3 +189,13 @@ def test_a_young_process_with_nothing_left_to_fetch_is_not_learning() -> None:
 def test_only_more_requests_than_permits_are_impolite(sent: int, answer: YesNo) -> None:
     rate = msgspec.structs.replace(a_rate(), departures=10, wire_sends=sent)
     assert is_polite(rate, silence=None).answer is answer
+
+
+def test_items_that_the_source_no_longer_has_are_still_held() -> None:
+    missing = (a_gap(GapState.OWED, GapReason.NOT_FOUND, 4), a_gap(GapState.ABSENT, GapReason.NOT_FOUND, 6))
+    kept = told(None, ledger(gaps=missing, held_gaps=7)).progress
+    assert kept is not None
+    assert (kept.held, kept.holds_more) == (97, False)
+    too_many = told(None, ledger(gaps=missing, held_gaps=None)).progress
+    assert too_many is not None
+    assert (too_many.held, too_many.holds_more) == (90, True)

@@ -336,6 +336,9 @@ class ListLedger(Protocol):
     async def count_owed_details(self, source: str) -> int:
         """How many there are."""
 
+    async def count_held_gaps(self, source: str) -> int:
+        """How many items are held although their gap is not settled: their last answer was not good."""
+
     async def count_documents(self, source: str) -> int:
         """How many documents are known: fetched, owed, or given up."""
 

@@ -154,6 +154,10 @@ class CommonLedger(Part):
         """Counts of the gaps that are not settled."""
         return tuple(gap_count_from_row(row) for row in await self._rows("gap_counts", {"source": source}))
 
+    async def count_held_gaps(self, source: str) -> int:
+        """How many items with an open gap are held."""
+        return await self._count("count_held_gaps", {"source": source})
+
     async def count_documents(self, source: str) -> int:
         """How many documents are known."""
         return await self._count("count_documents", {"source": source})

@@ -44,6 +44,12 @@ SELECT count(*) FROM documents WHERE source = :source;
 SELECT kind, state, reason, count(*), min(first_seen_at), min(not_before_at) FROM gaps
 WHERE source = :source AND state <> 'settled' GROUP BY kind, state, reason ORDER BY kind, state, reason;
 
+-- name: count_held_gaps
+-- How many items are held although their gap is not settled. One look by key for each gap.
+SELECT count(*) FROM gaps JOIN stored_items ON stored_items.id = CAST(gaps.key AS bigint)
+WHERE gaps.source = :source AND gaps.kind = 'item' AND gaps.state <> 'settled'
+AND stored_items.source = (SELECT number FROM sources WHERE name = :source);
+
 -- name: replay_gaps
 -- Dead, absent and gone gaps are owed again, and owed ones are due now. The rest of a list keeps its cool-down.
 UPDATE gaps SET state = 'owed', not_before_at = :now

@@ -63,9 +63,16 @@ def _asking(answer: Answer, *, waits: bool) -> Answer:
 
 
 def progress_of(
-    coverage: Covered | CoveredList | Unknown, rate: RateFacts | None, *, running_ns: int | None
+    coverage: Covered | CoveredList | Unknown,
+    rate: RateFacts | None,
+    *,
+    running_ns: int | None,
+    held_gaps: int | None = 0,
 ) -> Progress | None:
-    """How far the backfill of a numbered source is; None if that is not known."""
+    """How far the backfill of a numbered source is; None if that is not known.
+
+    `held_gaps`: how many items are held although they are not settled; None if nobody looked.
+    """
     if not isinstance(coverage, Covered):
         return None
     total = coverage.max_id - coverage.first_id + 1
@@ -79,9 +86,10 @@ def progress_of(
     return Progress(
         done=total - coverage.pending,
         total=total,
-        held=coverage.settled,
+        held=coverage.settled + (held_gaps or 0),
         left_ns=left_ns if coverage.pending else 0,
         is_learning=is_learning and coverage.pending > 0,
+        holds_more=held_gaps is None,
     )
 
 

@@ -80,9 +80,10 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     done: int  # ids that were asked for at least once
     total: int
-    held: int  # items that are here
+    held: int  # items that are here, also those that the source no longer has or does not give now
     left_ns: int | None
     is_learning: bool = False  # the pace still rises, so the time left is not known
+    holds_more: bool = False  # of many gaps nobody looked whether their items are held: `held` is the least
 
 
 class Disk(msgspec.Struct, frozen=True, kw_only=True):

@@ -139,7 +139,7 @@ def _source(
     is_paused = told.orders.paused_at_ns is not None
     is_asked = is_paused or (alive is None and last is not None and last.snapshot.ended_because in ENDED_AS_ASKED)
     answers = with_attention(answers, coverage, told.rate, is_down=is_down, is_asked=is_asked, running_ns=running_ns)
-    progress = progress_of(coverage, told.rate, running_ns=running_ns)
+    progress = progress_of(coverage, told.rate, running_ns=running_ns, held_gaps=ledger.held_gaps)
     return SourceStatus(
         kind=ledger.kind,
         state=state,

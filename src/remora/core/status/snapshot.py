@@ -154,6 +154,7 @@ class LedgerFacts(msgspec.Struct, frozen=True, kw_only=True):
     coverage: Coverage | None = None
     newest_id: int | None = None
     gaps: tuple[GapTally, ...] = ()
+    held_gaps: int | None = 0  # numbered sources: gaps whose items are held all the same; None: too many to look
     inbox_depth: int | None = None
     owed_details: int | None = None  # listed sources: found in the list, detail not yet asked for
     documents: int | None = None  # listed sources: how many are known, fetched or not

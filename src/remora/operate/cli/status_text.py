@@ -57,7 +57,8 @@ def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:
     yield _line("process", f"{source.state.replace('_', ' ')}{doing}")
     if source.progress is not None:
         done = f"{source.progress.done:,} of {source.progress.total:,} ids"
-        yield _line("progress", f"{done}, {source.progress.held:,} items held")
+        least = "at least " if source.progress.holds_more else ""
+        yield _line("progress", f"{done}, {least}{source.progress.held:,} items held")
     elif isinstance(source.coverage, CoveredList) and source.coverage.settled is not None and source.coverage.listed:
         yield _line("progress", f"{source.coverage.settled:,} of {source.coverage.listed:,} documents are here")
     yield from _run_in_progress(source, now_ns)

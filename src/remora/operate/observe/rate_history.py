@@ -102,7 +102,7 @@ class _Track:
         if rate.recent is not None and rate.recent.answers:
             self._making.refused.append(rate.recent.refused / rate.recent.answers)
         if not isinstance(source.coverage, Unknown):
-            self._making.items = source.coverage.settled
+            self._making.items = source.progress.held if source.progress else source.coverage.settled
         if (news_ns := _last_news_ns(source)) is not None:
             self._making.age_s.append(max(0.0, at_s - news_ns / SECOND_NS))
 

@@ -16,6 +16,8 @@ from remora.loops.listed.owed_pages import owed_pages
 from remora.operate.config.settings import Settings, SourceSettings
 
 RUNS_SHOWN = 10
+# Each look whether an item with a gap is held reads one row. Absent ids can be many, and the status is read every second.
+HELD_GAPS_LOOKED_AT = 10_000
 
 
 async def read_status(
@@ -59,6 +61,7 @@ async def read_ledger(store: Store, name: str, source: SourceSettings) -> Ledger
         coverage=await store.coverage(name),
         newest_id=_newest_id(await store.note(name, NEWEST_NOTE)),
         gaps=gaps,
+        held_gaps=await _held_gaps(store, name, gaps),
         inbox_depth=await store.inbox_depth(name),
         ceiling_interval_ns=source.ceiling_interval_ns,
         poll_every_ns=poll_interval_ns(source.poll_every_ns, ceiling_interval_ns=interval_ns),
@@ -92,6 +95,14 @@ async def _runs(store: Store, name: str) -> tuple[RunFacts, ...]:
         )
         for run in await store.runs(name, limit=RUNS_SHOWN)
     )
+
+
+async def _held_gaps(store: Store, name: str, gaps: Iterable[GapTally]) -> int | None:
+    """How many items are held although they are owed, absent, gone or dead; None if there are too many to look."""
+    unsettled = sum(tally.count for tally in gaps if tally.kind is Kind.ITEM)
+    if unsettled > HELD_GAPS_LOOKED_AT:
+        return None
+    return await store.count_held_gaps(name) if unsettled else 0
 
 
 async def _hole(store: Store, name: str, gaps: Iterable[GapTally]) -> str | None:

@@ -62,6 +62,11 @@ class MemoryGaps(MemoryPart):
         ]
         return tuple(sorted(found, key=lambda gap: (gap.first_seen_ns, gap.kind, gap.key))[:limit])
 
+    async def count_held_gaps(self, source: str) -> int:
+        """How many items with an open gap are held."""
+        keys = [row.gap.key for row in self._open_gaps(source) if row.gap.kind is Kind.ITEM]
+        return sum(int(key) in self._tables.items[source] for key in keys)
+
     async def gap_counts(self, source: str) -> Sequence[GapCount]:
         """Counts of the gaps that are not settled."""
         groups: dict[tuple[Kind, GapState, GapReason], list[Gap]] = {}

@@ -62,7 +62,7 @@ function progressOf({ progress, coverage, answers }) {
 }
 
 function heldInWords(source) {
-  if (source.progress) return number(source.progress.held);
+  if (source.progress) return `${source.progress.holds_more ? "at least " : ""}${number(source.progress.held)}`;
   const held = progressOf(source);
   return held ? countedOf(held) : "unknown";
 }
