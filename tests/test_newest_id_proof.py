@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from remora.core.ledger.discovery import Discovery, Kind
-from remora.core.ledger.newest_id import PLAUSIBLE_IDS, PROBES_MAX
+from remora.core.ledger.newest_id import BACK_FOR_NS, PLAUSIBLE_IDS, PROBES_MAX, is_far_below
 from remora.core.units import SECOND_NS
 from remora.sim.clock import SimClock
 from tests.gate.numbers import Numbers, process
@@ -97,5 +98,50 @@ def test_a_provider_in_trouble_neither_proves_nor_refutes_a_leap() -> None:
             assert one.collector.doubt is None
             source.says = lambda _id, _attempt: GOOD
             assert await one.collector.newest() == 7_000_001
+
+    simulated(main)
+
+
+@pytest.mark.parametrize(
+    "proven_id, lowest_silent",
+    [(2_499, 2_399), (1_000_000, 999_900), (200, 180), (50, 40), (9, 1)],
+)
+def test_deleted_newest_items_are_no_step_back(proven_id: int, lowest_silent: int) -> None:
+    assert not is_far_below(lowest_silent, proven_id=proven_id)
+    assert is_far_below(lowest_silent - 1, proven_id=proven_id) or lowest_silent == 1
+
+
+def test_a_source_that_goes_far_back_is_told_once_and_nothing_changes() -> None:
+    async def main(clock: SimClock) -> None:
+        source = Numbers(clock, newest=2_499)
+        async with process(clock, source) as one:
+            one.collector.newest_id = one.collector.proven_id = 2_499
+            with capture_logs() as logs:
+                source.newest = 10
+                for _ in range(4 * BACK_FOR_NS // (15 * SECOND_NS)):
+                    assert await one.collector.newest() == 2_499
+                    await clock.sleep_until(clock.monotonic_ns() + 15 * SECOND_NS)
+                told = [log for log in logs if log["event"] == "newest_id_went_back"]
+                assert [(log["told"], log["read"], log["log_level"]) for log in told] == [(10, 2_499, "warning")]
+            assert one.collector.went_back is not None
+            assert one.collector.went_back.is_lasting
+            source.newest = 2_500
+            assert await one.collector.newest() == 2_500
+            assert vars(one.collector)["went_back"] is None
+
+    simulated(main)
+
+
+def test_a_replica_that_lags_for_a_moment_now_and_then_is_not_told() -> None:
+    async def main(clock: SimClock) -> None:
+        source = Numbers(clock, newest=2_499)
+        async with process(clock, source) as one:
+            one.collector.newest_id = one.collector.proven_id = 2_499
+            with capture_logs() as logs:
+                for number in range(200):
+                    source.newest = 2_499 if number % 10 == 0 else 2_000
+                    await one.collector.newest()
+                    await clock.sleep_until(clock.monotonic_ns() + 15 * SECOND_NS)
+                assert logs == []
 
     simulated(main)

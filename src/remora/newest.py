@@ -9,7 +9,7 @@ from remora.contracts import Clock, Observation
 from remora.core.item import Item, Newest
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery
-from remora.core.ledger.newest_id import Doubt, doubted, needs_proof, probes
+from remora.core.ledger.newest_id import Doubt, WentBack, doubted, gone_back, needs_proof, probes
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 
 log = structlog.get_logger()
@@ -24,6 +24,7 @@ class BelievedNewest(ABC):
         self.newest_id: int | None = None  # the highest id that we believe
         self.proven_id = 0  # the highest id, not above `newest_id`, whose item was read
         self.doubt: Doubt | None = None  # the source reports a newest id that no item proves
+        self.went_back: WentBack | None = None  # the source reports newest ids far below an item that was read
         self.newest_is_malformed = False  # the last answer was complete but held no newest id
 
     @property
@@ -46,8 +47,17 @@ class BelievedNewest(ABC):
         """Believe that the source has ids up to this one, or up to a higher one that was believed before."""
         assert not needs_proof(newest_id, proven_id=self.proven_id), "no item proves this newest id"
         self.doubt = None
+        self._look_back(newest_id)
         self.newest_id = max(newest_id, self.newest_id or 0, self.proven_id)
         return self.newest_id
+
+    def _look_back(self, told: int) -> None:
+        """Tell once that the source has gone back: a frozen cache, a reset, or another API behind the same address."""
+        before, now_ns = self.went_back, self._clock.wall_ns()
+        self.went_back = gone_back(before, told, proven_id=self.proven_id, now_wall_ns=now_ns)
+        is_told = before is not None and before.is_lasting
+        if self.went_back is not None and self.went_back.is_lasting and not is_told:
+            log.warning("newest_id_went_back", source=self._source_name, told=told, read=self.proven_id)
 
     async def _is_proven(self, told: int) -> bool:
         """Whether an item near this id can be read. Sends few requests, and less often while the answer is no."""

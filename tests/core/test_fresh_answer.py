@@ -1,5 +1,6 @@
 """When is a mirror not fresh although its last answer seems young?"""
 
+from remora.core.ledger.newest_id import WentBack
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import LimitedBy, ProviderDown, RateFacts
 from remora.core.status.answers import is_fresh
@@ -35,3 +36,11 @@ def test_nothing_is_fresh_while_the_provider_is_down_however_young_the_last_answ
     told = answer(told_at_ns=NOW_NS, down=ProviderDown(NOW_NS, "it answers HTTP 503"))
     assert told.answer is YesNo.NO
     assert "it answers HTTP 503" in told.reason
+
+
+def test_a_source_that_has_gone_far_back_is_not_fresh_however_young_its_last_answer_is() -> None:
+    back = WentBack(told=10, since_ns=NOW_NS - 5 * MINUTE_NS, heard_ns=NOW_NS - SECOND_NS)
+    fresh = Fresh(newest_id=2_499, newest_id_at_ns=NOW_NS, lag=0, stale_after_ns=5 * MINUTE_NS, went_back=back)
+    told = is_fresh(fresh, NoStream("none declared"), SourceFacts(), Role.SERVICE, now_ns=NOW_NS)
+    assert told.answer is YesNo.NO
+    assert "for 5 min the source has reported a far lower newest id than before (10, not 2,499)" in told.reason

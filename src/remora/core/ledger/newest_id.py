@@ -2,13 +2,15 @@
 
 One wrong number would declare that many ids missing. Two equal answers prove nothing: a wrong answer can be repeated.
 An item that can be read is proof. So no claim more than `PLAUSIBLE_IDS` above an existing item is believed without one.
+
+A claim far below an item that was read changes nothing either: what is here stays, and the operator is told.
 """
 
 from typing import Final
 
 import msgspec
 
-from remora.core.units import HOUR_NS, SECOND_NS
+from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 
 # More ids than a source assigns between two polls or leaves empty at its top. Below this no probe is sent.
 PLAUSIBLE_IDS: Final = 1_000
@@ -17,6 +19,12 @@ PROBES_MAX: Final = 8
 # A claim that was not believed is checked again after this time, then after twice as long, and so on.
 DOUBT_FIRST_NS: Final = 15 * SECOND_NS
 DOUBT_MAX_NS: Final = HOUR_NS
+# A source whose newest items are deleted reports a lower newest id; so many are no reason to doubt it.
+BACK_IDS_MAX: Final = 100
+BACK_IDS_LEAST: Final = 10
+BACK_ONE_IN: Final = 10  # of a source with few ids: one in so many
+# A replica that lags catches up within this time.
+BACK_FOR_NS: Final = 3 * MINUTE_NS
 _STRIDE: Final = PLAUSIBLE_IDS // PROBES_MAX
 _SHIFT: Final = 17  # does not divide the stride, so that later attempts probe other ids
 
@@ -38,6 +46,33 @@ def probes(told: int, *, attempt: int = 0) -> tuple[int, ...]:
     else:
         below = [(step * _STRIDE + attempt * _SHIFT) % PLAUSIBLE_IDS for step in range(PROBES_MAX)]
     return tuple(told - each for each in below if told - each > 0)
+
+
+def is_far_below(told: int, *, proven_id: int) -> bool:
+    """Whether a source reports a newest id far below an item that was read: it seems to have gone back."""
+    return told < proven_id - min(BACK_IDS_MAX, max(BACK_IDS_LEAST, proven_id // BACK_ONE_IN))
+
+
+class WentBack(msgspec.Struct, frozen=True):
+    """Since when a source reports only newest ids far below an item that was read, and the last of them."""
+
+    told: int
+    since_ns: int  # wall clock
+    heard_ns: int  # wall clock: when the last one was told
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it takes longer than a lagging replica."""
+        return self.heard_ns - self.since_ns >= BACK_FOR_NS
+
+
+def gone_back(before: WentBack | None, told: int, *, proven_id: int, now_wall_ns: int) -> WentBack | None:
+    """How far back the source has gone after it reported one more newest id; None if it has not."""
+    if not is_far_below(told, proven_id=proven_id):
+        return None
+    # After a clock that was set back, the time is counted anew.
+    since_ns = now_wall_ns if before is None or before.since_ns > now_wall_ns else before.since_ns
+    return WentBack(told, since_ns, now_wall_ns)
 
 
 class Doubt(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final
 
+from remora.core.ledger.newest_id import WentBack
 from remora.core.rate.gate_types import RateFacts
 from remora.core.reasons import GapReason
 from remora.core.status.model import Answer, Attention, Covered, CoveredList, Fresh, FreshList, NoStream, Unknown, YesNo
@@ -79,6 +80,8 @@ def is_fresh(
             if facts is not None and (why := down(facts, now_ns=now_ns)) is not None and role is Role.SERVICE:
                 # Without this, a clock that was set back would keep the last answer young for as long as it was set back.
                 return Answer(YesNo.NO, why)
+            if fresh.went_back is not None and role is Role.SERVICE:
+                return Answer(YesNo.NO, went_back_in_words(fresh, fresh.went_back, now_ns=now_ns))
             answer = _is_fresh_now(now_ns - newest_id_at_ns, stale_after_ns, broken, stream, facts, role)
             is_settling = _was_just_lost(stream, now_ns=now_ns) or _is_just_back(facts, now_ns=now_ns)
             if answer.answer is YesNo.NO and is_settling:
@@ -94,6 +97,12 @@ def _is_list_fresh(fresh: FreshList, *, now_ns: int) -> Answer:
     if fresh.whole_walk_at_ns is not None:
         whole = f"the whole list was last walked {ago(now_ns - fresh.whole_walk_at_ns)}"
     return Answer(YesNo.NO if late else YesNo.YES, f"new entries were last looked for {ago(age_ns)}; {whole}")
+
+
+def went_back_in_words(fresh: Fresh, went_back: WentBack, *, now_ns: int) -> str:
+    """A source that reports far lower ids than it did. Nothing is deleted because of it."""
+    told = f"for {span(now_ns - went_back.since_ns)} the source has reported a far lower newest id than before"
+    return f"{told} ({went_back.told:,}, not {fresh.newest_id or 0:,}): is its cache frozen, or is it another API?"
 
 
 def _is_fresh_now(

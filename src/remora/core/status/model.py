@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from remora.core.ledger.newest_id import WentBack
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.snapshot import (
     GapTally,
@@ -146,6 +147,7 @@ class Fresh(msgspec.Struct, frozen=True, kw_only=True):
     newest_id_at_ns: int
     lag: int | None
     stale_after_ns: int
+    went_back: WentBack | None = None  # what the source reports is far below `newest_id`
 
 
 class FreshList(msgspec.Struct, frozen=True, kw_only=True):

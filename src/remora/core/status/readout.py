@@ -289,6 +289,7 @@ def _fresh(
         newest_id_at_ns=facts.newest_id_at_ns,
         lag=coverage.lag if isinstance(coverage, Covered) else None,
         stale_after_ns=newest_id_stale_after_ns(ledger),
+        went_back=facts.newest_went_back,
     )
 
 

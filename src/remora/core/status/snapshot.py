@@ -13,6 +13,7 @@ import msgspec
 from remora.core.ledger.coverage import Coverage
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
+from remora.core.ledger.newest_id import WentBack
 from remora.core.rate.gate_types import RateFacts
 from remora.core.reasons import GapReason
 
@@ -104,6 +105,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     newest_id_at_ns: int | None = None  # when the source last reported its newest id
     backfill: bool | None = None  # whether history is collected; False: switched off by the owner
     newest_refused: int | None = None  # the source reports this newest id, but no item near it exists
+    newest_went_back: WentBack | None = None  # the source reports newest ids far below an item that was read
     loops: dict[str, LoopFacts] = {}
     workers_alive: int | None = None  # update workers; None if this process has none
     update_ages: tuple[int, ...] | None = None  # the counts of `core.ledger.freshness.UpdateAges`

@@ -16,6 +16,7 @@ from remora.collect import Collector
 from remora.contracts import Clock, LeaderLease, NumberedSource, Store
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.freshness import UpdateAges, is_stream_too_dear, poll_interval_ns, reconnect_every_ns
+from remora.core.ledger.newest_id import WentBack
 from remora.core.ledger.segment import SegmentKind
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.snapshot import InboxFacts, LoopFacts, RescanFacts, StreamFacts
@@ -72,6 +73,7 @@ class ServiceState:
     newest_id: int | None
     newest_id_at_ns: int | None
     newest_refused: int | None  # the source reports this newest id, but no item near it exists
+    newest_went_back: WentBack | None  # the source reports newest ids far below an item that was read
     loops: Mapping[str, LoopFacts]
     stands_by: bool = False  # another process watches the source
 
@@ -176,9 +178,15 @@ class NumberedService:
             newest_id=self._collector.newest_id,
             newest_id_at_ns=self._live.newest_at_ns,
             newest_refused=None if self._collector.doubt is None else self._collector.doubt.told,
+            newest_went_back=self._went_back,
             loops={**self._supervisor.state(), **(self._watching.state() if self._watching else {})},
             stands_by=self._alone is not None and self._watching is None,
         )
+
+    @property
+    def _went_back(self) -> WentBack | None:
+        found = self._collector.went_back
+        return found if found is not None and found.is_lasting else None
 
     @property
     def _has_change_stream(self) -> bool:

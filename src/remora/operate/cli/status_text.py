@@ -83,7 +83,7 @@ def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:
             yield _line("back-off", f"{iso(back_off.at_ns)}, {back_off.reason}, from {change}")
     yield _line("coverage", _coverage(source.coverage))
     if isinstance(source.fresh, Fresh):
-        yield _line("newest id", f"{_id(source.fresh.newest_id)}, told {_ago(source.fresh.newest_id_at_ns, now_ns)}")
+        yield _line("newest id", _newest_id(source.fresh, now_ns))
     if source.newest_refused is not None:
         yield _line("refused", unconfirmed(source.newest_refused))
     if isinstance(source.stream, StreamFacts):
@@ -169,6 +169,13 @@ def _coverage(coverage: Covered | CoveredList | Unknown) -> str:
                 f"{here}{coverage.pending:,} not fetched yet, {coverage.owed:,} waiting for a retry, "
                 f"{coverage.absent:,} absent, {coverage.gone:,} gone upstream, {coverage.dead:,} dead letters"
             )
+
+
+def _newest_id(fresh: Fresh, now_ns: int) -> str:
+    told = f"told {_ago(fresh.newest_id_at_ns, now_ns)}"
+    if fresh.went_back is None:
+        return f"{_id(fresh.newest_id)}, {told}"
+    return f"{_id(fresh.newest_id)} is here; the source reports {_id(fresh.went_back.told)}, {told}"
 
 
 def _stream(stream: StreamFacts, now_ns: int) -> str:

@@ -213,6 +213,7 @@ class Service:
                 newest_id_at_ns=state.newest_id_at_ns,
                 backfill=self._backfill,
                 newest_refused=state.newest_refused,
+                newest_went_back=state.newest_went_back,
                 loops=dict(state.loops),
                 workers_alive=state.workers_alive,
                 update_ages=state.update_ages.counts,
