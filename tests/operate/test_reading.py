@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from remora.contracts import Observation
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, Kind, fingerprint
 from remora.core.rate.circuit_breaker import CircuitState
 from remora.core.rate.gate_types import LimitedBy, RateFacts
+from remora.core.reasons import GapReason
 from remora.core.status.snapshot import Role, Snapshot, SourceFacts
+from remora.core.verdict import Trouble
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.observe.heartbeat import Heart
 from remora.stores import open_store
@@ -112,6 +117,24 @@ def test_gaps_lists_what_is_owed_with_its_reason(mirror: CommandLine) -> None:
 def test_a_replayed_dead_letter_is_owed_again(mirror: CommandLine) -> None:
     assert json.loads(mirror("gaps", "replay", "--id", str(DEAD_ID), "--json").stdout) == {"replayed": 1}
     assert json.loads(mirror("gaps", "--state", "dead", "--json").stdout) == []
+
+
+def test_a_document_is_replayed_by_its_own_key_and_by_its_fingerprint(mirror: CommandLine) -> None:
+    (mirror.folder / "remora.toml").write_text(
+        '[sources.chats]\nkind = "listed"\nurl = "http://127.0.0.1:9"\nceiling = "1/s"\n'
+    )
+
+    async def owe_a_document() -> None:
+        store = open_store(f"sqlite:///{mirror.folder}/remora.db")
+        await store.open()
+        discovery, now_ns = Discovery(Kind.DOCUMENT, "c-6", Lane.DETAIL), time.time_ns()
+        await store.record("chats", Observation(discovery, Trouble(GapReason.TIMEOUT), now_ns, now_ns))
+        await store.close()
+
+    asyncio.run(owe_a_document())
+    for key in ("c-6", fingerprint("chats", "c-6")):
+        assert json.loads(mirror("gaps", "replay", "--id", key, "--json").stdout) == {"replayed": 1}
+    assert json.loads(mirror("gaps", "replay", "--id", "c-7", "--json").stdout) == {"replayed": 0}
 
 
 def test_a_replay_beside_a_writing_service_is_refused_and_says_where_to_go(mirror: CommandLine) -> None:

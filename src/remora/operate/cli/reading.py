@@ -163,7 +163,7 @@ def _gap_fields(name: str, gap: "Gap", page: str | None) -> dict[str, object]:
 @store_options
 @click.option("--all", "everything", is_flag=True, help="Every gap.")
 @click.option("--reason", type=click.Choice(REASONS), metavar="REASON", help="Gaps with this reason, as timeout.")
-@click.option("--id", "key", metavar="KEY", help="The gap of this one item.")
+@click.option("--id", "key", metavar="KEY", help="The gap of this one item or document.")
 @as_json_option
 def replay(*, everything: bool, reason: str | None, key: str | None, as_json: bool, **common: str | None) -> None:
     """Make gaps due now, also dead, absent and gone ones. The next backfill, run or service fetches them."""
@@ -181,13 +181,14 @@ def replay(*, everything: bool, reason: str | None, key: str | None, as_json: bo
 
 async def _replay(settings: "Settings", source: str | None, reason: GapReason | None, key: str | None) -> int:
     from remora.operate.jobs.opened_store import opened_store
+    from remora.operate.jobs.replaying import replay_gaps
 
     names = _sources(settings, source)
     async with opened_store(settings, read_only=True):
         pass  # fails if there is no store; opening for writing would create one
     with if_busy("replay from its console, or stop it first"):
         async with opened_store(settings, read_only=False) as store:
-            return sum([await store.replay_gaps(name, reason=reason, key=key, now_ns=wall_ns()) for name in names])
+            return await replay_gaps(store, settings.sources, names, reason=reason, key=key, now_ns=wall_ns())
 
 
 def _sources(settings: "Settings", source: str | None) -> list[str]:

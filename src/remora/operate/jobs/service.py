@@ -32,6 +32,7 @@ from remora.operate.console.server import ConsoleServer
 from remora.operate.console.token import Found, console_token
 from remora.operate.jobs.operator import ServiceOperator
 from remora.operate.jobs.progress import Progress, ProgressView, with_rate
+from remora.operate.jobs.replaying import replay_gaps
 from remora.operate.jobs.resources import Resources
 from remora.operate.jobs.run import run_name
 from remora.operate.jobs.runtime import OPENERS, ListedRuntime, Numbered, rate_facts
@@ -270,7 +271,7 @@ class Service:
                 f"there is no source {unknown[0]}", hint=f"configured: {', '.join(self._settings.sources)}"
             )
         now_ns = self._clock.wall_ns()
-        return sum([await self._store.replay_gaps(name, reason=reason, key=key, now_ns=now_ns) for name in names])
+        return await replay_gaps(self._store, self._settings.sources, names, reason=reason, key=key, now_ns=now_ns)
 
     async def _show(self) -> None:
         """Keep the terminal's view of every source up to date."""
