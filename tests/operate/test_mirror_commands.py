@@ -7,8 +7,13 @@ import json
 
 import pytest
 
+from remora.contracts import Observation
 from remora.core.item import Document, Entry, Item
+from remora.core.lanes import Lane
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.list_walk import WalkState
+from remora.core.reasons import GapReason
+from remora.core.verdict import Deferred
 from remora.stores import open_store
 from tests.contract.answers import ARCHIVE, at, record_document
 from tests.operate.command_line import CommandLine
@@ -100,6 +105,22 @@ def test_show_prints_a_document_of_a_listed_source(mirror: CommandLine) -> None:
     unclear = mirror("show", "1")
     assert unclear.exit_code == 2
     assert "name one with --source" in unclear.stderr
+
+
+def test_show_knows_a_listed_source_before_its_first_page(remora: CommandLine) -> None:
+    (remora.folder / "remora.toml").write_text(CHATS)
+
+    async def leave_a_gap() -> None:
+        store = open_store(f"sqlite:///{remora.folder}/remora.db")
+        await store.open()
+        backlog = Discovery(Kind.PAGE, "backlog", Lane.WALK)
+        await store.record("chats", Observation(backlog, Deferred(GapReason.SERVER_ERROR), 1, 1))
+        await store.close()
+
+    asyncio.run(leave_a_gap())
+    shown = remora("show", "p", "--source", "chats")
+    assert shown.exit_code == 1, shown.output
+    assert "p is not in the mirror" in shown.stderr
 
 
 def test_text_of_others_cannot_move_the_cursor(remora: CommandLine) -> None:

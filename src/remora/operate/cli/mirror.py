@@ -38,7 +38,8 @@ async def source_of(mirror: "MirrorReader", settings: "Settings", named: str | N
     """The source that a command means, and whether it is listed: the named one, or the only one."""
     held = {source.name: source.is_listed for source in await mirror.sources()}
     configured = {name: not source.capabilities.newest_id for name, source in settings.sources.items()}
-    known = {**configured, **held}
+    # The configuration knows best: a listed source looks like any other in the store until its first page is read.
+    known = {**held, **configured}
     if named is None:
         names = sorted(configured) if len(configured) == 1 else sorted(known)
         if len(names) != 1:
