@@ -283,6 +283,14 @@ def test_what_init_writes_can_be_read(remora: CommandLine, source: str) -> None:
     [
         ('list = { entries = "rows[?" }', "list.entries is rows[?, which is no JMESPath expression", "data.rows.0.id"),
         ('list = { key = "nope(id)" }', "list.key is nope(id), which is no JMESPath expression", "data.rows.0.id"),
+        ('list = { key = "a..b" }', 'sources.chats.list.key is "a..b"', "one dot between them"),
+        ('detail = { path = "/thing" }', 'sources.chats.detail.path is "/thing"', "write {key} where"),
+        ('each = "rooms"', 'sources.chats.each is "rooms", but list.path holds nothing of an entry', "write {entry}"),
+        (
+            'detail = { parts = [{ name = "a b", path = "/x" }] }',
+            'sources.chats: a part has the name "a b"',
+            'name = "comments"',
+        ),
         ('token_file = "token"', "has both token_env and token_file", "write one of them"),
         ('list = { method = "POST" }', "list.method is POST, but there is no list.body", 'offset = "{offset}"'),
         (

@@ -13,6 +13,7 @@ from msgspec import inspect
 
 from remora.core.errors import ConfigurationError
 from remora.core.quantities import format_exactly
+from remora.operate.config.naming import naming
 from remora.operate.config.plain_text import one_line
 from remora.operate.config.secrets import without_secrets
 from remora.operate.config.settings import (
@@ -203,9 +204,9 @@ def _read_struct(kind: inspect.StructType, table: Table, where: str) -> Any:
         if field.required and key not in table:
             raise ConfigurationError(f"{where} has no {key}", hint=_missing_hint(key, where))
     inside = f"{where}." if where else ""
-    return kind.cls(
-        **{fields[key].name: _read(fields[key].type, entry, f"{inside}{key}") for key, entry in table.items()}
-    )
+    values = {fields[key].name: _read(fields[key].type, entry, f"{inside}{key}") for key, entry in table.items()}
+    with naming(where, SourceSettings.__struct_fields__):
+        return kind.cls(**values)
 
 
 def unknown_key(key: str, where: str, known: Iterable[str]) -> ConfigurationError:
