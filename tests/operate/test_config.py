@@ -171,6 +171,9 @@ def test_a_yes_or_no_can_be_a_variable(tmp_path: Path) -> None:
     [
         ('[sources.hackernews]\nceiling = "0/s"', '"0/s", which is not a rate above zero'),
         ('[sources.hackernews]\nceiling = "-5/s"', "not a rate above zero"),
+        ('[sources.hackernews]\nceiling = "1000000000000/s"', 'faster than 100,000/s; write at most "100000/s"'),
+        ('[sources.hackernews]\nceiling = "1000000000000d"', "slower than one request a day"),
+        ('[sources.hackernews]\ntimeout = "1000000000000d"', "longer than 3,650 days"),
         ('[sources.hackernews]\nceiling = "fast"', 'sources.hackernews.ceiling is "fast"'),
         ("[sources.hackernews]\nceiling = 250", "has no unit"),
         ('[sources.hackernews]\nceling = "5/s"', "did you mean ceiling?"),

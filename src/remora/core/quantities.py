@@ -23,7 +23,8 @@ RATE_HINT: Final = 'write the most requests you are willing to send, as "240/min
 DURATION_HINT: Final = 'write a number and a unit, as "500ms", "90s", "15m", "6h" or "3d"'
 SIZE_HINT: Final = 'write a number and a unit, as "512KiB", "16MiB" or "1GiB"'
 
-_NUMBER: Final = r"\d{1,12}(?:\.\d{1,9})?"
+# A number that is too large is read, so that it can be refused as too large.
+_NUMBER: Final = r"\d{1,100}(?:\.\d{1,9})?"
 _BARE: Final = re.compile(_NUMBER, re.ASCII)
 _RATE: Final = re.compile(rf"({_NUMBER})\s*/\s*(s|sec|second|m|min|minute|h|hour|d|day)", re.ASCII)
 _DURATION: Final = re.compile(rf"({_NUMBER})\s*(ms|s|min|m|h|d)", re.ASCII)
@@ -41,15 +42,22 @@ def parse_rate(value: object, where: str) -> int:
     if interval_ns > INTERVAL_MAX_NS:
         raise ConfigurationError(f"{where} is {_shown(value)}, slower than one request a day", hint=RATE_HINT)
     if interval_ns < SECOND_NS // RATE_MAX_PER_S:
-        raise ConfigurationError(f"{where} is {_shown(value)}, faster than {RATE_MAX_PER_S:,}/s", hint=RATE_HINT)
+        raise ConfigurationError(
+            f"{where} is {_shown(value)}, faster than {RATE_MAX_PER_S:,}/s",
+            hint=f'write at most "{RATE_MAX_PER_S}/s", as "250/s" or "240/min"',
+        )
     return interval_ns
 
 
 def parse_duration(value: object, where: str) -> int:
     """A span of time in nanoseconds; may be zero."""
     span_ns = _span_ns(_text(value, where, DURATION_HINT))
-    if span_ns is None or span_ns > DURATION_MAX_NS:
+    if span_ns is None:
         raise ConfigurationError(f"{where} is {_shown(value)}, which is not a span of time", hint=DURATION_HINT)
+    if span_ns > DURATION_MAX_NS:
+        raise ConfigurationError(
+            f"{where} is {_shown(value)}, longer than {DURATION_MAX_NS // DAY_NS:,} days", hint=DURATION_HINT
+        )
     return span_ns
 
 
