@@ -231,6 +231,7 @@ def test_an_unreadable_entry_never_lets_the_cursor_move_past_it_and_the_rest_is_
         rig.archive.unreadable = {"c20"}
         summary = await rig.run()
         assert summary.stopped_by is StoppedBy.LIST_UNREADABLE
+        assert 'has no key at "id"; the walk did not move past it' in summary.because
         assert (await rig.store.walk_state(NAME)).watermark is None
         assert set(await rig.mirror()) == set(rig.archive.truth()) - {"c20"}
         rig.archive.unreadable = set()

@@ -58,7 +58,7 @@ WRONG = {
     ),
     "the key": (
         ListSettings(page_size=10, key="uuid"),
-        'none of 10 entries has a key at "uuid"',
+        '10 of 10 entries have no key at "uuid"',
         "check list.key",
     ),
     "the path": (ListSettings(path="/lists", page_size=10), "the provider refuses the list (not_found)", "list.path"),

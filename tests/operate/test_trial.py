@@ -170,3 +170,13 @@ async def test_documents_that_share_a_key_make_the_declaration_bad(remora: Comma
     assert result.exit_code == 1
     assert "3 of 32 entries have the key of another entry of the page and another content" in result.stdout
     assert "check list.key: it must differ for each entry" in result.stdout
+
+
+async def test_a_key_that_cannot_be_used_is_told_with_what_is_wrong_with_it(remora: CommandLine) -> None:
+    odd = [{"id": "secret\nkey", "update_time": 0}, {"id": "secret" * 500, "update_time": 0}]
+    result, _ = await tried(remora, lambda _target: ("200 OK", {"items": [*ENTRIES[:23], *odd]}, ""))
+    assert result.exit_code == 1
+    assert '2 of 25 entries have no usable key at "id"' in result.stdout
+    assert "1 with a line break or another character that cannot be printed" in result.stdout
+    assert "1 longer than 512 characters" in result.stdout
+    assert "secret" not in result.stdout

@@ -125,6 +125,7 @@ class Page(msgspec.Struct, frozen=True, gc=False):
     begins_part: bool = False  # the first page of a window of time, which may well be empty
     is_rest: bool = False  # the walk began where an earlier one ended: it does not see the whole list
     covers_before_s: int | None = None  # where the last window ends; None: the list is not read in windows
+    why_unreadable: str = ""  # what is wrong with the keys of the unreadable entries
 
 
 class StreamOpened(msgspec.Struct, frozen=True, gc=False):

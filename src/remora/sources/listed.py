@@ -27,6 +27,7 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.sources.address import quoted
 from remora.sources.detail_settings import KEY, KEYS, DetailSettings, capabilities_of, entry_fields
+from remora.sources.entry_keys import unusable_keys
 from remora.sources.fan_out import Parents, compound, split_key
 from remora.sources.json_path import (
     NOT_THERE,
@@ -225,7 +226,7 @@ class Listed:
                 case Kind.DOCUMENT:
                     return self._document(discovery, value, reply)
                 case Kind.ITEM | Kind.USER | Kind.NEWEST | Kind.UNREAD_PAGE:
-                    raise _unknown(discovery.kind)
+                    raise AssertionError(f"a listed source has no {discovery.kind}")
         except RecursionError:
             return WrongShape("nested too deep")
         except UnicodeDecodeError:
@@ -248,7 +249,7 @@ class Listed:
                 body = self._detail.body
                 return Request(f"{self._url}{path}", None if body is None else filled(body, values))
             case Kind.ITEM | Kind.USER | Kind.NEWEST | Kind.UNREAD_PAGE:
-                raise _unknown(discovery.kind)
+                raise AssertionError(f"a listed source has no {discovery.kind}")
 
     def _piece_request(self, discovery: Discovery) -> Request:
         parent, own = self._own_key(discovery.key)
@@ -299,8 +300,9 @@ class Listed:
             following = next_position(self._list, inside, page)
         except NoNextPage as odd:
             contradicts = str(odd)
+        unusable = unusable_keys(lines, self._list.key) if len(entries) < len(lines) else ""
         if len(lines) > 1 and not entries and inside == FIRST:
-            contradicts = f'none of {len(lines)} entries has a key at "{self._list.key}"; check list.key'
+            contradicts = f"{unusable}; check list.key"
         resume_at, missing = resume_position(self._list, inside, following), missing_is_end(self._list, following)
         resume_at = FIRST if begins_again(self._list, part) else resume_at
         further = self._next_part(part) if following is None and contradicts is None else None
@@ -311,6 +313,7 @@ class Listed:
                 entries,
                 None if following is None else position_of(part, following),
                 unreadable=len(lines) - len(entries),
+                why_unreadable=unusable,
                 shared=shared,
                 resume_at=None if resume_at is None else position_of(part, resume_at),
                 order=self._list.order if self._list.mark_at else None,
@@ -329,8 +332,7 @@ class Listed:
         return WrongShape(why)
 
     def _entry(self, line: object, body: bytes | None, part: Part) -> Entry | None:
-        key = as_key(find(line, self._list.key))
-        if key is None:
+        if (key := as_key(find(line, self._list.key))) is None:
             return None
         key = key if part.each is None else compound(part.each, key)
         updated_at = as_mark(find(line, self._list.updated)) if self._list.updated else None
@@ -394,7 +396,3 @@ class Listed:
     def _odd_part(self, part: str, why: str) -> WrongShape:
         log.warning("part_contradicts", source=self._name, part=part, why=why)
         return WrongShape(why)
-
-
-def _unknown(kind: Kind) -> AssertionError:
-    return AssertionError(f"a listed source has no {kind}")

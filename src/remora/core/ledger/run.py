@@ -165,7 +165,7 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
         case StoppedBy.LIST_REFUSED:
             return f"the provider refuses the list ({stop.reason}); {_ask_about(stop.reason)}"
         case StoppedBy.LIST_UNREADABLE:
-            return f"a part of the list cannot be read ({stop.reason}); the walk did not move past it"
+            return f"{stop.why or f'a part of the list cannot be read ({stop.reason})'}; the walk did not move past it"
         case StoppedBy.LIST_TROUBLE if stop.why:
             return stop.why
         case StoppedBy.LIST_TROUBLE:

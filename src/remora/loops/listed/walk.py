@@ -97,6 +97,7 @@ class ListWalk:
         self._is_resuming = False
         self._is_whole = True
         self._clash: Stop | None = None  # entries share a key, and only one of them could be kept
+        self._why_unreadable = ""  # of the first page with an entry that has no usable key
         self._was_refused = False
         self._was_overtaken = False
         self._turns_back = 0
@@ -299,6 +300,7 @@ class ListWalk:
         is_repeated, self._is_resuming = self._is_resuming, False
         if self._clash is None and (why := clash(page)) is not None:
             self._clash = self._contradicts(why)
+        self._why_unreadable = self._why_unreadable or page.why_unreadable
         # After an unreadable entry the walk continues, but the stored progress does not move past that entry.
         self._is_whole = self._is_whole and page.unreadable == 0 and self._clash is None
         is_end = page.next_position is None
@@ -342,7 +344,7 @@ class ListWalk:
             await self._store.record_page(self._source, (), self._state, now_ns=self._clock.wall_ns())
         if self._is_whole:
             return self._holes.first
-        return self._clash or Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
+        return self._clash or Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED, why=self._why_unreadable)
 
     async def _look_for_vanished(self, began: WalkState, page: Page, *, is_full: bool) -> None:
         self.missed = None if began.full_walk is None else Missed(began.full_walk, page.covers_before_s)

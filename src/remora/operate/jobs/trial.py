@@ -296,9 +296,7 @@ class _Trial:
         entries, wrong = len(page.entries), contradiction(page, ()) or clash(page)
         keys = {entry.key for entry in page.entries}
         if page.unreadable:
-            told = (
-                f'{page.unreadable} of {entries + page.unreadable} entries have no key at "{self._settings.list.key}"'
-            )
+            told = page.why_unreadable or f"{page.unreadable} of {entries + page.unreadable} entries have no usable key"
             yield self._found("bad", "list", told, f"check list.key; {self._entry_fields()}")
         elif wrong is not None:
             what, _, hint = wrong.partition("; ")
