@@ -143,6 +143,8 @@ class Collector(BelievedNewest):
 
     async def collect_many(self, discoveries: Sequence[Discovery], on_durable: OnDurable) -> None:
         """The same for many of one lane. What is answered at the same time becomes durable together."""
+        if self._credential is not None:  # before the turns: to read it may need a turn of its own
+            await self._credential.ready()
         async with self._batch(discoveries) as batch:
             while answered := await batch.answered():
                 await on_durable(await self.record_many(answered))
@@ -263,6 +265,8 @@ class Collector(BelievedNewest):
 
     async def _send_canary(self, known: Discovery) -> None:
         """Only the gate uses its answer: what is known to be good is already stored."""
+        if self._credential is not None:
+            await self._credential.ready()
         async with self._governor.admit(known.via, is_canary=True) as permit:
             reply = await self._source.fetch(known, permit)
             said = self._translate(reply, self._clock.wall_ns())
@@ -292,16 +296,11 @@ class Collector(BelievedNewest):
             self._source.name,
             discoveries,
             fetch_now=self._fetch_now,
-            fetch=self._fetch_later,
+            fetch=self._fetch,
             hear=self._hear_first,
         )
         self._batches.add(batch)
         return batch
-
-    async def _fetch_later(self, discovery: Discovery, permit: GovernedPermit) -> Reply | NoReply:
-        if self._credential is not None:
-            await self._credential.ready()
-        return await self._fetch(discovery, permit)
 
     def _hear_first(
         self, answers: Sequence[Answer]

@@ -194,7 +194,7 @@ class Credential(Protocol):
     """Proves to the provider who we are. The transport signs requests with it; here it is kept valid."""
 
     async def ready(self) -> None:
-        """Make sure that a secret believed to be valid is loaded. Never raises if there is none."""
+        """Make sure that a secret believed to be valid is loaded. Never raises: it waits until there is one."""
 
     async def renew(self) -> bool:
         """The provider refused it: read it again. True if it changed."""

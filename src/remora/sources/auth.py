@@ -1,7 +1,8 @@
 """How does a request authenticate? A credential signs it at the last moment, so that no address holds a secret.
 
-A secret comes from its origin: a variable, a file or a command. It is read again when its origin has
-changed, before it expires, and after the provider refused it.
+A secret comes from its origin: a variable, a file, a command or a token endpoint. It is read again when its origin has
+changed, before it expires, and after the provider refused it. Nothing is sent before it was read once: a provider may
+answer a request without it as if private things did not exist.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ RENEW_AHEAD_NS: Final = MINUTE_NS
 RENEW_AT_SHARE: Final = 0.8
 # A single item may answer 401 for its own reasons, so a refusal renews the secret no more often than this.
 RENEW_AFTER_REFUSAL_EVERY_NS: Final = MINUTE_NS
-# An origin that cannot be read is read again after this time; the last secret stays in use.
+# An origin that cannot be read is read again after this time; the last secret stays in use, if there is one.
 READ_AGAIN_NS: Final = 10 * SECOND_NS
 
 
@@ -70,6 +71,7 @@ class Credential:
         self._name = name
         self._account = account
         self._secret: Secret | None = None
+        self._unreadable: RemoraError | None = None
         self._renew_at_ns: int | None = None
         self._refused_at_ns: int | None = None
         self._reading = asyncio.Lock()
@@ -79,12 +81,25 @@ class Credential:
         """Where the secret comes from."""
         return self._origin
 
+    @property
+    def missing(self) -> str | None:
+        """Why there is no secret, so that nothing is sent; None if there is one, or if it was not read yet."""
+        return self._unreadable.message if self._secret is None and self._unreadable is not None else None
+
     async def ready(self) -> None:
-        """Make sure that there is a secret believed to be valid."""
-        if self._is_due():
-            async with self._reading:
-                if self._is_due():
-                    await self._read()
+        """Make sure that there is a secret believed to be valid. Waits as long as there is none at all."""
+        await self._read_if_due()
+        while self._secret is None:
+            assert self._renew_at_ns is not None, "a secret that could not be read is read again"
+            await self._clock.sleep_until(self._renew_at_ns)
+            await self._read_if_due()
+
+    async def require(self) -> None:
+        """Make sure that there is a secret, without waiting for one. Raises why there is none."""
+        await self._read_if_due(is_told=False)
+        if self._secret is None:
+            assert self._unreadable is not None, "a secret that is not there could not be read"
+            raise self._unreadable
 
     async def renew(self) -> bool:
         """The provider refused the secret: read it again. True if it has changed."""
@@ -92,8 +107,6 @@ class Credential:
         async with self._reading:
             if self._secret is not used:
                 return True  # another request has renewed it meanwhile
-            if used is None and not self._is_due():
-                return False  # it could not be read a moment ago, so the request went without it
             last_ns = self._refused_at_ns
             if last_ns is not None and now_ns - last_ns < RENEW_AFTER_REFUSAL_EVERY_NS:
                 return False
@@ -102,10 +115,9 @@ class Credential:
             return self._secret is not used
 
     def sign(self, url: str, headers: Mapping[str, str] | None) -> tuple[str, Mapping[str, str]]:
-        """The address and the headers with the secret."""
+        """The address and the headers with the secret, which `ready` has read."""
+        assert self._secret is not None, "a request without its secret must not be sent"
         own = dict(headers or {})
-        if self._secret is None:
-            return url, own
         text = self._secret.reveal()
         match self._way:
             case Way.BEARER:
@@ -127,15 +139,22 @@ class Credential:
             return self._renew_at_ns is None  # one that could not be read is read again after a while
         return self._origin.has_changed()
 
-    async def _read(self) -> None:
+    async def _read_if_due(self, *, is_told: bool = True) -> None:
+        if self._is_due():
+            async with self._reading:
+                if self._is_due():
+                    await self._read(is_told=is_told)
+
+    async def _read(self, *, is_told: bool = True) -> None:
+        """`is_told`: log an event if it cannot be read."""
         now_ns = self._clock.monotonic_ns()
         try:
             issued = await self._origin.read()
         except RemoraError as error:
-            log.warning("credential_unreadable", account=self._account, why=error.message)
-            self._renew_at_ns = (
-                self._clock.monotonic_ns() + READ_AGAIN_NS
-            )  # from the end: a read may take longer than this
+            if is_told:
+                log.warning("credential_unreadable", account=self._account, why=error.message)
+            self._unreadable = error
+            self._renew_at_ns = self._clock.monotonic_ns() + READ_AGAIN_NS  # from its end: a read may take longer
             return
         if self._secret is None or issued.secret.reveal() != self._secret.reveal():
             self._secret = issued.secret

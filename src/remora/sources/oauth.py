@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from remora.core.errors import RemoraError
+from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, has_content
 from remora.sources.auth import Issued
@@ -63,7 +63,7 @@ class FromTokenEndpoint:
         except (ValueError, RecursionError):
             answer = None
         if answer is None or not (answer.access_token.isascii() and answer.access_token.isprintable()):
-            raise RemoraError(
+            raise ConfigurationError(
                 f"{self._where}: the token endpoint gives no token (HTTP {reply.status})",
                 hint="check client_id, its secret and the refresh token",
             )

@@ -190,6 +190,9 @@ def is_working(
         return Answer(YesNo.YES, f"between runs: {silence}")
     if facts is None:
         return Answer(YesNo.NO if ended else YesNo.UNKNOWN, silence or "no process has worked on this source yet")
+    if facts.missing_secret is not None:
+        told = f"nothing is sent until the credential can be read: {facts.missing_secret}"
+        return Answer(YesNo.NO, told, Attention.ACT)
     dead = [name for name, loop in sorted(facts.loops.items()) if not loop.alive]
     if dead:
         return Answer(YesNo.NO, f"not running: {', '.join(dead)}{_last_error(facts.loops[dead[0]])}")

@@ -57,7 +57,7 @@ def with_attention(
 
 
 def _asking(answer: Answer, *, waits: bool) -> Answer:
-    if answer.answer is not YesNo.NO or answer.attention is Attention.WAIT:
+    if answer.answer is not YesNo.NO or answer.attention is not Attention.NONE:
         return answer
     return msgspec.structs.replace(answer, attention=Attention.WAIT if waits else Attention.ACT)
 

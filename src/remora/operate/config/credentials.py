@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from remora.contracts import Clock
-from remora.core.errors import ConfigurationError, RemoraError
+from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS, SECOND_NS
 from remora.files import write_whole
 from remora.operate.config.auth_settings import AuthSettings
@@ -46,6 +46,15 @@ class Credentials:
         if account not in self._open:
             self._open[account] = open_credential(name, source, self._environ, clock=self._clock)
         return self._open[account]
+
+    async def check(self, name: str, *, only_open: bool = False) -> None:
+        """Refuse a secret that cannot be read. One from a token endpoint is requested later, through the gate.
+
+        `only_open`: a command that prints it is not run.
+        """
+        credential = self.of(name)
+        if credential is not None and not only_open and not isinstance(credential.origin, FromTokenEndpoint):
+            await credential.require()
 
 
 def open_credential(
@@ -163,20 +172,26 @@ class FromCommand:
                 stderr=asyncio.subprocess.DEVNULL,
             )
         except OSError as error:
-            raise RemoraError(f"{self._where} cannot be run ({error.strerror})", hint="write a whole path") from None
+            raise ConfigurationError(
+                f"{self._where} cannot be run ({error.strerror})", hint="write the whole path of a program"
+            ) from None
         awaited = asyncio.get_running_loop().call_later(self._told_after_s, self._tell)
         try:
             async with asyncio.timeout(COMMAND_MAX_S):
                 printed, _ = await process.communicate()
         except TimeoutError:
-            raise RemoraError(f"{self._where} took longer than {COMMAND_MAX_S:.0f} s", hint="make it quicker") from None
+            raise ConfigurationError(
+                f"{self._where} took longer than {COMMAND_MAX_S:.0f} s", hint="make it quicker"
+            ) from None
         finally:
             awaited.cancel()
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if process.returncode:
-            raise RemoraError(f"{self._where} ended with code {process.returncode}", hint="run it by hand")
+            raise ConfigurationError(
+                f"{self._where} ended with code {process.returncode}", hint="run it by hand: it should print the token"
+            )
         return self._issued(printed.decode("utf-8", "replace").strip())
 
     def _tell(self) -> None:
@@ -188,7 +203,9 @@ class FromCommand:
         try:
             answer = msgspec.json.decode(printed, type=_Answer)
         except msgspec.DecodeError:
-            raise RemoraError(f"{self._where} prints JSON that has no token", hint='print {"token": "…"}') from None
+            raise ConfigurationError(
+                f"{self._where} prints JSON that has no token", hint='print {"token": "…"}'
+            ) from None
         token = checked_token(answer.token or answer.access_token or "", f"what {self._where} prints")
         expires_ns = None if answer.expires_in is None else int(max(0.0, answer.expires_in) * SECOND_NS)
         return Issued(Secret(token), None if expires_ns is None else min(expires_ns, EXPIRES_MAX_NS))

@@ -19,14 +19,22 @@ from remora.operate.jobs.backfill import BackfillJob, BackfillSummary, Wanted
 from remora.operate.jobs.progress import ProgressView
 from remora.operate.jobs.resources import Resources, beating, open_resources
 from remora.operate.jobs.run import RunReport, run_listed, run_name
-from remora.operate.jobs.runtime import ListedRuntime, Numbered, open_listed, open_numbered, rate_facts
+from remora.operate.jobs.runtime import (
+    ListedRuntime,
+    Numbered,
+    Run,
+    missing_secret,
+    once_signed,
+    open_listed,
+    open_numbered,
+    rate_facts,
+)
 from remora.operate.jobs.startup_checks import check_address
 from remora.operate.observe.sd_notify import told_to_systemd
 from remora.stores import is_shared
 
 if TYPE_CHECKING:
     from remora.loops.listed.run import ListedRun, RunOptions
-    from remora.loops.numbered.worker import Worker
 
 log = structlog.get_logger()
 
@@ -44,7 +52,7 @@ async def serve(settings: Settings, *, demo: bool, catchup: bool, view: Progress
     console_token(settings, os.environ)  # refuse to start if it is needed and cannot be created
     check_address(settings.console.address)
     async with open_resources(
-        settings, for_sources=settings.sources, metrics=Metrics(), waits_while_paused=True
+        settings, for_sources=settings.sources, metrics=Metrics(), runs_for_ever=True
     ) as resources:
         service = Service(resources, view=view, backfill=catchup)
         async with beating(resources, Role.SERVICE, service.facts), told_to_systemd():
@@ -73,10 +81,8 @@ async def work(settings: Settings, *, only: str | None, view: ProgressView) -> N
             f"{limited[0]} has a refusal_limit: only one process sends for it, so a worker cannot help",
             hint="run a second `remora up`, which stands by and takes over, or leave refusal_limit out",
         )
-    async with (
-        open_resources(settings, for_sources=names, waits_while_paused=True) as resources,
-        AsyncExitStack() as opened,
-    ):
+    opening = open_resources(settings, for_sources=names, runs_for_ever=True)
+    async with opening as resources, AsyncExitStack() as opened:
         helpers = {name: await _helper(resources, name, opened) for name in names}
         view.say(f"working on {', '.join(names)} beside the others; Ctrl-C ends it")
 
@@ -84,13 +90,11 @@ async def work(settings: Settings, *, only: str | None, view: ProgressView) -> N
             return {name: told() for name, (_, told) in helpers.items()}
 
         async with beating(resources, Role.WORKER, facts), asyncio.TaskGroup() as group:
-            for worker, _ in helpers.values():
-                group.create_task(worker.run())
+            for run, _ in helpers.values():
+                group.create_task(run())
 
 
-async def _helper(
-    resources: Resources, name: str, opened: AsyncExitStack
-) -> tuple["Worker", Callable[[], SourceFacts]]:
+async def _helper(resources: Resources, name: str, opened: AsyncExitStack) -> tuple[Run, Callable[[], SourceFacts]]:
     from remora.loops.numbered.worker import Worker  # noqa: PLC0415
 
     configured = resources.settings.sources[name]
@@ -107,9 +111,12 @@ async def _helper(
     def facts() -> SourceFacts:
         rate = rate_facts(runtime.governor, resources.meter, name)
         loops, newest_id = dict(worker.state()), runtime.collector.newest_id
-        return SourceFacts(rate=rate, newest_id=newest_id, loops=loops, doing="helping", stands_by=True)
+        missing = missing_secret(runtime)
+        return SourceFacts(
+            rate=rate, newest_id=newest_id, loops=loops, doing="helping", stands_by=True, missing_secret=missing
+        )
 
-    return worker, facts
+    return once_signed(runtime, worker.run), facts
 
 
 async def backfill(

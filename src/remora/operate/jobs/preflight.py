@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from remora.contracts import Json
-from remora.core.errors import ConfigurationError, RemoraError, StoreEmpty
+from remora.core.errors import RemoraError, StoreEmpty
 from remora.core.quantities import format_duration, format_rate
 from remora.core.status.model import Covered
 from remora.core.status.readout import is_alive
-from remora.operate.config.secrets import read_token, without_credentials
+from remora.operate.config.credentials import Credentials
+from remora.operate.config.secrets import without_credentials
 from remora.operate.config.settings import (
     DEFAULT_LISTEN,
     ConsoleSettings,
@@ -23,6 +24,7 @@ from remora.operate.config.settings import (
     account_of,
     known_source,
 )
+from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.opened_store import opened_store
 from remora.operate.jobs.trial import Finding, KnownParents, open_trials
 from remora.operate.observe.notify import PATH
@@ -43,12 +45,13 @@ async def examine(settings: Settings, *, only: str | None, offline: bool) -> lis
     findings = [
         Finding("ok", "configuration", f"the source{'s' * (len(names) > 1)} {', '.join(names)}"),
     ]
+    credentials = Credentials(settings.sources, os.environ, clock=SystemClock())
     for name in names:
-        findings.extend(_source(name, settings.sources[name]))
+        findings.extend([*_source(name, settings.sources[name]), *await _token(name, settings, credentials)])
     findings.extend([_disk(settings), _clock(time.time()), await _store(settings)])
     findings.extend([*_console(settings.console), *_notify(settings.notify)])
     if not offline:
-        findings.extend([finding async for finding in _reach(settings, names)])
+        findings.extend([finding async for finding in _reach(settings, names, credentials)])
     return findings
 
 
@@ -60,13 +63,18 @@ def _source(name: str, source: SourceSettings) -> Iterator[Finding]:
     if source.contact is None:
         hint = f'write contact = "you@example.org" in [sources.{name}], so that the provider can reach you'
         yield Finding("warning", f"{name}: contact", "none", hint)
+
+
+async def _token(name: str, settings: Settings, credentials: Credentials) -> list[Finding]:
+    """A token endpoint is only asked together with the source."""
+    if (auth := settings.sources[name].credential) is None:
+        return []
     try:
-        token = read_token(name, source, os.environ)
-    except ConfigurationError as error:
-        yield Finding("bad", f"{name}: token", error.message, error.hint)
-        return
-    if token is not None:
-        yield Finding("ok", f"{name}: token", "can be read")
+        await credentials.check(name)
+    except RemoraError as error:
+        return [Finding("bad", f"{name}: token", error.message, error.hint)]
+    told = "can be read" if auth.oauth_url is None else "what its endpoint asks for can be read"
+    return [Finding("ok", f"{name}: token", told)]
 
 
 def _disk(settings: Settings) -> Finding:
@@ -146,11 +154,11 @@ def _notify(notify: NotifySettings) -> Iterator[Finding]:
         yield Finding("bad", "notify", "its command was not found", hint)
 
 
-async def _reach(settings: Settings, names: list[str]) -> AsyncIterator[Finding]:
+async def _reach(settings: Settings, names: list[str], credentials: Credentials) -> AsyncIterator[Finding]:
     """Send two requests to each source, except those that a running process reads: it uses their ceiling."""
     running, learned, parents = await _known(settings, names)
     busy = {account_of(other, settings.sources[other]) for other in running}
-    async with open_trials(settings.sources, learned, parents) as trials:
+    async with open_trials(settings.sources, credentials, learned, parents) as trials:
         for name in names:
             if name in running:
                 yield Finding("ok", f"{name}: reachable", "a running process reads it now; see remora status")
@@ -172,7 +180,8 @@ def _with_parents(settings: Settings, name: str, known: KnownParents) -> Iterato
 
 async def try_out(settings: Settings, name: str) -> list[Finding]:
     """What one declaration understands of its source. Sends nothing while a running process uses the ceiling."""
-    return [finding async for finding in _reach(settings, [known_source(settings, name)])]
+    credentials = Credentials(settings.sources, os.environ, clock=SystemClock())
+    return [finding async for finding in _reach(settings, [known_source(settings, name)], credentials)]
 
 
 async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], Mapping[str, Json], KnownParents]:

@@ -39,6 +39,7 @@ class SourceResources:
     meter: Meter
     gates: Gates  # one per account
     credentials: Credentials  # one per account
+    runs_for_ever: bool = False  # it waits for a secret that cannot be read; else the source is not opened
 
     @classmethod
     def alone(cls, name: str, source: SourceSettings, *, store: Store, clock: Clock, meter: Meter) -> Self:
@@ -66,17 +67,18 @@ async def open_resources(
     *,
     for_sources: Iterable[str] = (),
     metrics: "Metrics | None" = None,
-    waits_while_paused: bool = False,
+    runs_for_ever: bool = False,
 ) -> AsyncIterator[Resources]:
     """Open the store and everything around it; close all of it in order at the end.
 
-    A source whose secret cannot be read is refused before the store is touched. Only the service shows `metrics`.
-    What runs for ever `waits_while_paused`; a command that would wait for an operator ends instead.
+    A source whose secret cannot be read is refused before the store is touched. What `runs_for_ever` waits for a secret
+    that a command prints, and while an operator has paused a source; a command ends instead. Only the service shows
+    `metrics`.
     """
     clock = SystemClock()
     credentials = Credentials(settings.sources, os.environ, clock=clock)
     for name in for_sources:
-        credentials.of(name)
+        await credentials.check(name, only_open=runs_for_ever)
     if metrics is not None:
         for name, source in settings.sources.items():
             metrics.watch(name, ceiling_interval_ns=source.ceiling_interval_ns)
@@ -94,7 +96,7 @@ async def open_resources(
             clock=clock,
             meter=meter,
             sharing=sharing,
-            waits_while_paused=waits_while_paused,
+            waits_while_paused=runs_for_ever,
         )
         yield Resources(
             sources=settings.sources,
@@ -103,6 +105,7 @@ async def open_resources(
             meter=meter,
             gates=gates,
             credentials=credentials,
+            runs_for_ever=runs_for_ever,
             settings=settings,
             metrics=metrics,
             owner=owner,

@@ -3,7 +3,7 @@
 Here a declaration becomes a source: by its kind, and by the preset that may bring its own reading of the bodies.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S: Final = 10.0
 
+Run = Callable[[], Coroutine[None, None, None]]
+
 
 class Numbered(msgspec.Struct, frozen=True):
     """A numbered source, ready to be asked."""
@@ -63,6 +65,8 @@ async def open_numbered(name: str, resources: SourceResources) -> AsyncIterator[
         source = _numbered_source(name, settings, signed(transport, credential, settings))
         async with resources.gates.pass_through(name) as governor:
             let_ask_for_tokens(name, credential, transport, governor, clock)
+            if credential is not None and not resources.runs_for_ever:
+                await credential.require()
             dialect = Dialects(settings.rules)
             collector = Collector(
                 source, resources.store, governor, clock=clock, meter=meter, dialect=dialect, credential=credential
@@ -98,6 +102,8 @@ async def open_listed(name: str, resources: SourceResources) -> AsyncIterator[Li
         source = listed_source(name, settings, signed(transport, credential, settings))
         async with resources.gates.pass_through(name) as governor:
             let_ask_for_tokens(name, credential, transport, governor, clock)
+            if credential is not None and not resources.runs_for_ever:
+                await credential.require()
             collector = JoiningCollector(
                 source,
                 resources.store,
@@ -167,6 +173,22 @@ def let_ask_for_tokens(
             return reply
 
     credential.origin.post_form = post_form
+
+
+def once_signed(runtime: "Numbered | ListedRuntime", run: Run) -> Run:
+    """The same job, which begins when its requests can be signed."""
+
+    async def wait_and_run() -> None:
+        if runtime.credential is not None:
+            await runtime.credential.ready()
+        await run()
+
+    return wait_and_run
+
+
+def missing_secret(runtime: "Numbered | ListedRuntime") -> str | None:
+    """Why the secret of a source was never read, so that nothing is sent for it; None if nothing is missing."""
+    return None if runtime.credential is None else runtime.credential.missing
 
 
 def signed(transport: Transport, credential: Credential | None, settings: SourceSettings) -> Transport:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import resource
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
@@ -35,7 +35,15 @@ from remora.operate.jobs.progress import Progress, ProgressView, with_rate
 from remora.operate.jobs.replaying import replay_gaps
 from remora.operate.jobs.resources import Resources
 from remora.operate.jobs.run import run_name
-from remora.operate.jobs.runtime import OPENERS, ListedRuntime, Numbered, rate_facts
+from remora.operate.jobs.runtime import (
+    OPENERS,
+    ListedRuntime,
+    Numbered,
+    Run,
+    missing_secret,
+    once_signed,
+    rate_facts,
+)
 from remora.operate.jobs.search_index import keep_fresh
 from remora.operate.jobs.steering import steered
 from remora.operate.observe.disk import DiskGauge
@@ -51,7 +59,6 @@ log = structlog.get_logger()
 SHOW_EVERY_S: Final = 0.5
 
 Facts = Callable[[], SourceFacts]
-Run = Callable[[], Awaitable[None]]
 
 
 def chosen(source: SourceSettings, *, backfill: bool) -> ServiceSettings:
@@ -179,9 +186,9 @@ class Service:
         opening = OPENERS[source.kind](name, self._resources)
         match await opened.enter_async_context(opening):
             case Numbered() as numbered:
-                return self._numbered(numbered)
+                return once_signed(numbered, self._numbered(numbered))
             case ListedRuntime() as listed:
-                return self._listed(listed)
+                return once_signed(listed, self._listed(listed))
 
     def _numbered(self, runtime: Numbered) -> Run:
         source = runtime.settings
@@ -203,7 +210,12 @@ class Service:
             if state.stands_by:
                 loops = dict(state.loops)
                 return SourceFacts(
-                    rate=rate, newest_id=state.newest_id, loops=loops, doing="standing by", stands_by=True
+                    rate=rate,
+                    newest_id=state.newest_id,
+                    loops=loops,
+                    doing="standing by",
+                    stands_by=True,
+                    missing_secret=missing_secret(runtime),
                 )
             return SourceFacts(
                 rate=rate,
@@ -220,6 +232,7 @@ class Service:
                 update_ages=state.update_ages.counts,
                 doing="watching",
                 orders=orders,
+                missing_secret=missing_secret(runtime),
             )
 
         self._facts[runtime.name] = facts
@@ -252,6 +265,7 @@ class Service:
                 next_run_at_ns=state.next_run_at_ns,
                 why_not_now=state.why_not_now,
                 stands_by=alone is not None and not alone.holds(),
+                missing_secret=missing_secret(runtime),
             )
 
         self._facts[runtime.name] = facts

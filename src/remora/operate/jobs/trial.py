@@ -4,7 +4,6 @@ Both requests pass the gate. Nothing is written: one answer teaches too little. 
 of fields and rate headers, never a key or a content.
 """
 
-import os
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, Literal, cast
@@ -14,6 +13,7 @@ import msgspec
 from remora.collect import Collector
 from remora.contracts import Capabilities, Json, Meter, Permit, Source, Store
 from remora.contracts.source import WalkedSource
+from remora.core.errors import RemoraError
 from remora.core.item import Decoded, Document, Entry, Item, Newest, Page, Piece
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ONCE
@@ -89,7 +89,13 @@ class Trials:
         self._known = known
 
     async def try_source(self, name: str) -> list[Finding]:
-        """Send requests through the gate of a source, and report what was understood."""
+        """Send requests through the gate of a source, and report what was understood. Without its secret, send nothing."""
+        try:
+            return await self._try_source(name)
+        except RemoraError as error:
+            return [Finding("bad", f"{name}: reachable", f"not asked: {error.message}", error.hint)]
+
+    async def _try_source(self, name: str) -> list[Finding]:
         await self._stack.enter_async_context(self._resources.gates.pass_through(name))
         if self._resources.sources[name].capabilities.newest_id:
             async with open_numbered(name, self._resources) as numbered:
@@ -131,7 +137,7 @@ class Trials:
 
 @asynccontextmanager
 async def open_trials(
-    sources: Mapping[str, SourceSettings], learned: Mapping[str, Json], known: KnownParents
+    sources: Mapping[str, SourceSettings], credentials: Credentials, learned: Mapping[str, Json], known: KnownParents
 ) -> AsyncIterator[Trials]:
     """Gates that start with the learned paces. Nothing is written. `known`: one entry of a source, from the mirror."""
     clock, meter = SystemClock(), Metrics()
@@ -142,7 +148,6 @@ async def open_trials(
             if isinstance(pace, dict):
                 await store.save_pace(account_of(name, sources[name]), pace)
         gates = Gates(sources, store=store, clock=clock, meter=meter)
-        credentials = Credentials(sources, os.environ, clock=clock)
         resources = SourceResources(
             sources=sources, store=store, clock=clock, meter=meter, gates=gates, credentials=credentials
         )
