@@ -82,6 +82,15 @@ def test_every_value_that_must_not_be_seen_is_known_to_the_redaction(tmp_path: P
     assert secret_values(settings, {"T": "s3cret"}) == ("swordfish", "s3cret")
 
 
+def test_a_key_in_any_path_is_known_to_the_redaction(tmp_path: Path) -> None:
+    (tmp_path / "remora.toml").write_text(
+        '[sources.numbers]\nkind = "numbered"\nurl = "https://host"\nnewest = { path = "/newest?api_key=one" }\n'
+        'item = { path = "/item/{id}?api_key=two&page=3" }\n'
+    )
+    settings = load(Flags(), {}, directory=tmp_path)
+    assert set(secret_values(settings, {})) == {"one", "two"}
+
+
 @pytest.mark.parametrize(
     "url, shown",
     [

@@ -20,7 +20,8 @@ Answer = tuple[str, object, str]
 
 def declare(remora: CommandLine, url: str, further: str = "") -> None:
     ceiling = "" if "account" in further else 'ceiling = "50/s"'
-    text = f'[sources.chats]\nkind = "listed"\nurl = "{url}"\n{ceiling}\n{further.replace("URL", url)}\n'
+    kind = "" if "kind" in further.partition("[")[0] else 'kind = "listed"'
+    text = f'[sources.chats]\n{kind}\nurl = "{url}"\n{ceiling}\n{further.replace("URL", url)}\n'
     (remora.folder / "remora.toml").write_text(text)
 
 
@@ -147,6 +148,42 @@ async def test_a_redirect_is_told_as_one_with_the_address_to_write(remora: Comma
     assert "canary" not in result.stdout
     assert "pass" not in result.stdout
     assert len(targets) == 1
+
+
+KEYED = 'list = { path = "/list?api_key=canary" }'
+KEYED_NUMBERS = """kind = "numbered"
+newest = { path = "/newest?api_key=canary" }
+item = { path = "/item/{id}?api_key=canary" }"""
+
+
+@pytest.mark.parametrize("command", [("try", "chats"), ("check",)])
+@pytest.mark.parametrize("further", [KEYED, KEYED_NUMBERS])
+@pytest.mark.parametrize(
+    "answer, told",
+    [
+        (("403 Forbidden", None, ""), "(forbidden)"),
+        (("200 OK", "odd", ""), "malformed"),
+        (("301 Moved Permanently", None, "Location: /v2/list?api_key=canary\r\n"), "moved to /v2/list"),
+    ],
+)
+async def test_the_query_of_an_address_is_never_shown(
+    remora: CommandLine, command: tuple[str, ...], further: str, answer: Answer, told: str
+) -> None:
+    result, targets = await tried(remora, lambda _target: answer, further, command)
+    assert result.exit_code == 1, result.output
+    assert "canary" in targets[0]
+    assert "canary" not in result.output
+    assert "?***" in result.stdout
+    assert told.removeprefix("malformed") in result.stdout
+
+
+async def test_an_item_that_cannot_be_had_is_told_without_the_query_of_its_address(remora: CommandLine) -> None:
+    def answer(target: str) -> Answer:
+        return ("200 OK", 7, "") if "newest" in target else ("403 Forbidden", None, "")
+
+    result, _ = await tried(remora, answer, KEYED_NUMBERS)
+    assert "/item/{id}?*** gave no item 7 (forbidden)" in result.stdout
+    assert "canary" not in result.output
 
 
 async def test_an_empty_list_is_the_end_and_no_detail_is_asked_for(remora: CommandLine) -> None:

@@ -60,13 +60,21 @@ def secret_values(settings: Settings, environ: Mapping[str, str]) -> tuple[str, 
     found: list[str] = [environ[console].strip()] if console is not None and environ.get(console) else []
     for name, source in settings.sources.items():
         found.extend(source.headers.values())
-        for path in (source.list.path, source.detail.path):
+        for path in _paths(source):
             query = parse_qsl(urlsplit(path).query)
             found.extend(value for parameter, value in query if SECRET_PARAMETER.search(parameter))
         # A secret that cannot be read cannot leak either. The code that needs it reports the error.
         with suppress(ConfigurationError):
             found.extend(secret.reveal() for secret in _all_secrets(name, source, environ) if secret is not None)
     return tuple(found)
+
+
+def _paths(source: SourceSettings) -> Iterator[str]:
+    """Every path that the owner wrote."""
+    yield from (source.list.path, source.detail.path)
+    yield from (part.path for part in source.detail.parts)
+    declared = (source.newest, source.item, source.updates, source.user)
+    yield from (each.path for each in declared if each is not None)
 
 
 def without_credentials(url: str) -> str:

@@ -22,6 +22,7 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, classify, has_content
 from remora.gate.governor import Governor
 from remora.loops.numbered.newest import keep_newest, retract_absurd, take_up
+from remora.operate.config.secrets import without_credentials
 from remora.operate.config.settings import SourceKind, SourceSettings
 from remora.operate.jobs.resources import SourceResources
 from remora.operate.observe.recent_meter import RecentMeter
@@ -230,7 +231,7 @@ def no_newest_hint(settings: SourceSettings) -> str:
         return f"check the url, and the options of the plug-in {settings.preset}"
     newest = settings.declaration.newest
     if settings.preset is not None:
-        return f"check the url: it should be the address that {newest.path} is added to"
+        return f"check the url: it should be the address that {without_credentials(newest.path)} is added to"
     where = "its body" if newest.at == WHOLE_BODY else f'"{newest.at}" in its body'
     return f"check url and newest: {where} should be a whole number above zero"
 
@@ -252,7 +253,7 @@ async def ask_newest(runtime: Numbered, store: Store, *, clock: Clock) -> int:
         )
     if runtime.collector.newest_is_malformed:
         raise ConfigurationError(
-            f"{runtime.settings.url}{runtime.settings.newest_path} answers, but without a newest id",
+            f"{without_credentials(runtime.settings.url + runtime.settings.newest_path)} answers, but without a newest id",
             hint=no_newest_hint(runtime.settings),
         )
     raise RemoraError(

@@ -26,6 +26,7 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import Deferred, Found, Misfit, NoReply, NotYet, Reply, Verdict, shown_location
 from remora.gate.governor import Governor
 from remora.operate.config.credentials import Credentials
+from remora.operate.config.secrets import without_credentials
 from remora.operate.config.settings import SourceSettings, account_of
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.gates import Gates
@@ -340,9 +341,10 @@ class _Trial:
 
     def _failed(self, what: str, path: str, without: str, verdict: Verdict, hint: str) -> Finding:
         reason = GapReason.MALFORMED if isinstance(verdict, Found | NotYet) else verdict.reason
-        told = f"{self._settings.url}{path} gave {without} ({reason})"
+        address = without_credentials(f"{self._settings.url}{path}")
+        told = f"{address} gave {without} ({reason})"
         if reason is GapReason.MOVED:
-            return self._found("bad", what, f"{self._settings.url}{path} {self._moved()}", "write this address")
+            return self._found("bad", what, f"{address} {self._moved()}", "write this address")
         if isinstance(verdict, Deferred):
             hint = "this machine could not send: raise the limit of open files (ulimit -n)"
         if reason is GapReason.FORBIDDEN and (needed := self._told(PERMISSION_HEADERS)):
