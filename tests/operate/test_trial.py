@@ -186,6 +186,29 @@ async def test_an_item_that_cannot_be_had_is_told_without_the_query_of_its_addre
     assert "canary" not in result.output
 
 
+@pytest.mark.parametrize(
+    "further, setting",
+    [
+        ('token_env = "TRIED"', "sources.chats.token_env"),
+        ('token_command = "echo canary"', "sources.chats.token_command"),
+        ('auth = { basic_env = "TRIED" }', "sources.chats.auth.basic_env"),
+        ("", None),
+    ],
+)
+async def test_a_credential_that_is_refused_is_named_and_not_asked_for(
+    remora: CommandLine, monkeypatch: pytest.MonkeyPatch, further: str, setting: str | None
+) -> None:
+    monkeypatch.setenv("TRIED", "canary")
+    result, _ = await tried(remora, lambda _target: ("401 Unauthorized", None, ""), further)
+    assert result.exit_code == 1
+    assert "(unauthorized)" in result.stdout
+    if setting is None:
+        assert "it wants a token: write token_env or token_file" in result.stdout
+    else:
+        assert f"it refuses the secret that {setting} gives: is it the right one, and still valid?" in result.stdout
+    assert "canary" not in result.output
+
+
 async def test_an_empty_list_is_the_end_and_no_detail_is_asked_for(remora: CommandLine) -> None:
     result, targets = await tried(remora, lambda _target: ("200 OK", {"total": 0}, ""))
     assert result.exit_code == 0, result.output

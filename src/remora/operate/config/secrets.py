@@ -39,6 +39,15 @@ def key_of(name: str, source: SourceSettings) -> str:
     return f"{table}.token" if source.auth is None else f"{table}.auth.{source.auth.way}"
 
 
+def secret_setting(name: str, source: SourceSettings) -> str | None:
+    """The setting that the secret comes from, as it is written; None if the source has no secret."""
+    auth = source.credential
+    if auth is None:
+        return None
+    key, (kind, _) = key_of(name, source), auth.origin
+    return f"{key.removesuffix(f'.{auth.way}')}.oauth_url" if kind == "oauth" else f"{key}_{kind}"
+
+
 def oauth_secret(key: str, auth: AuthSettings, name: str, environ: Mapping[str, str]) -> Secret | None:
     """The client secret or the refresh token; None if there is none."""
     variable, file = getattr(auth, f"{name}_env"), getattr(auth, f"{name}_file")

@@ -26,7 +26,7 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import Deferred, Found, Misfit, NoReply, NotYet, Reply, Verdict, shown_location
 from remora.gate.governor import Governor
 from remora.operate.config.credentials import Credentials
-from remora.operate.config.secrets import without_credentials
+from remora.operate.config.secrets import secret_setting, without_credentials
 from remora.operate.config.settings import SourceSettings, account_of
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.gates import Gates
@@ -347,6 +347,9 @@ class _Trial:
             return self._found("bad", what, f"{address} {self._moved()}", "write this address")
         if isinstance(verdict, Deferred):
             hint = "this machine could not send: raise the limit of open files (ulimit -n)"
+        if reason is GapReason.UNAUTHORIZED and (setting := secret_setting(self._name, self._settings)) is not None:
+            hint = f"it refuses the secret that {setting} gives: is it the right one, and still valid?"
+            return self._found("bad", what, told, hint)
         if reason is GapReason.FORBIDDEN and (needed := self._told(PERMISSION_HEADERS)):
             return self._found("bad", what, f"{told}; {needed}", "give the token the permission that is missing")
         if (misfit := self._misfit()) is not None:
