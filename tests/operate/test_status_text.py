@@ -160,7 +160,8 @@ def test_a_rescan_that_read_nothing_counts_nothing(processed: int, said: str) ->
     assert line_of(found, "rescan").endswith(f"last finished 60 s ago, {said}")
 
 
-def test_a_run_that_came_to_its_own_end_is_not_called_done_whatever_stopped_it() -> None:
+@pytest.mark.parametrize("documents, word", [(0, "no     "), (5, "not yet")])
+def test_a_run_that_failed_is_called_neither_done_nor_stopped(documents: int, word: str) -> None:
     snapshot = Snapshot(
         role=Role.RUN,
         started_at_ns=0,
@@ -169,9 +170,10 @@ def test_a_run_that_came_to_its_own_end_is_not_called_done_whatever_stopped_it()
         sources={"one": SourceFacts()},
     )
     failed = RunFacts(run_id=1, started_at_ns=0, ended_at_ns=NOW_NS, stopped_by="list_trouble")
-    ledger = LedgerFacts(kind="listed", owed_details=0, runs=(failed,))
+    ledger = LedgerFacts(kind="listed", documents=documents, owed_details=0, runs=(failed,))
     told = render(read_out([Beat(NOW_NS, snapshot)], {"one": ledger}, now_ns=NOW_NS))
-    assert f"between runs: the run ended at {iso(NOW_NS)}" in told
+    assert f"the run ended at {iso(NOW_NS)}" in told
+    assert f"  working?   {word} the last run failed: the list does not answer" in told
     assert "done" not in told
 
 

@@ -184,10 +184,14 @@ def is_working(
     now_ns: int,
     rests: bool = False,
     all_stand_by: bool = False,
+    failed: Answer | None = None,
 ) -> Answer:
-    """Whether a process and all its loops are alive and the provider answers. Between two runs no process is needed."""
+    """Whether a process and all its loops are alive and the provider answers. Between two runs no process is needed.
+
+    `failed`: the answer if the last run over a list failed.
+    """
     if facts is None and rests:
-        return Answer(YesNo.YES, f"between runs: {silence}")
+        return failed or Answer(YesNo.YES, f"between runs: {silence}")
     if facts is None:
         return Answer(YesNo.NO if ended else YesNo.UNKNOWN, silence or "no process has worked on this source yet")
     if facts.missing_secret is not None:
@@ -204,6 +208,8 @@ def is_working(
         return Answer(YesNo.NO, why)
     if all_stand_by:
         return Answer(YesNo.UNKNOWN, ALL_STAND_BY)
+    if failed is not None:
+        return failed
     if has_nothing_yet(facts):
         so_far = "has only refused requests" if has_refused(facts) else "has not answered"
         return Answer(YesNo.UNKNOWN, f"the provider {so_far} since the start")

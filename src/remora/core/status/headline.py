@@ -120,10 +120,10 @@ def headline(
         return Headline(Standing.UNKNOWN, f"Unknown: {answers.working.reason}")
     if facts is not None and answers.polite.answer is YesNo.UNKNOWN:
         return Headline(Standing.UNKNOWN, f"Unknown: {answers.polite.reason}")
-    if answers.working.answer is YesNo.NO and facts is None:
-        return Headline(Standing.STOPPED, f"Not running: {answers.working.reason}")
     if is_down:
         return Headline(Standing.WAITING, f"Waiting for the provider: {answers.working.reason.removeprefix(HAS_BEEN)}")
+    if answers.working.answer is YesNo.NO and facts is None:
+        return Headline(Standing.STOPPED, f"Not running: {answers.working.reason}")
     if progress is not None and isinstance(coverage, Covered) and answers.complete.answer is YesNo.NO:
         if coverage.pending and facts is not None and facts.backfill is False:
             return Headline(Standing.WATCHING, f"Watching: the backfill is off, {coverage.pending:,} ids stay pending")

@@ -9,7 +9,6 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from remora.core.errors import Exit
 from remora.core.ledger.freshness import AGE_BOUNDS_S
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.run import StoppedBy
@@ -28,11 +27,13 @@ from remora.core.status.answers import iso as iso
 from remora.core.status.covering import coverage_of, no_newest_id
 from remora.core.status.disk_full import full_disk, with_disk
 from remora.core.status.headline import headline, progress_of, with_attention
+from remora.core.status.last_run import FAILURES, failed_run, last_run
 from remora.core.status.limits import what_limits
 from remora.core.status.model import (
     AgeBucket,
     Answer,
     Answers,
+    Attention,
     Covered,
     CoveredList,
     Disk,
@@ -71,7 +72,6 @@ BEATS_BEFORE_UNKNOWN: Final = 3
 ROLE_ORDER: Final = (Role.SERVICE, Role.RUN, Role.BACKFILL, Role.WORKER)
 # Ages are counted in steps of 25 %; three steps are about a doubling, which is fine enough for a chart.
 AGES_PER_BUCKET: Final = 3
-FAILURES: Final = frozenset(stopped_by for stopped_by in StoppedBy if stopped_by.exit_code is Exit.FAILED)
 NEVER_STARTED: Final = "no process has worked on this source yet"
 NO_HEARTBEAT: Final = "no heartbeat can be stored while the disk is full"
 
@@ -125,10 +125,9 @@ def _source(
     listed = ledger.owed_details is not None
     fresh = _fresh_list(ledger) if listed else _fresh(facts, silence, ledger, coverage)
     stream = _stream(told, silence, ledger)
-    why, rests = silence.reason if silence else None, alive is None and last is not None and _is_between_runs(last)
-    idle = told.stands_by and alive is not None and alive.snapshot.role is Role.SERVICE
-    working = is_working(facts, silence=why, ended=state == "stopped", now_ns=now_ns, rests=rests, all_stand_by=idle)
-    is_down = working.reason == down(told, now_ns=now_ns)
+    why = silence.reason if silence else None
+    working = _is_working(name, ledger, alive, last, why, now_ns)
+    is_down = working.attention is Attention.WAIT or working.reason == down(told, now_ns=now_ns)
     answers = Answers(
         complete=is_complete(coverage, fresh) if ledger.hole is None else Answer(YesNo.NO, ledger.hole),
         fresh=_is_fresh(fresh, stream, alive, name, coverage, ledger, now_ns),
@@ -168,6 +167,24 @@ def _source(
         is_public=ledger.is_public,
         account=ledger.account,
         orders=told.orders,
+    )
+
+
+def _is_working(
+    name: str, ledger: LedgerFacts, alive: Beat | None, last: Beat | None, silence: str | None, now_ns: int
+) -> Answer:
+    facts = alive.snapshot.sources[name] if alive else None
+    return is_working(
+        facts,
+        silence=silence,
+        ended=alive is None and last is not None and last.snapshot.ended_at_ns is not None,
+        now_ns=now_ns,
+        rests=alive is None and last is not None and _is_between_runs(last),
+        all_stand_by=facts is not None
+        and facts.stands_by
+        and alive is not None
+        and alive.snapshot.role is Role.SERVICE,
+        failed=failed_run(name, ledger, now=facts.run if facts else None),
     )
 
 
@@ -264,10 +281,10 @@ def _is_fresh(
 
 def _with_failure(fresh: Answer, ledger: LedgerFacts) -> Answer:
     """If a list was never walked completely and its last run failed, the answer is "no", not "unknown"."""
-    last = max((run for run in ledger.runs if run.stopped_by), key=lambda run: run.ended_at_ns or 0, default=None)
-    if fresh.answer is not YesNo.UNKNOWN or last is None or last.stopped_by not in FAILURES:
+    stopped_by = last_run(ledger)
+    if fresh.answer is not YesNo.UNKNOWN or stopped_by not in FAILURES:
         return fresh
-    return Answer(YesNo.NO, f"{fresh.reason}; the last one failed: {STOPPED[StoppedBy(last.stopped_by)]}")
+    return Answer(YesNo.NO, f"{fresh.reason}; the last one failed: {STOPPED[stopped_by]}")
 
 
 # -- what only a live runtime knows --------------------------------------------------------------------------------------
@@ -300,8 +317,7 @@ def _is_between_runs(last: Beat) -> bool:
 
 def _fresh_list(ledger: LedgerFacts) -> FreshList | Unknown:
     """A list is as fresh as the last run that went through; the ledger knows, even if no process runs."""
-    last = max((run for run in ledger.runs if run.stopped_by), key=lambda run: run.ended_at_ns or 0, default=None)
-    if last is not None and last.stopped_by == StoppedBy.LIST_CONTRADICTS:
+    if last_run(ledger) is StoppedBy.LIST_CONTRADICTS:
         # The results of earlier runs with a wrong declaration prove nothing either.
         return Unknown("the list contradicts its declaration")
     ends_ns = [run.ended_at_ns for run in ledger.runs if run.stopped_by == StoppedBy.COMPLETE and run.ended_at_ns]

@@ -64,7 +64,8 @@ def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:
     yield from _run_in_progress(source, now_ns)
     for question, answer in answers_of(source).items():
         word = "not yet" if answer.attention is Attention.WAIT else answer.answer
-        if question == "working" and source.state == "stopped" and word == "not yet":
+        is_waiting = word == "not yet" and not source.only_provider_is_down
+        if question == "working" and source.state == "stopped" and is_waiting:
             word = "stopped"
         yield _line(f"{question}?", f"{word:<8}{answer.reason}")
     if source.account is not None:

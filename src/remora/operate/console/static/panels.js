@@ -59,7 +59,7 @@ export function drawCard(card, source, { now, history, items, old, disk, events,
   drawGaps(card, source, now, old);
 }
 
-function drawAnswers(list, { answers, state }, now) {
+function drawAnswers(list, { answers, state, only_provider_is_down: isDown }, now) {
   sync(list, QUESTIONS.map((question) => [question, { question, ...answers[question] }]), ({ question }) => {
     const item = element("li");
     const word = element("p", undefined, "answer");
@@ -72,7 +72,7 @@ function drawAnswers(list, { answers, state }, now) {
     const waits = answer === "no" && attention === "wait";
     item.className = waits ? "wait" : answer;
     say(item.querySelector(".symbol"), SYMBOLS[waits ? "wait" : answer]);
-    say(item.querySelector("b"), waits ? (question === "working" && state === "stopped" ? "Stopped" : "Not yet") : answer[0].toUpperCase() + answer.slice(1));
+    say(item.querySelector("b"), waits ? (question === "working" && state === "stopped" && !isDown ? "Stopped" : "Not yet") : answer[0].toUpperCase() + answer.slice(1));
     say(item.querySelector(".reason"), reason[0].toUpperCase() + human(reason, now).slice(1));
   });
 }
