@@ -217,6 +217,16 @@ def wait_until_covered(url: str, last_id: int, *, timeout_s: float) -> None:
         time.sleep(0.2)
 
 
+def wait_until_alive(remora: Remora, roles: list[str]) -> None:
+    """Until these processes are alive. On a busy machine the first may have done the work before the last has begun."""
+    deadline_s = time.monotonic() + WAIT_S
+    alive: list[str] = []
+    while alive != roles:
+        assert time.monotonic() < deadline_s, f"{alive} are alive after {WAIT_S} s"
+        shown = remora("status", "--json")
+        alive = sorted(each["role"] for each in json.loads(shown.stdout)["runtimes"] if each["alive"])
+
+
 async def frontier(url: str) -> int:
     store = PostgresStore(url, read_only=True)
     await store.open()
@@ -232,11 +242,8 @@ def test_workers_help_a_service_and_refuse_a_file(postgres_url: str, tmp_path: P
         asyncio.run(know_the_ceiling(postgres_url))
         processes = [remora.start("up", "--listen", "127.0.0.1:0"), remora.start("worker"), remora.start("worker")]
         try:
+            wait_until_alive(remora, ["service", "worker", "worker"])
             wait_until_covered(postgres_url, 2_000, timeout_s=WAIT_S)
-            roles = [
-                beat["role"] for beat in json.loads(remora("status", "--json").stdout)["runtimes"] if beat["alive"]
-            ]
-            assert sorted(roles) == ["service", "worker", "worker"]
         finally:
             for process in processes:
                 kill(process)
