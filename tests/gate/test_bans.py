@@ -17,16 +17,16 @@ from tests.gate.rig import GOOD, PRESSED, REFUSED, Answer, Book, crashing, gate,
 WRITTEN = RefusalLimit(3, MINUTE_NS)
 
 
-def limits(in_flight: int, per_s: float = 2.0) -> Limits:
+def limits(in_flight: int, per_s: float = 5.0) -> Limits:
     return Limits(ceiling_interval_ns=int(SECOND_NS / per_s / 4), in_flight=in_flight)
 
 
 @dataclass
 class Banning:
-    """Takes two requests per second, and bans for an hour whoever is refused five times within a minute."""
+    """Takes five requests per second, and bans for an hour whoever is refused five times within a minute."""
 
     ban: Answer = PRESSED
-    per_s: float = 2.0
+    per_s: float = 5.0
     burst: float = 10.0
     latency_ns: int = SECOND_NS // 10
     tokens: float = 10.0
@@ -149,7 +149,7 @@ def test_requests_that_were_in_flight_when_the_limit_was_learned_may_still_be_se
     """Eight are admitted and connect slowly while everything is refused; the limit is lower."""
 
     async def main(clock: SimClock) -> int:
-        async with gate(clock, limits(8), says=Banning(latency_ns=SECOND_NS)) as world:
+        async with gate(clock, limits(8, 2.0), says=Banning(per_s=2.0, latency_ns=SECOND_NS)) as world:
             until_ns = clock.monotonic_ns() + 40 * MINUTE_NS
 
             async def work() -> None:

@@ -96,7 +96,7 @@ def _refused_discovering(pace: Pace, event: Answered) -> Pace:
     rate = pace.rate_per_s
     # A stray may come at any rate; an edge refuses twice at about the same rate.
     again = pace.suspect_per_s / FAR <= rate <= pace.suspect_per_s * FAR
-    pace = charged(pace, REST_CHARGE * meaning(pace))
+    pace = charged(pace, meaning(pace))
     pace = changed(pace, edges_per_s=(rate,), provisional=not again, suspect_per_s=0.0 if again else rate)
     return cut(pace, rate / 2, event.answered_at_ns)
 

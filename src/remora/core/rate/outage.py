@@ -23,7 +23,6 @@ from remora.core.rate.constants import (
     OUTAGE_BUDGET_UNSETTLED,
     OUTAGE_KEPT,
     OUTAGE_MEMORY,
-    REST_CHARGE,
     WAIT_GROWTH,
     WAIT_MOST_NS,
 )
@@ -157,8 +156,6 @@ def _after_an_outage(pace: Pace, event: Answered) -> _Return:
     if guessed or (not pace.probed and edge < before * (1 - ELSEWHERE)):
         # No probe caused it: the edge was unknown, or it has moved and is set lower. So it costs nothing.
         cost = 0.0
-    elif pace.asked_ns and not pace.probed and not pace.provisional:
-        cost *= REST_CHARGE
     return _Return(remember(pace.edges_per_s, edge), rate, outage_ns, silent_ns, cost)
 
 
