@@ -143,8 +143,7 @@ class Collector(BelievedNewest):
 
     async def collect_many(self, discoveries: Sequence[Discovery], on_durable: OnDurable) -> None:
         """The same for many of one lane. What is answered at the same time becomes durable together."""
-        if self._credential is not None:  # before the turns: to read it may need a turn of its own
-            await self._credential.ready()
+        await self._wait_for_secret()  # before the turns: to read it may need a turn of its own
         async with self._batch(discoveries) as batch:
             while answered := await batch.answered():
                 await on_durable(await self.record_many(answered))
@@ -200,6 +199,10 @@ class Collector(BelievedNewest):
             await self._clock.sleep_until(self._clock.monotonic_ns() + delay_ns)
             answer = None
         return asked or self._deferred(allowance.stop)
+
+    async def _wait_for_secret(self) -> None:
+        if self._credential is not None:
+            await self._credential.ready()
 
     async def _has_new_credential(self, verdict: Verdict) -> bool:
         """Whether the provider refused a credential that has been replaced since."""
@@ -265,8 +268,7 @@ class Collector(BelievedNewest):
 
     async def _send_canary(self, known: Discovery) -> None:
         """Only the gate uses its answer: what is known to be good is already stored."""
-        if self._credential is not None:
-            await self._credential.ready()
+        await self._wait_for_secret()
         async with self._governor.admit(known.via, is_canary=True) as permit:
             reply = await self._source.fetch(known, permit)
             said = self._translate(reply, self._clock.wall_ns())
@@ -281,8 +283,7 @@ class Collector(BelievedNewest):
 
     async def _ask_once(self, discovery: Discovery, met: Met) -> Asked:
         """One request: the line of verbs up to `governor.learn`."""
-        if self._credential is not None:
-            await self._credential.ready()
+        await self._wait_for_secret()
         async with self._governor.admit(discovery.via, self._source.name) as permit:
             reply = await self._fetch(discovery, permit)
             answer = self._hear(discovery, permit, reply, self._clock.wall_ns(), met)

@@ -1,11 +1,14 @@
 """How do tests speak to `remora`? Through click's own runner, in a folder of their own, with an empty environment."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from remora.operate.cli.main import main
+from remora.stores import open_store
+from tests.read.conftest import fill
 
 
 class CommandLine:
@@ -36,3 +39,16 @@ def command_line_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLin
     """A command line whose working folder is this one."""
     monkeypatch.chdir(folder)
     return CommandLine(folder)
+
+
+def with_mirror(remora: CommandLine) -> CommandLine:
+    """The same command line, beside a small mirror with every kind of break."""
+
+    async def make() -> None:
+        store = open_store(f"sqlite:///{remora.folder}/remora.db")
+        await store.open()
+        await fill(store)
+        await store.close()
+
+    asyncio.run(make())
+    return remora

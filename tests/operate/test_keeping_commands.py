@@ -11,25 +11,14 @@ from structlog.testing import capture_logs
 
 from remora.operate.jobs.following import NamedFeed
 from remora.operate.jobs.startup_checks import tell_upgrade
-from remora.stores import open_store
 from tests.fixtures import frozen
-from tests.operate.command_line import CommandLine, command_line_in
+from tests.operate.command_line import CommandLine, command_line_in, with_mirror
 from tests.operate.test_mirror_commands import CHATS
-from tests.read.conftest import fill
 
 
 @pytest.fixture
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    remora = command_line_in(tmp_path, monkeypatch)
-
-    async def make() -> None:
-        store = open_store(f"sqlite:///{tmp_path}/remora.db")
-        await store.open()
-        await fill(store)
-        await store.close()
-
-    asyncio.run(make())
-    return remora
+    return with_mirror(command_line_in(tmp_path, monkeypatch))
 
 
 def test_a_named_reader_is_remembered_listed_waited_for_and_forgotten(mirror: CommandLine) -> None:

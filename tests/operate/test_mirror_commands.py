@@ -16,23 +16,15 @@ from remora.core.reasons import GapReason
 from remora.core.verdict import Deferred
 from remora.stores import open_store
 from tests.contract.answers import ARCHIVE, at, record_document
-from tests.operate.command_line import CommandLine
-from tests.read.conftest import fill, item, keep
+from tests.operate.command_line import CommandLine, with_mirror
+from tests.read.conftest import item, keep
 
 CHATS = '[sources.hackernews]\n[sources.chats]\nkind = "listed"\nurl = "http://127.0.0.1:9"\nceiling = "1/s"\n'
 
 
-async def make(folder: str) -> None:
-    store = open_store(f"sqlite:///{folder}/remora.db")
-    await store.open()
-    await fill(store)
-    await store.close()
-
-
 @pytest.fixture
 def mirror(remora: CommandLine) -> CommandLine:
-    asyncio.run(make(str(remora.folder)))
-    return remora
+    return with_mirror(remora)
 
 
 def test_show_prints_the_thread_as_a_tree_of_plain_text(mirror: CommandLine) -> None:

@@ -1,6 +1,5 @@
 """Is what a command writes by name put where the name leads, and is nothing replaced that is not a file?"""
 
-import asyncio
 import os
 import socket
 import stat
@@ -9,23 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from remora.stores import open_store
-from tests.operate.command_line import CommandLine
-from tests.read.conftest import fill
+from tests.operate.command_line import CommandLine, with_mirror
 
 EXPORTS = ("ndjson", "csv", "singer")
 
 
 @pytest.fixture
 def mirror(remora: CommandLine) -> CommandLine:
-    async def make() -> None:
-        store = open_store(f"sqlite:///{remora.folder}/remora.db")
-        await store.open()
-        await fill(store)
-        await store.close()
-
-    asyncio.run(make())
-    return remora
+    return with_mirror(remora)
 
 
 def listening(path: Path) -> None:

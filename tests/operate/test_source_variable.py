@@ -1,27 +1,18 @@
 """Is REMORA_SOURCE the same as --source, wherever that is an option?"""
 
-import asyncio
 import json
 
 import pytest
 
-from remora.stores import open_store
-from tests.operate.command_line import CommandLine
+from tests.operate.command_line import CommandLine, with_mirror
 from tests.operate.test_mirror_commands import CHATS
-from tests.read.conftest import fill
 
 READING = (("show", "chat-1"), ("export",), ("changes",), ("gaps",), ("status",), ("search", "penguin"))
 
 
 @pytest.fixture
 def mirror(remora: CommandLine) -> CommandLine:
-    async def make() -> None:
-        store = open_store(f"sqlite:///{remora.folder}/remora.db")
-        await store.open()
-        await fill(store)
-        await store.close()
-
-    asyncio.run(make())
+    with_mirror(remora)
     (remora.folder / "remora.toml").write_text(
         CHATS.replace("[sources.hackernews]", '[sources.hackernews]\nurl = "http://127.0.0.1:9"')
     )

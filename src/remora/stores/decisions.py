@@ -247,16 +247,6 @@ def is_durable(results: Sequence[object]) -> bool:
     return not all(isinstance(result, Exception) for result in results)
 
 
-def newest_of_each(entries: Sequence[Entry]) -> list[Entry]:
-    """One entry per key, with its newest mark, in the order of the page."""
-    newest: dict[str, Entry] = {}
-    for entry in entries:
-        known = newest.get(entry.key)
-        if known is None or marks.is_newer(entry.updated_at, known.updated_at):
-            newest[entry.key] = entry
-    return list(newest.values())
-
-
 def is_newly_gone(decision: Decision, gap: Gap | None) -> bool:
     """Whether this answer is the first to say that a thing was deleted upstream."""
     return decision.outcome is Outcome.GONE and (gap is None or gap.state is not GapState.GONE)

@@ -45,13 +45,10 @@ def clash(page: Page) -> str | None:
     One of them is kept; the others have no place. So a walk over such a page is never complete, but it goes on: the
     other entries of the list are good.
     """
-    known: dict[str, Entry] = {}
-    for entry in page.entries:
-        if entry.key not in known or is_newer(entry.updated_at, known[entry.key].updated_at):
-            known[entry.key] = entry
-    if len(known) == len(page.entries):
+    kept = {entry.key: entry for entry in newest_of_each(page.entries)}
+    if len(kept) == len(page.entries):
         return None
-    lost = sum(_clash(entry, known[entry.key]) for entry in page.entries)
+    lost = sum(_clash(entry, kept[entry.key]) for entry in page.entries)
     if not lost:
         return None
     marks = "" if page.mark_at else ", or write list.updated if a mark of the entry says which one is newer"
@@ -59,6 +56,16 @@ def clash(page: Page) -> str | None:
         f"{lost} of {len(page.entries)} entries {'has' if lost == 1 else 'have'} the key of another entry of the page and "
         f"another content, and only one of them can be kept; check list.key: it must differ for each entry{marks}"
     )
+
+
+def newest_of_each(entries: Sequence[Entry]) -> list[Entry]:
+    """What is kept of a page: one entry per key, with its newest mark, in the order of the page."""
+    newest: dict[str, Entry] = {}
+    for entry in entries:
+        known = newest.get(entry.key)
+        if known is None or is_newer(entry.updated_at, known.updated_at):
+            newest[entry.key] = entry
+    return list(newest.values())
 
 
 def is_in_order(page: Page) -> bool:

@@ -126,7 +126,7 @@ def _source(
     fresh = _fresh_list(ledger) if listed else _fresh(facts, silence, ledger, coverage)
     stream = _stream(told, silence, ledger)
     why = silence.reason if silence else None
-    working = _is_working(name, ledger, alive, last, why, now_ns)
+    working = _is_working(name, ledger, alive, last, state, why, now_ns)
     is_down = working.attention is Attention.WAIT or working.reason == down(told, now_ns=now_ns)
     answers = Answers(
         complete=is_complete(coverage, fresh) if ledger.hole is None else Answer(YesNo.NO, ledger.hole),
@@ -171,20 +171,18 @@ def _source(
 
 
 def _is_working(
-    name: str, ledger: LedgerFacts, alive: Beat | None, last: Beat | None, silence: str | None, now_ns: int
+    name: str, ledger: LedgerFacts, alive: Beat | None, last: Beat | None, state: str, silence: str | None, now_ns: int
 ) -> Answer:
     facts = alive.snapshot.sources[name] if alive else None
+    told = facts or SourceFacts()
     return is_working(
         facts,
         silence=silence,
-        ended=alive is None and last is not None and last.snapshot.ended_at_ns is not None,
+        ended=state == "stopped",
         now_ns=now_ns,
         rests=alive is None and last is not None and _is_between_runs(last),
-        all_stand_by=facts is not None
-        and facts.stands_by
-        and alive is not None
-        and alive.snapshot.role is Role.SERVICE,
-        failed=failed_run(name, ledger, now=facts.run if facts else None),
+        all_stand_by=told.stands_by and alive is not None and alive.snapshot.role is Role.SERVICE,
+        failed=failed_run(name, ledger, now=told.run),
     )
 
 

@@ -10,7 +10,6 @@ from remora.contracts import Store
 from remora.contracts.source import WalkedSource
 from remora.core.item import Page
 from remora.core.ledger.discovery import fingerprint
-from remora.core.ledger.list_promises import clash
 from remora.core.ledger.list_walk import WalkState, after_page
 from remora.core.ledger.marks import newest
 from remora.core.ledger.notes import ENTRY_MARK_NOTE
@@ -32,10 +31,10 @@ class EntryMarks:
         """The state of the walk, with the watermark of the list that this position is in."""
         return state if self._walked is None else replace(state, watermark=self._walked.known_at(position))
 
-    def read(self, position: str, page: Page) -> None:
-        """This page was read."""
+    def read(self, position: str, page: Page, *, is_whole: bool) -> None:
+        """This page was read. `is_whole`: everything on it could be kept."""
         self._enter(position)
-        self.is_whole = self.is_whole and page.unreadable == 0 and clash(page) is None
+        self.is_whole = self.is_whole and is_whole
         self._read = after_page(self._read, page, position)
 
     def left_behind(self, position: str) -> None:

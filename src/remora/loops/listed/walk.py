@@ -298,11 +298,13 @@ class ListWalk:
     async def _record(self, page: Page) -> bool:
         """Make the page durable, with its owed details and the progress of the walk. True at the end of the walk."""
         is_repeated, self._is_resuming = self._is_resuming, False
-        if self._clash is None and (why := clash(page)) is not None:
+        why = clash(page)
+        if self._clash is None and why is not None:
             self._clash = self._contradicts(why)
+        is_whole = page.unreadable == 0 and why is None
         self._why_unreadable = self._why_unreadable or page.why_unreadable
         # After an unreadable entry the walk continues, but the stored progress does not move past that entry.
-        self._is_whole = self._is_whole and page.unreadable == 0 and self._clash is None
+        self._is_whole = self._is_whole and is_whole
         is_end = page.next_position is None
         is_known = is_at_end(self._entries.in_part(self._state, self._position), page)
         # Only a walk that began at the beginning of the list has seen the whole of it.
@@ -323,7 +325,7 @@ class ListWalk:
             await self._store.replay_gaps(self._source, key=key, now_ns=now_ns)
         listed = await self._recorder.record(page, self._state, now_ns=now_ns)
         self._remember(page)
-        self._entries.read(self._position, page)
+        self._entries.read(self._position, page, is_whole=is_whole)
         # A page with new entries is not the last one, whatever its marks say: one absurd mark makes the rest look old.
         self._next_part = None
         if not is_end and not (listed or is_repeated or not is_known):

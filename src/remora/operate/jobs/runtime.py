@@ -65,9 +65,7 @@ async def open_numbered(name: str, resources: SourceResources) -> AsyncIterator[
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         source = _numbered_source(name, settings, signed(transport, credential, settings))
         async with resources.gates.pass_through(name) as governor:
-            let_ask_for_tokens(name, credential, transport, governor, clock)
-            if credential is not None and not resources.runs_for_ever:
-                await credential.require()
+            await let_sign(name, credential, transport, governor, resources)
             dialect = Dialects(settings.rules)
             collector = Collector(
                 source, resources.store, governor, clock=clock, meter=meter, dialect=dialect, credential=credential
@@ -102,9 +100,7 @@ async def open_listed(name: str, resources: SourceResources) -> AsyncIterator[Li
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
         source = listed_source(name, settings, signed(transport, credential, settings))
         async with resources.gates.pass_through(name) as governor:
-            let_ask_for_tokens(name, credential, transport, governor, clock)
-            if credential is not None and not resources.runs_for_ever:
-                await credential.require()
+            await let_sign(name, credential, transport, governor, resources)
             collector = JoiningCollector(
                 source,
                 resources.store,
@@ -158,12 +154,22 @@ OPENERS: Final[Mapping[SourceKind, Callable[..., AbstractAsyncContextManager[Num
 }
 
 
-def let_ask_for_tokens(
-    name: str, credential: Credential | None, transport: HttpTransport, governor: Governor, clock: Clock
+async def let_sign(
+    name: str, credential: Credential | None, transport: HttpTransport, governor: Governor, resources: SourceResources
+) -> None:
+    """Let a credential get its secret, now if a command needs it. What runs for ever waits for it before it sends."""
+    if credential is None:
+        return
+    if isinstance(credential.origin, FromTokenEndpoint):
+        _ask_through_gate(credential.origin, name, transport, governor, resources.clock)
+    if not resources.runs_for_ever:
+        await credential.require()
+
+
+def _ask_through_gate(
+    origin: FromTokenEndpoint, name: str, transport: HttpTransport, governor: Governor, clock: Clock
 ) -> None:
     """Send requests for access tokens through the gate of the account, like every other request."""
-    if credential is None or not isinstance(credential.origin, FromTokenEndpoint):
-        return
 
     async def post_form(url: str, form: bytes) -> Reply | NoReply:
         async with governor.admit(Lane.LIVE, name) as permit:
@@ -173,7 +179,7 @@ def let_ask_for_tokens(
             governor.learn(permit, reply, verdict)
             return reply
 
-    credential.origin.post_form = post_form
+    origin.post_form = post_form
 
 
 def once_signed(runtime: "Numbered | ListedRuntime", run: Run) -> Run:

@@ -8,8 +8,9 @@ from remora.core.item import Entry
 from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind, fingerprint
 from remora.core.ledger.gap import GapEvent, GapState, moved
+from remora.core.ledger.list_promises import newest_of_each
 from remora.core.reasons import GapReason
-from remora.stores.decisions import Known, is_owed_anew, newest_of_each
+from remora.stores.decisions import Known, is_owed_anew
 from remora.stores.memory.state import DocumentRow, MemoryPart
 
 

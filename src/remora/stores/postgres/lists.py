@@ -7,7 +7,8 @@ from remora.core.item import Entry
 from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.discovery import fingerprint as fingerprint_of
-from remora.stores.decisions import LISTED_AGAIN, Known, has_returned, is_owed_anew, newest_of_each
+from remora.core.ledger.list_promises import newest_of_each
+from remora.stores.decisions import LISTED_AGAIN, Known, has_returned, is_owed_anew
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL

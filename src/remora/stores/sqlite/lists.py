@@ -8,8 +8,9 @@ from remora.core.item import Entry
 from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.discovery import fingerprint as fingerprint_of
+from remora.core.ledger.list_promises import newest_of_each
 from remora.core.units import MILLISECOND_NS
-from remora.stores.decisions import LISTED_AGAIN, Known, has_returned, is_owed_anew, newest_of_each
+from remora.stores.decisions import LISTED_AGAIN, Known, has_returned, is_owed_anew
 from remora.stores.rows import document_from_row, dump_json, run_from_row, walk_from_row
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.feed import write_changes
