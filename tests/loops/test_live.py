@@ -25,8 +25,8 @@ from tests.loops.streams import Scripted
 ONLY_LIVE = ServiceSettings(backfill=False, rescan=None)
 
 
-def make_live(process: Process, *, behind_kind: SegmentKind = SegmentKind.BACKFILL) -> Live:
-    return Live(process.source, process.collector, process.store, clock=process.clock, behind_kind=behind_kind)
+def make_live(process: Process, *, history_from: int | None = 1) -> Live:
+    return Live(process.source, process.collector, process.store, clock=process.clock, history_from=history_from)
 
 
 async def run_for(seconds: float, live: Live) -> None:
@@ -123,17 +123,17 @@ def test_what_a_short_absence_left_is_collected_at_once_and_covered() -> None:
 
 
 def test_whoever_is_far_behind_hands_the_ids_over_as_segments() -> None:
-    async def main(clock: SimClock, kind: SegmentKind) -> None:
+    async def main(clock: SimClock, history_from: int | None, kind: SegmentKind) -> None:
         rig = Rig.make(clock)
         async with rig.process() as process:
             await make_live(process).run_once()
         await clock.sleep_until(clock.monotonic_ns() + HOUR_NS)
         async with rig.process() as process:
-            await make_live(process, behind_kind=kind).run_once()
+            await make_live(process, history_from=history_from).run_once()
         assert (await rig.store.open_segments(NAME))[kind] > BEHIND_MAX_IDS
 
-    in_virtual_time(lambda clock: main(clock, SegmentKind.BACKFILL))
-    in_virtual_time(lambda clock: main(clock, SegmentKind.BLIND_WINDOW))
+    in_virtual_time(lambda clock: main(clock, 1, SegmentKind.BACKFILL))
+    in_virtual_time(lambda clock: main(clock, None, SegmentKind.BLIND_WINDOW))
 
 
 class Forgetful(MemoryStore):

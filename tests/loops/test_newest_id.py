@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from remora.core.lanes import Lane
 from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.discovery import Discovery
 from remora.core.ledger.newest_id import PLAUSIBLE_IDS
 from remora.core.ledger.notes import LIVE_FROM_NOTE, NEWEST_NOTE
 from remora.core.ledger.segment import SegmentKind
@@ -101,6 +103,37 @@ def test_what_is_planned_is_fetched_by_a_process_that_starts_during_a_lie() -> N
         await rig.live_for(10 * MINUTE_NS, settings=QUIET)
         assert sum((await rig.store.open_segments(NAME)).values()) == 0
         await assert_only_the_truth_is_kept(rig)
+
+    in_virtual_time(main)
+
+
+def test_holes_below_a_stored_item_are_fetched_before_the_newest_id_was_ever_told() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = Rig.make(clock, world=HISTORY)
+        async with rig.process() as process:
+            await process.collector.collect(Discovery.item(2_000, via=Lane.LIVE))
+        await rig.store.cover(NAME, IdRange(2_000, 2_000))
+        rig.provider.claims_newest_id = ABSURD
+        await rig.live_for(10 * MINUTE_NS, settings=QUIET)
+        assert (await rig.store.coverage(NAME)).uncovered(IdRange(1, 2_000)) == ()
+        assert sum((await rig.store.open_segments(NAME)).values()) == 0
+        await assert_only_the_truth_is_kept(rig)
+
+    in_virtual_time(main)
+
+
+def test_holes_in_what_was_live_are_fetched_by_a_process_that_hears_no_newest_id() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = Rig.make(clock, world=HISTORY)
+        only_live = ServiceSettings(backfill=False, rescan=None)
+        await rig.live_for(MINUTE_NS, settings=only_live)
+        live_from = await rig.store.note(NAME, LIVE_FROM_NOTE)
+        assert isinstance(live_from, int)
+        await rig.store.cover(NAME, IdRange(live_from + 500, live_from + 500))
+        await wait(rig, 60 * MINUTE_NS)
+        rig.provider.claims_newest_id = ABSURD
+        await rig.live_for(10 * MINUTE_NS, settings=only_live)
+        assert (await rig.store.coverage(NAME)).uncovered(IdRange(live_from, live_from + 500)) == ()
 
     in_virtual_time(main)
 

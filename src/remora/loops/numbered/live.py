@@ -58,16 +58,21 @@ class Live:
         store: Store,
         *,
         clock: Clock,
-        behind_kind: SegmentKind = SegmentKind.BACKFILL,
+        history_from: int | None = 1,
         poll_every_ns: int = POLL_EVERY_NS,
         connect_every_ns: int | None = 0,
     ) -> None:
-        """`connect_every_ns`: time between two connects; None: a stream costs too many requests, so ids are polled."""
+        """What may be left out, and how often to ask.
+
+        `history_from`: the first id of history; None: ids from before the first start stay uncovered.
+        `connect_every_ns`: time between two connects; None: a stream costs too many requests, so ids are polled.
+        """
         self._source = source.name
         self._collector = collector
         self._store = store
         self._clock = clock
-        self._behind_kind = behind_kind
+        self._history_from = history_from
+        self._behind_kind = SegmentKind.BLIND_WINDOW if history_from is None else SegmentKind.BACKFILL
         self._poll_every_ns = poll_every_ns
         self._has_stream = source.capabilities.newest_stream and connect_every_ns is not None
         gate = collector.stream_gate(Lane.LIVE)
@@ -125,6 +130,7 @@ class Live:
     async def _begin(self) -> None:
         """Find the first live id, and the ids that an earlier process or an earlier run of this loop left uncovered."""
         self._kept_id = await take_up(self._collector, self._store, self._source)
+        planned_id = 0
         while (newest_id := await self._ask()) is None:
             if self._collector.newest_is_malformed and self._collector.newest_id is None:
                 # It answered, but never with an id: the declaration is wrong, and waiting does not help.
@@ -132,6 +138,7 @@ class Live:
                     f"{self._source} answers, but without a newest id",
                     hint=f"remora check --source {self._source} says what to write",
                 )
+            planned_id = await self._plan_what_is_known(planned_id)
             await self._clock.sleep_until(self._clock.monotonic_ns() + self._poll_every_ns)
         await retract_absurd(self._collector, self._store, self._source)
         await self.keep()
@@ -145,6 +152,21 @@ class Live:
         self._todo, self._recorded, self._covering = list(holes), set(), False
         self._begun.set()
         await self._hand_over_what_is_too_much()
+
+    async def _plan_what_is_known(self, planned_id: int) -> int:
+        """Plan what is uncovered below the highest covered id, if that is believed: it exists, whatever is newest.
+
+        Returns that id; nothing is planned again while it is `planned_id`.
+        """
+        live_from = await self._store.note(self._source, LIVE_FROM_NOTE)
+        first_id = live_from if self._history_from is None else self._history_from
+        coverage = await self._store.coverage(self._source)
+        known_id = coverage.ranges[-1].end if coverage.ranges else 0
+        is_believed = not needs_proof(known_id, proven_id=self._collector.proven_id)
+        if is_believed and known_id != planned_id and isinstance(first_id, int) and first_id <= known_id:
+            holes = newest_first(coverage.uncovered(IdRange(first_id, known_id)))
+            await self._store.plan(self._source, self._behind_kind, holes, now_ns=self._clock.wall_ns())
+        return known_id
 
     # ── the newest id ───────────────────────────────────────────────────────────────────────────────────────────────
 

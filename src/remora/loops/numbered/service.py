@@ -7,6 +7,7 @@ new ids, rescan) and the others stand by to take over; all of them work on segme
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +18,7 @@ from remora.contracts import Clock, LeaderLease, NumberedSource, Store
 from remora.core.ledger.coverage import IdRange
 from remora.core.ledger.freshness import UpdateAges, is_stream_too_dear, poll_interval_ns, reconnect_every_ns
 from remora.core.ledger.newest_id import WentBack
+from remora.core.ledger.notes import NEWEST_NOTE
 from remora.core.ledger.segment import SegmentKind
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.snapshot import InboxFacts, LoopFacts, RescanFacts, StreamFacts
@@ -131,14 +133,13 @@ class NumberedService:
             workers=self._settings.update_workers,
             on_changed=self._ages.changed,
         )
-        behind_kind = SegmentKind.BACKFILL if self._settings.backfill else SegmentKind.BLIND_WINDOW
         interval_ns = self._governor.state().ceiling_interval_ns
         self._live = Live(
             source,
             collector,
             store,
             clock=clock,
-            behind_kind=behind_kind,
+            history_from=self._settings.first_id if self._settings.backfill else None,
             poll_every_ns=poll_interval_ns(self._settings.poll_every_ns, ceiling_interval_ns=interval_ns),
             connect_every_ns=None if self._is_stream_too_dear else self._connect_every_ns,
         )
@@ -291,16 +292,26 @@ class NumberedService:
     async def _backfill(self) -> None:
         """Fetch history below the first live id, newest first, in parallel with the other loops.
 
-        What an earlier process planned does not wait until the source tells its newest id, unless that process believed
-        a wrong one: then its plan is wrong as well.
+        What is known to exist does not wait until the source tells its newest id, unless an earlier process believed a
+        wrong one: then its plan is wrong as well.
         """
-        is_believed = await take_up(self._collector, self._store, self._source) is not None
+        kept = await self._store.note(self._source, NEWEST_NOTE)
+        if kept is not None and await take_up(self._collector, self._store, self._source) is None:
+            await self._live.live_from()
         planned = await self._store.open_segments(self._source)
-        if is_believed and any(planned.get(kind) for kind in HISTORY):
-            await side_by_side([self._plan_history(), self._walk_history()])
-        else:
+        if not any(planned.get(kind) for kind in HISTORY) and await self._is_told_soon():
             await self._plan_history()
             await self._walk_history()
+        else:
+            await side_by_side([self._plan_history(), self._walk_history()])
+
+    async def _is_told_soon(self) -> bool:
+        """Wait a while for the newest id; returns whether the source has told it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.poll_every_ns / SECOND_NS):
+                await self._live.live_from()
+                return True
+        return False
 
     async def _walk_history(self) -> None:
         await self._walk(*HISTORY)
