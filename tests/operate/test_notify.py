@@ -25,6 +25,7 @@ from remora.operate.config.settings import Flags, NotifySettings
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.observe.notify import PER_HOUR_MAX, Notice, Notifier, run_command
 from remora.stores.memory import MemoryStore
+from remora.stores.sqlite import SqliteStore
 
 NOW_NS = 1_800_000_000 * SECOND_NS
 NOTICE = Notice(
@@ -126,6 +127,15 @@ async def test_the_command_hears_the_notice_and_nothing_of_our_environment(
     assert "'REMORA_STATE': 'firing'" in text
     assert "s3cr3t-token" not in text
     assert "CHATS_TOKEN" in os.environ
+
+
+async def test_the_command_may_call_remora(tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror.db"
+    store = SqliteStore(mirror)
+    await store.open()
+    await store.close()
+    assert await run_command((sys.executable, "-m", "remora", "gaps", "--store", f"sqlite:///{mirror}"), NOTICE)
+
 
 
 async def test_a_command_that_fails_is_told_apart_from_one_that_works() -> None:

@@ -10,6 +10,15 @@ from remora.core.errors import ConfigurationError
 
 QUIET: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 SERVER: Final = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}")
+# What the command finds in its environment. It may call `remora`, which must not take them for settings.
+NOTICE_VARIABLES: Final = {
+    "kind": "REMORA_KIND",
+    "source": "REMORA_SOURCE",
+    "name": "REMORA_NAME",
+    "state": "REMORA_STATE",
+    "text": "REMORA_TEXT",
+    "runbook": "REMORA_RUNBOOK",
+}
 
 
 class WebhookStyle(StrEnum):

@@ -14,6 +14,7 @@ from msgspec import inspect
 from remora.core.errors import ConfigurationError
 from remora.core.quantities import format_exactly
 from remora.operate.config.naming import naming
+from remora.operate.config.notify_settings import NOTICE_VARIABLES
 from remora.operate.config.plain_text import one_line
 from remora.operate.config.secrets import without_secrets
 from remora.operate.config.settings import (
@@ -100,7 +101,7 @@ def _with_environment(flags: Flags, environ: Mapping[str, str]) -> Flags:
 
 def _refuse_near_misses(environ: Mapping[str, str]) -> None:
     # Only near misses: container platforms set variables of their own that start with a service's name.
-    for variable in environ:
+    for variable in environ.keys() - NOTICE_VARIABLES.values():
         own = variable.startswith(ENVIRONMENT_PREFIX) and not variable.startswith(f"{ENVIRONMENT_PREFIX}SOURCES_")
         if own and variable not in ENVIRONMENT_FLAGS and (near := _nearest(variable, ENVIRONMENT_FLAGS)):
             raise ConfigurationError(f"the variable {variable} means nothing to remora", hint=f"did you mean {near}?")

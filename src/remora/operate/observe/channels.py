@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remora.core.errors import ConfigurationError
-from remora.operate.config.notify_settings import NotifySettings, WebhookStyle
+from remora.operate.config.notify_settings import NOTICE_VARIABLES, NotifySettings, WebhookStyle
 from remora.sources.secret import Secret
 from remora.sources.transport.notices import MailServer, post_notice, send_mail
 
@@ -52,7 +52,7 @@ Channel = Callable[[Notice], Awaitable[bool]]
 
 async def run_command(command: Sequence[str], notice: Notice) -> bool:
     """Run it once. Returns whether it succeeded in time."""
-    variables = {f"REMORA_{key.upper()}": str(value or "") for key, value in msgspec.to_builtins(notice).items()}
+    variables = {NOTICE_VARIABLES[key]: str(value or "") for key, value in msgspec.to_builtins(notice).items()}
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
