@@ -137,7 +137,6 @@ async def test_the_command_may_call_remora(tmp_path: Path) -> None:
     assert await run_command((sys.executable, "-m", "remora", "gaps", "--store", f"sqlite:///{mirror}"), NOTICE)
 
 
-
 async def test_a_command_that_fails_is_told_apart_from_one_that_works() -> None:
     assert not await run_command((sys.executable, "-c", "raise SystemExit(3)"), NOTICE)
 

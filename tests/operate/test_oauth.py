@@ -87,6 +87,30 @@ async def test_a_refresh_token_that_the_provider_replaces_is_kept_in_its_file(tm
     ]
 
 
+async def test_a_refresh_token_that_cannot_be_kept_is_used_told_and_kept_later(tmp_path: Path) -> None:
+    folder = tmp_path / "secrets"
+    folder.mkdir()
+    path = folder / "refresh"
+    path.write_text("r1")
+    path.chmod(0o600)
+    endpoint = Endpoint([{"access_token": "t1", "refresh_token": CANARY}, {"access_token": "t2"}])
+    endpoints = origin(endpoint, source(refresh_token_file=str(path)), {"S": "s"})
+    folder.rename(tmp_path / "away")
+    with capture_logs() as told:
+        assert (await endpoints.read()).secret.reveal() == "t1"
+    assert told == [
+        {
+            "event": "refresh_token_not_kept",
+            "log_level": "warning",
+            "setting": "sources.chats.auth.refresh_token_file",
+            "why": "No such file or directory",
+        }
+    ]
+    (tmp_path / "away").rename(folder)
+    assert (await endpoints.read()).secret.reveal() == "t2"
+    assert (endpoint.forms[-1]["refresh_token"], path.read_text()) == (CANARY, CANARY)
+
+
 @pytest.mark.parametrize(
     "answer, status, why",
     [

@@ -26,7 +26,10 @@ _answer = msgspec.json.Decoder(_Answer, strict=False)
 
 
 class FromTokenEndpoint:
-    """`SecretOrigin` of an access token. A new refresh token from the provider is used and passed to `keep`."""
+    """`SecretOrigin` of an access token. A new refresh token from the provider is used and passed to `keep`.
+
+    `keep` returns whether it could be kept; if not, it is called again with the next access token.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class FromTokenEndpoint:
         client_secret: Secret | None = None,
         refresh_token: Secret | None = None,
         scope: str | None = None,
-        keep: Callable[[Secret], None] | None = None,
+        keep: Callable[[Secret], bool] | None = None,
     ) -> None:
         self._where = where
         self._url = url
@@ -46,6 +49,7 @@ class FromTokenEndpoint:
         self._refresh_token = refresh_token
         self._scope = scope
         self._keep = keep
+        self._is_kept = True
         self.post_form: PostForm | None = None  # set once there is a gate
 
     def has_changed(self) -> bool:
@@ -67,8 +71,7 @@ class FromTokenEndpoint:
                 f"{self._where}: the token endpoint gives no token (HTTP {reply.status})",
                 hint="check client_id, its secret and the refresh token",
             )
-        if answer.refresh_token and self._refresh_token is not None:
-            self._replace(Secret(answer.refresh_token))
+        self._replace_refresh_token(answer.refresh_token)
         expires_s = None if answer.expires_in is None else min(max(0.0, answer.expires_in), _LONGEST_S)
         return Issued(Secret(answer.access_token), None if expires_s is None else int(expires_s * SECOND_NS))
 
@@ -82,9 +85,10 @@ class FromTokenEndpoint:
             form["scope"] = self._scope
         return form
 
-    def _replace(self, token: Secret) -> None:
-        assert self._refresh_token is not None, "only a refresh token is replaced"
-        if token.reveal() != self._refresh_token.reveal():
-            self._refresh_token = token
-            if self._keep is not None:
-                self._keep(token)
+    def _replace_refresh_token(self, token: str | None) -> None:
+        if self._refresh_token is None:
+            return
+        if token and token != self._refresh_token.reveal():
+            self._refresh_token, self._is_kept = Secret(token), self._keep is None
+        if not self._is_kept and self._keep is not None:
+            self._is_kept = self._keep(self._refresh_token)

@@ -94,13 +94,18 @@ def _token_endpoint(key: str, auth: AuthSettings, environ: Mapping[str, str]) ->
         client_secret=oauth_secret(key, auth, "client_secret", environ),
         refresh_token=oauth_secret(key, auth, "refresh_token", environ),
         scope=auth.scope,
-        keep=None if kept_in is None else partial(_keep, kept_in),
+        keep=None if kept_in is None else partial(_keep, f"{key}.refresh_token_file", kept_in),
     )
 
 
-def _keep(path: Path, token: Secret) -> None:
+def _keep(where: str, path: Path, token: Secret) -> bool:
     """Replace the file whole: a crash in between must lose neither the old token nor the new one."""
-    write_whole(path, token.reveal().encode())
+    try:
+        write_whole(path, token.reveal().encode())
+    except OSError as error:
+        log.warning("refresh_token_not_kept", setting=where, why=error.strerror or type(error).__name__)
+        return False
+    return True
 
 
 class FromEnvironment:
