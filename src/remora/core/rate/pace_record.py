@@ -5,7 +5,7 @@ and never faster than the ceiling. A record that cannot be trusted leads to a co
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
 from math import isfinite
 from typing import Final, TypeGuard
@@ -115,7 +115,7 @@ def to_record(pace: Pace, *, now_ns: int, now_wall_ns: int) -> PaceRecord:
 
 def record_to_json(record: PaceRecord) -> dict[str, object]:
     """The record as a JSON object."""
-    return {**asdict(record), "edges_per_s": list(record.edges_per_s)}
+    return {**msgspec.to_builtins(record), "edges_per_s": list(record.edges_per_s)}
 
 
 def record_from_json(data: object) -> PaceRecord | Damaged | None:

@@ -123,7 +123,7 @@ class RunAllowance:
     def _certain_wait_ns(self) -> int:
         """How long nothing can be sent, whatever happens: the provider asked to wait, or the ceiling requires it."""
         gate = self._governor.state()
-        return max(self._held_ns(), min(gate.next_in_ns, gate.ceiling_interval_ns))
+        return max(gate.not_before_in_ns, min(gate.next_in_ns, gate.ceiling_interval_ns))
 
     def _held_ns(self) -> int:
         """How long the provider itself asked us to wait; 0 when it did not."""
