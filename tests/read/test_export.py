@@ -27,6 +27,7 @@ from remora.read.mirror import MirrorReader
 from remora.read.parquet import export_parquet
 from remora.read.resumable import Target, resumable_file
 from remora.read.singer import export_singer
+from remora.read.tables import as_csv_text
 from remora.stores import open_reader
 from tests.contract.answers import ARCHIVE, NOW_S, SOURCE, at, record_document
 from tests.read.conftest import item, keep
@@ -66,6 +67,17 @@ async def test_csv_has_a_header_and_every_column(mirror: MirrorReader) -> None:
     chats = io.BytesIO()
     assert await export_csv(mirror, CHATS, Target(chats)) == 2
     assert chats.getvalue().decode().splitlines()[0] == ",".join(DOCUMENT_COLUMNS)
+
+
+async def test_any_line_break_in_a_cell_stays_in_its_cell(mirror: MirrorReader, store: Store) -> None:
+    await keep(store, item(200, title="a\rb", text="c\r\nd\ne", by="f\r"))
+    file = io.BytesIO()
+    await export_csv(mirror, Wanted(SOURCE, is_listed=False, first_id=200), Target(file))
+    header, *rows = csv.reader(io.StringIO(file.getvalue().decode(), newline=""))
+    (found,) = (dict(zip(header, row, strict=True)) for row in rows)
+    assert (found["title"], found["text"], found["by"]) == ("a\rb", "c\r\nd\ne", "f\r")
+    asked = as_csv_text(await mirror.query("SELECT 'a\rb' AS cell"))
+    assert list(csv.reader(io.StringIO(asked, newline=""))) == [["cell"], ["a\rb"]]
 
 
 async def test_parquet_is_typed_and_has_a_folder_per_month(mirror: MirrorReader, store: Store, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """How does the whole mirror leave the store? As files that other programs read; each file appears when it is complete."""
 
-import csv
 import io
 import sys
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from remora.contracts.reader import MirroredItem
+from remora.read.csv_lines import CsvLines
 from remora.read.export_rows import DOCUMENT_COLUMNS, ITEM_COLUMNS, MOMENT_COLUMNS, as_moment, document_row, item_row
 from remora.read.mirror import MirrorReader
 from remora.read.resumable import Target, resumable_file
@@ -61,12 +61,12 @@ async def export_csv(mirror: MirrorReader, wanted: Wanted, target: Target) -> in
     """Write one line per item or document, with a header; returns how many. Times are in UTC, NULL is empty."""
     text = io.TextIOWrapper(target.file, "utf-8", errors="replace", newline="")
     try:
-        writer = csv.writer(text, lineterminator="\n")
+        lines = CsvLines(text)
         columns = DOCUMENT_COLUMNS if wanted.is_listed else ITEM_COLUMNS
         if not target.rows:
-            writer.writerow(columns)
+            lines.row(columns)
         async for rows in row_pages(mirror, wanted, target):
-            writer.writerows(_csv_cells(columns, row) for row in rows)
+            lines.rows(_csv_cells(columns, row) for row in rows)
             text.flush()
             target.wrote(len(rows), None if wanted.is_listed else rows[-1][_ID] + 1)
     finally:

@@ -1,10 +1,10 @@
 """How are the rows of a query printed? As a table for people, as CSV or as JSON objects."""
 
-import csv
 import io
 from typing import Any, Final
 
 from remora.contracts.reader import QueryResult
+from remora.read.csv_lines import CsvLines
 from remora.read.plain_text import one_line
 
 CELL_MAX: Final = 60
@@ -32,9 +32,9 @@ def as_table(found: QueryResult) -> str:
 def as_csv_text(found: QueryResult) -> str:
     """CSV with a header line; NULL is an empty cell."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(found.columns)
-    writer.writerows([_plain(value) for value in row] for row in found.rows)
+    lines = CsvLines(out)
+    lines.row(found.columns)
+    lines.rows([_plain(value) for value in row] for row in found.rows)
     return out.getvalue()
 
 
