@@ -5,10 +5,11 @@ also replaces whatever has the name. So a link is followed first, and what is no
 """
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -46,6 +47,24 @@ def file_to_write(path: Path) -> Path:
 def end_of_links(path: Path) -> Path:
     """The name itself, or where its links lead."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
+
+
+def open_alone(path: Path, flags: int) -> int:
+    """Open a file or folder that is being written, for one process at a time. Raises BlockingIOError if another has it.
+
+    Closing it lets the next one in. So what is written is given its name, or deleted, before it is closed.
+    """
+    while True:
+        opened = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(opened), path.lstat()):
+                    return opened
+        except BaseException:
+            os.close(opened)
+            raise
+        os.close(opened)  # another process gave it its name, or deleted it, before we had it
 
 
 @contextmanager

@@ -228,6 +228,38 @@ async def interrupted(
         await write(mirror, ITEMS, target)
 
 
+async def test_a_second_export_into_the_same_file_is_refused_while_the_first_is_written(
+    mirror: MirrorReader, tmp_path: Path
+) -> None:
+    path = tmp_path / "all"
+    with resumable_file(path, "all of it") as first:
+        first.file.write(b"half, ")
+        for asked in ("all of it", "another"):
+            with pytest.raises(ConfigurationError, match=f"another process is writing {path}"):
+                await export_into(path, asked, mirror)
+        first.file.write(b"whole")
+    assert path.read_bytes() == b"half, whole"
+    assert await export_into(path, "all of it", mirror) == 9
+
+
+async def export_into(path: Path, asked: str, mirror: MirrorReader) -> int:
+    with resumable_file(path, asked) as target:
+        return await export_ndjson(mirror, ITEMS, target)
+
+
+async def test_a_second_export_into_the_same_folder_is_refused_while_the_first_is_written(
+    mirror: MirrorReader, tmp_path: Path
+) -> None:
+    folder = tmp_path / "lake"
+    with parquet.complete_folder(folder) as part:
+        write_own(part / "month=2026-01")
+        with pytest.raises(ConfigurationError, match=f"another process is writing {folder}"):
+            await export_parquet(mirror, ITEMS, folder)
+        (part / parquet.MANIFEST).write_text("{}")
+    assert names(folder / "month=2026-01") == ["thesis.txt"]
+    assert await export_parquet(mirror, ITEMS, folder) == 9
+
+
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_an_unfinished_file_of_another_question_is_begun_anew(
     mirror: MirrorReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

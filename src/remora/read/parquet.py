@@ -20,10 +20,11 @@ from typing import Any, Final, Self
 import msgspec
 
 from remora.core.errors import ConfigurationError
-from remora.files import PRIVATE_FILE, PRIVATE_FOLDER, end_of_links, put_in_place, sync_tree, write_whole
+from remora.files import PRIVATE_FILE, PRIVATE_FOLDER, end_of_links, open_alone, put_in_place, sync_tree, write_whole
 from remora.read.arrow import by_month, document_table, item_table, load_pyarrow, schema
 from remora.read.export import Wanted, row_pages
 from remora.read.mirror import MirrorReader
+from remora.read.resumable import being_written
 
 ROW_GROUP_ROWS: Final = 50_000
 # Rows of all months together that wait for their file, and files that are open at once.
@@ -155,22 +156,42 @@ def _asked(wanted: Wanted) -> str:
 def complete_folder(folder: Path) -> Iterator[Path]:
     """A folder that gets its name only when it is complete. An earlier export of that name is replaced."""
     folder = end_of_links(folder)
-    part, old = folder.with_name(f"{folder.name}.part"), folder.with_name(f"{folder.name}.old")
+    part = folder.with_name(f"{folder.name}.part")
     try:
         check_replaceable(folder)
-        part.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        yield part
-        sync_tree(part)
-        if folder.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            folder.rename(old)
-        put_in_place(part, folder)
-        shutil.rmtree(old, ignore_errors=True)
+        with _alone(part, folder):
+            try:
+                yield part
+                sync_tree(part)
+                _put_in_place(part, folder)
+            finally:
+                if not (part / PROGRESS).exists():
+                    shutil.rmtree(part, ignore_errors=True)
     except OSError as error:
         raise _unwritable(folder, error) from None
+
+
+@contextmanager
+def _alone(part: Path, folder: Path) -> Iterator[None]:
+    """The unfinished folder, for one process at a time: two would delete each other's files."""
+    part.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+    try:
+        opened = open_alone(part, os.O_RDONLY | os.O_DIRECTORY)
+    except BlockingIOError:
+        raise being_written(folder) from None
+    try:
+        yield
     finally:
-        if not (part / PROGRESS).exists():
-            shutil.rmtree(part, ignore_errors=True)
+        os.close(opened)
+
+
+def _put_in_place(part: Path, folder: Path) -> None:
+    old = folder.with_name(f"{folder.name}.old")
+    if folder.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+    put_in_place(part, folder)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def check_replaceable(folder: Path, *, marks: Sequence[str] = (MANIFEST,)) -> None:

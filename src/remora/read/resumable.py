@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from remora.core.errors import ConfigurationError
-from remora.files import PRIVATE_FILE, NotAFile, file_to_write, put_in_place, sync_file, write_whole
+from remora.files import PRIVATE_FILE, NotAFile, file_to_write, open_alone, put_in_place, sync_file, write_whole
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 # The place is remembered after this many rows.
@@ -63,26 +63,32 @@ def resumable_file(path: Path, asked: str) -> Iterator[Target]:
     """
     path = check_file(path)
     part, place = path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.progress")
-    is_complete = False
     try:
-        done = _progress(part, place, asked)
-        with _opened(part, done) as file:
+        with _opened(part, path) as file:
+            try:
+                done = _begin(file, place, asked)
 
-            def remember(rows: int, next_id: int) -> None:
+                def remember(rows: int, next_id: int) -> None:
+                    sync_file(file)
+                    write_whole(place, msgspec.json.encode(Progress(asked, rows, file.tell(), next_id)))
+
+                yield Target(file, done.rows, done.next_id, remember)
                 sync_file(file)
-                write_whole(place, msgspec.json.encode(Progress(asked, rows, file.tell(), next_id)))
-
-            yield Target(file, done.rows, done.next_id, remember)
-            sync_file(file)
-        put_in_place(part, path)
-        is_complete = True
+                place.unlink(missing_ok=True)
+                put_in_place(part, path)
+            except BaseException:
+                if not place.exists():
+                    part.unlink(missing_ok=True)
+                raise
     except OSError as error:
         raise _unwritable(path, error.strerror) from None
-    finally:
-        if is_complete:
-            place.unlink(missing_ok=True)
-        elif not place.exists():
-            part.unlink(missing_ok=True)
+
+
+def being_written(path: Path) -> ConfigurationError:
+    """The error for a file or folder that another process is writing."""
+    return ConfigurationError(
+        f"another process is writing {path}", hint="wait until it has ended, or name another place"
+    )
 
 
 def check_file(path: Path) -> Path:
@@ -107,21 +113,28 @@ def _unwritable(path: Path, why: str | None) -> ConfigurationError:
     )
 
 
-def _opened(part: Path, done: Progress) -> BinaryIO:
-    flags = os.O_RDWR if done.rows else os.O_RDWR | os.O_CREAT | os.O_EXCL
-    file = os.fdopen(os.open(part, flags, PRIVATE_FILE), "r+b", WRITE_BUFFER_BYTES)
+def _opened(part: Path, path: Path) -> BinaryIO:
+    try:
+        return os.fdopen(open_alone(part, os.O_RDWR | os.O_CREAT), "r+b", WRITE_BUFFER_BYTES)
+    except BlockingIOError:
+        raise being_written(path) from None
+
+
+def _begin(file: BinaryIO, place: Path, asked: str) -> Progress:
+    """Where to go on in the unfinished file. What comes after that is cut off, or all of it if it is something else."""
+    done = _progress(file, place, asked)
+    if not done.rows:
+        place.unlink(missing_ok=True)
+        os.fchmod(file.fileno(), PRIVATE_FILE)
     file.truncate(done.size)
     file.seek(done.size)
-    return file
+    return done
 
 
-def _progress(part: Path, place: Path, asked: str) -> Progress:
+def _progress(file: BinaryIO, place: Path, asked: str) -> Progress:
     try:
         done = msgspec.json.decode(place.read_bytes(), type=Progress)
-        if done.asked == asked and part.stat().st_size >= done.size > 0:
-            return done
     except (OSError, msgspec.DecodeError):
-        pass  # there is none, or none that can be used
-    place.unlink(missing_ok=True)
-    part.unlink(missing_ok=True)
-    return Progress()
+        return Progress()  # there is none, or none that can be used
+    is_of_this = done.asked == asked and os.fstat(file.fileno()).st_size >= done.size > 0
+    return done if is_of_this else Progress()
