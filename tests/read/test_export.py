@@ -161,12 +161,21 @@ async def test_a_second_export_replaces_the_first_and_nothing_else(mirror: Mirro
     await export_parquet(mirror, ITEMS, folder)
     await export_parquet(mirror, Wanted(SOURCE, is_listed=False, last_id=2), folder)
     assert [row["id"] for row in rows_in(folder)] == [1, 2]
-    assert not [name for name in names(tmp_path) if name.endswith((".part", ".old"))]
+    assert not [name for name in names(tmp_path) if name.endswith((".part", ".replaced"))]
     mine = tmp_path / "mine"
     write_own(mine)
     with pytest.raises(ConfigurationError, match="not an earlier export"):
         await export_parquet(mirror, ITEMS, mine)
     assert names(mine) == ["thesis.txt"]
+
+
+async def test_an_earlier_export_that_was_put_aside_by_hand_stays(mirror: MirrorReader, tmp_path: Path) -> None:
+    folder, aside = tmp_path / "lake", tmp_path / "lake.old"
+    await export_parquet(mirror, ITEMS, folder)
+    folder.rename(aside)
+    for _ in ("anew", "in place of it"):
+        await export_parquet(mirror, Wanted(SOURCE, is_listed=False, last_id=2), folder)
+    assert (len(rows_in(aside)), len(rows_in(folder))) == (9, 2)
 
 
 def write_own(folder: Path) -> None:

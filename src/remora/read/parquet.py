@@ -186,12 +186,20 @@ def _alone(part: Path, folder: Path) -> Iterator[None]:
 
 
 def _put_in_place(part: Path, folder: Path) -> None:
-    old = folder.with_name(f"{folder.name}.old")
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        folder.rename(old)
-    put_in_place(part, folder)
-    shutil.rmtree(old, ignore_errors=True)
+    # No name that a person would give: what has it is from us, left behind by a kill.
+    replaced = folder.with_name(f".{folder.name}.replaced")
+    shutil.rmtree(replaced, ignore_errors=True)
+    if not folder.exists():
+        put_in_place(part, folder)
+        return
+    folder.rename(replaced)
+    try:
+        put_in_place(part, folder)
+    except OSError:
+        if not folder.exists():
+            replaced.rename(folder)
+        raise
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 def check_replaceable(folder: Path, *, marks: Sequence[str] = (MANIFEST,)) -> None:
