@@ -22,6 +22,7 @@ from remora.read import lake as lakes
 from remora.read.export import Wanted
 from remora.read.lake import Lake
 from remora.read.mirror import MirrorReader
+from remora.read.parquet import LAKE_STATE, export_parquet
 from tests.contract.answers import ARCHIVE, SOURCE, at, record_document
 from tests.read.conftest import item, keep
 
@@ -84,6 +85,19 @@ async def test_a_lake_has_every_item_and_keeps_what_was_edited(
     assert reader.position == await mirror.newest_position()
 
 
+async def test_an_export_replaces_no_lake(store: Store, mirror: MirrorReader, url: str, tmp_path: Path) -> None:
+    """A lake may hold contents that the mirror has deleted since."""
+    folder = tmp_path / "lake"
+    await follow(mirror, url, folder)
+    assert len(rows_of(folder, 5)) == 2
+    with pytest.raises(ConfigurationError, match="kept fresh by remora export --follow"):
+        await export_parquet(mirror, Wanted(SOURCE, is_listed=False), folder)
+    assert len(rows_of(folder, 5)) == 2
+    await keep(store, item(5, type="story", title="Later"), at_s=70)
+    assert await follow(mirror, url, folder) == 1
+    assert len(rows_of(folder, 5)) == 3
+
+
 async def test_many_small_files_become_one_and_no_revision_is_lost(
     store: Store, mirror: MirrorReader, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +119,7 @@ async def test_a_kill_between_the_files_and_the_state_writes_again_and_loses_not
 ) -> None:
     folder = tmp_path / "lake"
     await follow(mirror, url, folder)
-    state = (folder / lakes.STATE).read_bytes()
+    state = (folder / LAKE_STATE).read_bytes()
     await keep(store, item(60, type="story", title="New"), at_s=20)
     await follow(mirror, url, folder)
     restore(folder, state)
@@ -115,7 +129,7 @@ async def test_a_kill_between_the_files_and_the_state_writes_again_and_loses_not
 
 
 def restore(folder: Path, state: bytes) -> None:
-    (folder / lakes.STATE).write_bytes(state)
+    (folder / LAKE_STATE).write_bytes(state)
 
 
 async def test_a_content_that_came_and_went_between_two_looks_is_kept(

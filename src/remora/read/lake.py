@@ -27,9 +27,8 @@ from remora.read.earlier import item_of
 from remora.read.export import Wanted
 from remora.read.export_rows import document_row
 from remora.read.mirror import MirrorReader
-from remora.read.parquet import MANIFEST, NO_MONTH, Tell, check_replaceable, export_parquet
+from remora.read.parquet import LAKE_STATE, MANIFEST, NO_MONTH, Tell, check_replaceable, export_parquet
 
-STATE: Final = "_lake.json"
 # Changes of one step: one short file for each month they belong to.
 STEP_CHANGES: Final = 20_000
 # Bodies that become one table.
@@ -71,7 +70,7 @@ class Lake:
 
     async def open(self, mirror: MirrorReader, *, tell: Tell = lambda _: None) -> None:
         """Find out how far the folder is. A new one gets everything that the mirror holds."""
-        check_replaceable(self._folder, marks=(MANIFEST, STATE))  # before anything is written
+        check_replaceable(self._folder, marks=(MANIFEST, LAKE_STATE))  # before anything is written
         self._take_lock()
         self._state = self._load()
         if self._state is not None:
@@ -211,12 +210,13 @@ class Lake:
 
     def _load(self) -> _State | None:
         try:
-            found = msgspec.json.decode((self._folder / STATE).read_bytes(), type=_State)
+            found = msgspec.json.decode((self._folder / LAKE_STATE).read_bytes(), type=_State)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError):
             raise ConfigurationError(
-                f"{self._folder / STATE} cannot be read", hint="name another folder, or delete this one to begin anew"
+                f"{self._folder / LAKE_STATE} cannot be read",
+                hint="name another folder, or delete this one to begin anew",
             ) from None
         if found.source != self._source:
             raise ConfigurationError(
@@ -229,7 +229,7 @@ class Lake:
         return msgspec.structs.replace(found, files=max([found.files, *taken]))
 
     def _keep(self, state: _State) -> None:
-        write_whole(self._folder / STATE, msgspec.json.encode(state))
+        write_whole(self._folder / LAKE_STATE, msgspec.json.encode(state))
         self._state = state
 
 

@@ -34,6 +34,8 @@ OPEN_FILES_MAX: Final = 200
 PAGES_BEHIND_MAX: Final = 8
 MANIFEST: Final = "_remora.json"
 PROGRESS: Final = "_progress.json"
+# A folder that is followed has this file.
+LAKE_STATE: Final = "_lake.json"
 NO_MONTH: Final = "unknown"
 # Columns with few different values get a dictionary; for texts, neither one nor their least and greatest value helps.
 REPEATING: Final = frozenset({"source", "type", "by", "dead", "deleted", "revision", "gone", "exported_at"})
@@ -159,6 +161,7 @@ def complete_folder(folder: Path) -> Iterator[Path]:
     part = folder.with_name(f"{folder.name}.part")
     try:
         check_replaceable(folder)
+        _check_not_followed(folder)
         with _alone(part, folder):
             try:
                 yield part
@@ -213,6 +216,14 @@ def check_replaceable(folder: Path, *, marks: Sequence[str] = (MANIFEST,)) -> No
     if is_foreign:
         raise ConfigurationError(
             f"{folder} exists and is not an earlier export", hint="name a folder that does not exist yet"
+        )
+
+
+def _check_not_followed(folder: Path) -> None:
+    if (folder / LAKE_STATE).exists():
+        raise ConfigurationError(
+            f"{folder} is kept fresh by remora export --follow",
+            hint="name another folder: this one may hold earlier contents that are nowhere else",
         )
 
 
