@@ -1,6 +1,7 @@
 """Do `show`, `query` and `changes` print what the mirror holds, for people and for machines?"""
 
 import asyncio
+import codecs
 import csv
 import io
 import json
@@ -50,7 +51,7 @@ ODD = b'{"id":1,"price":1.10,"e":1E5,"huge":1e400,"a":1,"a":2,"half":"\\ud800","
 async def make_odd(folder: str) -> None:
     store = open_store(f"sqlite:///{folder}/remora.db")
     await store.open()
-    await keep(store, Item(1, ODD), Item(2, b"\xff no JSON"))
+    await keep(store, Item(1, ODD), Item(2, b"\xff no JSON"), Item(3, codecs.BOM_UTF8 + b'{"id":3}'))
     await store.record_page(ARCHIVE, [Entry("odd", None)], WalkState(), now_ns=at(1))
     await record_document(store, "odd", Document("odd", ODD), at_s=2)
     await store.close()
@@ -62,6 +63,12 @@ def test_show_body_changes_nothing_but_the_space_between_tokens(remora: CommandL
     for words in (["1", "--source", "hackernews", "--body"], ["odd", "--source", "chats"]):
         assert b"".join(remora("show", *words).stdout_bytes.split()) == ODD
     assert remora("show", "2", "--source", "hackernews", "--body").stdout_bytes == b"\xff no JSON\n"
+
+
+def test_show_json_is_one_json_document_whatever_the_provider_sent(remora: CommandLine) -> None:
+    asyncio.run(make_odd(str(remora.folder)))
+    bodies = [json.loads(remora("show", key, "--json").stdout_bytes)["body"] for key in "123"]
+    assert bodies == [json.loads(ODD), "\ufffd no JSON", {"id": 3}]
 
 
 def test_show_html_has_every_number_as_it_was_sent(remora: CommandLine) -> None:

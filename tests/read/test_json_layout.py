@@ -1,5 +1,6 @@
 """Is a body that is shown with indents still the one that the provider sent?"""
 
+import codecs
 import json
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.read.as_text import pretty
-from remora.read.json_layout import INDENT_MAX, indented
+from remora.read.json_layout import INDENT_MAX, as_part, indented
 from remora.read.readable import Field, readable_fields
 
 ODD = (
@@ -82,3 +83,15 @@ def test_what_a_terminal_would_act_on_is_escaped_and_means_the_same() -> None:
     assert pretty(body) == '{\n  "a": "x\\u202ey\\u009b\\ue000\\u007f"\n}'
     assert json.loads(pretty(body)) == json.loads(body)
     assert "".join(told(body).split()) == "".join(body.decode().split())
+
+
+@pytest.mark.parametrize("sent", [ODD, b" [1]\n", b'{"long":' + b"9" * 5_000 + b"}"])
+def test_a_body_stands_inside_other_json_as_it_was_sent_without_its_byte_order_mark(sent: bytes) -> None:
+    assert as_part(sent) == as_part(codecs.BOM_UTF8 + sent) == sent
+
+
+@pytest.mark.parametrize(
+    "sent", ["{}".encode("utf-16"), b"[NaN]", b"[-Infinity]", b'["\xed\xa0\x80"]', b"[" * 100_000, b"", b"\xff"]
+)
+def test_what_would_make_other_json_invalid_does_not_stand_inside_it(sent: bytes) -> None:
+    assert as_part(sent) is None

@@ -3,6 +3,7 @@
 A parser would round long fractions, drop a repeated name and lose half of a surrogate pair.
 """
 
+import codecs
 import json
 import re
 from typing import Any, Final
@@ -26,6 +27,19 @@ def indented(body: bytes) -> bytes | None:
 def parsed_as_sent(body: bytes) -> Any:
     """The value of a JSON body, with every number as the text that was sent: a float would round it."""
     return json.loads(body.decode("utf-8-sig"), parse_int=str, parse_float=str)
+
+
+def as_part(body: bytes) -> bytes | None:
+    """A body as it can stand inside another JSON document, without a byte order mark; None if it is no JSON."""
+    try:
+        json.loads(body.decode("utf-8-sig"), parse_int=str, parse_float=str, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return body.removeprefix(codecs.BOM_UTF8)
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _laid_out(body: bytes) -> bytes:

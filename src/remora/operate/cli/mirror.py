@@ -223,12 +223,9 @@ def _json(value: object) -> bytes:
 
 def _body(body: bytes) -> object:
     """The body as it came. Invalid JSON is shown as text rather than hidden."""
-    import json
-
     import msgspec
 
-    try:
-        json.loads(body)
-    except (ValueError, RecursionError):
-        return body.decode("utf-8", "replace")
-    return msgspec.Raw(body)
+    from remora.read.json_layout import as_part
+
+    part = as_part(body)
+    return body.decode("utf-8", "replace") if part is None else msgspec.Raw(part)

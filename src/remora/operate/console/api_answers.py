@@ -1,6 +1,5 @@
 """What does the read API answer? Plain records; their schemas in the OpenAPI document are derived from these classes."""
 
-import json
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,6 +9,7 @@ from remora.contracts.reader import Change, MirroredDocument, MirroredItem, Mirr
 from remora.core.status.answers import iso
 from remora.read.browsing import SearchPage
 from remora.read.facets import Facets
+from remora.read.json_layout import as_part
 from remora.read.search import SearchHit
 from remora.read.thread import ThreadNode
 
@@ -272,11 +272,8 @@ def search_answer(found: SearchPage) -> SearchAnswer:
 
 def raw(body: bytes) -> msgspec.Raw:
     """A body as it came; one that is no JSON as a text."""
-    try:
-        json.loads(body)
-    except (ValueError, RecursionError):
-        return msgspec.Raw(msgspec.json.encode(body.decode("utf-8", "replace")))
-    return msgspec.Raw(body)
+    part = as_part(body)
+    return msgspec.Raw(msgspec.json.encode(body.decode("utf-8", "replace")) if part is None else part)
 
 
 def _hit(hit: SearchHit) -> HitAnswer:
