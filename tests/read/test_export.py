@@ -293,6 +293,13 @@ async def test_a_reply_whose_number_no_column_can_hold_costs_only_itself(
     assert await export_singer(mirror, wanted, Target(io.BytesIO())) == 1
 
 
+async def test_ids_beyond_every_column_are_a_range_like_any_other(mirror: MirrorReader) -> None:
+    far = 10**30
+    assert await export_ndjson(mirror, Wanted(SOURCE, is_listed=False, last_id=far), Target(io.BytesIO())) == 9
+    assert await export_ndjson(mirror, Wanted(SOURCE, is_listed=False, first_id=far), Target(io.BytesIO())) == 0
+    assert [len(page["id"]) async for page in mirror.item_column_pages(SOURCE, last_id=far)] == [9]
+
+
 async def test_only_the_owner_may_read_an_export(mirror: MirrorReader, tmp_path: Path) -> None:
     await export_parquet(mirror, ITEMS, tmp_path / "lake")
     assert modes(tmp_path / "lake") == {0o700, 0o600}

@@ -17,6 +17,7 @@ from remora.contracts.reader import (
 from remora.core.errors import ConfigurationError, PositionLost
 from remora.core.units import MILLISECOND_NS
 from remora.stores.common import Part, Values
+from remora.stores.decisions import INTEGER_MAX
 from remora.stores.rows import Row, milliseconds, nanoseconds
 
 FIRST_POSITION: Final = "0"
@@ -177,8 +178,8 @@ class CommonReader(Part):
 
 
 def _page_of(source: str, first_id: int, last_id: int, changed_since_ns: int, limit: int) -> Values:
-    since = milliseconds(changed_since_ns)
-    return {"source": source, "first": first_id, "last": last_id, "limit": limit, "since": since}
+    first, last = (min(item_id, INTEGER_MAX) for item_id in (first_id, last_id))  # no column holds a higher one
+    return {"source": source, "first": first, "last": last, "limit": limit, "since": milliseconds(changed_since_ns)}
 
 
 def _number(position: str) -> int:

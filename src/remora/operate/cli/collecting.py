@@ -10,6 +10,7 @@ import click
 from remora.core.errors import ConfigurationError, Exit
 from remora.operate.cli.asking import check_was_asked
 from remora.operate.cli.common import (
+    FiniteRange,
     as_json_option,
     check_one_name,
     if_busy,
@@ -144,7 +145,7 @@ def worker(**common: str | None) -> None:
 @click.command()
 @click.argument("name")
 @source_options
-@click.option("--max-seconds", type=float, metavar="S", help="Stop after this many seconds.")
+@click.option("--max-seconds", type=FiniteRange(), metavar="S", help="Stop after this many seconds.")
 @click.option("--max-fetches", type=int, metavar="N", help="Stop after this many requests.")
 @click.option("--recover-only", is_flag=True, help="Fetch only what is owed, do not walk the list.")
 @click.option("--force", is_flag=True, help="Walk the list even during a cool-down.")

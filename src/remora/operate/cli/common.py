@@ -6,6 +6,7 @@ Everything heavy is imported when a command runs, so that `remora --help` answer
 # ruff: noqa: PLC0415
 
 import gc
+import math
 import os
 import sys
 import time
@@ -36,6 +37,19 @@ SOURCE_VARIABLE: Final = "REMORA_SOURCE"
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "text", "json", "journal")
+
+
+class FiniteRange(click.FloatRange):
+    """A number that can be compared: `nan` is in every range, and `inf` has no end."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or a mistake in one sentence."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
 
 
 def log_options(command: Command) -> Command:

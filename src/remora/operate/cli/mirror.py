@@ -5,18 +5,22 @@
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from remora.core.errors import ConfigurationError
-from remora.operate.cli.common import as_json_option, load_settings, print_json, run, store_options
+from remora.operate.cli.common import FiniteRange, as_json_option, load_settings, print_json, run, store_options
 
 if TYPE_CHECKING:
     from remora.contracts.reader import MirroredItem, QueryResult, Revision
     from remora.operate.config.settings import Settings
     from remora.read.mirror import MirrorReader
     from remora.read.thread import ThreadNode
+
+# What both databases can count to, for a query.
+ROWS_MAX: Final = 1_000_000_000
+SECONDS_MAX: Final = 1_000_000
 
 
 @asynccontextmanager
@@ -169,9 +173,11 @@ def _item_json(item: "MirroredItem", history: "tuple[Revision, ...] | Any", thre
 @click.argument("statement", metavar="SQL")
 @store_options
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header line.")
-@click.option("--limit", type=click.IntRange(1), default=10_000, show_default=True, help="The most rows to print.")
 @click.option(
-    "--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, help="The most seconds to take."
+    "--limit", type=click.IntRange(1, ROWS_MAX), default=10_000, show_default=True, help="The most rows to print."
+)
+@click.option(
+    "--timeout", type=FiniteRange(0.1, SECONDS_MAX), default=60.0, show_default=True, help="The most seconds to take."
 )
 @as_json_option
 def query(*, statement: str, as_csv: bool, limit: int, timeout: float, as_json: bool, **common: str | None) -> None:

@@ -12,6 +12,7 @@ import click
 
 from remora.core.errors import ConfigurationError, Exit
 from remora.operate.cli.common import (
+    FiniteRange,
     as_json_option,
     check_one_name,
     load_settings,
@@ -148,9 +149,9 @@ def _show(findings: "Sequence[Finding]", *, as_json: bool) -> None:
     "--port", type=click.IntRange(0, 65_535), default=8612, show_default=True, help="The port. 0: any free one."
 )
 @click.option("--faults", metavar="FILE", help="A file of faults to simulate, in TOML or JSON.")
-@click.option("--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Speed of simulated time.")
+@click.option("--speed", type=FiniteRange(min=0), default=1.0, show_default=True, help="Speed of simulated time.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same world.")
-@click.option("--new-per-day", type=click.FloatRange(min=1), default=12_000.0, show_default=True, help="New ids a day.")
+@click.option("--new-per-day", type=FiniteRange(min=1), default=12_000.0, show_default=True, help="New ids a day.")
 @click.option("--conversations", type=click.IntRange(min=1), help="Also serve a listed archive with this many entries.")
 @as_json_option
 def simulate(
