@@ -1,6 +1,7 @@
 """Does a reader see what the mirror holds, while another process writes, and can it never write?"""
 
 import asyncio
+import json
 import sqlite3
 import threading
 from contextlib import closing
@@ -12,6 +13,7 @@ import remora
 from remora.contracts import Store
 from remora.core.errors import ConfigurationError
 from remora.read.mirror import MirrorReader
+from remora.read.tables import as_json_text, as_table
 from remora.stores import open_store
 from tests.contract.answers import ARCHIVE, NOW_S, SOURCE, at
 from tests.read.conftest import item, keep
@@ -269,3 +271,13 @@ async def test_a_reader_between_two_pages_holds_no_read_open(tmp_path: Path) -> 
         assert busy == 0
         await pages.aclose()  # type: ignore[attr-defined]
     await store.close()
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+async def test_a_value_that_json_has_no_form_for_is_told_as_in_the_table(mirror: MirrorReader) -> None:
+    found = await mirror.query(
+        "SELECT '[1,5)'::int4range AS some, '10.0.0.1'::inet AS host, ARRAY['[1,2)'::int4range] AS many"
+    )
+    assert json.loads(as_json_text(found)) == [{"some": "[1, 5)", "host": "10.0.0.1", "many": ["[1, 2)"]}]
+    assert "[1, 5)  10.0.0.1" in as_table(found)

@@ -1,7 +1,9 @@
 """How are the rows of a query printed? As a table for people, as CSV or as JSON objects."""
 
 import io
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from remora.contracts.reader import QueryResult
 from remora.read.csv_lines import CsvLines
@@ -38,9 +40,13 @@ def as_csv_text(found: QueryResult) -> str:
     return out.getvalue()
 
 
-def as_rows(found: QueryResult) -> list[dict[str, Any]]:
-    """One object per row. Of columns with the same name the last one is kept."""
-    return [dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows]
+def as_json_text(found: QueryResult) -> bytes:
+    """A list of one object per row. Of columns with the same name the last one is kept.
+
+    A value that JSON has no form for, as PostgreSQL's ranges and addresses, is told as in the table.
+    """
+    rows = [dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows]
+    return msgspec.json.encode(rows, enc_hook=str)
 
 
 def _cell(value: object) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from remora.core.errors import ConfigurationError
-from remora.operate.cli.common import FiniteRange, as_json_option, load_settings, print_json, run, store_options
+from remora.operate.cli.common import FiniteRange, as_json_option, load_settings, run, store_options
 
 if TYPE_CHECKING:
     from remora.contracts.reader import MirroredItem, QueryResult, Revision
@@ -182,14 +182,14 @@ def _item_json(item: "MirroredItem", history: "tuple[Revision, ...] | Any", thre
 @as_json_option
 def query(*, statement: str, as_csv: bool, limit: int, timeout: float, as_json: bool, **common: str | None) -> None:
     """Run one SQL query that only reads, and print a table, CSV or JSON."""
-    from remora.read.tables import as_csv_text, as_rows, as_table
+    from remora.read.tables import as_csv_text, as_json_text, as_table
 
     if as_csv and as_json:
         raise ConfigurationError("both --csv and --json are given", hint="write one of them")
     settings = load_settings(**common)
     found = run(_query(settings, statement, limit, timeout))
     if as_json:
-        print_json(as_rows(found))
+        click.echo(as_json_text(found))
     else:
         click.echo(as_csv_text(found) if as_csv else as_table(found), nl=not as_csv)
     if found.is_cut:
