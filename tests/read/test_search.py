@@ -253,11 +253,15 @@ async def test_hostile_queries_find_nothing_and_break_nothing(mirror: MirrorRead
         "nul\0byte",
         "half \ud800",
         "%s %(a)s",
+        "penguin by:nul\0byte",
+        "type:\0",
+        "domain:half\ud800",
     ):
         try:
             await mirror.search(text)
         except ConfigurationError as refused:
             assert refused.hint  # noqa: PT017
+    assert await mirror.search("penguin", source="nul\0byte") == []
 
 
 async def test_bodies_that_are_no_text_are_indexed_without_harm(store: Store, url: str) -> None:

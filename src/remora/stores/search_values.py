@@ -16,10 +16,10 @@ def search_values(
     """`match` is the words of the query, as the database's own search expression."""
     return {
         "match": match,
-        "source": source,
-        "by": query.by,
-        "type": query.type,
-        "domain": query.domain,
+        "source": storable(source),
+        "by": storable(query.by),
+        "type": storable(query.type),
+        "domain": storable(query.domain),
         "since": query.since_s,
         "until": query.until_s,
         "score": query.score_above,
@@ -28,3 +28,8 @@ def search_values(
         # Without words the newest are looked up in an index, in their order.
         "compared": COMPARED_MAX if query.has_words or order is SearchOrder.SCORE else limit,
     }
+
+
+def storable(text: str | None) -> str | None:
+    """The text without NUL and lone surrogates: no database holds both, and a request may have either."""
+    return None if text is None else text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")

@@ -12,7 +12,7 @@ from remora.core.errors import StoreBusy, StoreUnavailable
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.statements import parse
 from remora.stores.postgres.values import dump_key, load_key
-from remora.stores.search_values import search_values
+from remora.stores.search_values import search_values, storable
 
 _SQL: Final = parse(files(__package__).joinpath("search.sql").read_text("utf-8"))
 
@@ -138,23 +138,19 @@ def _columns(entries: Sequence[IndexEntry]) -> dict[str, list[Any]]:
         "source": [entry.source for entry in entries],
         "kind": [entry.kind for entry in entries],
         "key": [dump_key(entry.key) for entry in entries],
-        "type": [_clean(entry.type) for entry in entries],
-        "author": [_clean(entry.by) for entry in entries],
-        "domain": [_clean(entry.domain) for entry in entries],
+        "type": [storable(entry.type) for entry in entries],
+        "author": [storable(entry.by) for entry in entries],
+        "domain": [storable(entry.domain) for entry in entries],
         "time": [entry.time_s for entry in entries],
         "score": [entry.score for entry in entries],
-        "title": [_clean(entry.title) for entry in entries],
-        "text": [_clean(entry.text) for entry in entries],
+        "title": [storable(entry.title) for entry in entries],
+        "text": [storable(entry.text) for entry in entries],
     }
-
-
-def _clean(text: str | None) -> str | None:
-    """The text without NUL and lone surrogates, which PostgreSQL's text cannot hold."""
-    return None if text is None else text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
 
 
 def _match(query: SearchQuery) -> str:
     """The query in the syntax of `websearch_to_tsquery`: quoted phrases, and a minus before excluded words."""
     return " ".join(
-        f'{"-" if term.is_excluded else ""}"{(_clean(term.text) or "").replace(chr(34), " ")}"' for term in query.terms
+        f'{"-" if term.is_excluded else ""}"{(storable(term.text) or "").replace(chr(34), " ")}"'
+        for term in query.terms
     )

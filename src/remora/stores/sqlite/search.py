@@ -137,7 +137,7 @@ class SqliteSearchIndex:
         """What matches, best first."""
         values = search_values(query, match=_match(query), source=source, order=order, limit=limit)
         if query.has_words:
-            few = {"by": query.by, "domain": query.domain, "few": FEW_MAX + 1}
+            few = {"by": values["by"], "domain": values["domain"], "few": FEW_MAX + 1}
             has_few = (await self._run(lambda: self._find("has_few", few)))[0][0]
             name = "find_words_of_few" if has_few else "find_words"
         elif query.by is not None:
