@@ -200,6 +200,36 @@ def test_an_output_that_is_full_is_one_sentence_and_exit_code_1(tmp_path: Path, 
     )
 
 
+def without_stdout(words: str, folder: Path) -> "subprocess.CompletedProcess[str]":
+    shell = f"{sys.executable} -m remora {words} >&-"
+    return subprocess.run(["sh", "-c", shell], cwd=folder, capture_output=True, text=True, timeout=WAIT_S, check=False)
+
+
+@pytest.mark.parametrize(
+    "words", ["export", "export --format csv", "show 1", "query 'SELECT 1'", "changes --reader ada"]
+)
+def test_a_closed_output_is_one_sentence_and_exit_code_1(tmp_path: Path, words: str) -> None:
+    small_mirror(tmp_path / "remora.db")
+    result = without_stdout(words, tmp_path)
+    assert (result.returncode, result.stderr.strip()) == (
+        1,
+        "remora: the output cannot be written (Bad file descriptor); free some space or write elsewhere",
+    )
+
+
+def test_a_reader_whose_output_is_closed_has_read_nothing(tmp_path: Path) -> None:
+    small_mirror(tmp_path / "remora.db")
+    without_stdout("changes --reader ada", tmp_path)
+    readers = tmp_path / "readers.txt"
+    ended("-m", "remora", "changes", "--readers", folder=tmp_path, stdout=str(readers))
+    assert readers.read_text() == "ada  0  never\n"
+
+
+def test_a_refusal_without_an_output_is_still_two_lines(tmp_path: Path) -> None:
+    refused = without_stdout("show 1", tmp_path)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 2), refused.stderr
+
+
 def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
     small_mirror(tmp_path / "remora.db")
     shell = f"{sys.executable} -m remora export | true"

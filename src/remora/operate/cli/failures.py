@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 from contextlib import suppress
-from errno import EDQUOT, EFBIG, EIO, ENOSPC
+from errno import EBADF, EDQUOT, EFBIG, EIO, ENOSPC
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn
@@ -16,8 +16,17 @@ import click
 from remora.core.errors import Exit, RemoraError
 
 # Every part that opens files turns these errors into its own. What is left can only come from printing.
-OUTPUT_ERRORS: Final = frozenset({ENOSPC, EDQUOT, EFBIG, EIO})
+OUTPUT_ERRORS: Final = frozenset({ENOSPC, EDQUOT, EFBIG, EIO, EBADF})
 PACKAGE: Final = "remora"
+
+
+def make_stdout_fail_if_closed() -> None:
+    """Without stdout (`>&-`) Python has None there, and what is printed would be lost without a word.
+
+    A reader of changes would even be remembered as if it had them. Writing to what is open for reading only fails.
+    """
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # the first free number: 1
 
 
 def explain(error: Exception) -> tuple[str, Exit]:
