@@ -32,6 +32,16 @@ def test_a_named_reader_is_remembered_listed_waited_for_and_forgotten(mirror: Co
     assert mirror("changes", "--readers").stdout == ""
 
 
+def test_the_size_of_a_store_counts_nothing_that_only_begins_with_its_name(mirror: CommandLine) -> None:
+    own = mirror.folder / "remora[1].db"
+    (mirror.folder / "remora.db").rename(own)
+    for name in ("remora1.db", "remora[1].db.copy"):
+        (mirror.folder / name).write_bytes(bytes(50_000_000))
+    done = mirror("store", "compact", "--store", f"sqlite:///{own.name}", "--json")
+    told = json.loads(done.stdout)
+    assert 0 < told["bytes_after"] <= told["bytes_before"] < 1_000_000
+
+
 def test_a_named_reader_of_one_source_and_one_of_all_sources_each_get_every_change(mirror: CommandLine) -> None:
     (mirror.folder / "remora.toml").write_text(CHATS)
     of_chats, of_all = ("changes", "--reader", "r2", "--source", "chats"), ("changes", "--reader", "r2")

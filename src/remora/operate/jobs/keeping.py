@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -21,6 +21,7 @@ from remora.stores.keeping import open_housekeeping
 
 SIZES_SECONDS_MAX: Final = 3_600.0
 _SQLITE: Final = "sqlite:///"
+_PARTS: Final = ("", "-wal", "-shm")
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,8 +101,8 @@ async def describe(settings: Settings, *, exact: bool) -> dict[str, object]:
 
 
 def size_on_disk(url: str) -> int | None:
-    """The bytes of a SQLite file with what is beside it; None for a server."""
-    return None if (path := _file(url)) is None else sum(_sizes(path.parent.glob(f"{path.name}*")))
+    """The bytes of a SQLite file with its log; None for a server. A copy beside it with a longer name is not a part of it."""
+    return None if (path := _file(url)) is None else sum(_size(path.with_name(path.name + each)) for each in _PARTS)
 
 
 def free_on_disk(url: str) -> int | None:
@@ -113,5 +114,8 @@ def _file(url: str) -> Path | None:
     return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None
 
 
-def _sizes(paths: Iterable[Path]) -> Iterable[int]:
-    return (path.stat().st_size for path in paths)
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # the last to close a store deletes its log
+        return 0
