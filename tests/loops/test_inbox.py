@@ -19,6 +19,8 @@ from remora.sim.crash import Crashed, Generation
 from remora.sim.transport import SimTransport
 from remora.sim.world import WorldSettings
 from remora.stores.memory import MemoryStore
+from tests.gate.numbers import Numbers
+from tests.gate.numbers import process as numbered
 from tests.loops.rig import NAME, Process, Rig, in_virtual_time
 
 Key = tuple[Kind, str]
@@ -130,6 +132,20 @@ def test_everything_announced_is_fetched_and_leaves_the_inbox() -> None:
             assert outcomes == {Outcome.NEW: 301}
             assert await rig.store.inbox_depth(NAME) == 0
             assert await rig.store.user(NAME, rig.world.author(7)) is not None
+
+    in_virtual_time(main)
+
+
+def test_a_profile_waits_while_the_source_is_declared_without_profiles() -> None:
+    async def main(clock: SimClock) -> None:
+        source, store = Numbers(clock, name=NAME), MemoryStore()
+        async with numbered(clock, source, store) as one:
+            inbox = InboxWorkers(NAME, one.collector, store, clock=clock)
+            await inbox.announce([(Kind.USER, "ada"), *items(1, 2)])
+            await run_for(600, inbox)
+            assert inbox.restarts == 0
+        assert source.ids == [1, 2]
+        assert [entry.key for entry in await store.waiting(NAME, limit=9)] == ["ada"]
 
     in_virtual_time(main)
 

@@ -4,14 +4,15 @@ import asyncio
 
 import pytest
 
+from remora.collect import Asked
 from remora.contracts import Outcome, Store
 from remora.core.errors import StoreUnavailable
 from remora.core.lanes import Lane
-from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.gap import GapState
 from remora.core.reasons import GapReason
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
-from remora.core.verdict import Fault
+from remora.core.verdict import Fault, Pressure
 from remora.gate.governor import Limits
 from remora.loops.recover import GAP_LEASE_NS, GAPS_AT_ONCE, Recover, Recovery
 from remora.sim.clock import SimClock
@@ -330,5 +331,20 @@ def test_a_store_that_is_down_does_not_keep_a_stop_from_ending() -> None:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
             assert serving.cancelled()
+
+    simulated(main)
+
+
+def test_what_only_an_earlier_declaration_could_ask_for_stays_owed_and_stops_nothing() -> None:
+    async def main(clock: SimClock) -> None:
+        source, store = Numbers(clock), MemoryStore()
+        await owe(clock, source, store, range(1, 4))
+        asked = Asked(Pressure(GapReason.RATE_LIMITED), clock.wall_ns(), 1)
+        async with process(clock, source, store) as one:
+            for kind, key in ((Kind.USER, "ada"), (Kind.UNREAD_PAGE, "there")):
+                await one.collector.record(Discovery(kind, key, Lane.UPDATE), asked)
+            await clock.sleep_until(clock.monotonic_ns() + HOUR_NS)
+            assert await recover(one).run_once() == {Outcome.NEW: 3}
+        assert {gap.kind for gap in await store.gaps(NAME, state=GapState.OWED)} == {Kind.USER, Kind.UNREAD_PAGE}
 
     simulated(main)

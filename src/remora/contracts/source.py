@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from remora.contracts.announcements import StreamPart
 from remora.core.item import Decoded, Page
-from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.translation import Translation
 from remora.core.verdict import ABSENT_STATUSES, NoReply, Reply
 
@@ -116,6 +116,16 @@ class Capabilities:
     positions: bool = False  # positions in the list can be computed (`WalkedSource`)
     public: bool = False  # items may be shown to whoever can see the console
     absent_statuses: frozenset[int] = ABSENT_STATUSES  # these say "no such item"
+
+    def can_ask(self, kind: Kind) -> bool:
+        """Whether such a thing can be requested. What an earlier declaration left owed perhaps cannot."""
+        match kind:
+            case Kind.ITEM | Kind.NEWEST:
+                return self.newest_id
+            case Kind.USER:
+                return self.users
+            case Kind.DOCUMENT | Kind.PAGE | Kind.UNREAD_PAGE:
+                return self.list
 
 
 class Source(Protocol):

@@ -179,6 +179,8 @@ class Recover:
     async def _serve(self, gap: Gap) -> None:
         if gap.kind is Kind.PAGE:
             return  # the rest of a list: the walk and the details fetch it
+        if not self._collector.capabilities.can_ask(gap.kind):
+            return  # an earlier declaration could: it stays owed until one can again
         key: str | None = gap.key
         if gap.kind is Kind.DOCUMENT:
             key = await self._store.key_of(self._source, gap.key)

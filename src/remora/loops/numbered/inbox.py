@@ -196,7 +196,8 @@ class InboxWorkers:
         while (limit := min(LOAD_MAX, self._line.room)) > 0:
             entries = await self._store.waiting(self._source, limit=limit, after_ticket=self._read_up_to)
             for entry in entries:
-                self._line.offer(entry)
+                if self._collector.capabilities.can_ask(entry.kind):  # otherwise it waits until a declaration can
+                    self._line.offer(entry)
                 self._read_up_to = entry.ticket
             loaded += len(entries)
             if entries:

@@ -165,6 +165,8 @@ class Updates:
     async def _hear(self, announcement: Announcement) -> bool:
         match announcement:
             case Announced(item_ids, profiles, dropped):
+                if not self._collector.capabilities.can_ask(Kind.USER):
+                    profiles, dropped = (), dropped + len(profiles)
                 self._dropped += dropped
                 return await self._announce(item_ids, profiles)
             case KeepAlive() | Ignored():
