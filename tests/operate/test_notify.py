@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from remora.contracts import Observation
@@ -135,6 +136,13 @@ async def test_the_command_may_call_remora(tmp_path: Path) -> None:
     await store.open()
     await store.close()
     assert await run_command((sys.executable, "-m", "remora", "gaps", "--store", f"sqlite:///{mirror}"), NOTICE)
+
+
+async def test_words_that_no_variable_can_hold_reach_the_command_too(tmp_path: Path) -> None:
+    heard = tmp_path / "heard.txt"
+    notice = msgspec.structs.replace(NOTICE, text="tide\0clock")
+    assert await run_command((sys.executable, "-c", WRITE_DOWN, str(heard)), notice)
+    assert "'REMORA_TEXT': 'tide\N{REPLACEMENT CHARACTER}clock'" in heard.read_text()
 
 
 async def test_a_command_that_fails_is_told_apart_from_one_that_works() -> None:

@@ -27,6 +27,7 @@ HOSTS: Final = {
     "ntfy.sh": WebhookStyle.NTFY,
 }
 SUBJECT_CHARACTERS_MAX: Final = 150
+NUL_SHOWN: Final = "\N{REPLACEMENT CHARACTER}"  # an item may hold a NUL, and no variable can
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +53,10 @@ Channel = Callable[[Notice], Awaitable[bool]]
 
 async def run_command(command: Sequence[str], notice: Notice) -> bool:
     """Run it once. Returns whether it succeeded in time."""
-    variables = {NOTICE_VARIABLES[key]: str(value or "") for key, value in msgspec.to_builtins(notice).items()}
+    variables = {
+        NOTICE_VARIABLES[key]: str(value or "").replace("\0", NUL_SHOWN)
+        for key, value in msgspec.to_builtins(notice).items()
+    }
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
