@@ -18,6 +18,7 @@ from remora.operate.observe.rate_history import (
     COARSE_S,
     FINE_POINTS,
     FINE_S,
+    LONG_POINTS,
     BackOffMark,
     RateHistory,
     RatePoint,
@@ -177,6 +178,30 @@ async def test_thirty_days_are_kept_in_half_hours_and_survive_a_restart() -> Non
     assert [point.allowed_per_s for point in points] == [100.0] * len(points)
     assert len(points) == 2
     assert sum(point.span_s for point in points) <= 3_600
+
+
+async def test_what_comes_after_thirty_days_is_kept_while_the_process_runs() -> None:
+    history, store = RateHistory(), MemoryStore()
+    for half_hour in range(LONG_POINTS + 10):
+        history.take(reading(NOW_NS + half_hour * HOUR_NS // 2))
+        await history.keep(store)  # and then it is killed
+    again, end_ns = RateHistory(), NOW_NS + LONG_POINTS * HOUR_NS
+    await again.open(store, [SOURCE], now_ns=end_ns)
+    assert again.long()[SOURCE][-1].at_s == history.long()[SOURCE][-1].at_s
+
+
+def test_a_clock_that_is_set_back_takes_back_what_seems_to_come_from_the_future() -> None:
+    history, back_ns = RateHistory(), NOW_NS + 20 * SECOND_NS
+    for second in range(60):
+        now_ns = NOW_NS + second * SECOND_NS
+        history.take(reading(now_ns, back_off=BackOff(now_ns, "rate_limited", 2.0, 1.0)))
+    for second in range(3):
+        history.take(reading(back_ns + second * SECOND_NS, per_s=50.0))
+    history.take(reading(back_ns + 3 * SECOND_NS, back_off=BackOff(back_ns + SECOND_NS, "timeout", 2.0, 1.0)))
+    shown, at_s = history.of(SOURCE), back_ns // SECOND_NS
+    assert (shown.points[-1].at_s, len(shown.points)) == (at_s, 5)
+    assert all(one.at_s + one.span_s <= other.at_s for one, other in itertools.pairwise(shown.points))
+    assert [mark.reason for mark in shown.backoffs if mark.at_s > at_s] == ["timeout"]
 
 
 def test_the_chart_of_a_listed_source_shows_how_many_documents_it_held() -> None:

@@ -91,6 +91,8 @@ class _Track:
         self._making: _Span | None = None
 
     def add(self, source: SourceStatus, rate: RateFacts, at_s: int) -> None:
+        if self._making is not None and at_s < self._making.at_s:
+            self._forget_from(at_s)
         if self._making is None or at_s >= self._making.ends_s:
             if self._making is not None:
                 self.points.append(self._making.point())
@@ -105,6 +107,14 @@ class _Track:
             self._making.items = source.progress.held if source.progress else source.coverage.settled
         if (news_ns := _last_news_ns(source)) is not None:
             self._making.age_s.append(max(0.0, at_s - news_ns / SECOND_NS))
+
+    def _forget_from(self, at_s: int) -> None:
+        """The clock was set back: what was read after this moment seems to come from the future."""
+        self._making = None
+        while self.points and self.points[-1].at_s >= at_s:
+            self.points.pop()
+        if self.points:
+            self.points[-1] = _until(self.points[-1], at_s)
 
     def all(self) -> tuple[RatePoint, ...]:
         making = () if self._making is None else (self._making.point(),)
@@ -123,7 +133,7 @@ class _Kept:
         self.coarse = _Track(COARSE_S, COARSE_POINTS)
         self.long = _Track(LONG_S, LONG_POINTS)
         self.backoffs: deque[BackOffMark] = deque(maxlen=BACK_OFFS_MAX)
-        self.long_kept = 0  # how many long points are durable
+        self.long_kept_s: int | None = None  # when the last long point began that is durable
 
 
 class RateHistory:
@@ -142,9 +152,11 @@ class RateHistory:
     def _take_rate(self, kept: _Kept, source: SourceStatus, rate: RateFacts, at_s: int) -> None:
         for track in (kept.fine, kept.coarse, kept.long):
             track.add(source, rate, at_s)
+        while kept.backoffs and kept.backoffs[-1].at_s >= at_s + 1:  # the clock was set back
+            kept.backoffs.pop()
         if rate.last_back_off is not None:
             mark = _mark(rate.last_back_off)
-            if not kept.backoffs or kept.backoffs[-1].at_s < mark.at_s:
+            if mark.at_s < at_s + 1 and (not kept.backoffs or kept.backoffs[-1].at_s < mark.at_s):
                 kept.backoffs.append(mark)
 
     def of(self, source: str) -> SourceHistory:
@@ -195,8 +207,9 @@ class RateHistory:
             coarse = SourceHistory(kept.coarse.known(), tuple(kept.backoffs))
             await store.keep_note(name, RATE_HISTORY_NOTE, msgspec.to_builtins(coarse))
             known = kept.long.known()
-            if len(known) != kept.long_kept or is_last:
-                kept.long_kept = len(known)
+            newest_s = known[-1].at_s if known else None
+            if newest_s != kept.long_kept_s or is_last:
+                kept.long_kept_s = newest_s
                 await store.keep_note(name, LONG_HISTORY_NOTE, msgspec.to_builtins(known))
 
     async def run(self, store: Notes, *, clock: Clock) -> None:
