@@ -61,6 +61,12 @@ async def pour(_request: WireRequest, wire: Wire) -> None:
         await wire.send(b"400\r\n" + b"x" * 0x400 + b"\r\n")
 
 
+async def pour_trailer(_request: WireRequest, wire: Wire) -> None:
+    await wire.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Long: ")
+    while True:
+        await wire.send(b"x" * 0x4000)
+
+
 @asynccontextmanager
 async def exchange(
     behaviour: Behaviour, settings: HttpSettings = SETTINGS
@@ -118,6 +124,10 @@ async def test_a_body_of_exactly_the_bound_is_read_and_one_byte_more_is_too_larg
 
 async def test_a_body_without_a_length_is_cut_off_at_the_bound() -> None:
     assert await fault_of(pour) is Fault.TOO_LARGE
+
+
+async def test_what_follows_a_body_is_bounded_like_what_comes_before_it() -> None:
+    assert await fault_of(pour_trailer) is Fault.CONNECTION
 
 
 async def test_silence_and_a_slow_drip_both_run_into_a_timeout() -> None:

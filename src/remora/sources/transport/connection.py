@@ -201,8 +201,7 @@ class Connection:
             self.close()  # nobody asked for this
             return
         self.last_byte_at_ns = now_ns
-        if not self._has_head:
-            self._head_bytes += len(data)
+        size = self._size
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserCallbackError:
@@ -214,10 +213,14 @@ class Connection:
         if not self.is_busy:  # answered
             if self._began_unasked:
                 self.close()
-        elif not self._has_head and self._head_bytes > HEAD_MAX_BYTES:
-            self.fail(Fault.CONNECTION)
         elif self._size > self._body_max_bytes:
             self.fail(Fault.TOO_LARGE)
+        elif self._size > size:
+            self._head_bytes = 0
+        else:  # a head, or what follows a body: the parser keeps a header until it ends
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_MAX_BYTES:
+                self.fail(Fault.CONNECTION)
 
     def _on_end(self, now_ns: int) -> None:
         """The provider will send nothing more. That ends a body which had no other end."""
