@@ -17,6 +17,7 @@ from yarl import URL
 
 from remora.contracts import Clock, ConnectGate, Permit, StreamBroken
 from remora.core.verdict import Fault, Misfit, NoReply, Reply, is_stream_elsewhere, is_stream_here, parse_retry_after
+from remora.sources.transport.aiohttp_lookup import LookupResolver
 from remora.sources.transport.content_encoding import BadEncoding, TooLarge, decompress
 from remora.sources.transport.deadline import Deadline, Deadlines
 from remora.sources.transport.exhaustion import is_our_exhaustion
@@ -282,6 +283,7 @@ def _new_session(settings: HttpSettings, *, connections_max: int, accept: str = 
             limit=connections_max,
             keepalive_timeout=KEEP_ALIVE_S,
             ssl=True if settings.ca_file is None else trusting(settings.ca_file),
+            resolver=LookupResolver(),
         ),
         proxy=None if settings.proxy is None else settings.proxy.url,
         cookie_jar=aiohttp.DummyCookieJar(),

@@ -21,6 +21,7 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import Fault, Misfit, NoReply, Reply
 from remora.sources.transport.connection import READ_BYTES, Connection, names_kept
 from remora.sources.transport.exhaustion import is_our_exhaustion
+from remora.sources.transport.lookup import Lookups
 from remora.sources.transport.misfit import misfit_of
 from remora.sources.transport.origin import Origin, authority_end, origin_of, written_as_numbers
 from remora.sources.transport.places import Places
@@ -63,6 +64,7 @@ class LeanTransport:
         self._tls = tls
         self._new_poller = poller
         self._poller: Poller | None = None
+        self._lookups = Lookups()
         self._places = Places(settings.in_flight_max)
         self._pools: dict[Origin, Pool] = {}
         self._pool_of: dict[str, Pool] = {}  # by the address up to its path
@@ -236,7 +238,7 @@ class LeanTransport:
         """A connected socket; if there are several addresses, the first that answers."""
         loop, origin, proxy = asyncio.get_running_loop(), pool.origin, self._settings.proxy
         host, port = (origin.host, origin.port) if proxy is None else proxy
-        addresses = written_as_numbers(host, port) or await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = written_as_numbers(host, port) or await self._lookups.addresses(host, port)
         link = await aiohappyeyeballs.start_connection(
             addresses, happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S, interleave=1, loop=loop
         )

@@ -13,6 +13,7 @@ from typing import Final
 import aiohttp
 
 from remora.sources.secret import Secret
+from remora.sources.transport.aiohttp_lookup import LookupResolver
 
 TIMEOUT_S: Final = 10.0
 IMPLICIT_TLS_PORT: Final = 465
@@ -35,7 +36,9 @@ async def post_notice(url: str, body: bytes, headers: Mapping[str, str]) -> bool
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     try:
         async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
+            aiohttp.ClientSession(
+                timeout=timeout, connector=aiohttp.TCPConnector(resolver=LookupResolver())
+            ) as session,
             session.post(url, data=body, headers=headers, allow_redirects=False) as reply,
         ):
             return reply.status in ACCEPTED
