@@ -132,6 +132,18 @@ def test_an_unknown_rings_no_bell() -> None:
     assert msgspec.json.encode(nobody)
 
 
+@pytest.mark.parametrize("alarm", Alarm)
+def test_an_alarm_is_not_over_because_nobody_knows(alarm: Alarm) -> None:
+    gaps = (DEAD,) if alarm is Alarm.DEAD_LETTERS else ()
+    silent = read_out([], {NAME: LedgerFacts(kind=NAME, gaps=gaps)}, now_ns=NOW_NS)
+    faulty = [(at_s, FAULTS[alarm]) for at_s in range(70)]
+    dark = [(70 + at_s, silent) for at_s in range(600)]
+    over = [(670 + at_s, WELL) for at_s in range(70)]
+    told = [change.firing for change in play(*faulty, *dark) if change.alarm is alarm]
+    assert told == [True]
+    assert [change.firing for change in play(*faulty, *dark, *over) if change.alarm is alarm] == [True, False]
+
+
 def test_while_only_the_provider_is_down_a_lost_stream_wakes_nobody() -> None:
     down = RateFacts(
         interval_ns=2_000,

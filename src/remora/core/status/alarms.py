@@ -14,7 +14,7 @@ from remora.core.ledger.gap import GapState
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.answers import span
 from remora.core.status.covering import unconfirmed
-from remora.core.status.model import SourceStatus, Status, YesNo
+from remora.core.status.model import SourceStatus, Status, Unknown, YesNo
 from remora.core.status.snapshot import StreamFacts
 from remora.core.status.thresholds import CEILING_TOLERANCE, STREAM_SILENT_PAGE_NS
 from remora.core.units import MINUTE_NS
@@ -88,10 +88,13 @@ class Alarms:
                     now = replace(now, told=True)
                     changes.append(Change(*key, firing=True, reason=reason))
                 watched[key] = now
-            elif before is not None and before.told and now_ns - before.seen_ns < CLEAR_NS:
-                watched[key] = before
             elif before is not None and before.told:
-                changes.append(Change(*key, firing=False, reason=before.reason))
+                if _is_unknown(key[1], status.sources.get(key[0])):
+                    watched[key] = replace(before, seen_ns=now_ns)
+                elif now_ns - before.seen_ns < CLEAR_NS:
+                    watched[key] = before
+                else:
+                    changes.append(Change(*key, firing=False, reason=before.reason))
         return Alarms(watched), tuple(changes)
 
 
@@ -111,6 +114,23 @@ def ringing(source: SourceStatus, *, now_ns: int) -> Iterator[tuple[Alarm, str]]
         yield Alarm.TOO_FAST, "the pace is faster than the ceiling"
     if source.newest_refused is not None:
         yield Alarm.NEWEST_ID_REFUSED, unconfirmed(source.newest_refused)
+
+
+def _is_unknown(alarm: Alarm, source: SourceStatus | None) -> bool:
+    """Whether nobody knows if this rings, for example because no heartbeat could be stored."""
+    if source is None:
+        return True
+    match alarm:
+        case Alarm.NOT_WORKING:
+            return source.answers.working.answer is YesNo.UNKNOWN
+        case Alarm.STREAM_DOWN | Alarm.STREAM_SILENT:
+            return isinstance(source.stream, Unknown)
+        case Alarm.NO_UPDATE_WORKERS:
+            return source.workers_alive is None
+        case Alarm.TOO_FAST | Alarm.NEWEST_ID_REFUSED:
+            return isinstance(source.rate, Unknown)
+        case Alarm.DEAD_LETTERS:
+            return False
 
 
 def with_alarms(status: Status) -> Status:
