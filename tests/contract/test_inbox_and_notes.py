@@ -5,7 +5,7 @@ from math import nan
 from remora.contracts import Json, Store
 from remora.core.ledger.discovery import Kind
 from remora.core.rate.pace_record import Damaged, record_from_json
-from remora.stores.decisions import HEARTBEATS_KEPT
+from remora.stores.decisions import HEARTBEATS_KEPT, HEARTBEATS_KEPT_OF_ALL
 from tests.contract.answers import ARCHIVE, SOURCE, at
 
 
@@ -94,6 +94,16 @@ async def test_of_processes_that_follow_one_another_only_the_latest_heartbeats_a
     assert len(kept) == HEARTBEATS_KEPT + 2
     assert kept[0] == f"service:here:{HEARTBEATS_KEPT + 19}"
     assert {"worker:here:7", "service:there:7"} <= set(kept)
+
+
+async def test_of_containers_that_follow_one_another_only_the_latest_heartbeats_are_kept(store: Store) -> None:
+    await store.beat("worker:here:7", {}, now_ns=at(0))
+    await store.beat("run:chats:here:7", {}, now_ns=at(0))
+    for number in range(HEARTBEATS_KEPT_OF_ALL + 5):
+        await store.beat(f"run:notes:container-{number}:1", {}, now_ns=at(100 * number))
+    kept = [runtime for runtime, _, _ in await store.heartbeats()]
+    assert len(kept) == HEARTBEATS_KEPT_OF_ALL + 2
+    assert {"worker:here:7", "run:chats:here:7"} <= set(kept)
 
 
 async def test_no_living_process_loses_its_heartbeat_to_many_others(store: Store) -> None:

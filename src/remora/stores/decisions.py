@@ -24,9 +24,10 @@ HASHED_FROM_BYTES: Final = 4_096
 CLOCK_SLACK_NS: Final = MINUTE_NS
 # How many recent departures are remembered exactly; more than can be in flight at once.
 RECENT_FETCHES_MAX: Final = 20_000
-# How many silent processes with the same role on the same machine are remembered. Those with a heartbeat in the last
-# minute may be alive and are all kept.
+# How many silent processes with the same role are remembered, on the same machine and on all: each container is a machine of
+# its own. Those with a heartbeat in the last minute may be alive and are all kept.
 HEARTBEATS_KEPT: Final = 20
+HEARTBEATS_KEPT_OF_ALL: Final = 100
 HEARTBEAT_ALIVE_NS: Final = MINUTE_NS
 # What the change feed says of a document that the list shows again.
 LISTED_AGAIN: Final = "listed"
@@ -236,10 +237,14 @@ def is_lease_over(lease_until_ns: int, *, lease_ns: int, now_ns: int) -> bool:
     return lease_until_ns <= now_ns or lease_until_ns > now_ns + lease_ns + CLOCK_SLACK_NS
 
 
-def alike(runtime: str) -> tuple[str, str]:
-    """The range of names, end excluded, of all processes with the same name up to the last colon."""
-    family = runtime.rpartition(":")[0]
-    return f"{family}:", f"{family};"
+def alike(runtime: str) -> tuple[tuple[str, str, int], tuple[str, str, int]]:
+    """The names of processes with the same role, on the same machine and on all: a range, end excluded, and how many are kept.
+
+    A name ends with the machine and the process id, each after a colon.
+    """
+    machine = runtime.rpartition(":")[0]
+    role = machine.rpartition(":")[0]
+    return (f"{machine}:", f"{machine};", HEARTBEATS_KEPT), (f"{role}:", f"{role};", HEARTBEATS_KEPT_OF_ALL)
 
 
 def is_durable(results: Sequence[object]) -> bool:

@@ -8,7 +8,7 @@ from remora.contracts import GapCount, InboxEntry, Json
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import Gap, GapEvent, GapState, is_due, moved
 from remora.core.reasons import GapReason
-from remora.stores.decisions import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike, is_lease_over
+from remora.stores.decisions import HEARTBEAT_ALIVE_NS, alike, is_lease_over
 from remora.stores.memory.state import GapRow, MemoryPart
 
 _SERVED = frozenset({GapState.OWED, GapState.DEAD})
@@ -136,12 +136,13 @@ class MemoryGaps(MemoryPart):
 
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """Store the heartbeat of a running process."""
-        beats, (first, end) = self._tables.heartbeats, alike(runtime)
+        beats = self._tables.heartbeats
         beats[runtime] = (now_ns, json.dumps(snapshot))
-        latest = sorted((name for name in beats if first <= name < end), key=lambda name: -beats[name][0])
-        for name in latest[HEARTBEATS_KEPT:]:
-            if beats[name][0] < now_ns - HEARTBEAT_ALIVE_NS:
-                del beats[name]
+        for first, end, kept in alike(runtime):
+            latest = sorted((name for name in beats if first <= name < end), key=lambda name: -beats[name][0])
+            for name in latest[kept:]:
+                if beats[name][0] < now_ns - HEARTBEAT_ALIVE_NS:
+                    del beats[name]
 
     async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
         """Newest first."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from remora.contracts import Json
 from remora.stores.common import CommonNotes
-from remora.stores.decisions import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike
+from remora.stores.decisions import HEARTBEAT_ALIVE_NS, alike
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart
 from remora.stores.postgres.statements import SQL
@@ -17,13 +17,13 @@ class PostgresNotes(PostgresPart, CommonNotes):
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """Store the heartbeat of a running process."""
         values = {"runtime": runtime, "now": milliseconds(now_ns), "snapshot": dump_json(dict(snapshot))}
-        first, end = alike(runtime)
         before = milliseconds(now_ns - HEARTBEAT_ALIVE_NS)
-        others = {"first": first, "end": end, "before": before, "kept": HEARTBEATS_KEPT}
+        others = [{"first": first, "end": end, "before": before, "kept": kept} for first, end, kept in alike(runtime)]
 
         async def work(connection: Connection) -> None:
             async with connection.transaction():
                 await connection.execute(SQL["beat"], values)
-                await connection.execute(SQL["forget_heartbeats"], others)
+                for silent in others:
+                    await connection.execute(SQL["forget_heartbeats"], silent)
 
         await self._connections().run(work)

@@ -6,7 +6,7 @@ from remora.contracts import Json
 from remora.core.ledger.discovery import Kind
 from remora.core.units import MILLISECOND_NS
 from remora.stores.common import CommonLedger, CommonNotes
-from remora.stores.decisions import HEARTBEAT_ALIVE_NS, HEARTBEATS_KEPT, alike
+from remora.stores.decisions import HEARTBEAT_ALIVE_NS, alike
 from remora.stores.rows import dump_json
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
@@ -30,12 +30,12 @@ class SqliteNotes(SqlitePart, CommonNotes, CommonLedger):
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """Store the heartbeat of a running process."""
         values = {"runtime": runtime, "now": now_ns // MILLISECOND_NS, "snapshot": dump_json(snapshot)}
-        first, end = alike(runtime)
         before = (now_ns - HEARTBEAT_ALIVE_NS) // MILLISECOND_NS
-        others = {"first": first, "end": end, "before": before, "kept": HEARTBEATS_KEPT}
+        others = [{"first": first, "end": end, "before": before, "kept": kept} for first, end, kept in alike(runtime)]
 
         def work(connection: Connection) -> None:
             connection.execute(self._sql["beat"], values)
-            connection.execute(self._sql["forget_heartbeats"], others)
+            for silent in others:
+                connection.execute(self._sql["forget_heartbeats"], silent)
 
         await self._write(work)
