@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from remora.contracts import ConnectGate, Permit
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.ledger.run import StoppedBy
-from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
+from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.operate.config.credentials import FromCommand, FromFile, open_credential
 from remora.operate.config.reader import load, read_source
@@ -115,6 +115,7 @@ async def test_a_file_is_read_again_when_it_changed(tmp_path: Path) -> None:
     [
         (f"echo {CANARY}", CANARY, None),
         (f"""echo '{{"token": "{CANARY}", "expires_in": 90}}'""", CANARY, 90 * SECOND_NS),
+        (f"""echo '{{"token": "{CANARY}", "expires_in": 1e300}}'""", CANARY, 3_650 * DAY_NS),
         (f"""echo '{{"access_token": "{CANARY}", "token_type": "x"}}'""", CANARY, None),
     ],
 )

@@ -27,7 +27,7 @@ log = structlog.get_logger()
 COMMAND_MAX_S: Final = 30.0
 # A command that takes longer than this is told, so that nobody wonders what is waited for.
 COMMAND_TOLD_AFTER_S: Final = 2.0
-EXPIRES_MAX_NS: Final = 3_650 * DAY_NS
+EXPIRES_MAX_S: Final = 3_650 * DAY_NS / SECOND_NS
 
 
 class Credentials:
@@ -212,5 +212,5 @@ class FromCommand:
                 f"{self._where} prints JSON that has no token", hint='print {"token": "…"}'
             ) from None
         token = checked_token(answer.token or answer.access_token or "", f"what {self._where} prints")
-        expires_ns = None if answer.expires_in is None else int(max(0.0, answer.expires_in) * SECOND_NS)
-        return Issued(Secret(token), None if expires_ns is None else min(expires_ns, EXPIRES_MAX_NS))
+        expires_s = None if answer.expires_in is None else min(max(0.0, answer.expires_in), EXPIRES_MAX_S)
+        return Issued(Secret(token), None if expires_s is None else int(expires_s * SECOND_NS))
