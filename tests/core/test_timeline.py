@@ -10,7 +10,7 @@ from remora.core.rate.gate_types import BackOff, ProviderDown
 from remora.core.reasons import GapReason
 from remora.core.status.model import SourceStatus
 from remora.core.status.snapshot import Orders, RunFacts
-from remora.core.status.timeline import EVENTS_MAX, KEPT_NS, Event, added, events_between
+from remora.core.status.timeline import EVENTS_MAX, KEPT_NS, Event, added, as_last_told, events_between
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from tests.core.test_readout import NOW_NS, a_gap, a_rate, beat, facts, ledger, seen
 
@@ -24,6 +24,7 @@ DOWN = seen(
 )
 PAUSED = msgspec.structs.replace(CALM, orders=Orders(paused_at_ns=NOW_NS - MINUTE_NS))
 LOWERED = msgspec.structs.replace(CALM, orders=Orders(interval_ns=SECOND_NS, until_ns=NOW_NS + HOUR_NS))
+BACKED_OFF = seen(beat(of=facts(rate=a_rate(last_back_off=BackOff(NOW_NS, "rate_limited", 2.0, 1.0)))))
 HALF = seen(beat(), of=ledger(coverage=Coverage((IdRange(1, 50),))))
 DEAD = seen(beat(), of=ledger(gaps=(a_gap(GapState.DEAD, GapReason.MALFORMED, 2),)))
 RAN = msgspec.structs.replace(
@@ -55,6 +56,19 @@ RUNS = msgspec.structs.replace(CALM, runs=RAN.runs[1:])
 )
 def test_a_change_is_told_once(before: SourceStatus | None, now: SourceStatus, told: list[str]) -> None:
     assert [event.kind for event in events_between(before, now, at_ns=NOW_NS)] == told
+
+
+@pytest.mark.parametrize("lasting", [DOWN, PAUSED, LOWERED, DEAD, BACKED_OFF])
+def test_what_lasts_does_not_end_while_no_heartbeat_comes(lasting: SourceStatus) -> None:
+    gaps = (a_gap(GapState.DEAD, GapReason.MALFORMED, 2),) if lasting is DEAD else ()
+    silent = seen(beat(age_ns=MINUTE_NS), of=ledger(gaps=gaps))
+    assert silent.state == "silent"
+    before, told = CALM, list[str]()
+    for read in (lasting, silent, silent, lasting):
+        now = as_last_told(before, read)
+        told += [event.kind for event in events_between(before, now, at_ns=NOW_NS)]
+        before = now
+    assert told == [event.kind for event in events_between(CALM, lasting, at_ns=NOW_NS)]
 
 
 def test_an_outage_has_its_beginning_and_its_end() -> None:

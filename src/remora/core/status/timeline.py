@@ -42,6 +42,14 @@ def events_between(before: SourceStatus | None, now: SourceStatus, *, at_ns: int
     yield from _of_answers(before, now, at_ns)
 
 
+def as_last_told(before: SourceStatus | None, now: SourceStatus) -> SourceStatus:
+    """A reading without a heartbeat, with what the process told last: what nobody knows has not ended."""
+    if before is None or now.state == "running":
+        return now
+    headline = before.headline if now.headline.standing is Standing.UNKNOWN else now.headline
+    return msgspec.structs.replace(now, rate=before.rate, orders=before.orders, headline=headline)
+
+
 def _down(source: SourceStatus) -> ProviderDown | None:
     return source.rate.provider_down if isinstance(source.rate, RateFacts) else None
 

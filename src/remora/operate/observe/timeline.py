@@ -11,7 +11,7 @@ from remora.core.errors import StoreError
 from remora.core.ledger.notes import TIMELINE_NOTE
 from remora.core.repeats import Repeats
 from remora.core.status.model import SourceStatus, Status
-from remora.core.status.timeline import Event, added, events_between
+from remora.core.status.timeline import Event, added, as_last_told, events_between
 from remora.core.units import SECOND_NS
 
 log = structlog.get_logger()
@@ -31,8 +31,9 @@ class Timeline:
     def take(self, status: Status) -> None:
         """One reading."""
         for name, source in status.sources.items():
-            found = tuple(events_between(self._last.get(name), source, at_ns=status.as_of_ns))
-            self._last[name] = source
+            before = self._last.get(name)
+            told = self._last[name] = as_last_told(before, source)
+            found = tuple(events_between(before, told, at_ns=status.as_of_ns))
             if found:
                 self.add(name, found, now_ns=status.as_of_ns)
 
