@@ -27,7 +27,7 @@ _SORTS: Final = {
 
 
 class NotAFile(OSError):
-    """Something that a file must not replace. Its `strerror` says what it is."""
+    """Something that is there in place of a file. Its `strerror` says what it is."""
 
 
 def file_to_write(path: Path) -> Path:
@@ -39,9 +39,18 @@ def file_to_write(path: Path) -> Path:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return end_of_links(path)
+    _check_regular(mode, path)
+    return end_of_links(path)
+
+
+def check_readable(path: Path) -> None:
+    """Raises NotAFile for a folder, pipe, socket or device: opening a pipe may wait for ever, and none has an end to find."""
+    _check_regular(path.stat().st_mode, path)
+
+
+def _check_regular(mode: int, path: Path) -> None:
     if not stat.S_ISREG(mode):
         raise NotAFile(errno.EEXIST, _SORTS.get(stat.S_IFMT(mode), "not a regular file"), str(path))
-    return end_of_links(path)
 
 
 def end_of_links(path: Path) -> Path:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -204,6 +205,14 @@ async def test_a_file_without_items_is_refused_in_one_sentence(url: str, tmp_pat
     pq.write_table(pa.table({"name": ["a"]}), empty)
     with pytest.raises(ConfigurationError, match="no column id, time, type"):
         await import_all(url, empty)
+
+
+async def test_what_is_no_file_is_refused_before_anybody_waits_for_it(url: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path, sort in ((pipe, "a pipe"), (tmp_path, "a folder"), (Path(os.devnull), "a device")):
+        with pytest.raises(ConfigurationError, match=f"{path} is {sort}, not a file"):
+            await import_all(url, path)
 
 
 async def test_a_large_import_builds_the_indexes_at_its_end_or_the_next_writer_does(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import msgspec
 from remora.contracts.extras import install_hint
 from remora.core.errors import ConfigurationError
 from remora.core.item import Item, Readable
+from remora.files import NotAFile, check_readable
 from remora.sources.dump_rows import ALIASES, COLUMNS, body_of, check_columns
 from remora.sources.json_numbers import NUMBER_MAX
 from remora.sources.json_path import as_number, find, load
@@ -51,11 +52,16 @@ _line: Final = msgspec.json.Decoder(_Line)
 def fingerprint(path: Path) -> str:
     """Names the content of a file: its size, its beginning and its end."""
     try:
+        check_readable(path)
         size = path.stat().st_size
         with path.open("rb") as file:
             begin = file.read(SAMPLE_BYTES)
             file.seek(max(0, size - SAMPLE_BYTES))
             end = file.read(SAMPLE_BYTES)
+    except NotAFile as error:
+        raise ConfigurationError(
+            f"{path} is {error.strerror}, not a file", hint="write what comes out of it into a file, and name that"
+        ) from None
     except OSError as error:
         raise _unreadable(path, error) from None
     return blake2b(f"{size}".encode() + begin + end, digest_size=16).hexdigest()
