@@ -6,8 +6,10 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from remora.read.resumable import Progress
 from tests.operate.command_line import CommandLine, with_mirror
 
 EXPORTS = ("ndjson", "csv", "singer")
@@ -116,3 +118,18 @@ def test_a_store_that_is_no_file_is_refused_and_nothing_is_written_beside_it(
     said = remora.refused(*words, "--source", "hackernews", "--store", "sqlite:///pipe")
     assert "pipe is a pipe, not a file" in said
     assert (remora.folder / "pipe").is_fifo()
+
+
+@pytest.mark.parametrize("of_this_store", [True, False])
+def test_an_unfinished_export_is_resumed_only_for_the_store_it_came_from(
+    mirror: CommandLine, *, of_this_store: bool
+) -> None:
+    store = mirror.folder / "remora.db" if of_this_store else mirror.folder / "another.db"
+    asked = f"ndjson hackernews 0 None 0 sqlite {store.resolve()}"
+    words = ("export", "--source", "hackernews", "--format", "ndjson", "--out")
+    assert mirror(*words, "plain").exit_code == 0
+    (mirror.folder / "rows.part").write_bytes(b"{}\n")
+    (mirror.folder / "rows.progress").write_bytes(msgspec.json.encode(Progress(asked, 1, 3, 1)))
+    assert mirror(*words, "rows").exit_code == 0
+    plain = (mirror.folder / "plain").read_bytes()
+    assert (mirror.folder / "rows").read_bytes() == (b"{}\n" if of_this_store else b"") + plain

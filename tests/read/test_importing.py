@@ -96,6 +96,16 @@ async def test_importing_a_file_again_changes_nothing(url: str, dump: Path) -> N
         assert len([change async for change in mirror.changes()]) == len(BODIES) + 1
 
 
+async def test_a_file_that_was_corrected_in_its_middle_is_read_again(url: str, tmp_path: Path) -> None:
+    lines = [b'{"id":%d,"type":"comment","text":"%s"}\n' % (item_id, b"x" * 400) for item_id in range(1, 1_001)]
+    path = tmp_path / "dump.ndjson"
+    path.write_bytes(b"".join([*lines[:500], lines[500].replace(b"{", b"["), *lines[501:]]))
+    assert (await import_all(url, path))[0].items == 999
+    path.write_bytes(b"".join(lines))
+    assert (await import_all(url, path))[0].items == 1
+    assert len(await held(url)) == 1_000
+
+
 async def test_an_interrupted_import_goes_on_after_the_last_stored_page(url: str, dump: Path) -> None:
     store = open_importing(url)
     await store.open()

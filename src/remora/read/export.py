@@ -26,11 +26,12 @@ class Wanted:
     first_id: int = 0
     last_id: int | None = None
     since_ns: int = 0  # only what changed (items) or was fetched (documents) at or after this moment
+    store: str = ""  # which store it comes from: an unfinished export of another one is begun anew
 
-
-def asked(file_format: str, wanted: Wanted) -> str:
-    """What is in a file, for recognizing an unfinished one."""
-    return f"{file_format} {wanted.source} {wanted.first_id} {wanted.last_id} {wanted.since_ns}"
+    @property
+    def asked(self) -> str:
+        """The same in words, for recognizing an unfinished export."""
+        return f"{self.source} {self.first_id} {self.last_id} {self.since_ns} {self.store}"
 
 
 async def export_ndjson(mirror: MirrorReader, wanted: Wanted, target: Target) -> int:

@@ -132,7 +132,7 @@ class _Progress(msgspec.Struct, frozen=True):
 
 def _remember(part: Path, wanted: Wanted, progress: _Progress) -> None:
     sync_tree(part)  # a place is only worth remembering when the rows before it are on the disk
-    write_whole(part / PROGRESS, msgspec.json.encode([_asked(wanted), progress]))
+    write_whole(part / PROGRESS, msgspec.json.encode([wanted.asked, progress]))
 
 
 def _progress(part: Path, wanted: Wanted) -> _Progress:
@@ -141,17 +141,13 @@ def _progress(part: Path, wanted: Wanted) -> _Progress:
         asked, progress = msgspec.json.decode((part / PROGRESS).read_bytes(), type=tuple[str, _Progress])
     except (OSError, msgspec.DecodeError):
         asked, progress = "", _Progress()
-    if asked != _asked(wanted):
+    if asked != wanted.asked:
         progress = _Progress()
     for file in part.rglob("*.parquet"):
         number = int(file.stem.rpartition("-")[2])
         if number > progress.parts.get(file.parent.name.removeprefix("month="), 0):
             file.unlink()
     return progress
-
-
-def _asked(wanted: Wanted) -> str:
-    return f"{wanted.source} {wanted.first_id} {wanted.last_id} {wanted.since_ns}"
 
 
 @contextmanager

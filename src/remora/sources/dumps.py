@@ -50,13 +50,16 @@ _line: Final = msgspec.json.Decoder(_Line)
 
 
 def fingerprint(path: Path) -> str:
-    """Names the content of a file: its size, its beginning and its end."""
+    """Names the content of a file: its size, its beginning, its end and when it was last written.
+
+    A file that was corrected in its middle is another one. One that was only copied is read once more, which changes nothing.
+    """
     try:
         check_readable(path)
-        size = path.stat().st_size
+        found = path.stat()
         with path.open("rb") as file:
             begin = file.read(SAMPLE_BYTES)
-            file.seek(max(0, size - SAMPLE_BYTES))
+            file.seek(max(0, found.st_size - SAMPLE_BYTES))
             end = file.read(SAMPLE_BYTES)
     except NotAFile as error:
         raise ConfigurationError(
@@ -64,7 +67,7 @@ def fingerprint(path: Path) -> str:
         ) from None
     except OSError as error:
         raise _unreadable(path, error) from None
-    return blake2b(f"{size}".encode() + begin + end, digest_size=16).hexdigest()
+    return blake2b(f"{found.st_size} {found.st_mtime_ns} ".encode() + begin + end, digest_size=16).hexdigest()
 
 
 def items_of(rows: Iterable[tuple[int, bytes]], reading: Reading) -> list[Item]:

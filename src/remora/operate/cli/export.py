@@ -80,7 +80,7 @@ async def _export(
     ids: tuple[int | None, int | None],
     since_ns: int,
 ) -> int:
-    from remora.read.export import asked, export_csv, export_ndjson, output
+    from remora.read.export import export_csv, export_ndjson, output
     from remora.read.resumable import check_file
 
     if file_format == "parquet":
@@ -100,7 +100,7 @@ async def _export(
         check_file(Path(out))
     async with opened_mirror(settings) as mirror:
         wanted = await _wanted(mirror, settings, named, ids, since_ns)
-        with output(out, asked(file_format, wanted)) as target:
+        with output(out, f"{file_format} {wanted.asked}") as target:
             target.tell = _progress_line()
             return await write(mirror, wanted, target)
 
@@ -124,7 +124,15 @@ async def _wanted(
             f"{source} is a listed source, which has no ids to begin or end with",
             hint="leave out --start-id and --end-id; --since DATE takes only what was fetched since then",
         )
-    return Wanted(source, is_listed, first_id=ids[0] or 0, last_id=ids[1], since_ns=since_ns)
+    store = _store_name(settings.store.url)
+    return Wanted(source, is_listed, first_id=ids[0] or 0, last_id=ids[1], since_ns=since_ns, store=store)
+
+
+def _store_name(url: str) -> str:
+    from remora.operate.config.secrets import without_credentials
+
+    file = url.removeprefix("sqlite:///")
+    return without_credentials(url) if file == url else f"sqlite {Path(file).resolve()}"
 
 
 def _progress_line() -> Callable[[int], None]:
