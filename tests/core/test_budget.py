@@ -52,3 +52,13 @@ def test_the_fetch_cap_is_named_before_the_clock() -> None:
 
 def test_what_is_left_of_the_clock_is_never_negative() -> None:
     assert Budget(0, max_wall_ns=SECOND_NS).left_ns(now_ns=MINUTE_NS) == 0
+
+
+@given(st.integers(0, 100), st.integers(0, 100), st.integers(0, 10**12), st.integers(0, 10**12))
+def test_half_a_budget_ends_when_half_of_what_is_left_is_spent(most: int, sent: int, wall_ns: int, now_ns: int) -> None:
+    budget = Budget(0, max_wall_ns=wall_ns, max_fetches=most, fetches=sent)
+    half = budget.half(now_ns=now_ns)
+    assert half.max_fetches is not None
+    assert max(0, half.max_fetches - sent) == max(0, most - sent) // 2
+    assert half.left_ns(now_ns=now_ns) == -(-(budget.left_ns(now_ns=now_ns) or 0) // 2)
+    assert Budget(0).half(now_ns=now_ns) == Budget(0)

@@ -33,6 +33,15 @@ class Budget(msgspec.Struct, frozen=True):
             return None
         return max(0, self.started_at_ns + self.max_wall_ns - now_ns)
 
+    def half(self, *, now_ns: int) -> "Budget":
+        """The same budget, at its end when half of what is left now is spent."""
+        wall_ns, fetches = self.max_wall_ns, self.max_fetches
+        if wall_ns is not None:
+            wall_ns -= (self.left_ns(now_ns=now_ns) or 0) // 2
+        if fetches is not None:
+            fetches -= -(-max(0, fetches - self.fetches) // 2)
+        return replace(self, max_wall_ns=wall_ns, max_fetches=fetches)
+
     def covers(self, wait_ns: int, *, now_ns: int) -> bool:
         """Whether a wait of this length ends before the budget does."""
         left_ns = self.left_ns(now_ns=now_ns)

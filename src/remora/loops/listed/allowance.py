@@ -38,7 +38,7 @@ class RunAllowance:
         self._waits_in_a_row = 0
         self._last_wait_ns: int | None = None  # wall clock
         self._refused_in_a_row = 0
-        self.budget = budget
+        self.budget = self._whole = budget
         self.stop: Stop | None = None
 
     @property
@@ -65,6 +65,14 @@ class RunAllowance:
         """Another part of the run begins. The reason that stopped the last part may not apply to this one."""
         self.stop = None
 
+    def spend_half(self) -> None:
+        """Spend only half of what is left, until `spend_all`."""
+        self.budget = self._whole.half(now_ns=self._clock.monotonic_ns())
+
+    def spend_all(self) -> None:
+        """Spend all of the budget."""
+        self.budget = self._whole
+
     def may_ask(self) -> bool:
         """Whether the budget covers one more request and the certain wait before it."""
         now_ns = self._clock.monotonic_ns()
@@ -88,7 +96,7 @@ class RunAllowance:
 
         `departed_wall_ns` identifies refusals of requests that were sent together: they count as one.
         """
-        self.budget = self.budget.after_fetch()
+        self.budget, self._whole = self.budget.after_fetch(), self._whole.after_fetch()
         self._counts.requests += 1
         match verdict:
             case Pressure() | Trouble():

@@ -131,9 +131,9 @@ class ListedRun:
             return await self._rest() or Stop(StoppedBy.RECOVER_ONLY)
         if orphaned is not None or self._all_parents_vanished():
             return await self._rest() or orphaned
-        walk_stop = await self._walk(waits=False)
-        if walk_stop is not None and walk_stop.is_pressure:
-            # A page was refused. The details are fetched before the page is requested again.
+        walk_stop, is_cut = await self._walk_beside_details()
+        if walk_stop is not None and (walk_stop.is_pressure or is_cut):
+            # A page was refused, or the walk has had its share. The details are fetched before the walk goes on.
             if (stop := await self._fetch_owed()) is not None:
                 return stop
             walk_stop = await self._walk(waits=True)
@@ -208,6 +208,19 @@ class ListedRun:
             if not walk.was_resumed and not walk.misses_entries and not await self._owes_inline():
                 break
         return left_behind
+
+    async def _walk_beside_details(self) -> tuple[Stop | None, bool]:
+        """Walk, but leave half of the budget to details that an earlier run left owed. Whether that ended the walk.
+
+        A walk that takes all of the budget, run after run, would leave nothing for them.
+        """
+        is_shared = not self._collector.capabilities.inline_details
+        is_shared = is_shared and await self._store.count_owed_details(self._source) > 0
+        if is_shared:
+            self._allowance.spend_half()
+        stop = await self._walk(waits=False)
+        self._allowance.spend_all()
+        return stop, is_shared and stop is not None and stop.is_ours
 
     async def _owes_inline(self) -> bool:
         """Whether a process ended between recording a page and its documents: another walk shows them again."""
