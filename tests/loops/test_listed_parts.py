@@ -11,6 +11,7 @@ import pytest
 from remora.core.errors import ConfigurationError
 from remora.core.item import Piece
 from remora.core.ledger.discovery import fingerprint
+from remora.core.ledger.gap import GapState
 from remora.core.ledger.run import StoppedBy
 from remora.core.pieces import joined
 from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
@@ -18,7 +19,7 @@ from remora.loops.listed.run import RunOptions
 from remora.operate.config.reader import read_source
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Generation
-from remora.sim.replies import Answer, Response, ok
+from remora.sim.replies import NOT_FOUND, Answer, Response, ok
 from remora.sources.listed import DetailSettings
 from remora.sources.paging import Paging
 from remora.sources.parts import PartSettings
@@ -216,6 +217,43 @@ def test_a_part_that_moves_while_it_is_read_is_read_again() -> None:
         archive.hook = hook
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
         assert await held(rig) == truth(archive)
+
+    run(main)
+
+
+@pytest.mark.parametrize("status", [404, 410])
+def test_a_part_that_is_missing_does_not_make_its_document_gone(status: int) -> None:
+    async def main(clock: SimClock) -> None:
+        rig, talk = rig_of(clock, "page")
+        talk.hook = lambda asked: Answer(status, b"{}") if asked == "comments c1" else None
+        for _ in range(4):
+            await rig.run()
+            await rig.wait(DAY_NS)
+        (gap,) = await rig.store.gaps(NAME)
+        assert gap.state in {GapState.OWED, GapState.DEAD}
+        talk.hook = lambda _asked: None
+        await rig.wait(7 * DAY_NS)
+        await rig.run()
+        assert set(await rig.mirror()) == set(talk.truth())
+
+    run(main)
+
+
+def test_a_document_that_is_deleted_between_its_detail_and_its_part_is_gone_in_the_end() -> None:
+    async def main(clock: SimClock) -> None:
+        rig, talk = rig_of(clock, "page")
+
+        def hook(asked: str) -> Response | None:
+            if asked == "comments c1":
+                talk.remove("c1")
+                return NOT_FOUND
+            return None
+
+        talk.hook = hook
+        for _ in range(3):
+            await rig.run()
+            await rig.wait(DAY_NS)
+        assert [gap.state for gap in await rig.store.gaps(NAME)] == [GapState.GONE]
 
     run(main)
 

@@ -17,7 +17,7 @@ from remora.core.ledger.discovery import Discovery, fingerprint
 from remora.core.ledger.notes import PIECE_NOTE
 from remora.core.pieces import fits, joined, version_of
 from remora.core.reasons import GapReason
-from remora.core.verdict import Found, Malformed
+from remora.core.verdict import Found, Malformed, Missing
 
 # No document has more pieces; a part that repeats its pages in a circle must not keep a run busy for ever.
 PIECES_MAX: Final = 10_000
@@ -74,7 +74,7 @@ class JoiningCollector(Collector):
                     wanted = self._asking_for[discovery] = replace(discovery, piece=following)
                     asked = await super().ask(wanted, allowance, policy)
                     if not isinstance(asked.verdict, Found) or not isinstance(asked.verdict.thing, Piece):
-                        return asked
+                        return _not_gone(asked)
                     piece = asked.verdict.thing
                     await self._notes.keep_note(self._name, _name(key, count), _written(piece, version, following))
                 count += 1
@@ -92,6 +92,11 @@ class JoiningCollector(Collector):
         """Delete the pieces, the last one first: a rest that is left begins at the first one and is recognized."""
         for at in reversed(range(count)):
             await self._notes.keep_note(self._name, _name(key, at), None)
+
+
+def _not_gone(asked: Asked) -> Asked:
+    """A part that is missing does not mean that its document is: the detail has just answered. The next attempt tells."""
+    return replace(asked, verdict=Malformed(GapReason.MALFORMED)) if isinstance(asked.verdict, Missing) else asked
 
 
 def _name(key: str, at: int) -> str:
