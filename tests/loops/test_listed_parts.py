@@ -258,6 +258,13 @@ def test_a_document_that_is_deleted_between_its_detail_and_its_part_is_gone_in_t
     run(main)
 
 
+def test_a_detail_that_begins_with_a_byte_order_mark_is_joined_to_readable_json() -> None:
+    head = Piece("c1", b'\xef\xbb\xbf {"id": "c1"}\n', "7")
+    assert joined(head, [Piece("c1", part="notes", lines=(b"1",), line_keys=("1",))]).body == (
+        b'{"detail":{"id": "c1"},"notes":[1]}'
+    )
+
+
 def test_a_joined_document_keeps_each_line_once_and_byte_for_byte() -> None:
     head = Piece("k", b' {"id":  1}\n', "m")
     pieces = [

@@ -1,5 +1,6 @@
 """How do the pieces of a document become one document? The detail, and beside it each part with all its lines."""
 
+import codecs
 import json
 from collections.abc import Sequence
 from hashlib import sha256
@@ -27,6 +28,7 @@ def joined(head: Piece, pieces: Sequence[Piece]) -> Document:
     for piece in pieces:
         lines = parts.setdefault(piece.part, {})
         lines.update(zip(piece.line_keys, piece.lines, strict=True))
-    fields = [b'"detail":' + head.body.strip()]
+    # A mark of the byte order may begin a body; inside of one it is not JSON.
+    fields = [b'"detail":' + head.body.removeprefix(codecs.BOM_UTF8).strip()]
     fields += [json.dumps(name).encode() + b":[" + b",".join(lines.values()) + b"]" for name, lines in parts.items()]
     return Document(head.key, b"{" + b",".join(fields) + b"}", head.updated_at)
