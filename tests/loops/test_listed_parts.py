@@ -258,6 +258,14 @@ def test_a_document_that_is_deleted_between_its_detail_and_its_part_is_gone_in_t
     run(main)
 
 
+def test_lines_of_one_page_that_share_a_key_and_differ_are_all_kept() -> None:
+    pieces = [
+        Piece("k", part="likes", lines=(b'"x"', b'"y"', b'"x"'), line_keys=("1", "1", "1")),
+        Piece("k", part="likes", lines=(b'"y"', b'"z"'), line_keys=("1", "2")),
+    ]
+    assert joined(Piece("k", b"{}"), pieces).body == b'{"detail":{},"likes":["x","y","z"]}'
+
+
 def test_a_detail_that_begins_with_a_byte_order_mark_is_joined_to_readable_json() -> None:
     head = Piece("c1", b'\xef\xbb\xbf {"id": "c1"}\n', "7")
     assert joined(head, [Piece("c1", part="notes", lines=(b"1",), line_keys=("1",))]).body == (

@@ -23,12 +23,21 @@ def fits(piece: Piece, before: Sequence[Piece]) -> bool:
 
 
 def joined(head: Piece, pieces: Sequence[Piece]) -> Document:
-    """The whole document. Lines that two pages show are kept once."""
-    parts: dict[str, dict[str, bytes]] = {}
+    """The whole document. Lines that two pages show are kept once.
+
+    A line is known by its key, unless two lines of one page share a key and differ: then by its content.
+    """
+    parts: dict[str, dict[str | bytes, bytes]] = {}
+    shared_keys = {piece.part for piece in pieces if _shares_keys(piece)}
     for piece in pieces:
         lines = parts.setdefault(piece.part, {})
-        lines.update(zip(piece.line_keys, piece.lines, strict=True))
+        names = piece.lines if piece.part in shared_keys else piece.line_keys
+        lines.update(zip(names, piece.lines, strict=True))
     # A mark of the byte order may begin a body; inside of one it is not JSON.
     fields = [b'"detail":' + head.body.removeprefix(codecs.BOM_UTF8).strip()]
     fields += [json.dumps(name).encode() + b":[" + b",".join(lines.values()) + b"]" for name, lines in parts.items()]
     return Document(head.key, b"{" + b",".join(fields) + b"}", head.updated_at)
+
+
+def _shares_keys(piece: Piece) -> bool:
+    return len({*zip(piece.line_keys, piece.lines, strict=True)}) > len({*piece.line_keys})
