@@ -13,7 +13,7 @@ from remora.core.item import Piece
 from remora.core.ledger.discovery import fingerprint
 from remora.core.ledger.gap import GapState
 from remora.core.ledger.run import StoppedBy
-from remora.core.pieces import joined
+from remora.core.pieces import PIECES_MAX, Circle, joined
 from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
 from remora.loops.listed.run import RunOptions
 from remora.operate.config.reader import read_source
@@ -256,6 +256,45 @@ def test_a_document_that_is_deleted_between_its_detail_and_its_part_is_gone_in_t
         assert [gap.state for gap in await rig.store.gaps(NAME)] == [GapState.GONE]
 
     run(main)
+
+
+@pytest.mark.parametrize("way", ["page", "detail"])
+def test_a_part_that_goes_round_in_a_circle_costs_a_few_requests_and_its_document_is_owed(way: str) -> None:
+    async def main(clock: SimClock) -> None:
+        rig, talk = rig_of(clock, way, entries=3, comments=34)
+
+        def hook(asked: str) -> Response | None:
+            if asked == "comments c1":  # the number of the page is ignored
+                return ok(json.dumps(talk.lines("c1")[:8]).encode())
+            if asked == "detail c1" and way == "detail":  # the cursor leads from 1 to 2 and back to 1
+                at = talk.requests("detail")["c1"] % 2 + 1
+                return ok(json.dumps({**json.loads(talk.body("c1")), "messages": [{"id": at}], "more": at}).encode())
+            return None
+
+        talk.hook = hook
+        summary = await rig.run()
+        assert summary.stopped_by is StoppedBy.COMPLETE
+        assert set(await rig.mirror()) == {"c0", "c2"}
+        assert talk.requests("detail")["c1"] + talk.requests("comments")["c1"] <= 6
+        talk.hook = lambda _asked: None
+        await rig.wait(HOUR_NS)
+        await rig.run()
+        assert await held(rig) == truth(talk)
+
+    run(main)
+
+
+def test_a_part_may_have_many_pages_of_lines_that_share_one_key() -> None:
+    circle = Circle()
+    for page in range(50):
+        lines = tuple(f'"{page} {line}"'.encode() for line in range(3))
+        assert not circle.closes(str(page), Piece("k", part="likes", lines=lines, line_keys=("1",) * 3))
+
+
+def test_a_document_of_more_pieces_than_any_has_is_not_read_for_ever() -> None:
+    circle = Circle()
+    pieces = (Piece("k", part="likes", following=str(at + 1)) for at in range(PIECES_MAX))
+    assert [circle.closes(str(at), piece) for at, piece in enumerate(pieces)].index(True) == PIECES_MAX - 1
 
 
 def test_lines_of_one_page_that_share_a_key_and_differ_are_all_kept() -> None:

@@ -4,8 +4,32 @@ import codecs
 import json
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Final
 
 from remora.core.item import Document, Piece
+
+# No document has more pieces.
+PIECES_MAX: Final = 10_000
+# Lines that arrive while a part is read can shift a page onto the one before it; they do not do so twice in a row.
+REPEATS_MAX: Final = 2
+
+
+class Circle:
+    """Does a part lead back to what was read already? A run must not read it for ever, while everything else waits."""
+
+    def __init__(self) -> None:
+        self._asked_for: set[str] = set()
+        self._known: set[tuple[str, str, bytes]] = set()  # lines, with their part and key
+        self._repeats = 0  # pieces in a row that show no new line
+
+    def closes(self, asked_for: str, piece: Piece) -> bool:
+        """Whether nothing new can follow this piece: its next page was read before, or its pages repeat each other."""
+        shown = {(piece.part, key, line) for key, line in zip(piece.line_keys, piece.lines, strict=True)}
+        self._repeats = self._repeats + 1 if shown and shown <= self._known else 0
+        self._known |= shown
+        self._asked_for.add(asked_for)
+        is_long = len(self._asked_for) >= PIECES_MAX and piece.following is not None
+        return is_long or piece.following in self._asked_for or self._repeats >= REPEATS_MAX
 
 
 def version_of(head: Piece) -> str:

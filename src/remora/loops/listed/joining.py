@@ -6,6 +6,7 @@ the same version, only for the pieces that are missing. Pieces of different vers
 
 from typing import Any, Final
 
+import structlog
 from msgspec.structs import replace
 
 from remora.collect import Asked, Collector
@@ -15,12 +16,12 @@ from remora.core.item import Piece
 from remora.core.ledger.asking import AskPolicy
 from remora.core.ledger.discovery import Discovery, fingerprint
 from remora.core.ledger.notes import PIECE_NOTE
-from remora.core.pieces import fits, joined, version_of
+from remora.core.pieces import Circle, fits, joined, version_of
 from remora.core.reasons import GapReason
 from remora.core.verdict import Found, Malformed, Missing
 
-# No document has more pieces; a part that repeats its pages in a circle must not keep a run busy for ever.
-PIECES_MAX: Final = 10_000
+log = structlog.get_logger()
+
 # A part that moves while it is read is begun again this often.
 TURNS_BACK_MAX: Final = 3
 
@@ -67,8 +68,8 @@ class JoiningCollector(Collector):
         key, version = fingerprint(self._name, discovery.key), version_of(head)
         for _ in range(TURNS_BACK_MAX):
             pieces = [head] if head.part else []
-            following, count = head.following, 0
-            while following is not None and count < PIECES_MAX:
+            following, count, circle = head.following, 0, Circle()
+            while following is not None:
                 piece = _read(await self._notes.note(self._name, _name(key, count)), head.key, version, following)
                 if piece is None:
                     wanted = self._asking_for[discovery] = replace(discovery, piece=following)
@@ -80,12 +81,20 @@ class JoiningCollector(Collector):
                 count += 1
                 if not fits(piece, pieces):
                     break
+                if circle.closes(following, piece):
+                    await self._forget(key, count)
+                    return self._in_a_circle(piece.part, first)
                 pieces.append(piece)
                 following = piece.following
             self._kept[key] = count
             if following is None:
                 return replace(first, verdict=Found(joined(head, pieces)))
             await self._forget(key, self._kept.pop(key))
+        return replace(first, verdict=Malformed(GapReason.MALFORMED))
+
+    def _in_a_circle(self, part: str, first: Asked) -> Asked:
+        why = "its pages repeat; check paging and the name of its parameter"
+        log.warning("part_contradicts", source=self._name, part=part, why=why)
         return replace(first, verdict=Malformed(GapReason.MALFORMED))
 
     async def _forget(self, key: str, count: int) -> None:
