@@ -132,7 +132,8 @@ def test_a_list_that_ends_with_a_404_has_ended(paging: Paging, entries: int) -> 
     run(main)
 
 
-def test_a_cursor_that_is_never_null_ends_with_empty_pages() -> None:
+@pytest.mark.parametrize("after", ["after {}", "after 6 or 7"])
+def test_a_cursor_that_is_never_null_ends_with_empty_pages(after: str) -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(25), settings=PAGINGS[Paging.CURSOR])
 
@@ -140,7 +141,8 @@ def test_a_cursor_that_is_never_null_ends_with_empty_pages() -> None:
             where = asked.partition(" ")[2]
             if asked.startswith("detail") or (where.isdigit() and int(where) > 6) or not where:
                 return None
-            empty = {"items": [], "next_cursor": f"after {where}"}
+            following = "and again" if where == after else after.format(where)
+            empty = {"items": [], "next_cursor": following}
             lines = [{"id": f"c{at}", "update_time": at + 1} for at in range(4, -1, -1)]
             return ok(json.dumps({**empty, "items": lines} if where == "6" else empty).encode())
 

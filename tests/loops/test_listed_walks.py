@@ -1,17 +1,19 @@
 """Is every entry of a list that moves under the walk collected, whatever happens to it?"""
 
+import json
 from collections.abc import Callable
 
 import pytest
 
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.run import StoppedBy
+from remora.core.ledger.walk_circle import PAGES_WITHOUT_NEWS_MAX
 from remora.core.units import DAY_NS, HOUR_NS
 from remora.loops.listed.run import RunOptions
-from remora.loops.listed.walk import PAGES_WITHOUT_NEWS_MAX, TURNS_BACK_MAX
+from remora.loops.listed.walk import TURNS_BACK_MAX
 from remora.sim.clock import SimClock, run
 from remora.sim.replies import Answer, Response, ok
-from remora.sources.paging import Paging
+from remora.sources.paging import ListSettings, Paging
 from tests.loops.listed_rig import NAME, PAGINGS, ListedRig, SmallArchive
 
 REFUSED = Answer(400, b'{"error":"this cursor is too old"}')
@@ -306,6 +308,27 @@ def test_a_list_that_goes_round_in_a_circle_ends_the_walk() -> None:
         assert summary.stopped_by is StoppedBy.LIST_CONTRADICTS
         assert summary.counts.pages <= PAGES_WITHOUT_NEWS_MAX + 1
         assert set(await rig.mirror()) == {"c28", "c29"}
+
+    run(main)
+
+
+def test_cursors_that_lead_back_to_the_beginning_end_the_walk_and_the_details_are_fetched() -> None:
+    async def main(clock: SimClock) -> None:
+        settings = ListSettings(path="/ring", paging=Paging.CURSOR, page_size=2, updated="")
+        rig = ListedRig(clock, SmallArchive(60), settings=settings)
+
+        def hook(asked: str) -> Response | None:
+            at = int(asked.removeprefix("page ") or "0") if asked.startswith("page") else None
+            if at is None:
+                return None
+            lines = [{"id": f"c{number}"} for number in (at, at + 1)]
+            return ok(json.dumps({"items": lines, "next_cursor": (at + 2) % 60}).encode())  # 0 begins again
+
+        rig.archive.hook = hook
+        summary = await rig.run(RunOptions(max_fetches=1_000))
+        assert summary.stopped_by is StoppedBy.LIST_CONTRADICTS
+        assert "leads back to a page that was read before" in summary.because
+        assert await rig.is_complete()
 
     run(main)
 

@@ -38,6 +38,7 @@ from remora.core.ledger.list_walk import (
 from remora.core.ledger.marks import is_newer
 from remora.core.ledger.notes import FULL_WALK_NOTE
 from remora.core.ledger.run import RunCounts, Stop, StoppedBy
+from remora.core.ledger.walk_circle import WalkCircle
 from remora.core.reasons import GapReason
 from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 from remora.loops.listed.allowance import RunAllowance
@@ -53,7 +54,6 @@ log = structlog.get_logger()
 FIRST: Final = ""  # the position of the first page
 # No list is longer; a source that repeats its pages in a circle must not keep a run walking for ever.
 PAGES_PER_WALK_MAX: Final = 1_000_000
-PAGES_WITHOUT_NEWS_MAX: Final = 20
 # A provider that filters its pages may show a few empty ones before the next entry.
 EMPTY_PAGES_MAX: Final = 10
 PAGES_REMEMBERED: Final = 8
@@ -101,7 +101,7 @@ class ListWalk:
         self._was_refused = False
         self._was_overtaken = False
         self._turns_back = 0
-        self._without_news = 0
+        self._circle = WalkCircle()
         self._empty_pages = 0  # in a row
         self._repeats = 0  # pages in a row with the same content as the page before
         self._before: tuple[Entry, ...] = ()  # the previous page, if the next page can be compared with it
@@ -143,10 +143,11 @@ class ListWalk:
             following = self._next_part or page.next_position
             assert following is not None, "a page that is not the last has a next one"
             self._position = following
-            if self._without_news >= PAGES_WITHOUT_NEWS_MAX:
-                break
-        log.warning("walk_in_a_circle", source=self._source, pages=self._counts.pages)
-        return Stop(StoppedBy.LIST_CONTRADICTS, GapReason.MALFORMED, why=repeated(PAGES_WITHOUT_NEWS_MAX))
+            # Empty pages may repeat at the end of a list; see `_ended_by_silence`.
+            if page.entries and (why := self._circle.closes(following)) is not None:
+                log.warning("walk_in_a_circle", source=self._source, pages=self._counts.pages)
+                return self._contradicts(why)
+        return self._contradicts(f"the list has more than {PAGES_PER_WALK_MAX:,} pages; check paging")
 
     async def _begin(self) -> None:
         kept = await self._store.note(self._source, FULL_WALK_NOTE)
@@ -272,7 +273,7 @@ class ListWalk:
     def _turn_back(self) -> bool:
         """Go back to where pages may join again. False after enough attempts."""
         self._turns_back += 1
-        self._before, self._repeats = (), 0
+        self._before, self._repeats, self._circle = (), 0, WalkCircle()
         if self._turns_back > TURNS_BACK_MAX:
             self._is_whole = False
             self._entries.started_over(is_proven=False)
@@ -291,6 +292,7 @@ class ListWalk:
         self._state, self._position, self._is_resuming = restarted(self._state), self._first, False
         self._recent.clear()
         self._before, self._repeats, self._missing_is_end = (), 0, False
+        self._circle = WalkCircle()
         self._holes.started_over()
         self._entries.started_over()
         log.info("walk_restarted", source=self._source)
@@ -370,7 +372,7 @@ class ListWalk:
     def _remember(self, page: Page) -> None:
         keys = frozenset(entry.key for entry in page.entries)
         has_news = page.begins_part or not all(any(key in known for _, known in self._recent) for key in keys)
-        self._without_news = 0 if has_news else self._without_news + 1
+        self._circle.read(has_news=has_news)
         self._recent.append((self._position, keys))
         self._before, self._missing_is_end = page.entries, page.missing_is_end
 
