@@ -108,3 +108,27 @@ def test_a_mark_in_milliseconds_is_the_same_time_as_one_in_seconds() -> None:
     assert is_from("1700000000", 1_700_000_000)
     assert not is_from("1700000000000", 1_700_000_001)
     assert not is_from("1700000000", 1_700_000_001)
+
+
+WITH_NAMES = (
+    "%a, %d %b %Y %H:%M:%S GMT",
+    "%A, %d-%b-%y %H:%M:%S GMT",
+    "%a %b %d %H:%M:%S +0000 %Y",
+    "%d %b %Y %H:%M:%S +0000",
+)
+
+
+@pytest.mark.parametrize("form", WITH_NAMES)
+@given(st.data())
+def test_dates_with_names_are_compared_as_times(form: str, data: st.DataObject) -> None:
+    moments = st.datetimes(datetime.fromisoformat("1970-01-02"), datetime.fromisoformat("2067-12-31"))
+    left, right = (data.draw(moments).replace(microsecond=0) for _ in range(2))
+    assert is_newer(left.strftime(form), right.strftime(form)) == (left > right)
+    assert compare(left.strftime(form), left.replace(tzinfo=UTC).isoformat()) == 0
+
+
+@pytest.mark.parametrize(
+    "mark", ["Mon, 99 Jan 2026 10:00:00 GMT", "Monday comes before Tuesday", "Tue, 1 Jan 99999999 1:1:1 Z"]
+)
+def test_what_only_looks_like_a_date_is_text(mark: str) -> None:
+    assert rank(mark) is None

@@ -11,6 +11,10 @@ from typing import Final
 _NUMBER: Final = re.compile(r"[+-]?\d{1,400}(?:\.\d{0,400})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
 # Some providers use nanoseconds; a datetime has microseconds and would treat two such marks as equal.
 _FRACTION: Final = re.compile(r"(?P<before>.*:\d\d)[.,](?P<digits>\d{1,40})(?P<after>.*)", re.ASCII)
+# A date as in mails, or as C and Ruby write it. As text it would be sorted by the name of its day.
+_WITH_NAMES: Final = re.compile(
+    r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? |\d{1,2} [A-Z][a-z]{2} \d{4} ).{8,40}", re.ASCII
+)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_MAX: Final = 1e11  # a larger number counts milliseconds
 _DATE_LEAST_LENGTH: Final = len("2026-01-01")
@@ -74,10 +78,20 @@ def _moment(mark: str) -> Decimal | None:
         return None
     found = _FRACTION.fullmatch(mark)
     whole, digits = (found["before"] + found["after"], found["digits"]) if found else (mark, "0")
-    try:
-        moment = datetime.fromisoformat(whole)
-    except ValueError:
+    moment = _read(whole)
+    if moment is None:
         return None
     # A date without a zone is read as UTC: it only matters that one source is always read the same way.
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return Decimal((aware - _EPOCH) // timedelta(seconds=1)) + Decimal(f"0.{digits}")
+
+
+def _read(date: str) -> datetime | None:
+    try:
+        if not _WITH_NAMES.fullmatch(date):
+            return datetime.fromisoformat(date)
+        from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few sources write dates with names
+
+        return parsedate_to_datetime(date)
+    except (ValueError, TypeError, LookupError, OverflowError):
+        return None
