@@ -1,6 +1,6 @@
 """Is a deleted document kept as gone, does a list that shows it again owe it again, and are earlier contents kept?"""
 
-from remora.contracts import Outcome, Store, WalkState
+from remora.contracts import Outcome, PageRecorded, Store, WalkState
 from remora.core.item import Document, Entry
 from remora.core.ledger.discovery import fingerprint
 from remora.core.ledger.gap import GapState
@@ -13,7 +13,7 @@ GONE = Missing(GapReason.GONE)
 
 async def page(store: Store, *entries: tuple[str, str | None], walk: int, at_s: float) -> int:
     listed = [Entry(key, mark) for key, mark in entries]
-    return await store.record_page(ARCHIVE, listed, WalkState(walk=walk), now_ns=at(at_s))
+    return (await store.record_page(ARCHIVE, listed, WalkState(walk=walk), now_ns=at(at_s))).owed
 
 
 def document(key: str, text: str = "hello", mark: str | None = None) -> Document:
@@ -204,3 +204,11 @@ async def test_an_entry_that_exists_although_no_page_showed_it_counts_as_seen_in
     assert await store.unlisted(ARCHIVE, walk=2, limit=9) == ["b"]
     assert await store.unlisted(ARCHIVE, walk=3, limit=9) == ["a", "b", "c"]
     assert await store.document(ARCHIVE, "unknown") is None
+
+
+async def test_a_page_tells_how_many_of_its_entries_are_back(store: Store) -> None:
+    await page(store, ("a", "1"), ("b", "2"), walk=1, at_s=0)
+    await store.record_vanished(ARCHIVE, ["a", "b"], now_ns=at(1))
+    entries, state = [Entry("a", "1"), Entry("c", "3")], WalkState(walk=2)
+    assert await store.record_page(ARCHIVE, entries, state, now_ns=at(2)) == PageRecorded(owed=1, back=1)
+    assert await store.record_page(ARCHIVE, entries, state, now_ns=at(3)) == PageRecorded(owed=0, back=0)

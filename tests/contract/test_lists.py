@@ -19,7 +19,7 @@ WALKING = WalkState(watermark="1", walking_from="9", seen_down_to="5", position=
 
 async def page(store: Store, *entries: tuple[str, str | None], at_s: float = 0, state: WalkState = WALKING) -> int:
     listed = [Entry(key, mark) for key, mark in entries]
-    return await store.record_page(ARCHIVE, listed, state, now_ns=at(at_s))
+    return (await store.record_page(ARCHIVE, listed, state, now_ns=at(at_s))).owed
 
 
 async def owed(store: Store) -> list[str]:

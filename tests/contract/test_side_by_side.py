@@ -120,7 +120,7 @@ async def test_two_listed_sources_keep_their_own_documents_walks_and_debts_under
     entries = [Entry(f"key {number}", str(number)) for number in range(5)]
     for source in LISTED:
         state = WalkState(walking_from="4", position=source)
-        assert await store.record_page(source, entries, state, now_ns=at(0)) == 5
+        assert (await store.record_page(source, entries, state, now_ns=at(0))).owed == 5
         document = Document("key 1", f'{{"of":"{source}"}}'.encode(), "1")
         wanted = Discovery(Kind.DOCUMENT, "key 1", Lane.DETAIL)
         assert await record(store, source, wanted, document, 1) is Outcome.NEW

@@ -278,6 +278,26 @@ def test_a_missing_detail_that_the_list_goes_on_showing_is_dead_in_the_end_and_n
     run(main)
 
 
+def test_what_vanished_from_a_list_that_was_empty_for_a_run_is_back_with_the_next_one() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(60))
+        await rig.run()
+        rig.archive.hook = lambda asked: ok(b'{"items": []}') if asked.startswith("page") else None
+        await rig.wait(HOUR_NS)
+        assert (await rig.run()).counts.vanished == 60
+        rig.archive.hook = lambda _asked: None
+        await rig.wait(HOUR_NS)
+        details = rig.archive.requests("detail").total()
+        await rig.run()
+        kept = [document async for document in rig.store.documents(NAME)]
+        assert [document.key for document in kept if document.vanished_ns is not None] == []
+        assert rig.archive.requests("detail").total() == details, "their marks are the known ones"
+        await rig.wait(HOUR_NS)
+        assert (await rig.run()).counts.pages == 2, "then only the top is read again"
+
+    run(main)
+
+
 def test_a_list_that_is_empty_for_once_makes_nothing_vanish() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(8))

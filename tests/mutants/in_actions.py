@@ -123,7 +123,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         RUNS,
         "loops/listed/walk.py",
-        "        if not is_end and not (listed or is_repeated or not is_known):",
+        "        if not is_end and not (has_news or is_repeated or not is_known):",
         "        if not is_end and not is_repeated:",
         "a walk ends after its first page",
         (LISTED,),

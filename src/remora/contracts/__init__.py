@@ -50,6 +50,7 @@ from remora.contracts.store import Observation as Observation
 from remora.contracts.store import Outcome as Outcome
 from remora.contracts.store import OwedDetail as OwedDetail
 from remora.contracts.store import PaceBook as PaceBook
+from remora.contracts.store import PageRecorded as PageRecorded
 from remora.contracts.store import RunRecord as RunRecord
 from remora.contracts.store import SegmentLedger as SegmentLedger
 from remora.contracts.store import Store as Store

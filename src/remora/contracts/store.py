@@ -269,6 +269,13 @@ class Notes(Protocol):
         """(runtime, when, snapshot), newest first."""
 
 
+class PageRecorded(msgspec.Struct, frozen=True, gc=False):
+    """What a page of a list brought."""
+
+    owed: int = 0  # entries that are new or newer, so that their details are owed
+    back: int = 0  # entries that had vanished and are listed again, owed or not
+
+
 class OwedDetail(msgspec.Struct, frozen=True, gc=False):
     """A listed entry whose detail is owed."""
 
@@ -306,8 +313,10 @@ class RunRecord:
 class ListLedger(Protocol):
     """The ledger of listed sources."""
 
-    async def record_page(self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int) -> int:
-        """New or newer entries become owed details, and the walk moves, in one transaction. Returns how many.
+    async def record_page(
+        self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int
+    ) -> PageRecorded:
+        """New or newer entries become owed details, and the walk moves, in one transaction.
 
         A vanished entry is listed again. If it was gone, or has no mark, its detail is owed again.
         """

@@ -3,7 +3,7 @@
 from typing import Final
 
 from remora.collect import Asked, Collector
-from remora.contracts import Store
+from remora.contracts import PageRecorded, Store
 from remora.core.item import Document, Entry, Page
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
@@ -24,11 +24,11 @@ class PageRecorder:
         self._store = store
         self._counts = counts
 
-    async def record(self, page: Page, state: WalkState, *, now_ns: int) -> int:
-        """Record the page and how far the walk has come with it. Returns how many details are owed because of it."""
+    async def record(self, page: Page, state: WalkState, *, now_ns: int) -> PageRecorded:
+        """Record the page and how far the walk has come with it."""
         listed = await self._store.record_page(self._source, page.entries, state, now_ns=now_ns)
         self._counts.entries += len(page.entries)
-        self._counts.listed += listed
+        self._counts.listed += listed.owed
         await self._keep_inline(page, now_ns)
         return listed
 

@@ -329,8 +329,10 @@ class ListWalk:
         self._remember(page)
         self._entries.read(self._position, page, is_whole=is_whole)
         # A page with new entries is not the last one, whatever its marks say: one absurd mark makes the rest look old.
+        # Neither is one with entries that are back: more may follow, as after a list that was empty for a while.
+        has_news = listed.owed + listed.back > 0
         self._next_part = None
-        if not is_end and not (listed or is_repeated or not is_known):
+        if not is_end and not (has_news or is_repeated or not is_known):
             self._next_part = self._ended().next_position  # the rest of this part is known
             is_end = self._next_part is None
         await self._entries.move(None if is_end else self._next_part or page.next_position)

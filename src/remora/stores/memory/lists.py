@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import replace
 
-from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
+from remora.contracts import OwedDetail, PageRecorded, RunRecord, StoredDocument, WalkState
 from remora.core.item import Entry
 from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind, fingerprint
@@ -17,9 +17,11 @@ from remora.stores.memory.state import DocumentRow, MemoryPart
 class MemoryLists(MemoryPart):
     """The ledger of listed sources."""
 
-    async def record_page(self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int) -> int:
+    async def record_page(
+        self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int
+    ) -> PageRecorded:
         """Owe the details of new and newer entries and move the walk."""
-        owed = 0
+        owed = back = 0
         for entry in newest_of_each(entries):
             named = self._tables.documents.get((source, entry.key))
             row = named or DocumentRow(fingerprint(source, entry.key), first_seen_ns=now_ns)
@@ -28,6 +30,7 @@ class MemoryLists(MemoryPart):
             is_owed = is_owed_anew(
                 entry, Known(row.listed_mark, row.vanished_ns is not None, is_gone) if named else None
             )
+            back += row.vanished_ns is not None
             row.seen_in_walk, row.vanished_ns = state.walk, None
             if not is_owed:
                 continue
@@ -38,7 +41,7 @@ class MemoryLists(MemoryPart):
                 del self._tables.open_gaps[source, Kind.DOCUMENT, row.fingerprint]
             owed += 1
         self._tables.walks[source] = state
-        return owed
+        return PageRecorded(owed, back)
 
     async def unlisted(self, source: str, *, walk: int, newer_than: str | None = None, limit: int) -> Sequence[str]:
         """Keys of documents that no page has shown since this walk began."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Collection, Sequence
 
-from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
+from remora.contracts import OwedDetail, PageRecorded, RunRecord, StoredDocument, WalkState
 from remora.core.item import Entry
 from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind
@@ -19,12 +19,14 @@ from remora.stores.rows import dump_json, milliseconds, run_from_row, walk_from_
 class PostgresLists(PostgresPart):
     """The ledger of listed sources."""
 
-    async def record_page(self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int) -> int:
+    async def record_page(
+        self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int
+    ) -> PageRecorded:
         """Owe the details of new and newer entries and move the walk, in one transaction."""
         page = newest_of_each(entries)
         now = milliseconds(now_ns)
 
-        async def work(connection: Connection) -> int:
+        async def work(connection: Connection) -> PageRecorded:
             async with connection.transaction():
                 await lock(connection, f"walk:{source}")
                 asked = {"source": source, "keys": [dump_key(entry.key) for entry in page]}
@@ -40,7 +42,7 @@ class PostgresLists(PostgresPart):
                     told = {"source": source, "kind": Kind.DOCUMENT, "change": LISTED_AGAIN, "changed_at": now}
                     await connection.execute(SQL["add_changes"], {**told, "keys": "\n".join(again)})
                 await connection.execute(SQL["move_walk"], _walk_values(source, state, now))
-                return len(owed)
+                return PageRecorded(len(owed), len(again))
 
         return await self._connections().run(work)
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Collection, Sequence
 
-from remora.contracts import OwedDetail, RunRecord, StoredDocument, WalkState
+from remora.contracts import OwedDetail, PageRecorded, RunRecord, StoredDocument, WalkState
 from remora.core.item import Entry
 from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind
@@ -20,12 +20,14 @@ from remora.stores.sqlite.session import SqlitePart
 class SqliteLists(SqlitePart):
     """The ledger of listed sources."""
 
-    async def record_page(self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int) -> int:
+    async def record_page(
+        self, source: str, entries: Sequence[Entry], state: WalkState, *, now_ns: int
+    ) -> PageRecorded:
         """Owe the details of new and newer entries and move the walk, in one transaction."""
         page = newest_of_each(entries)
         now = now_ns // MILLISECOND_NS
 
-        def work(connection: Connection) -> int:
+        def work(connection: Connection) -> PageRecorded:
             asked = {"source": source, "keys": json.dumps([entry.key for entry in page])}
             found = connection.execute(self._sql["listed"], asked).fetchall()
             known = {key: Known(mark, bool(vanished), bool(gone)) for key, mark, vanished, gone in found}
@@ -35,11 +37,10 @@ class SqliteLists(SqlitePart):
             back = [fingerprint_of(source, entry.key) for entry in owed if entry.key in known]
             relisted = {"source": source, "now": now, "fingerprints": json.dumps(back)}
             connection.execute(self._sql["relist_gone"], relisted)
-            self._tell_listed_again(
-                connection, source, [entry.key for entry in page if has_returned(entry, known)], now
-            )
+            again = [entry.key for entry in page if has_returned(entry, known)]
+            self._tell_listed_again(connection, source, again, now)
             connection.execute(self._sql["move_walk"], _walk_values(source, state, now))
-            return len(owed)
+            return PageRecorded(len(owed), len(again))
 
         return await self._write(work)
 
