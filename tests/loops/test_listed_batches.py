@@ -9,7 +9,7 @@ import pytest
 
 from remora.core.errors import ConfigurationError
 from remora.core.ledger.discovery import fingerprint
-from remora.core.ledger.run import StoppedBy
+from remora.core.ledger.run import REFUSED_IN_A_ROW_MAX, StoppedBy
 from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
 from remora.loops.listed.run import RunOptions
 from remora.operate.config.reader import read_source
@@ -27,6 +27,7 @@ class Questions(SmallArchive):
     """Details are asked for by several ids at once. One poisonous id spoils the whole answer."""
 
     poison: str | None = None
+    spoils = Answer(500, b"{}")
 
     def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
         path = urlsplit(target).path
@@ -38,7 +39,7 @@ class Questions(SmallArchive):
         if (answer := self.hook(self.asked[-1])) is not None:
             return answer
         if self.poison in keys:
-            return Answer(500, b"{}")
+            return self.spoils
         lines = b",".join(self.body(key) for key in keys if key in self._marks)
         return ok(b'{"items": [%s]}' % lines)
 
@@ -88,6 +89,28 @@ def test_an_id_that_spoils_its_batch_is_found_and_the_others_are_kept() -> None:
         await rig.wait(DAY_NS)
         await rig.run()
         assert await rig.is_complete()
+
+    run(main)
+
+
+def test_the_newest_id_that_is_refused_with_its_batch_does_not_look_like_a_refused_account() -> None:
+    async def main(clock: SimClock) -> None:
+        rig, archive = rig_of(clock)
+        archive.poison, archive.spoils = "c56", Answer(403, b"{}")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        truth = archive.truth()
+        assert await rig.mirror() == {key: body for key, body in truth.items() if key != "c56"}
+
+    run(main)
+
+
+def test_an_account_that_is_refused_stops_the_run_after_some_single_documents() -> None:
+    async def main(clock: SimClock) -> None:
+        rig, archive = rig_of(clock)
+        archive.hook = lambda asked: Answer(403, b"{}") if asked.startswith("detail") else None
+        assert (await rig.run()).stopped_by is StoppedBy.REFUSED
+        assert archive.requests("detail")["1"] == REFUSED_IN_A_ROW_MAX
+        assert archive.requests("detail").total() < 20
 
     run(main)
 

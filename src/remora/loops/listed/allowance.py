@@ -107,6 +107,10 @@ class RunAllowance:
             case Found() | NotYet() | Missing() | Malformed() | Deferred():
                 self._waits_in_a_row = self._refused_in_a_row = 0
 
+    def several_were_refused(self) -> None:
+        """A request for several things was refused, perhaps because of one of them. Only single things count."""
+        self._refused_in_a_row = max(0, self._refused_in_a_row - 1)
+
     def may_retry(self) -> bool:
         """Whether the run may send one more retry."""
         if not self._policy.covers_retry(retries=self._counts.retries, requests=self._counts.requests):

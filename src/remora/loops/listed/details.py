@@ -112,15 +112,17 @@ class Details:
             self._refused[discovery] = asked
             return self._allowance.stop
         if discovery.further_keys and not isinstance(asked.verdict, Found | Deferred):
-            return await self._ask_halves(discovery)
+            return await self._ask_halves(discovery, asked)
         self._answered.add(discovery)
         try:
             return await self._record(discovery, asked)
         finally:
             self._answered.discard(discovery)
 
-    async def _ask_halves(self, discovery: Discovery) -> Stop | None:
+    async def _ask_halves(self, discovery: Discovery, asked: Asked) -> Stop | None:
         """One document may spoil the request for all of them: the halves are asked for, down to single documents."""
+        if isinstance(asked.verdict, Refused):
+            self._allowance.several_were_refused()
         keys = (discovery.key, *discovery.further_keys)
         for half in self._requests(keys, -(-len(keys) // 2)):
             if (stop := await self._ask_first(half)) is not None:
@@ -132,7 +134,7 @@ class Details:
         if not isinstance(asked.verdict, Deferred):
             del self._refused[discovery]
         if discovery.further_keys and not isinstance(asked.verdict, Found | Deferred | Pressure):
-            return await self._ask_halves(discovery)
+            return await self._ask_halves(discovery, asked)
         return await self._record(discovery, asked)
 
     async def _record(self, discovery: Discovery, asked: Asked) -> Stop | None:
