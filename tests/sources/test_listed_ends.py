@@ -1,6 +1,7 @@
 """Is the end of a list told from a page that only looks like one?"""
 
 import json
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -60,6 +61,26 @@ def test_a_full_first_page_that_names_no_next_one_is_asked_for_again_one_entry_s
 
     told = page_of(listed.decode(again, replied(whole))).contradicts or ""
     assert "the first page is full (25 entries)" in told, "the provider does not give shorter pages"
+
+
+def test_an_only_page_that_is_as_long_as_it_was_asked_to_be_may_be_cut() -> None:
+    listed = source(ListSettings(paging=Paging.NONE, page_size=25))
+    full = page_of(listed.decode(page_at(""), replied(json.dumps({"items": ENTRIES}).encode())))
+    assert full.next_position is not None
+    again = page_at(full.next_position)
+
+    cut = page_of(listed.decode(again, replied(json.dumps({"items": ENTRIES[:24]}).encode())))
+    assert "the only page holds 25 entries, as many as were asked for" in (cut.contradicts or "")
+
+    whole = page_of(listed.decode(again, replied(json.dumps({"items": ENTRIES}).encode())))
+    assert (whole.contradicts, whole.next_position) == (None, None), "the provider does not look at the page size"
+
+
+@pytest.mark.parametrize("settings", [{"page_size": 24}, {"page_size": 26}, {"page_size": 25, "size_param": ""}])
+def test_an_only_page_of_another_length_is_the_whole_list(settings: dict[str, Any]) -> None:
+    listed = source(ListSettings(paging=Paging.NONE, **settings))
+    page = page_of(listed.decode(page_at(""), replied(json.dumps({"items": ENTRIES}).encode())))
+    assert (page.contradicts, page.next_position) == (None, None)
 
 
 def test_a_full_first_page_is_a_contradiction_where_the_page_size_cannot_be_chosen() -> None:

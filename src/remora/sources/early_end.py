@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from remora.sources.json_path import NOT_THERE, as_key, find
 from remora.sources.list_settings import ListSettings, Paging
+from remora.sources.request_body import holds
 
 _FIELD: Final = re.compile(r"[A-Za-z_@][\w.@-]{0,39}", re.ASCII)
 
@@ -30,6 +31,8 @@ def early_end(
 
     `is_again`: the same entries and one more were seen before.
     """
+    if settings.paging is Paging.NONE:
+        return _cut_only_page(settings, listed, is_again=is_again)
     cursor_at = settings.next_cursor if settings.cursor_header is None else ""
     at = {Paging.CURSOR: cursor_at, Paging.NEXT: settings.next, Paging.LINK: ""}.get(settings.paging)
     if settings.cursor_header is not None and settings.cursor_header.lower() in headers:
@@ -50,6 +53,19 @@ def early_end(
     return Doubt(
         f"the first page is full ({listed} entries) and names no next page {where}; {check}, {only}",
         is_full=listed == settings.page_size,
+    )
+
+
+def _cut_only_page(settings: ListSettings, listed: int, *, is_again: bool) -> Doubt | None:
+    """Whether the only page of a list holds as many entries as were asked for, so that there may be more."""
+    is_chosen = bool(settings.size_param) if settings.body is None else holds(settings.body, "size")
+    full = settings.page_size + int(is_again)
+    if not is_chosen or full == 1 or listed != settings.page_size:
+        return None
+    return Doubt(
+        f"the only page holds {full} entries, as many as were asked for, so there may be more; write how the list goes on "
+        "(list.paging), or a list.page_size above the number of its entries",
+        is_full=True,
     )
 
 
