@@ -201,7 +201,10 @@ class ListedRig:
         store = self.store if life is None else life.guard(self.store)
         answering = self.provider or cast("Provider", self.archive)
         wire = SimTransport(answering, own, latency_ns=self.latency_ns)
-        declared = ListedSettings(self.url, self.settings, self.detail, self.each, headers=self.headers)
+        secret_param = "" if self.credential is None else self.credential.query_parameter
+        declared = ListedSettings(
+            self.url, self.settings, self.detail, self.each, headers=self.headers, secret_param=secret_param
+        )
         way_out: Transport = wire if life is None else life.guard(wire)
         if self.credential is not None:
             way_out = SignedTransport(way_out, self.credential, url=self.url)

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,18 +14,20 @@ from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
+from remora.loops.listed.run import RunOptions
 from remora.operate.config.credentials import FromCommand, FromFile, open_credential
 from remora.operate.config.reader import load, read_source
 from remora.operate.config.secrets import secret_values
 from remora.operate.config.settings import Flags, SourceSettings
 from remora.operate.jobs.clock import SystemClock
 from remora.sim.clock import SimClock
-from remora.sim.replies import UNAUTHORIZED, Response
+from remora.sim.replies import UNAUTHORIZED, Answer, Response
 from remora.sim.transport import FreePermit
 from remora.sources.auth import Credential, Issued, SignedTransport, Way
+from remora.sources.paging import ListSettings, Paging
 from remora.sources.secret import Secret
 from tests.gate.rig import simulated
-from tests.loops.listed_rig import ListedRig, SmallArchive
+from tests.loops.listed_rig import NAME, ListedRig, SmallArchive
 from tests.sources.permits import OnlyGets
 
 CANARY = "canary-7d1f"
@@ -246,6 +249,45 @@ def test_a_secret_that_stays_refused_is_not_asked_for_without_end() -> None:
         assert (await rig.run()).stopped_by is StoppedBy.LIST_REFUSED
         assert origin.reads <= 3
         assert archive.refused <= 3
+
+    simulated(main)
+
+
+class Echoing(SmallArchive):
+    """Wants the secret in the query, and repeats it in the address of the next page."""
+
+    wanted = "old"
+
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
+        if parse_qs(urlsplit(target).query).get("key") != [self.wanted]:
+            return UNAUTHORIZED
+        answer = super().respond(target, headers, body)
+        assert isinstance(answer, Answer)
+        return replace(answer, body=answer.body.replace(b"/next?", f"/next?key={self.wanted}&".encode()))
+
+
+def test_a_secret_that_the_next_address_repeats_is_not_stored_and_the_walk_goes_on_with_a_new_one() -> None:
+    async def main(clock: SimClock) -> None:
+        archive, origin = Echoing(57), Issuing(["old", "new"])
+        paging = ListSettings(path="/next", paging=Paging.NEXT, page_size=10)
+        credential = Credential(Way.QUERY, origin, clock=clock, name="key")
+        rig = ListedRig(clock, archive, settings=paging, credential=credential)
+        await rig.run(RunOptions(max_fetches=3))
+        assert (await rig.store.walk_state(NAME)).position == "/next?limit=10&from=30"
+        archive.wanted, origin.changed = "new", True
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+
+    simulated(main)
+
+
+def test_a_secret_in_the_query_replaces_one_that_the_address_holds() -> None:
+    async def main(clock: SimClock) -> None:
+        credential = Credential(Way.QUERY, Issuing(["new"]), clock=clock, name="key")
+        await credential.ready()
+        for url in ("https://x/a?key=old&b=%20", "https://x/a?b=%20&key=old", "https://x/a?b=%20"):
+            assert credential.sign(url, None)[0] == "https://x/a?b=%20&key=new"
+        assert credential.sign("https://x/a?key=old", None)[0] == "https://x/a?key=new"
 
     simulated(main)
 

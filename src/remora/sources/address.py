@@ -2,7 +2,7 @@
 
 import re
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote_plus
 
 from remora.core.errors import ConfigurationError
 
@@ -16,6 +16,13 @@ def check_path(path: str, where: str, *, mark: str | None = None, stands_for: st
         raise ConfigurationError(f'{where} is "{path}"', hint=_HINT)
     if mark is not None and mark not in path:
         raise ConfigurationError(f'{where} is "{path}"', hint=f"write {mark} where {stands_for} belongs")
+
+
+def without_parameter(url: str, name: str) -> str:
+    """The address without a query parameter; everything else stays as it is written."""
+    start, mark, query = url.partition("?")
+    pairs = [pair for pair in query.split("&") if unquote_plus(pair.partition("=")[0]) != name]
+    return f"{start}{mark if pairs else ''}{'&'.join(pairs)}"
 
 
 def quoted(key: str) -> str:

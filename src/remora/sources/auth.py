@@ -20,6 +20,7 @@ from remora.contracts import Clock, ConnectGate, Permit, Transport
 from remora.core.errors import RemoraError
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.core.verdict import NoReply, Reply
+from remora.sources.address import without_parameter
 from remora.sources.secret import Secret
 
 log = structlog.get_logger()
@@ -82,6 +83,11 @@ class Credential:
         return self._origin
 
     @property
+    def query_parameter(self) -> str:
+        """The query parameter that carries the secret; empty if it is sent in another way."""
+        return self._name if self._way is Way.QUERY else ""
+
+    @property
     def missing(self) -> str | None:
         """Why there is no secret, so that nothing is sent; None if there is one, or if it was not read yet."""
         return self._unreadable.message if self._secret is None and self._unreadable is not None else None
@@ -129,6 +135,7 @@ class Credential:
             case Way.COOKIE:
                 own["Cookie"] = f"{self._name}={text}"
             case Way.QUERY:
+                url = without_parameter(url, self._name)  # the address of a next page may repeat an older secret
                 url = f"{url}{'&' if '?' in url else '?'}{quote(self._name, safe='')}={quote(text, safe='')}"
         return url, own
 

@@ -82,6 +82,7 @@ class ListedSettings:
     each: str | None = None  # the source whose entries the list is walked for
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     token: Secret | None = field(default=None, repr=False)
+    secret_param: str = ""  # the query parameter that carries the secret; a link may repeat it
 
 
 class Listed:
@@ -95,6 +96,7 @@ class Listed:
         self._detail = settings.detail
         self._each = settings.each
         self._parents = Parents(entry_fields(settings.list, settings.detail))
+        self._secret_param = settings.secret_param
         self._now_s = 0  # when the last walk began
         self._headers = dict(settings.headers)
         if settings.token is not None:
@@ -291,7 +293,7 @@ class Listed:
         part, inside = self._split(position)
         read = [self._entry(line, bodies[at] if bodies else None, part) for at, line in enumerate(lines)]
         entries = tuple(entry for entry in read if entry is not None)
-        page = PageRead(value, lines, headers, self._page_request(part, inside).url)
+        page = PageRead(value, lines, headers, self._page_request(part, inside).url, self._secret_param)
         begins_part, shared = inside == FIRST and part != WHOLE, shared_with_last(self._list, inside)
         if entries and proves_an_end(self._list, inside):
             shared = 1  # the list moved: only a known entry could prove that none was skipped
@@ -382,10 +384,10 @@ class Listed:
 
     def _part(self, discovery: Discovery, value: object, reply: Reply) -> Decoded:
         parts, step = self._detail.parts, from_text(discovery.piece)
-        url = self._piece_request(discovery).url
+        page = PageRead(value, (), reply.headers, self._piece_request(discovery).url, self._secret_param)
         name = parts[step.part].name
         try:
-            found = lines_of(parts, step, reply.body, value, reply.headers, url)
+            found = lines_of(parts, step, reply.body, page)
         except NoNextPage as odd:
             return self._odd_part(name, str(odd))
         if found is None:

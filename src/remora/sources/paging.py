@@ -15,7 +15,7 @@ from urllib.parse import quote, urljoin, urlsplit
 import msgspec
 
 from remora.core.item import Order
-from remora.sources.address import RELATIVE
+from remora.sources.address import RELATIVE, without_parameter
 from remora.sources.early_end import early_end, next_setting
 from remora.sources.json_path import NOT_THERE, as_key, find
 from remora.sources.list_scope import WHOLE, Part, parameters
@@ -166,12 +166,13 @@ def begins_again(settings: ListSettings, part: Part) -> bool:
 
 
 class PageRead(NamedTuple):
-    """A page as it came: its value, the entries in it, the headers, and the address it came from."""
+    """A page as it came: its value, the entries in it, the headers, and the address it came from, without its secret."""
 
     value: object
     lines: Sequence[object]
     headers: Mapping[str, str]
     url: str
+    secret_param: str = ""  # the query parameter that carries the secret
 
 
 def next_position(settings: ListSettings, position: str, page: PageRead) -> str | None:
@@ -239,12 +240,12 @@ def _following(settings: ListSettings, position: str, page: PageRead) -> str | N
         case Paging.LINK:
             link = page.headers.get("link", "")
             target = next((found[1] for found in _LINK.finditer(link) if _NEXT.search(found[2])), None)
-            return _next_address(target, page.url, "the Link header")
+            return _next_address(target, page, "the Link header")
         case Paging.NEXT:
             found = find(page.value, settings.next)
             if found is not NOT_THERE and found and not isinstance(found, str):
                 raise NoNextPage(f'"{settings.next}" is no address; check list.next')
-            return _next_address(found or None if isinstance(found, str) else None, page.url, f'"{settings.next}"')
+            return _next_address(found or None if isinstance(found, str) else None, page, f'"{settings.next}"')
         case Paging.LAST:
             return _last_key(settings, position, page.lines)
         case Paging.NONE:
@@ -347,10 +348,12 @@ def _next_cursor(settings: ListSettings, position: str, value: object, listed: i
     return cursor
 
 
-def _next_address(target: str | None, url: str, named_by: str) -> str | None:
+def _next_address(target: str | None, page: PageRead, named_by: str) -> str | None:
     if target is None:
         return None
-    absolute = urljoin(url, target.strip())
+    url, absolute = page.url, urljoin(page.url, target.strip()).partition("#")[0]
+    if page.secret_param:  # a position is stored, and a later request is signed with the secret of its own time
+        absolute = without_parameter(absolute, page.secret_param)
     if absolute == url:
         raise NoNextPage(f"{named_by} leads to this page again; check list.path")
     origin = _origin(url)
@@ -359,7 +362,7 @@ def _next_address(target: str | None, url: str, named_by: str) -> str | None:
         raise NoNextPage(
             f"{named_by} leads to another host, port or scheme, where your token must not go; write the url of that host"
         )
-    return absolute.removeprefix(origin).partition("#")[0]
+    return absolute.removeprefix(origin)
 
 
 def _origin(url: str) -> str:

@@ -90,12 +90,10 @@ def request_of(parts: Sequence[PartSettings], step: Step, base_url: str, key: st
     return Request(with_query(f"{base_url}{path}", *((part.ids_param, each) for each in asked)))
 
 
-def lines_of(
-    parts: Sequence[PartSettings], step: Step, body: bytes, value: object, headers: Mapping[str, str], url: str
-) -> Lines | None:
+def lines_of(parts: Sequence[PartSettings], step: Step, body: bytes, page: PageRead) -> Lines | None:
     """The lines of one page, and what is asked for next; None if there are none at the declared place."""
     part = parts[step.part]
-    found = find(value, part.entries)
+    found = find(page.value, part.entries)
     if found is NOT_THERE or not isinstance(found, list):
         return None
     raw = raw_lines(body, part.entries)
@@ -106,8 +104,8 @@ def lines_of(
         left = step.ids[part.name][part.chunk :]
         following = _entered(parts, Step(step.part, FIRST, {**step.ids, part.name: left}))
         return Lines(tuple(raw), keys, 0, following)
-    page = next_position(part, step.page, PageRead(value, found, headers, url))
-    further = Step(step.part + 1, FIRST, step.ids) if page is None else Step(step.part, page, step.ids)
+    behind = next_position(part, step.page, page._replace(lines=found))
+    further = Step(step.part + 1, FIRST, step.ids) if behind is None else Step(step.part, behind, step.ids)
     return Lines(tuple(raw), keys, shared_with_last(part, step.page), _entered(parts, further))
 
 

@@ -98,7 +98,8 @@ async def open_listed(name: str, resources: SourceResources) -> AsyncIterator[Li
     settings, clock, meter = resources.sources[name], resources.clock, resources.meter
     credential = resources.credentials.of(name)
     async with open_transport(name, settings, clock=clock, meter=meter) as transport:
-        source = listed_source(name, settings, signed(transport, credential, settings))
+        secret_param = "" if credential is None else credential.query_parameter
+        source = listed_source(name, settings, signed(transport, credential, settings), secret_param=secret_param)
         async with resources.gates.pass_through(name) as governor:
             await let_sign(name, credential, transport, governor, resources)
             collector = JoiningCollector(
@@ -114,14 +115,19 @@ async def open_listed(name: str, resources: SourceResources) -> AsyncIterator[Li
             yield ListedRuntime(name, settings, source, governor, collector, credential)
 
 
-def listed_source(name: str, settings: SourceSettings, transport: Transport) -> Source:
+def listed_source(name: str, settings: SourceSettings, transport: Transport, *, secret_param: str = "") -> Source:
     """The listed source that was declared, or that its plug-in makes."""
     if settings.plugin is not None:
         return _plugin_source(name, settings, transport)
     from remora.sources.listed import Listed, ListedSettings  # noqa: PLC0415 - a numbered source starts without it
 
     declared = ListedSettings(
-        url=settings.url, list=settings.list, detail=settings.detail, each=settings.each, headers=settings.headers
+        url=settings.url,
+        list=settings.list,
+        detail=settings.detail,
+        each=settings.each,
+        headers=settings.headers,
+        secret_param=secret_param,
     )
     return Listed(transport, declared, name=name)
 
