@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from remora.core.ledger.discovery import Kind
+from remora.core.ledger.list_promises import MOVES_TOO_FAST
 from remora.core.ledger.run import StoppedBy
 from remora.core.ledger.walk_circle import PAGES_WITHOUT_NEWS_MAX
 from remora.core.units import DAY_NS, HOUR_NS
@@ -119,9 +120,13 @@ def test_a_list_that_moves_faster_than_it_can_be_read_ends_the_walk_and_keeps_th
             return None
 
         rig.archive.hook = hook
-        summary = await rig.run(RunOptions(max_fetches=400))
+        summary = await rig.run(RunOptions(max_fetches=4_000))
         assert (await rig.store.walk_state(NAME)).watermark is None
         assert summary.counts.pages < 400 - TURNS_BACK_MAX
+        assert (summary.stopped_by, summary.because) == (
+            StoppedBy.LIST_UNREADABLE,
+            f"{MOVES_TOO_FAST}; the walk did not move past it",
+        )
         rig.archive.hook = lambda _asked: None
         await rig.run()
         assert set(rig.archive.truth()) <= set(await rig.mirror())

@@ -16,6 +16,8 @@ ODD_ONE_IN: Final = 10
 # Entries that arrive during the walk can shift a page onto the one before it; they do not do so twice in a row.
 REPEATS_MAX: Final = 2
 MARK_SHOWN_MAX: Final = 40
+# The sentence for pages that never join, however often the walk steps back.
+MOVES_TOO_FAST: Final = "the list changed faster than it could be read, so entries between two pages may be missing"
 
 _WRITE_ORDER: Final = {
     Order.OLDEST: 'write order = "oldest" if the list shows the oldest entries first',

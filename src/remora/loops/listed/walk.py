@@ -23,7 +23,7 @@ from remora.core.item import Entry, Page
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind, fingerprint
 from remora.core.ledger.gap import LOOKS_AT_A_LISTED_GONE, Gap, GapState
-from remora.core.ledger.list_promises import REPEATS_MAX, clash, contradiction, repeated
+from remora.core.ledger.list_promises import MOVES_TOO_FAST, REPEATS_MAX, clash, contradiction, repeated
 from remora.core.ledger.list_walk import (
     WalkState,
     after_page,
@@ -275,7 +275,7 @@ class ListWalk:
         self._turns_back += 1
         self._before, self._repeats, self._circle = (), 0, WalkCircle()
         if self._turns_back > TURNS_BACK_MAX:
-            self._is_whole = False
+            self._is_whole, self._why_unreadable = False, self._why_unreadable or MOVES_TOO_FAST
             self._entries.started_over(is_proven=False)
             log.warning("walk_not_joined", source=self._source, turns_back=TURNS_BACK_MAX)
             return False
