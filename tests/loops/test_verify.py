@@ -14,6 +14,7 @@ from remora.sources.listed import DetailSettings
 from tests.loops import listed_rig
 from tests.loops.listed_rig import ListedRig, SmallArchive
 from tests.loops.rig import HOUR_NS, NAME, SECOND_NS, Process, Rig, in_virtual_time
+from tests.loops.test_listed_each import rig_of
 
 WORLD = WorldSettings(items=600, new_per_day=1_000)
 
@@ -76,5 +77,21 @@ def test_documents_that_only_their_list_holds_are_not_asked_for_one_by_one_and_c
                 await checking.run(map(document_again, sorted(mirror)))
         assert len(rig.archive.asked) == asked
         assert await rig.store.gaps(listed_rig.NAME) == ()
+
+    in_virtual_time(main)
+
+
+def test_documents_of_the_entries_of_another_source_are_asked_for_with_their_entry() -> None:
+    async def main(clock: SimClock) -> None:
+        rig, workspace = await rig_of(clock, "cursor", channels=3, messages=4)
+        await rig.run()
+        held = await rig.mirror()
+        workspace.asked.clear()
+        async with rig.process() as process:
+            findings = await Verify(listed_rig.NAME, process.collector, rig.store, width=1).run(
+                map(document_again, held)
+            )
+        assert findings == {Finding.SAME: len(held)}
+        assert set(workspace.requests("replies")) == set(workspace.messages)
 
     in_virtual_time(main)

@@ -11,6 +11,7 @@ from remora.core.errors import ConfigurationError
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import Found, Missing, NotYet
+from remora.loops.listed.parents import take_parents
 
 
 class Finding(StrEnum):
@@ -46,6 +47,7 @@ class Verify:
                 f"the list of {self._source} holds the whole documents: none can be read again without the others",
                 hint="the next full walk compares all of them; `remora run` makes it when it is due",
             )
+        await take_parents(self._source, self._collector, self._store)
         findings: Counter[Finding] = Counter()
         left = iter(wanted)
 

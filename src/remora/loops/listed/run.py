@@ -24,7 +24,7 @@ from remora.gate.governor import Governor
 from remora.loops.listed.allowance import RunAllowance
 from remora.loops.listed.backlog import Backlog
 from remora.loops.listed.details import Details
-from remora.loops.listed.entry_marks import kept_mark
+from remora.loops.listed.parents import take_parents
 from remora.loops.listed.recovery import ListedRecovery
 from remora.loops.listed.vanished import Missed, Vanished
 from remora.loops.listed.walk import ListWalk
@@ -144,20 +144,16 @@ class ListedRun:
 
     async def _take_parents(self) -> Stop | None:
         """Tell the source for whose entries its list is walked. A stop, if there is none to walk it for."""
-        each, source = self._collector.capabilities.each, self._collector.walked
-        if each is None or source is None:
+        parents, each = (
+            await take_parents(self._source, self._collector, self._store),
+            self._collector.capabilities.each,
+        )
+        if parents is None:
             return None
-        known, lacking = 0, 0
-        async for held in self._store.documents(each):
-            if held.body is not None:
-                known += 1
-                lacking += source.take_parents([(held.key, held.body, held.vanished_ns is None)])
-                if (mark := await kept_mark(self._store, self._source, held.key)) is not None:
-                    source.take_watermark(held.key, mark)
         why = None
-        if lacking:
-            why = f"{lacking} entries of {each} lack a field that list.path needs; check the name after {{entry.}}"
-        elif not known:
+        if parents.lacking:
+            why = f"{parents.lacking} entries of {each} lack a field that list.path needs; check the name after {{entry.}}"
+        elif not parents.known:
             why = f"the list is walked for each entry of {each}, and none is known yet; run {each} first"
         return None if why is None else Stop(StoppedBy.LIST_CONTRADICTS, GapReason.MALFORMED, why=why)
 
