@@ -229,7 +229,7 @@ async def test_links_are_followed_within_the_origin() -> None:
         "//evil.example/x",
         "https://archive.example//evil.example/x",
         "javascript:1",
-        "/a b",
+        "https://user@archive.example/x",
         "",
     ],
 )

@@ -160,3 +160,27 @@ async def test_the_number_of_a_page_may_be_a_part_of_the_path() -> None:
     assert archive.urls[1] == f"{BASE}/list/2"
     with pytest.raises(ConfigurationError, match=r"list\.path holds"):
         ListSettings(path="/list/{page}")
+
+
+@pytest.mark.parametrize(
+    "target, position",
+    [
+        ("https://Archive.Example/api/list?page=2", "/api/list?page=2"),
+        ("https://archive.example:443/api/list?page=2", "/api/list?page=2"),
+        ("/api/list?q=ü x&page=2#top", "/api/list?q=%C3%BC%20x&page=2"),
+        ("?q=%C3%BC", "/api/list?q=%C3%BC"),
+    ],
+)
+def test_an_address_of_the_same_host_is_followed_however_it_is_written(target: str, position: str) -> None:
+    body = json.dumps({"items": ENTRIES, "next": target}).encode()
+    page = page_of(source(ListSettings(paging=Paging.NEXT)).decode(page_at(""), replied(body)))
+    assert (page.contradicts, page.next_position) == (None, position)
+
+
+@pytest.mark.parametrize(
+    "target", ["https://archive.example:8443/x", "http://archive.example:443/x", "https://[archive/x"]
+)
+def test_an_address_of_another_port_or_scheme_is_not_followed(target: str) -> None:
+    body = json.dumps({"items": ENTRIES, "next": target}).encode()
+    page = page_of(source(ListSettings(paging=Paging.NEXT)).decode(page_at(""), replied(body)))
+    assert "another host, port or scheme" in (page.contradicts or "")

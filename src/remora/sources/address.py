@@ -1,12 +1,15 @@
 """Which declared paths are allowed, and how is a key put into one? Paths stay below the source's own address."""
 
 import re
+import string
 from typing import Final
-from urllib.parse import quote, unquote_plus
+from urllib.parse import SplitResult, quote, unquote_plus, urljoin, urlsplit
 
 from remora.core.errors import ConfigurationError
 
 RELATIVE: Final = re.compile(r"/(?!/)[!-~]*")
+_PRINTED: Final = string.punctuation
+_USUAL_PORTS: Final = {"http": ":80", "https": ":443"}
 _HINT: Final = 'write a path that begins with one "/", with spaces and the like as %20'
 
 
@@ -16,6 +19,26 @@ def check_path(path: str, where: str, *, mark: str | None = None, stands_for: st
         raise ConfigurationError(f'{where} is "{path}"', hint=_HINT)
     if mark is not None and mark not in path:
         raise ConfigurationError(f'{where} is "{path}"', hint=f"write {mark} where {stands_for} belongs")
+
+
+def within_origin(url: str, target: str) -> str | None:
+    """Path and query of an address that a page at `url` names; None if it leads to another host, port or scheme.
+
+    The whole authority is compared, so that a foreign host, port or user never receives a token. Its case and the usual
+    port of the scheme make no difference, and characters that an address may not hold are escaped.
+    """
+    try:
+        joined = urljoin(url, quote(target.strip(), safe=_PRINTED)).partition("#")[0]
+        here, there = urlsplit(url), urlsplit(joined)
+    except ValueError:
+        return None
+    rest = joined.partition("://")[2].removeprefix(there.netloc)
+    is_here = there.scheme == here.scheme and _authority(there) == _authority(here)
+    return rest if is_here and RELATIVE.fullmatch(rest) else None
+
+
+def _authority(parts: SplitResult) -> str:
+    return parts.netloc.lower().removesuffix(_USUAL_PORTS.get(parts.scheme, ""))
 
 
 def without_parameter(url: str, name: str) -> str:

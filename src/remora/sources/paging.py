@@ -10,12 +10,12 @@ too late. So each such page begins a little before the end of the last one: entr
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from remora.core.item import Order
-from remora.sources.address import RELATIVE, without_parameter
+from remora.sources.address import RELATIVE, within_origin, without_parameter
 from remora.sources.early_end import early_end, next_setting
 from remora.sources.json_path import NOT_THERE, as_key, find
 from remora.sources.list_scope import WHOLE, Part, parameters
@@ -351,18 +351,16 @@ def _next_cursor(settings: ListSettings, position: str, value: object, listed: i
 def _next_address(target: str | None, page: PageRead, named_by: str) -> str | None:
     if target is None:
         return None
-    url, absolute = page.url, urljoin(page.url, target.strip()).partition("#")[0]
-    if page.secret_param:  # a position is stored, and a later request is signed with the secret of its own time
-        absolute = without_parameter(absolute, page.secret_param)
-    if absolute == url:
-        raise NoNextPage(f"{named_by} leads to this page again; check list.path")
-    origin = _origin(url)
-    # Everything before the path is compared: a foreign host, port, scheme or user would receive our token.
-    if not absolute.startswith(f"{origin}/") or not RELATIVE.fullmatch(absolute.removeprefix(origin)):
+    following = within_origin(page.url, target)
+    if following is None:
         raise NoNextPage(
             f"{named_by} leads to another host, port or scheme, where your token must not go; write the url of that host"
         )
-    return absolute.removeprefix(origin)
+    if page.secret_param:  # a position is stored, and a later request is signed with the secret of its own time
+        following = without_parameter(following, page.secret_param)
+    if f"{_origin(page.url)}{following}" == page.url:
+        raise NoNextPage(f"{named_by} leads to this page again; check list.path")
+    return following
 
 
 def _origin(url: str) -> str:
