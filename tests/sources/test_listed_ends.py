@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from remora.core.errors import ConfigurationError
+from remora.sources.json_path import CURSOR_MAX_CHARACTERS
 from remora.sources.listed import ListSettings, Paging
 from tests.sources.replies import replied
 from tests.sources.test_listed import BASE, ENTRIES, KEYS, Answer, Archive, page_at, page_of, query, source, walk
@@ -184,3 +185,21 @@ def test_an_address_of_another_port_or_scheme_is_not_followed(target: str) -> No
     body = json.dumps({"items": ENTRIES, "next": target}).encode()
     page = page_of(source(ListSettings(paging=Paging.NEXT)).decode(page_at(""), replied(body)))
     assert "another host, port or scheme" in (page.contradicts or "")
+
+
+@pytest.mark.parametrize(
+    "cursor, told",
+    [
+        ("x" * CURSOR_MAX_CHARACTERS, None),
+        ("x" * (CURSOR_MAX_CHARACTERS + 1), "more than 4,096 characters"),
+        ("a\nb", "cannot be printed"),
+        (1.5, "is no text and no number"),
+    ],
+)
+def test_a_cursor_may_be_longer_than_a_key_and_one_that_cannot_be_sent_is_told(
+    cursor: object, told: str | None
+) -> None:
+    body = json.dumps({"items": ENTRIES, "next_cursor": cursor}).encode()
+    page = page_of(source(ListSettings(paging=Paging.CURSOR)).decode(page_at(""), replied(body)))
+    assert page.next_position == (cursor if told is None else None)
+    assert (told or "") in (page.contradicts or "")

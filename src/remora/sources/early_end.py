@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from remora.sources.json_path import NOT_THERE, as_key, find
+from remora.sources.json_path import NOT_THERE, as_cursor, find
 from remora.sources.list_settings import ListSettings, Paging
 from remora.sources.request_body import holds
 
@@ -82,6 +82,6 @@ def _other_next(page: object) -> str | None:
     ]
     for name, value in fields:
         is_named = _FIELD.fullmatch(str(name)) and re.search("next|cursor|continu", str(name), re.IGNORECASE)
-        if is_named and as_key(value) is not None:
+        if is_named and as_cursor(value) is not None:
             return str(name)
     return None

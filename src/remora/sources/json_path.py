@@ -21,6 +21,7 @@ from remora.sources.json_numbers import NUMBER_MAX
 
 WHOLE_BODY: Final = "."
 KEY_MAX_CHARACTERS: Final = 512
+CURSOR_MAX_CHARACTERS: Final = 4_096  # an address may be about 8,000 characters long, and a cursor is escaped in it
 MARK_MAX_CHARACTERS: Final = 200
 _DIGITS_MAX: Final = 200
 # Strings are skipped as a whole. Every other value except the first follows one of these.
@@ -184,6 +185,13 @@ def as_key(value: object) -> str | None:
             return value
         case _:
             return None
+
+
+def as_cursor(value: object) -> str | None:
+    """A text or a whole number that leads to the next page; None for everything else."""
+    if isinstance(value, str):
+        return value if 0 < len(value) <= CURSOR_MAX_CHARACTERS and value.isprintable() else None
+    return as_key(value)
 
 
 def as_mark(value: object) -> str | None:

@@ -17,7 +17,7 @@ import msgspec
 from remora.core.item import Order
 from remora.sources.address import RELATIVE, within_origin, without_parameter
 from remora.sources.early_end import early_end, next_setting
-from remora.sources.json_path import NOT_THERE, as_key, find
+from remora.sources.json_path import CURSOR_MAX_CHARACTERS, NOT_THERE, as_cursor, as_key, find
 from remora.sources.list_scope import WHOLE, Part, parameters
 from remora.sources.list_settings import PAGE_MARK
 from remora.sources.list_settings import ListSettings as ListSettings
@@ -338,9 +338,11 @@ def _next_cursor(settings: ListSettings, position: str, value: object, listed: i
         where, setting = f"the header {settings.cursor_header}", "list.cursor_header"
     if value is NOT_THERE or value is None or value is False or value == "":
         return None
-    cursor = as_key(value)
+    cursor = as_cursor(value)
     if cursor is None:
-        raise NoNextPage(f"{where} is no text and no number; check {setting}")
+        long = f"more than {CURSOR_MAX_CHARACTERS:,} characters, or some that cannot be printed"
+        fault = f"holds {long}" if isinstance(value, str) else "is no text and no number"
+        raise NoNextPage(f"{where} {fault}; check {setting}")
     if cursor == position and not listed:
         return None  # some cursors are never null: they stay the same at the end
     if cursor == position:
