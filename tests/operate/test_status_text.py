@@ -177,6 +177,12 @@ def test_a_run_that_failed_is_called_neither_done_nor_stopped(documents: int, wo
     assert "done" not in told
 
 
+def test_a_run_that_was_stopped_is_not_called_open() -> None:
+    ledger = LedgerFacts(kind="listed", documents=0, owed_details=5, runs=(RunFacts(run_id=1, started_at_ns=0),))
+    told = line_of(read_out([], {"one": ledger}, now_ns=NOW_NS), "last run")
+    assert told.endswith("no end recorded")
+
+
 def test_a_listed_source_shows_what_it_holds_its_run_in_progress_and_who_shares_its_account() -> None:
     run = RunFacts(
         run_id=7,

@@ -103,7 +103,7 @@ def _source(name: str, source: SourceStatus, status: Status) -> Iterator[str]:
         why = f": {source.why_not_now}" if source.why_not_now else ""
         yield _line("next run", f"{iso(source.next_run_at_ns)}{why}")
     for run in [run for run in source.runs if run.phase is None][:1]:
-        ended = f"ended {iso(run.ended_at_ns)} by {run.stopped_by}" if run.ended_at_ns else "still open"
+        ended = f"ended {iso(run.ended_at_ns)} by {run.stopped_by}" if run.ended_at_ns else "no end recorded"
         yield _line("last run", f"{run.run_id}, started {iso(run.started_at_ns)}, {ended}")
 
 
