@@ -272,6 +272,30 @@ async def test_a_missing_database_is_named(postgres_server: PostgresServer) -> N
     assert "createdb" in missing.value.hint
 
 
+@pytest.mark.parametrize(
+    "limit, said, hint",
+    [
+        ("ALTER ROLE eve CONNECTION LIMIT 0", "no free connection", "connection limit"),
+        ("ALTER ROLE eve NOLOGIN", "refused the user", "check the user"),
+        ("REVOKE CONNECT ON DATABASE {database} FROM PUBLIC", "lacks a right", "grant it"),
+        ("ALTER DATABASE {database} ALLOW_CONNECTIONS false", "closed to connections", "reconnects by itself"),
+    ],
+)
+async def test_a_connection_that_the_server_refuses_says_why(
+    postgres_server: PostgresServer, postgres_url: str, limit: str, said: str, hint: str
+) -> None:
+    database = postgres_url.rpartition("/")[2]
+    postgres_server.command("CREATE ROLE eve LOGIN")
+    try:
+        postgres_server.command(limit.format(database=database))
+        with pytest.raises(StoreError, match=said) as refused:
+            await PostgresStore(postgres_url.replace("remora@", "eve@")).open()
+        assert hint in refused.value.hint
+        assert "eve" not in str(refused.value)
+    finally:
+        postgres_server.drop_role("eve")
+
+
 async def test_closing_writes_what_was_accepted(postgres_url: str) -> None:
     store = PostgresStore(postgres_url)
     await store.open()
@@ -316,6 +340,8 @@ def test_encryption_that_cannot_be_had_says_what_to_write(words: str, said: str,
         ("failed to resolve host 'db.example': [Errno -2] Name or service not known", "its host's name is not known"),
         ("connection timeout expired", "it gave no answer in time"),
         ("FATAL:  the database system is starting up", "it is still starting"),
+        ("FATAL:  the database system is not yet accepting connections", "it is still starting"),
+        ("FATAL:  the database system is in recovery mode", "it is recovering from a crash"),
         ("connection to server failed: session is read-only", "this server is read-only"),
         ("connection to server failed: server is in hot standby mode", "this server is read-only"),
         ("something new", "the connection to PostgreSQL is lost"),

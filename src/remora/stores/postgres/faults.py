@@ -47,7 +47,7 @@ PASSING: Final[dict[str, tuple[str, str]]] = {
     "53200": ("PostgreSQL is out of memory", "lower work_mem or give the server more memory"),
     "53300": (
         "PostgreSQL has no free connection",
-        "raise max_connections, or run fewer processes: each needs about 8 connections",
+        "raise max_connections, and the connection limit of the role and the database, or run fewer processes",
     ),
     LOCK_NOT_FREE: (
         "a lock was not free in time",
@@ -92,6 +92,9 @@ REFUSALS: Final = (
     ("no password supplied", "28P01"),
     ("too many clients", "53300"),
     ("remaining connection slots", "53300"),
+    ("too many connections for", "53300"),
+    ("is not permitted to log in", "28000"),
+    ("permission denied for database", "42501"),
     ("session is read-only", "25006"),
     ("server is in hot standby mode", "25006"),
 )
@@ -143,6 +146,9 @@ CAUSES: Final = (
     ("unreachable", "there is no way to its host"),
     ("No route to host", "there is no way to its host"),
     ("starting up", "it is still starting"),
+    ("not yet accepting connections", "it is still starting"),
+    ("recovery mode", "it is recovering from a crash"),
+    ("not currently accepting connections", "the database is closed to connections"),
     ("shutting down", "it is shutting down"),
 )
 _NO_ROLE: Final = re.compile(r'role ".*" does not exist')
