@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from remora.contracts import SharedPace
+from remora.contracts import Json, SharedPace
 from remora.core.errors import ConfigurationError, SourcePaused, StoreUnavailable
 from remora.core.lanes import Lane
 from remora.core.status.snapshot import Orders
@@ -147,6 +147,51 @@ def test_an_order_to_a_process_that_stands_by_is_kept_and_changes_no_other_order
         assert await scene.after(MINUTE_NS) == sent, "it is paused"
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
+        await closed(scene, flood)
+
+    run(story)
+
+
+class LateAnswers(MemoryStore):
+    """A store that reads a note at once; the next answer arrives this much later."""
+
+    def __init__(self, clock: SimClock) -> None:
+        super().__init__()
+        self._clock = clock
+        self.late_ns = 0
+
+    async def note(self, source: str, name: str) -> Json:
+        found = await super().note(source, name)
+        late_ns, self.late_ns = self.late_ns, 0
+        await self._clock.sleep_until(self._clock.monotonic_ns() + late_ns)
+        return found
+
+
+def test_a_look_at_the_orders_that_began_before_a_pause_does_not_end_it() -> None:
+    async def story(clock: SimClock) -> None:
+        store = LateAnswers(clock)
+        scene, flood = await opened(clock, store)
+        store.late_ns = SECOND_NS
+        looking = asyncio.get_running_loop().create_task(scene.steering.take_up("chats"))
+        await asyncio.sleep(0)
+        await scene.steering.pause("chats")
+        sent = len(scene.gate.departures)
+        await looking
+        assert await scene.after(10 * SECOND_NS) == sent
+        await closed(scene, flood)
+
+    run(story)
+
+
+def test_two_orders_at_once_are_both_kept() -> None:
+    async def story(clock: SimClock) -> None:
+        store = LateAnswers(clock)
+        scene, flood = await opened(clock, store)
+        store.late_ns = SECOND_NS
+        lowering = scene.steering.lower("chats", interval_ns=SECOND_NS, for_ns=HOUR_NS, ceiling_interval_ns=CEILING_NS)
+        await asyncio.gather(lowering, scene.steering.pause("chats"))
+        assert scene.home.orders.interval_ns == SECOND_NS
+        assert scene.home.orders.paused_at_ns is not None
         await closed(scene, flood)
 
     run(story)

@@ -5,6 +5,8 @@ slower pace while the ceiling is lowered. So an order takes effect before the ne
 Orders are kept as notes: a restart does not undo them.
 """
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
@@ -58,6 +60,8 @@ class Steering:
         self._store = store
         self._clock = clock
         self._orders: dict[str, Orders] = {}  # of each account, as they are kept
+        # By account; held from reading the orders until they are followed, so that no older answer undoes an order.
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def run(self) -> None:
         """Know the orders of accounts for which another process sends, for ever."""
@@ -79,6 +83,10 @@ class Steering:
 
     async def take_up(self, account: str) -> None:
         """Follow the orders that are kept. Unreadable ones are ignored: the ceiling holds without them."""
+        async with self._turns[account]:
+            await self._read(account)
+
+    async def _read(self, account: str) -> None:
         try:
             orders = msgspec.convert(await self._store.note(account, STEERING_NOTE) or {}, Orders)
         except msgspec.ValidationError:
@@ -104,9 +112,11 @@ class Steering:
 
     async def pause(self, source: str) -> None:
         """Send nothing until it is resumed."""
-        kept = await self._kept(source)
-        if kept.paused_at_ns is None:
-            await self._keep(source, msgspec.structs.replace(kept, paused_at_ns=self._clock.wall_ns()))
+        account = self._account(source)
+        async with self._turns[account]:
+            kept = await self._kept(account)
+            if kept.paused_at_ns is None:
+                await self._keep(account, msgspec.structs.replace(kept, paused_at_ns=self._clock.wall_ns()))
 
     async def resume(self, source: str) -> None:
         """Go on after a pause."""
@@ -130,17 +140,17 @@ class Steering:
         """Back to the owner's ceiling."""
         await self._order(source, interval_ns=None, until_ns=None)
 
-    async def _kept(self, source: str) -> Orders:
-        """The orders as they are now, whichever process was given them."""
+    async def _order(self, source: str, **changes: int | None) -> None:
         account = self._account(source)
-        await self.take_up(account)
+        async with self._turns[account]:
+            await self._keep(account, msgspec.structs.replace(await self._kept(account), **changes))
+
+    async def _kept(self, account: str) -> Orders:
+        """The orders as they are now, whichever process was given them."""
+        await self._read(account)
         return self.orders(account)
 
-    async def _order(self, source: str, **changes: int | None) -> None:
-        await self._keep(source, msgspec.structs.replace(await self._kept(source), **changes))
-
-    async def _keep(self, source: str, orders: Orders) -> None:
-        account = self._account(source)
+    async def _keep(self, account: str, orders: Orders) -> None:
         await self._store.keep_note(account, STEERING_NOTE, msgspec.to_builtins(orders))
         self._follow(account, orders)
 
