@@ -7,11 +7,17 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from aiohttp import ClientSession
 
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.gap import GapState
+from remora.operate.config.reader import load
+from remora.operate.config.settings import Flags
+from remora.operate.console.actions import OWN_HEADER
+from remora.operate.jobs.app import serve
+from remora.operate.jobs.progress import SilentView
 from remora.stores.postgres import PostgresStore
-from tests.integration.listed_server import ListedProcess, loopback_archive
+from tests.integration.listed_server import TOKEN, ListedProcess, loopback_archive
 from tests.warm_start import learned_pace
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
@@ -74,3 +80,47 @@ async def test_two_runs_of_one_source_never_overlap_and_the_second_says_why(tmp_
         finally:
             first.terminate()
             first.wait(timeout=240)
+
+
+class Console(SilentView):
+    """Where the console of a service is, once it is open."""
+
+    def __init__(self) -> None:
+        self.url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def say(self, text: str) -> None:
+        _, found, rest = text.partition("the console is at ")
+        if found:
+            self.url.set_result(rest.partition(";")[0])
+
+
+async def test_a_run_is_begun_by_the_process_that_runs_the_source_and_refused_by_one_that_stands_by(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHATS_TOKEN", TOKEN)
+    with loopback_archive(2) as archive:
+        ListedProcess(tmp_path, archive)
+        settings = load(Flags(store=postgres_url, listen="127.0.0.1:0"), {}, directory=tmp_path)
+        store = PostgresStore(postgres_url)
+        await store.open()
+        services, answers = [], []
+        try:
+            async with ClientSession(headers={OWN_HEADER: "1"}) as browser, asyncio.timeout(240):
+                for _ in range(2):
+                    console = Console()
+                    serving = serve(settings, demo=False, catchup=False, view=console)
+                    services.append(asyncio.ensure_future(serving))
+                    url = await console.url
+                    has_run = False
+                    while not has_run:
+                        await asyncio.sleep(0.05)
+                        has_run = any(run.ended_ns for run in await store.runs("chats", limit=1))
+                    async with browser.post(f"{url}/api/sources/chats/run") as answer:
+                        answers.append(await answer.text())
+        finally:
+            for service in services:
+                service.cancel()
+            await asyncio.gather(*services, return_exceptions=True)
+            await store.close()
+        assert "a run of chats begins now" in answers[0]
+        assert "another process sends for chats" in answers[1]

@@ -36,7 +36,8 @@ class ServiceOperator:
         self._timeline = timeline
         self._test_notifications = test_notifications
         self.run_now_by_source: dict[str, Callable[[], bool]] = {}
-        self.stands_by: set[str] = set()  # sources for which another process sends
+        # Sources for which another process may send instead, and whether it does.
+        self.stands_by: dict[str, Callable[[], bool]] = {}
 
     async def pause(self, source: str) -> str:
         await self._steering.pause(known_source(self._settings, source))
@@ -50,7 +51,8 @@ class ServiceOperator:
 
     async def run_now(self, source: str) -> str:
         known_source(self._settings, source)
-        if source in self.stands_by:
+        stands_by = self.stands_by.get(source)
+        if stands_by is not None and stands_by():
             raise ConfigurationError(f"another process sends for {source}", hint="ask that one, or stop it first")
         start = self.run_now_by_source.get(source)
         if start is None:

@@ -162,7 +162,7 @@ class Service:
         """Another process sends for this source."""
         self._facts[name] = lambda: SourceFacts(doing="standing by", stands_by=True, orders=self._steering.of(name))
         self._operator.run_now_by_source.pop(name, None)
-        self._operator.stands_by.add(name)
+        self._operator.stands_by[name] = lambda: True
 
     async def _run_alone(self, name: str, source: SourceSettings) -> None:
         """Run a source for which only one process sends, from the moment on at which this process may."""
@@ -176,7 +176,6 @@ class Service:
                     log.warning("source_not_opened", source=name, why=error.message)
                     await self._clock.sleep_until(self._clock.monotonic_ns() + SECOND_NS)
                     continue
-                self._operator.stands_by.discard(name)
                 try:
                     return await run()
                 finally:
@@ -184,7 +183,9 @@ class Service:
 
     async def _open_source(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
         opening = OPENERS[source.kind](name, self._resources)
-        match await opened.enter_async_context(opening):
+        runtime = await opened.enter_async_context(opening)
+        self._operator.stands_by.pop(name, None)
+        match runtime:
             case Numbered() as numbered:
                 return once_signed(numbered, self._numbered(numbered))
             case ListedRuntime() as listed:
@@ -255,6 +256,9 @@ class Service:
 
         alone = None if self._sharing is None else self._sharing.leader_lease(run_name(runtime.name))
 
+        def stands_by() -> bool:
+            return alone is not None and not alone.holds()
+
         def facts() -> SourceFacts:
             state, orders = schedule.state(), self._steering.of(runtime.name)
             return SourceFacts(
@@ -264,12 +268,13 @@ class Service:
                 run=state.run,
                 next_run_at_ns=state.next_run_at_ns,
                 why_not_now=state.why_not_now,
-                stands_by=alone is not None and not alone.holds(),
+                stands_by=stands_by(),
                 missing_secret=missing_secret(runtime),
             )
 
         self._facts[runtime.name] = facts
         self._operator.run_now_by_source[runtime.name] = schedule.run_now
+        self._operator.stands_by[runtime.name] = stands_by
         return schedule.run if alone is None else partial(alone.run, schedule.run)
 
     async def _read_status(self) -> Status:
