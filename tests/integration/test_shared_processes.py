@@ -11,15 +11,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
 import psycopg
 import pytest
 
+from remora.core.ledger.notes import STEERING_NOTE
+from remora.core.rate.gate_types import RateFacts
 from remora.core.rate.law import cold_start
 from remora.core.rate.pacing import interval_for
 from remora.core.rate.shared_pace import COMMON, Common, to_common
+from remora.core.status.snapshot import Orders
 from remora.gate.shared import SharedHome
-from remora.operate.config.settings import default_in_flight
+from remora.operate.config.reader import load
+from remora.operate.config.settings import Flags, default_in_flight
+from remora.operate.jobs.app import work
 from remora.operate.jobs.clock import SystemClock
+from remora.operate.jobs.progress import SilentView
+from remora.operate.observe.read_status import read_status
 from remora.sim.checks import compare
 from remora.stores.postgres import PostgresStore
 from remora.stores.postgres.sharing import PostgresSharing
@@ -254,6 +262,32 @@ def test_workers_help_a_service_and_refuse_a_file(postgres_url: str, tmp_path: P
         assert refused.returncode == 2
         assert "remora store copy" in refused.stderr
         assert not (tmp_path / "alone.db").exists()
+
+
+async def test_a_worker_alone_says_that_an_operator_has_paused_its_source(postgres_url: str, tmp_path: Path) -> None:
+    settings = load(Flags(store=postgres_url, url="http://127.0.0.1:9/v0"), {}, directory=tmp_path)
+    store = PostgresStore(postgres_url)
+    await store.open()
+    paused = Orders(
+        paused_at_ns=time.time_ns(), interval_ns=60_000_000_000, until_ns=time.time_ns() + 3_600_000_000_000
+    )
+    await store.keep_note(NAME, STEERING_NOTE, msgspec.to_builtins(paused))
+    helping = asyncio.ensure_future(work(settings, only=None, view=SilentView()))
+    try:
+        async with asyncio.timeout(WAIT_S):
+            has_beaten = False
+            while not has_beaten and not helping.done():
+                await asyncio.sleep(0.05)
+                has_beaten = bool(await store.heartbeats())
+        told = (await read_status(store, settings, now_ns=time.time_ns())).sources[NAME]
+    finally:
+        helping.cancel()
+        await asyncio.gather(helping, return_exceptions=True)
+        await store.close()
+    assert told.orders == paused
+    assert told.headline.text.startswith("Paused by an operator")
+    assert isinstance(told.rate, RateFacts)
+    assert told.rate.interval_ns == paused.interval_ns
 
 
 def test_a_mirror_moves_by_one_command_and_no_password_is_printed(postgres_url: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from remora.core.errors import ConfigurationError, Exit
+from remora.core.rate.gate_types import RateFacts
 from remora.core.status.snapshot import Role, SourceFacts
 from remora.core.status.words import phase_in_words
 from remora.core.units import SECOND_NS
@@ -30,6 +31,7 @@ from remora.operate.jobs.runtime import (
     rate_facts,
 )
 from remora.operate.jobs.startup_checks import check_address
+from remora.operate.jobs.steering import steered
 from remora.operate.observe.sd_notify import told_to_systemd
 from remora.stores import is_shared
 
@@ -109,14 +111,23 @@ async def _helper(resources: Resources, name: str, opened: AsyncExitStack) -> tu
     )
 
     def facts() -> SourceFacts:
-        rate = rate_facts(runtime.governor, resources.meter, name)
-        loops, newest_id = dict(worker.state()), runtime.collector.newest_id
-        missing = missing_secret(runtime)
         return SourceFacts(
-            rate=rate, newest_id=newest_id, loops=loops, doing="helping", stands_by=True, missing_secret=missing
+            rate=_rate(runtime, resources),
+            orders=resources.gates.steering.of(name),
+            newest_id=runtime.collector.newest_id,
+            loops=dict(worker.state()),
+            doing="helping",
+            stands_by=True,
+            missing_secret=missing_secret(runtime),
         )
 
     return once_signed(runtime, worker.run), facts
+
+
+def _rate(runtime: Numbered | ListedRuntime, resources: Resources) -> RateFacts:
+    """What the gate says, with the pace that an operator allows."""
+    rate = rate_facts(runtime.governor, resources.meter, runtime.name)
+    return steered(rate, resources.gates.steering.of(runtime.name))
 
 
 async def backfill(
@@ -142,8 +153,9 @@ async def backfill(
 
 async def _backfill(runtime: Numbered, resources: Resources, wanted: Wanted, view: ProgressView) -> BackfillSummary:
     def facts() -> Mapping[str, SourceFacts]:
-        rate = rate_facts(runtime.governor, resources.meter, runtime.name)
-        return {runtime.name: SourceFacts(rate=rate, newest_id=runtime.collector.newest_id, doing="catching up")}
+        rate, orders = _rate(runtime, resources), resources.gates.steering.of(runtime.name)
+        newest_id = runtime.collector.newest_id
+        return {runtime.name: SourceFacts(rate=rate, orders=orders, newest_id=newest_id, doing="catching up")}
 
     job = BackfillJob(
         runtime, resources.store, clock=resources.clock, meter=resources.meter, view=view, owner=resources.owner
@@ -189,9 +201,9 @@ async def _run_listed(
     source = runtime.name
 
     def facts() -> Mapping[str, SourceFacts]:
-        rate = rate_facts(runtime.governor, resources.meter, source)
+        rate, orders = _rate(runtime, resources), resources.gates.steering.of(source)
         told = begun[-1].facts() if begun else None
-        return {source: SourceFacts(rate=rate, doing=phase_in_words(told) or "running", run=told)}
+        return {source: SourceFacts(rate=rate, orders=orders, doing=phase_in_words(told) or "running", run=told)}
 
     async def run() -> RunReport:
         begun.append(runtime.run(resources.store, options, clock=resources.clock, owner=resources.owner))

@@ -212,6 +212,7 @@ class Service:
                 loops = dict(state.loops)
                 return SourceFacts(
                     rate=rate,
+                    orders=orders,
                     newest_id=state.newest_id,
                     loops=loops,
                     doing="standing by",
