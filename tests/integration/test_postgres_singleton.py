@@ -52,6 +52,21 @@ async def test_only_one_can_take_it_and_a_release_lets_the_next_one_in_at_once(u
     await second.release()
 
 
+async def test_mirrors_in_two_schemas_of_one_database_have_a_holder_each(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as operator:
+        operator.execute("CREATE SCHEMA mirror")
+    beside = f"{url}?options=-csearch_path%3Dmirror"
+    await migrate(beside)
+    here, there, waiting = one(url, "here"), one(beside, "there"), one(beside, "waiting")
+    assert await here.take()
+    assert await there.take()
+    assert not await waiting.take()
+    await there.release()
+    assert await waiting.take()
+    for each in (here, waiting):
+        await each.release()
+
+
 async def test_a_holder_whose_session_was_cut_keeps_its_lease_if_it_comes_back_in_time(url: str) -> None:
     first = one(url, "first")
     assert await first.take()

@@ -563,8 +563,9 @@ SELECT key, fingerprint, updated_at, body, fetched_at, revision, first_seen_at, 
 -- ── singletons ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- name: lock_singleton
--- The session's own lock on a name; the server frees it when the session ends.
-SELECT pg_try_advisory_lock(hashtextextended('remora:' || %(name)s, 0));
+-- The session's own lock on a name; the server frees it when the session ends. Such locks are the same in all schemas of a
+-- database, so the table is part of the name: each schema may hold a mirror of its own.
+SELECT pg_try_advisory_lock(hashtextextended('remora:' || %(name)s, 'singletons'::regclass::oid::bigint));
 
 -- name: take_singleton
 -- A new holder with a higher fence, once the earlier one's lease has ended.
@@ -589,4 +590,4 @@ UPDATE singletons SET lease_until_ns = 0 WHERE name = %(name)s AND fence = %(fen
 
 -- name: unlock_singleton
 -- Free the session's lock at once, before the server notices the end of the session.
-SELECT pg_advisory_unlock(hashtextextended('remora:' || %(name)s, 0));
+SELECT pg_advisory_unlock(hashtextextended('remora:' || %(name)s, 'singletons'::regclass::oid::bigint));
