@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from remora.contracts import LeaderLease
-from remora.core.errors import StoreUnavailable
+from remora.core.errors import StoreError, StoreUnavailable
 from remora.core.units import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor
 from remora.gate.shared import SharedHome
@@ -157,6 +157,7 @@ class Lease:
         self.given = asyncio.Event()
         self.taken = asyncio.Event()
         self.is_held = False
+        self.unanswered: StoreError | None = None
 
     def holds(self) -> bool:
         return self.is_held

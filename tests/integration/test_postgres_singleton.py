@@ -13,6 +13,7 @@ from remora.operate.jobs.clock import SystemClock
 from remora.stores.postgres import Singleton, migrate
 from remora.stores.postgres.singleton import Superseded
 from tests.integration.postgres_processes import Event, Fleet
+from tests.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.postgres
 
@@ -65,6 +66,28 @@ async def test_mirrors_in_two_schemas_of_one_database_have_a_holder_each(url: st
     assert await waiting.take()
     for each in (here, waiting):
         await each.release()
+
+
+async def test_a_database_that_does_not_tell_who_holds_it_is_remembered_until_it_does(
+    url: str, postgres_server: PostgresServer
+) -> None:
+    postgres_server.command("CREATE ROLE eve LOGIN CONNECTION LIMIT 0")
+    try:
+        await migrate(url, grant_to="eve")
+        first, second = one(url, "first"), one(url.replace("remora@", "eve@"), "second")
+        assert await first.take()
+        with pytest.raises(StoreUnavailable, match="no free connection"):
+            await second.take()
+        assert "no free connection" in str(second.unanswered)
+        postgres_server.command("ALTER ROLE eve CONNECTION LIMIT -1")
+        assert not await second.take()
+        assert second.unanswered is None
+        for each in (first, second):
+            await each.release()
+    finally:
+        with psycopg.connect(url, autocommit=True) as operator:
+            operator.execute("DROP OWNED BY eve")
+        postgres_server.drop_role("eve")
 
 
 async def test_a_holder_whose_session_was_cut_keeps_its_lease_if_it_comes_back_in_time(url: str) -> None:

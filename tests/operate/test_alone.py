@@ -52,6 +52,15 @@ def test_it_refuses_while_another_process_holds_the_lease() -> None:
     in_simulated_time(main)
 
 
+def test_it_says_so_if_the_store_did_not_tell_who_holds_the_lease() -> None:
+    async def main(lease: Lease) -> None:
+        lease.unanswered = StoreUnavailable("PostgreSQL has no free connection", hint="raise max_connections")
+        with pytest.raises(StoreUnavailable, match="no free connection"):
+            await alone(lease, NAME, seven)
+
+    in_simulated_time(main)
+
+
 def test_it_ends_when_the_lease_is_lost_and_does_not_begin_again() -> None:
     async def main(lease: Lease) -> None:
         begun = 0

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 
 from remora.contracts.json import Json
+from remora.core.errors import StoreError
 from remora.core.rate.pacing import Pacer
 from remora.core.rate.stretches import Grant, Question, Stretch
 
@@ -142,6 +143,10 @@ class GateStore(Protocol):
 
 class LeaderLease(Protocol):
     """The right to do one named thing, held by one process at a time."""
+
+    @property
+    def unanswered(self) -> StoreError | None:
+        """Why the store did not answer when it was last asked for the lease; None if it did."""
 
     def holds(self) -> bool:
         """Whether this process is the leader right now."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from remora.contracts import GateHome, Json, LeaderLease, SharedPace
-from remora.core.errors import StoreUnavailable
+from remora.core.errors import StoreError, StoreUnavailable
 from remora.core.rate.pacing import Pacer
 from remora.core.rate.stretches import Stretch
 from remora.gate.home_around import HomeAround
@@ -28,6 +28,11 @@ class SoleRight:
         self._lost: asyncio.Future[None] | None = None  # None: this process does not have the right
         self._given = asyncio.Event()
         self._working: set[asyncio.Future[None]] = set()
+
+    @property
+    def unanswered(self) -> StoreError | None:
+        """Why the store did not answer the last question for the right."""
+        return self._lease.unanswered
 
     def holds(self) -> bool:
         """Whether this process may send right now."""

@@ -200,6 +200,10 @@ class SimLease:
         self._lease = lease
         self._clock = clock
 
+    @property
+    def unanswered(self) -> None:
+        """Memory always answers."""
+
     def holds(self) -> bool:
         """Whether this process is the leader right now."""
         return self._lease.holder is self and self._clock.monotonic_ns() < self._lease.until_ns

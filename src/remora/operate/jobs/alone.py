@@ -39,6 +39,8 @@ async def alone(right: LeaderLease, source: str, work: Callable[[], Awaitable[T]
     try:
         await asyncio.wait([running, begun], timeout=TAKE_OVER_MAX_S, return_when=asyncio.FIRST_COMPLETED)
         if not running.done() and not begun.done():
+            if right.unanswered is not None:
+                raise right.unanswered
             raise SourceBusy(f"another process runs {source} on this store", hint="wait for it, or stop it first")
         await asyncio.wait([running, lost], return_when=asyncio.FIRST_COMPLETED)
         if not running.done():

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 
 from remora.contracts import Clock
+from remora.core.errors import StoreError
 from remora.stores.postgres.gate import PostgresGate
 from remora.stores.postgres.singleton import Singleton
 
@@ -12,6 +13,11 @@ class PostgresLease:
 
     def __init__(self, singleton: Singleton) -> None:
         self._singleton = singleton
+
+    @property
+    def unanswered(self) -> StoreError | None:
+        """Why the database did not answer the last question for the lease."""
+        return self._singleton.unanswered
 
     def holds(self) -> bool:
         """Whether this process is the leader right now; false at once after a freeze."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from remora.contracts import Clock
-from remora.core.errors import StoreRefused, StoreUnavailable
+from remora.core.errors import StoreError, StoreRefused, StoreUnavailable
 from remora.core.units import SECOND_NS
 from remora.stores.postgres.connections import Connection, Row, check_address, connect, explaining
 from remora.stores.postgres.statements import SQL
@@ -57,6 +57,7 @@ class Singleton:
         self._session: Connection | None = None
         self._is_locked = False
         self._held: _Held | None = None
+        self.unanswered: StoreError | None = None  # why the database did not answer the last question
 
     @property
     def fence(self) -> int | None:
@@ -156,9 +157,13 @@ class Singleton:
                 self._session = await self._open_session()
             async with explaining(self._session):
                 if not self._is_locked and not await self._lock(self._session):
+                    self.unanswered = None
                     return None
-                return await (await self._session.execute(SQL[statement], {"name": self.name, **parameters})).fetchone()
-        except AWAY:
+                row = await (await self._session.execute(SQL[statement], {"name": self.name, **parameters})).fetchone()
+                self.unanswered = None
+                return row
+        except AWAY as error:
+            self.unanswered = error
             await self._drop_session()
             raise
 
