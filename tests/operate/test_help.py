@@ -56,6 +56,11 @@ def test_an_example_has_only_options_that_exist(name: str) -> None:
         assert {word for word in words if word.startswith("--")} <= known
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_a_help_shows_no_value_of_python(name: str) -> None:
+    assert "None" not in "\n".join(help_on_a_terminal(name))
+
+
 def test_the_first_help_names_every_command_once() -> None:
     shown = "\n".join(help_on_a_terminal(""))
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(main.commands)

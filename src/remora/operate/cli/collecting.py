@@ -145,8 +145,10 @@ def worker(**common: str | None) -> None:
 @click.command()
 @click.argument("name")
 @source_options
-@click.option("--max-seconds", type=FiniteRange(), metavar="S", help="Stop after this many seconds.")
-@click.option("--max-fetches", type=int, metavar="N", help="Stop after this many requests.")
+@click.option(
+    "--max-seconds", type=FiniteRange(min=0, min_open=True), metavar="S", help="Stop after this many seconds."
+)
+@click.option("--max-fetches", type=click.IntRange(1), metavar="N", help="Stop after this many requests.")
 @click.option("--recover-only", is_flag=True, help="Fetch only what is owed, do not walk the list.")
 @click.option("--force", is_flag=True, help="Walk the list even during a cool-down.")
 @as_json_option
@@ -162,9 +164,6 @@ def run(
     **common: str | None,
 ) -> None:
     """Make one bounded run over the listed source NAME. Exit code 75: the budget is used up, run it again."""
-    for option, value in (("--max-seconds", max_seconds), ("--max-fetches", max_fetches)):
-        if value is not None and value <= 0:
-            raise ConfigurationError(f"{option} is {value:g}", hint="write a number above zero, or leave it out")
     from remora.operate.config.settings import pick_listed
 
     check_one_name(name, common.get("source"))
