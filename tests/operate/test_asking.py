@@ -29,6 +29,14 @@ def test_an_empty_folder_reads_no_real_source(remora: CommandLine, command: str)
     assert "`remora init`" in told
 
 
+@pytest.mark.parametrize("words", [("verify",), ("store", "repair")])
+def test_what_works_on_a_mirror_neither_makes_one_nor_asks_a_source(
+    remora: CommandLine, words: tuple[str, ...]
+) -> None:
+    assert "there is no store at remora.db" in remora.refused(*words)
+    assert list(remora.folder.iterdir()) == []
+
+
 def test_three_answers_and_the_cost_before_anything_is_sent() -> None:
     said = CliRunner().invoke(asked, input="\n100/s\n\n").output
     assert "hackernews 100/s sqlite:///remora.db" in said

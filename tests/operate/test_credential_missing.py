@@ -199,6 +199,10 @@ async def test_a_token_endpoint_that_gives_no_token_is_told_and_nothing_else_is_
         url = server.url("")
         auth = f'auth = {{ oauth_url = "{url}/token", client_id = "me", client_secret_env = "S" }}'
         declare(tmp_path, url, auth)
+        if command[0] == "verify":  # it works on a mirror that is there
+            store = open_store(f"sqlite:///{tmp_path}/remora.db")
+            await store.open()
+            await store.close()
         exit_code, said = await remora_in(tmp_path, *command)
         assert [request.target for request in server.requests] == ["/token"]
     assert exit_code == (1 if command[0] in {"try", "check"} else 2), said

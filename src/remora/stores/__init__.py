@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # what a command that only writes does not need
     from remora.contracts.search import SearchIndex
 
 __all__ = [
+    "check_is_there",
     "is_shared",
     "open_browsing",
     "open_reader",
@@ -46,6 +47,14 @@ def open_store(url: str, *, read_only: bool = False, on_batch: OnBatch | None = 
             return _postgres(url, read_only=read_only, on_batch=on_batch)
         case _:
             raise ConfigurationError(f"there is no store for addresses like {scheme}://{rest and '…'}", hint=_HINT)
+
+
+def check_is_there(url: str) -> None:
+    """Refuse a SQLite file that does not exist, for work on a mirror that does not make one."""
+    if url.startswith(_SQLITE):
+        from remora.stores.sqlite.database import check_place  # noqa: PLC0415
+
+        check_place(Path(url.removeprefix(_SQLITE)), read_only=True)
 
 
 def steps_behind(url: str) -> int:

@@ -27,7 +27,7 @@ async def repair(settings: Settings, *, only: str | None) -> list[Repaired]:
     """Correct what the store believes. Every request passes the gate; no other process may be writing the store."""
     numbered = [name for name, source in settings.sources.items() if source.capabilities.newest_id]
     names = [name for name in numbered if only in {None, name}]
-    async with open_resources(settings, for_sources=names) as resources:
+    async with open_resources(settings, for_sources=names, makes_store=False) as resources:
         return [await _repair(resources, name) for name in names]
 
 

@@ -20,7 +20,7 @@ from remora.operate.jobs.gates import Gates
 from remora.operate.jobs.startup_checks import naming_store, tell_upgrade
 from remora.operate.observe.heartbeat import Heart
 from remora.operate.observe.recent_meter import RecentMeter, Uncounted
-from remora.stores import open_sharing, open_store
+from remora.stores import check_is_there, open_sharing, open_store
 from remora.version import __version__
 
 if TYPE_CHECKING:
@@ -68,12 +68,13 @@ async def open_resources(
     for_sources: Iterable[str] = (),
     metrics: "Metrics | None" = None,
     runs_for_ever: bool = False,
+    makes_store: bool = True,
 ) -> AsyncIterator[Resources]:
     """Open the store and everything around it; close all of it in order at the end.
 
     A source whose secret cannot be read is refused before the store is touched. What `runs_for_ever` waits for a secret
     that a command prints, and while an operator has paused a source; a command ends instead. Only the service shows
-    `metrics`.
+    `metrics`. Without `makes_store` a SQLite file that does not exist is refused.
     """
     clock = SystemClock()
     credentials = Credentials(settings.sources, os.environ, clock=clock)
@@ -83,6 +84,8 @@ async def open_resources(
         for name, source in settings.sources.items():
             metrics.watch(name, ceiling_interval_ns=source.ceiling_interval_ns)
     owner = f"{socket.gethostname()}:{os.getpid()}"
+    if not makes_store:
+        check_is_there(settings.store.url)
     store = open_store(settings.store.url, on_batch=None if metrics is None else metrics.batch_stored)
     tell_upgrade(settings.store.url)
     with naming_store(settings.store.url):

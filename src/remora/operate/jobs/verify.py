@@ -54,7 +54,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 async def verify(settings: Settings, *, source: str, sample: int, view: ProgressView) -> Verified:
     """Read a random sample again. Every request passes the gate, and every difference is healed."""
     configured = settings.sources[source]
-    async with open_resources(settings, for_sources=(source,)) as resources:
+    async with open_resources(settings, for_sources=(source,), makes_store=False) as resources:
 
         async def run() -> Verified:
             async with OPENERS[configured.kind](source, resources) as runtime:
