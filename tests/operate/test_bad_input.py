@@ -106,6 +106,8 @@ def test_a_store_in_a_folder_that_does_not_exist_is_named(remora: CommandLine) -
         (("up", "--demo", "--ceiling", "1/s"), "--demo and --ceiling do not go together"),
         (("up", "--demo", "--store", "sqlite:///x.db"), "--demo and --store do not go together"),
         (("init", "My Source"), "cannot be the name of a source"),
+        (("init", ""), "cannot be the name of a source"),
+        (("init", "2024-chats"), "begins with a letter"),
         (("catchup", "--strat-id", "3"), "No such option"),
         (("statsu",), "No such command"),
         (("run", "chats", "--source", "mails"), "both chats and --source mails are named"),

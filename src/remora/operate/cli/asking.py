@@ -66,7 +66,7 @@ def chosen(source: str | None, *, ceiling: str | None, store: str | None) -> Cho
     from remora.operate.config.source_defaults import check_source_name
     from remora.stores import open_store
 
-    name = source or "hackernews"
+    name = "hackernews" if source is None else source
     check_source_name(name)
     choice = Choice(name, ceiling or _first_ceiling(name), store or DEFAULT_STORE)
     parse_rate(choice.ceiling, "--ceiling")

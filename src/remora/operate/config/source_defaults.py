@@ -8,7 +8,9 @@ from remora.core.quantities import parse_rate
 from remora.operate.config.settings import KEYS_OF_ONE_KIND, KIND_DEFAULTS, SourceKind, default_in_flight
 from remora.sources.presets import Preset, is_preset, preset_named, preset_names
 
-SOURCE_NAME_HINT: Final = "write a name of small letters, digits, - and _, at most 32 characters"
+SOURCE_NAME_HINT: Final = (
+    "write a name that begins with a letter, of small letters, digits, - and _, at most 32 characters"
+)
 ITEM_HINT: Final = 'write item = { path = "/item/{id}.json" }'
 NEWEST_HINT: Final = 'write newest = { path = "/newest.json", at = "id" }, or at = "." if the body is the number'
 # What a source declares. A plug-in declares nothing: its code knows.
