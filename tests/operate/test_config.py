@@ -204,6 +204,8 @@ def test_a_yes_or_no_can_be_a_variable(tmp_path: Path) -> None:
         ('[console]\nlisten = "8611"', "the console's listen address"),
         ('[console]\nlisten = "127.0.0.1:99999"', "the console's listen address"),
         ("[store\n", "not valid TOML"),
+        (LISTED + '[notify]\nsources = ["chat"]', 'notify.sources names "chat"'),
+        (LISTED + '[notify]\nsources = ["chat"]', "configured: chats"),
         (LISTED + 'token_env = "A"\ntoken_file = "b"', "both token_env and token_file"),
         (LISTED + 'headers = { Host = "x" }', "cannot be sent"),
         (LISTED + "max_seconds = 0", "leaves no time"),

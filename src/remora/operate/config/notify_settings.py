@@ -1,6 +1,7 @@
 """Whom does the owner want to be told, how, about what, and when not? Nobody by default."""
 
 import re
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -69,6 +70,15 @@ class NotifySettings(msgspec.Struct, frozen=True):
             raise ConfigurationError(
                 f'notify.smtp is "{self.smtp}"', hint='write host and port, as smtp = "mail.example.org:587"'
             )
+
+    def check_sources(self, known: Collection[str]) -> None:
+        """Refuse a source that does not exist: with a name that is misspelt nobody would be told of anything."""
+        for name in self.sources:
+            if name not in known:
+                raise ConfigurationError(
+                    f'notify.sources names "{name}", and there is no such source',
+                    hint=f"configured: {', '.join(sorted(known))}; leave sources out to hear of all",
+                )
 
     @property
     def is_anybody_told(self) -> bool:

@@ -55,6 +55,7 @@ def load(flags: Flags, environ: Mapping[str, str], *, directory: Path | None = N
     check_store(settings.store.url)
     _check_listen(settings.console.listen)
     _check_command(settings.notify.command)
+    settings.notify.check_sources(settings.sources)
     check_parents(
         {name: source.each for name, source in settings.sources.items()},
         {name for name, source in settings.sources.items() if source.capabilities.list},
