@@ -239,6 +239,15 @@ def test_a_mistake_in_the_file_is_one_sentence_and_what_to_write(tmp_path: Path,
     assert said in refusal(tmp_path, text)
 
 
+def test_a_file_from_an_editor_that_marks_utf_8_is_read(tmp_path: Path) -> None:
+    assert "chats" in read(tmp_path, "\ufeff" + LISTED).sources
+
+
+def test_a_file_that_is_not_utf_8_says_how_to_save_it(tmp_path: Path) -> None:
+    (tmp_path / "remora.toml").write_text(LISTED, "utf-16")
+    assert "is not UTF-8 text; save it as UTF-8" in refusal(tmp_path)
+
+
 def test_a_jitter_floor_above_the_ceiling_interval_is_refused_and_says_what_to_write(tmp_path: Path) -> None:
     told = refusal(tmp_path, '[sources.hackernews]\nceiling = "10/s"\njitter_min = "200ms"\n')
     assert "longer than the ceiling's interval (100ms)" in told

@@ -81,14 +81,16 @@ def _read_file(config: str | None, directory: Path) -> Table:
     try:
         if config is None and not path.is_file():
             return {}
-        return tomllib.loads(path.read_text("utf-8"))
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         hint = 'compare with the file that remora init writes; texts stand in quotes, as ceiling = "250/s"'
         why = error if isinstance(error, tomllib.TOMLDecodeError) else "it is nested too deeply"
         raise ConfigurationError(f"{path} is not valid TOML: {why}", hint=hint) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path} is not UTF-8 text", hint="save it as UTF-8 in your editor") from None
+    except OSError as error:
         raise ConfigurationError(
-            f"the configuration {path} cannot be read ({getattr(error, 'strerror', 'it is not UTF-8 text')})",
+            f"the configuration {path} cannot be read ({error.strerror})",
             hint="write the path of an existing file after --config, or run remora init",
         ) from None
 
