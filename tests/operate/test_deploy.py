@@ -38,6 +38,12 @@ def test_what_a_container_runs_is_a_command() -> None:
         assert CliRunner().invoke(main, [*words, "--help"]).exit_code == 0, words
 
 
+def test_a_container_without_a_console_is_not_asked_for_its_health() -> None:
+    worker = COMPOSE.read_text().partition("\n  worker:\n")[2].partition("\n\n")[0]
+    assert "/health" in (ROOT / "Dockerfile").read_text()
+    assert "    healthcheck: { disable: true }" in worker
+
+
 def test_what_compose_mounts_from_the_repository_exists() -> None:
     mounted = re.findall(r"(\.\./[\w./-]+):", COMPOSE.read_text())
     assert len(mounted) == 4
