@@ -47,6 +47,7 @@ async def arrive(store: MemoryStore, item_id: int) -> None:
         (b'{"title":"A  title\\n with breaks"}', "A title with breaks"),
         (b'{"text":"One.<p>Two &amp; <i>three</i> &lt;b&gt;"}', "One. Two & three <b>"),
         (b'{"text":"<a href=\\"x\\">link</a>"}', "link"),
+        (b'{"title":"An order \\u202etxt.exe and \\u001b[31mred"}', "An order txt.exe and [31mred"),
         (b'{"title":7,"text":null}', None),
         (b"null", None),
         (b"{", None),
@@ -56,6 +57,10 @@ async def arrive(store: MemoryStore, item_id: int) -> None:
 )
 def test_an_item_is_one_line_of_plain_text(body: bytes, text: str | None) -> None:
     assert describe(1, body).text == text
+
+
+def test_an_author_cannot_reorder_the_line() -> None:
+    assert describe(1, b'{"by":"\\u202enna"}').by == "nna"
 
 
 def test_long_texts_are_cut() -> None:

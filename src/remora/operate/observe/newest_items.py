@@ -15,6 +15,7 @@ from remora.contracts import Clock, Store
 from remora.core.errors import StoreError
 from remora.core.status.model import Covered, Status
 from remora.core.units import SECOND_NS
+from remora.read.plain_text import one_line, printable
 
 SHOWN: Final = 8
 # Not all of the newest ids are stored yet: look a little further back.
@@ -25,7 +26,6 @@ TEXT_CHARACTERS_MAX: Final = 200
 BODY_BYTES_MAX: Final = 256 << 10
 PARAGRAPHS: Final = re.compile(r"<p>|<pre>", re.IGNORECASE)
 TAGS: Final = re.compile(r"<[^<>]*>")
-SPACE: Final = re.compile(r"\s+")
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ def _public(status: Status) -> Iterable[tuple[str, int]]:
 
 
 def _word(value: object) -> str | None:
-    return value[:TEXT_CHARACTERS_MAX] if isinstance(value, str) else None
+    return printable(value[:TEXT_CHARACTERS_MAX]) if isinstance(value, str) else None
 
 
 def _plain(title: object, text: object) -> str | None:
@@ -119,5 +119,5 @@ def _plain(title: object, text: object) -> str | None:
 
 
 def _short(text: str) -> str:
-    line = SPACE.sub(" ", text).strip()
+    line = one_line(text)
     return line if len(line) <= TEXT_CHARACTERS_MAX else f"{line[: TEXT_CHARACTERS_MAX - 1]}…"
