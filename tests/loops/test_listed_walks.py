@@ -338,6 +338,19 @@ def test_cursors_that_lead_back_to_the_beginning_end_the_walk_and_the_details_ar
     run(main)
 
 
+def test_pages_that_hold_nothing_readable_do_not_keep_a_walk_going_for_ever() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(3), settings=PAGINGS[Paging.PAGE])
+        no_more = ok(b'{"items": [{"message": "no more entries"}]}')
+        rig.archive.hook = lambda asked: no_more if asked.startswith("page") and asked != "page 1" else None
+        summary = await rig.run(RunOptions(max_fetches=200))
+        assert summary.stopped_by is StoppedBy.LIST_CONTRADICTS
+        assert summary.counts.pages <= PAGES_WITHOUT_NEWS_MAX + 1
+        assert await rig.is_complete()
+
+    run(main)
+
+
 def test_an_interrupted_walk_goes_on_at_its_page_and_not_at_the_top() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(95))

@@ -144,7 +144,7 @@ class ListWalk:
             assert following is not None, "a page that is not the last has a next one"
             self._position = following
             # Empty pages may repeat at the end of a list; see `_ended_by_silence`.
-            if page.entries and (why := self._circle.closes(following)) is not None:
+            if (page.entries or page.unreadable) and (why := self._circle.closes(following)) is not None:
                 log.warning("walk_in_a_circle", source=self._source, pages=self._counts.pages)
                 return self._contradicts(why)
         return self._contradicts(f"the list has more than {PAGES_PER_WALK_MAX:,} pages; check paging")
