@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from remora.core.errors import ConfigurationError
+from remora.sources.address import within_origin
 from remora.sources.json_path import CURSOR_MAX_CHARACTERS
 from remora.sources.listed import ListSettings, Paging
 from tests.sources.replies import replied
@@ -176,6 +177,13 @@ def test_an_address_of_the_same_host_is_followed_however_it_is_written(target: s
     body = json.dumps({"items": ENTRIES, "next": target}).encode()
     page = page_of(source(ListSettings(paging=Paging.NEXT)).decode(page_at(""), replied(body)))
     assert (page.contradicts, page.next_position) == (None, position)
+
+
+def test_a_host_with_letters_that_are_not_ascii_is_the_same_host() -> None:
+    url = "https://bücher.example/api/list"
+    assert within_origin(url, f"{url}?page=2") == "/api/list?page=2"
+    assert within_origin(url, "?page=2") == "/api/list?page=2"
+    assert within_origin(url, "https://bucher.example/api/list?page=2") is None
 
 
 @pytest.mark.parametrize(

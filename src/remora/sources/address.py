@@ -28,7 +28,9 @@ def within_origin(url: str, target: str) -> str | None:
     port of the scheme make no difference, and characters that an address may not hold are escaped.
     """
     try:
-        joined = urljoin(url, quote(target.strip(), safe=_PRINTED)).partition("#")[0]
+        # Both are escaped: a host that is not ASCII must be the same text in both.
+        url, target = quote(url, safe=_PRINTED), quote(target.strip(), safe=_PRINTED)
+        joined = urljoin(url, target).partition("#")[0]
         here, there = urlsplit(url), urlsplit(joined)
     except ValueError:
         return None
