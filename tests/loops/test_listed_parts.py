@@ -284,6 +284,23 @@ def test_a_part_that_goes_round_in_a_circle_costs_a_few_requests_and_its_documen
     run(main)
 
 
+def test_lines_without_a_key_are_kept_once_although_their_only_page_is_asked_for_again() -> None:
+    async def main(clock: SimClock) -> None:
+        talk = Talk(entries=1, comments=10)
+        only = PartSettings(
+            name="comments", path="/detail/{key}/comments", paging=Paging.NONE, page_size=10, entries=".", key="none"
+        )
+        detail = DetailSettings(key="id", updated="update_time", parts=(only,))
+        rig = ListedRig(clock, talk, detail=detail)
+        whole = ok(json.dumps(talk.lines("c0")).encode())
+        talk.hook = lambda asked: whole if asked.startswith("comments") else None
+        await rig.run()
+        assert talk.requests("comments")["c0"] == 2
+        assert await held(rig) == truth(talk)
+
+    run(main)
+
+
 def test_a_part_may_have_many_pages_of_lines_that_share_one_key() -> None:
     circle = Circle()
     for page in range(50):

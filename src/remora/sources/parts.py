@@ -14,7 +14,16 @@ from remora.core.errors import ConfigurationError
 from remora.sources.address import check_path, quoted
 from remora.sources.json_path import NOT_THERE, as_key, check_place, find, is_steps, raw_lines
 from remora.sources.list_settings import ListSettings, OrNone
-from remora.sources.paging import FIRST, PageRead, Request, next_position, page_request, shared_with_last, with_query
+from remora.sources.paging import (
+    FIRST,
+    SHORTER,
+    PageRead,
+    Request,
+    next_position,
+    page_request,
+    shared_with_last,
+    with_query,
+)
 from remora.sources.request_body import Method
 
 KEY: Final = "{key}"
@@ -99,7 +108,9 @@ def lines_of(parts: Sequence[PartSettings], step: Step, body: bytes, page: PageR
     raw = raw_lines(body, part.entries)
     if len(raw) != len(found):
         return None
-    keys = tuple(as_key(find(line, part.key)) or f"\0{at}\0{step.page}" for at, line in enumerate(found))
+    # The first page that is asked for again, one line shorter, shows the same lines at the same places.
+    on_page = FIRST if step.page == SHORTER else step.page
+    keys = tuple(as_key(find(line, part.key)) or f"\0{at}\0{on_page}" for at, line in enumerate(found))
     if part.ids is not None:
         left = step.ids[part.name][part.chunk :]
         following = _entered(parts, Step(step.part, FIRST, {**step.ids, part.name: left}))
