@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from msgspec.structs import replace
 
 from remora.core.errors import ConfigurationError
 from remora.core.item import Piece
@@ -296,6 +297,17 @@ def test_lines_without_a_key_are_kept_once_although_their_only_page_is_asked_for
         talk.hook = lambda asked: whole if asked.startswith("comments") else None
         await rig.run()
         assert talk.requests("comments")["c0"] == 2
+        assert await held(rig) == truth(talk)
+
+    run(main)
+
+
+def test_lines_without_a_key_that_are_asked_for_by_their_ids_are_all_kept() -> None:
+    async def main(clock: SimClock) -> None:
+        talk = Talk(entries=2, comments=20)
+        by_ids = replace(PAGES["ids"], key="none")
+        rig = ListedRig(clock, talk, detail=DetailSettings(key="id", updated="update_time", parts=(by_ids,)))
+        await rig.run()
         assert await held(rig) == truth(talk)
 
     run(main)

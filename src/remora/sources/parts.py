@@ -108,9 +108,8 @@ def lines_of(parts: Sequence[PartSettings], step: Step, body: bytes, page: PageR
     raw = raw_lines(body, part.entries)
     if len(raw) != len(found):
         return None
-    # The first page that is asked for again, one line shorter, shows the same lines at the same places.
-    on_page = FIRST if step.page == SHORTER else step.page
-    keys = tuple(as_key(find(line, part.key)) or f"\0{at}\0{on_page}" for at, line in enumerate(found))
+    page_name = _page_name(part, step)
+    keys = tuple(as_key(find(line, part.key)) or f"\0{at}\0{page_name}" for at, line in enumerate(found))
     if part.ids is not None:
         left = step.ids[part.name][part.chunk :]
         following = _entered(parts, Step(step.part, FIRST, {**step.ids, part.name: left}))
@@ -118,6 +117,14 @@ def lines_of(parts: Sequence[PartSettings], step: Step, body: bytes, page: PageR
     behind = next_position(part, step.page, page._replace(lines=found))
     further = Step(step.part + 1, FIRST, step.ids) if behind is None else Step(step.part, behind, step.ids)
     return Lines(tuple(raw), keys, shared_with_last(part, step.page), _entered(parts, further))
+
+
+def _page_name(part: PartSettings, step: Step) -> str:
+    """What tells lines without a key apart that have the same place on different pages."""
+    if part.ids is not None:
+        return str(len(step.ids[part.name]))  # fewer are left for each page
+    # The first page that is asked for again, one line shorter, shows the same lines at the same places.
+    return FIRST if step.page == SHORTER else step.page
 
 
 def check_parts(parts: Sequence[PartSettings]) -> None:
