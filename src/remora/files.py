@@ -24,6 +24,8 @@ _SORTS: Final = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+# What a file system says that has no locks, as Lustre or NFS without its lock service.
+_NO_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 class NotAFile(OSError):
@@ -61,12 +63,13 @@ def end_of_links(path: Path) -> Path:
 def open_alone(path: Path, flags: int) -> int:
     """Open a file or folder that is being written, for one process at a time. Raises BlockingIOError if another has it.
 
-    Closing it lets the next one in. So what is written is given its name, or deleted, before it is closed.
+    Closing it lets the next one in. So what is written is given its name, or deleted, before it is closed. On a file
+    system without locks nobody is refused.
     """
     while True:
         opened = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
         try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(opened)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(opened), path.lstat()):
                     return opened
@@ -74,6 +77,14 @@ def open_alone(path: Path, flags: int) -> int:
             os.close(opened)
             raise
         os.close(opened)  # another process gave it its name, or deleted it, before we had it
+
+
+def _lock(opened: int) -> None:
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
 
 
 @contextmanager

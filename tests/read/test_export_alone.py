@@ -1,0 +1,29 @@
+"""Does an export get its place also where there are no locks, and does it leave alone what another process writes?"""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from remora.read.export import export_ndjson
+from remora.read.mirror import MirrorReader
+from remora.read.parquet import export_parquet
+from remora.read.resumable import resumable_file
+from tests.read.test_export import ITEMS
+
+pytestmark = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+async def test_a_file_system_without_locks_can_be_exported_to(
+    mirror: MirrorReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def no_locks(_file: int, _operation: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with resumable_file(tmp_path / "all", "all of it") as target:
+        assert await export_ndjson(mirror, ITEMS, target) == 9
+    assert await export_parquet(mirror, ITEMS, tmp_path / "lake") == 9
