@@ -163,9 +163,10 @@ def complete_folder(folder: Path) -> Iterator[Path]:
                 yield part
                 sync_tree(part)
                 _put_in_place(part, folder)
-            finally:
+            except BaseException:
                 if not (part / PROGRESS).exists():
                     shutil.rmtree(part, ignore_errors=True)
+                raise
     except OSError as error:
         raise _unwritable(folder, error) from None
 
