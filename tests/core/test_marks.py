@@ -115,6 +115,8 @@ WITH_NAMES = (
     "%A, %d-%b-%y %H:%M:%S GMT",
     "%a %b %d %H:%M:%S +0000 %Y",
     "%d %b %Y %H:%M:%S +0000",
+    "%a, %d %b %Y %I:%M:%S %p",
+    "%A, %B %d, %Y %I:%M:%S%p GMT",
 )
 
 
@@ -125,6 +127,13 @@ def test_dates_with_names_are_compared_as_times(form: str, data: st.DataObject) 
     left, right = (data.draw(moments).replace(microsecond=0) for _ in range(2))
     assert is_newer(left.strftime(form), right.strftime(form)) == (left > right)
     assert compare(left.strftime(form), left.replace(tzinfo=UTC).isoformat()) == 0
+
+
+def test_an_offset_behind_the_name_of_a_zone_counts() -> None:
+    summer = "Sun Oct 25 2026 02:30:00 GMT+0200 (Central European Summer Time)"
+    winter = "Sun Oct 25 2026 02:10:00 GMT+0100 (Central European Standard Time)"
+    assert is_newer(winter, summer)
+    assert compare(summer, "2026-10-25T00:30:00Z") == 0
 
 
 @pytest.mark.parametrize(

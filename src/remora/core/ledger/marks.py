@@ -13,8 +13,11 @@ _NUMBER: Final = re.compile(r"[+-]?\d{1,400}(?:\.\d{0,400})?(?:[eE][+-]?\d{1,3})
 _FRACTION: Final = re.compile(r"(?P<before>.*:\d\d)[.,](?P<digits>\d{1,40})(?P<after>.*)", re.ASCII)
 # A date as in mails, or as C and Ruby write it. As text it would be sorted by the name of its day.
 _WITH_NAMES: Final = re.compile(
-    r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? |\d{1,2} [A-Z][a-z]{2} \d{4} ).{8,40}", re.ASCII
+    r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6},? |\d{1,2} [A-Z][a-z]{2} \d{4} ).{8,80}", re.ASCII
 )
+# What the library that reads them leaves out: the half of the day, and an offset behind the name of a zone.
+_HALF_DAY: Final = re.compile(r"(?P<before>.*:\d\d) ?(?P<half>[AP])M\b(?P<after>.*)", re.ASCII | re.IGNORECASE)
+_ZONE_BEFORE_OFFSET: Final = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_MAX: Final = 1e11  # a larger number counts milliseconds
 _DATE_LEAST_LENGTH: Final = len("2026-01-01")
@@ -88,10 +91,16 @@ def _moment(mark: str) -> Decimal | None:
 
 def _read(date: str) -> datetime | None:
     try:
-        if not _WITH_NAMES.fullmatch(date):
-            return datetime.fromisoformat(date)
-        from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few sources write dates with names
-
-        return parsedate_to_datetime(date)
+        return _read_with_names(date) if _WITH_NAMES.fullmatch(date) else datetime.fromisoformat(date)
     except (ValueError, TypeError, LookupError, OverflowError):
         return None
+
+
+def _read_with_names(date: str) -> datetime:
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few sources write dates with names
+
+    date = _ZONE_BEFORE_OFFSET.sub("", date)
+    if (found := _HALF_DAY.fullmatch(date)) is None:
+        return parsedate_to_datetime(date)
+    moment = parsedate_to_datetime(found["before"] + found["after"])
+    return moment.replace(hour=moment.hour % 12 + (12 if found["half"] in "Pp" else 0))
