@@ -19,6 +19,8 @@ from remora.core.verdict import Found
 from remora.operate.jobs.keeping import housekeeping
 from remora.operate.jobs.lake_following import follow_into
 from remora.read import lake as lakes
+from remora.read import mirror as mirrors
+from remora.read import parquet
 from remora.read.export import Wanted
 from remora.read.lake import Lake
 from remora.read.mirror import MirrorReader
@@ -264,6 +266,24 @@ async def test_a_kill_at_any_file_operation_loses_no_content_and_leaves_only_who
         assert newest(tmp_path / "lake")[30][0] == f"Edit {killed_at}b"
     lake.close()
     assert unfinished(tmp_path) == []
+
+
+async def test_what_changes_after_the_first_export_was_interrupted_is_in_the_lake(
+    store: Store, mirror: MirrorReader, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirrors, "BULK_ROWS", 2)
+    monkeypatch.setattr(parquet, "REMEMBER_EVERY_ROWS", 2)
+    folder, wanted = tmp_path / "lake", Wanted(SOURCE, is_listed=False)
+
+    def tell(rows: int) -> None:
+        if rows >= 6:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        await follow_into(mirror, url, wanted, folder, tell=tell, once=True)
+    await keep(store, item(1, type="story", title="Edited meanwhile"), at_s=50)
+    await follow(mirror, url, folder)
+    assert newest(folder)[1][0] == "Edited meanwhile"
 
 
 def unfinished(folder: Path) -> list[Path]:

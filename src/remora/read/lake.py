@@ -76,7 +76,9 @@ class Lake:
         if self._state is not None:
             return
         position = await mirror.newest_position()  # before the first row is read: what changes meanwhile comes again
-        await export_parquet(mirror, Wanted(self._source, self._is_listed), self._folder, tell=tell)
+        # An unfinished export is continued only if nothing changed since: its rows were read before this position.
+        wanted = Wanted(self._source, self._is_listed, store=f"followed from {position}")
+        await export_parquet(mirror, wanted, self._folder, tell=tell)
         self._state = _State(self._source, position)
         async for table in self._earlier_documents(mirror, None) if self._is_listed else self._earlier_items(mirror):
             await self._add(table)
