@@ -282,7 +282,9 @@ async def test_what_changes_after_the_first_export_was_interrupted_is_in_the_lak
     with pytest.raises(RuntimeError):
         await follow_into(mirror, url, wanted, folder, tell=tell, once=True)
     await keep(store, item(1, type="story", title="Edited meanwhile"), at_s=50)
-    await follow(mirror, url, folder)
+    told: list[int] = []
+    await follow_into(mirror, url, wanted, folder, tell=told.append, once=True)
+    assert told[0] > 2, "the first export began anew"
     assert newest(folder)[1][0] == "Edited meanwhile"
 
 

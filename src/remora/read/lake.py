@@ -68,16 +68,22 @@ class Lake:
         """The last change that the folder has; None before the first export."""
         return None if self._state is None else self._state.position
 
-    async def open(self, mirror: MirrorReader, *, tell: Tell = lambda _: None) -> None:
-        """Find out how far the folder is. A new one gets everything that the mirror holds."""
+    async def open(
+        self, mirror: MirrorReader, *, position: str | None = None, store: str = "", tell: Tell = lambda _: None
+    ) -> None:
+        """Find out how far the folder is. A new one gets everything that the mirror holds.
+
+        `position`: where an unfinished first export of this `store` began to follow, so that it can be continued.
+        """
         check_replaceable(self._folder, marks=(MANIFEST, LAKE_STATE))  # before anything is written
         self._take_lock()
         self._state = self._load()
         if self._state is not None:
             return
-        position = await mirror.newest_position()  # before the first row is read: what changes meanwhile comes again
-        # An unfinished export is continued only if nothing changed since: its rows were read before this position.
-        wanted = Wanted(self._source, self._is_listed, store=f"followed from {position}")
+        # Taken before the first row is read: what changes meanwhile comes again. So an unfinished export is continued only
+        # if it began at the same position.
+        position = position or await mirror.newest_position()
+        wanted = Wanted(self._source, self._is_listed, store=f"{store} followed from {position}")
         await export_parquet(mirror, wanted, self._folder, tell=tell)
         self._state = _State(self._source, position)
         async for table in self._earlier_documents(mirror, None) if self._is_listed else self._earlier_items(mirror):

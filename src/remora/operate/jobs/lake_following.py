@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +21,15 @@ async def follow_into(
     """Keep a folder fresh until cancelled, or until it has everything; returns how many changes it read."""
     lake, count = Lake(folder, wanted.source, is_listed=wanted.is_listed), 0
     async with NamedFeed(url, reader_name(folder)) as feed:
-        is_new = await feed.position() is None
-        if is_new:
+        position = await feed.position()
+        is_new = position is None
+        if position is None:
             # From here on no change is deleted before the folder has it.
-            await feed.done(await mirror.newest_position(), now_ns=time.time_ns())
+            position = await mirror.newest_position()
+            await feed.done(position, now_ns=time.time_ns())
         try:
-            await _open(lake, mirror, feed, tell, is_new=is_new)
+            opening = lake.open(mirror, position=position, store=wanted.store, tell=tell)
+            await _open(opening, feed, is_new=is_new)
             while True:
                 while step := await lake.run_once(mirror):
                     count += step
@@ -40,11 +43,9 @@ async def follow_into(
             lake.close()
 
 
-async def _open(
-    lake: Lake, mirror: MirrorReader, feed: NamedFeed, tell: Callable[[int], None], *, is_new: bool
-) -> None:
+async def _open(opening: Awaitable[None], feed: NamedFeed, *, is_new: bool) -> None:
     try:
-        await lake.open(mirror, tell=tell)
+        await opening
     except ConfigurationError:
         if is_new:  # a folder that was refused must not keep changes for ever
             await feed.forget()
