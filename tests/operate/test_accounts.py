@@ -170,7 +170,11 @@ def test_a_pause_and_a_quota_that_one_source_is_told_hold_for_the_other(tmp_path
         (SHARED.replace("[accounts.github]", "[accounts.gitlab]"), "there is no [accounts.github]", "gitlab"),
         (SHARED.replace('ceiling = "10/s"', ""), "accounts.github has no ceiling", "ceiling"),
         (SHARED + 'ceiling = "5/s"\n', "sources.pulls has ceiling", "leave it out"),
-        (SHARED + 'token_env = "T"\n', "sources.pulls has token_env", "[accounts.github]"),
+        (
+            SHARED + 'token_env = "T"\n',
+            "sources.pulls has token_env",
+            "move it to [accounts.github] as auth = { bearer_env = … }",
+        ),
         (SHARED.replace("github", "pulls").replace('account = "pulls"\nin', "in"), "name of a source", "account"),
         (SHARED.replace("10/s", "quick"), 'is "quick"', "240/min"),
         (SHARED + 'refusal_limit = "4/min"\n', "sources.pulls has refusal_limit", "[accounts.github]"),

@@ -65,9 +65,11 @@ def _with_account(name: str, accounts: Table, table: Table) -> Table:
             hint=f"add [accounts.{account}] with its ceiling, or pick one of: {known}",
         )
     for key in sorted(OF_THE_ACCOUNT & table.keys()):
+        # An account does not know the short forms.
+        form = f" as auth = {{ {key.replace('token_', 'bearer_')} = … }}" if key.startswith("token_") else ""
         raise ConfigurationError(
             f"sources.{name} has {key}, but it belongs to the account {account}, which has one for all its sources",
-            hint=f"leave it out, or move it to [accounts.{account}]",
+            hint=f"leave it out, or move it to [accounts.{account}]{form}",
         )
     return {**table, **{key: accounts[account][key] for key in OF_THE_ACCOUNT & accounts[account].keys()}}
 
