@@ -31,6 +31,17 @@ def test_a_name_of_the_shelf_writes_a_configuration_that_can_be_read(remora: Com
     assert all(source.ceiling_per_s <= 5 for source in settings.sources.values()), "a ready declaration is careful"
 
 
+@pytest.mark.parametrize(
+    "name, meant", [("github-issue", "github-issues"), ("hacker_news", "hackernews"), ("chats", None), ("gmail", None)]
+)
+def test_a_name_that_is_almost_one_of_the_shelf_is_told(remora: CommandLine, name: str, meant: str | None) -> None:
+    written = remora("init", name)
+    assert written.exit_code == 0
+    told = f"{name} is a name of your own; if you meant {meant}, delete remora.toml and run: remora init {meant}"
+    assert (told in written.stdout) == (meant is not None)
+    assert ("if you meant" in written.stdout) == (meant is not None)
+
+
 def test_a_file_that_exists_is_left_alone(remora: CommandLine) -> None:
     (remora.folder / "remora.toml").write_text("# mine\n")
     assert "exists already" in remora.refused("init", "gmail")

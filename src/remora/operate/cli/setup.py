@@ -20,7 +20,7 @@ from remora.operate.cli.common import (
     run,
     source_options,
 )
-from remora.operate.cli.shelf import list_option, shelf_configuration
+from remora.operate.cli.shelf import list_option, near_name, shelf_configuration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,6 +70,10 @@ def init(*, source: str | None, config: str, ceiling: str | None, store: str | N
         before = "fill in what its comments name, then: "
     click.echo(told_cost(choice))
     click.echo(f"wrote {path}; next: {before}{following}")
+    if near := near_name(choice.source):
+        click.echo(
+            f"{choice.source} is a name of your own; if you meant {near}, delete {path} and run: remora init {near}"
+        )
 
 
 @click.command()

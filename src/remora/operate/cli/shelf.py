@@ -57,6 +57,18 @@ def shelf_ceiling(name: str) -> str | None:
     return None if found is None else found[2]
 
 
+def near_name(name: str) -> str | None:
+    """The ready declaration whose name this one may be meant to be; None if it is one itself, or is like none."""
+    from difflib import get_close_matches
+
+    from remora.sources.plugins import plugin_names
+    from remora.sources.shelf import shelf_names
+
+    known = [DEFAULT, *shelf_names(), *plugin_names()]
+    found = [] if name in known else get_close_matches(name.replace("_", "-"), known, n=1, cutoff=0.85)
+    return found[0] if found else None
+
+
 def shelf_configuration(name: str, *, ceiling: str, store: str) -> str | None:
     """The whole file for a declaration of the shelf or a plug-in; None if there is no such name."""
     from remora.operate.config.templates import HEAD
