@@ -39,6 +39,8 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
     def sentence(self) -> str:
         """The result in one sentence."""
+        if self.population == 0:
+            return f"the mirror of {self.source} has no {self.what} yet, so there is nothing to verify"
         if self.sample == 0:
             return f"of {self.population:,} {self.what} nothing is known: no request was answered"
         if self.sample == self.population:
