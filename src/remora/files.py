@@ -45,9 +45,11 @@ def file_to_write(path: Path) -> Path:
     return end_of_links(path)
 
 
-def check_readable(path: Path) -> None:
-    """Raises NotAFile for a folder, pipe, socket or device: opening a pipe may wait for ever, and none has an end to find."""
-    _check_regular(path.stat().st_mode, path)
+def stat_of_file(path: Path) -> os.stat_result:
+    """Its size and times. Raises NotAFile for a folder, pipe, socket or device: opening a pipe may wait for ever, and none has an end to find."""
+    found = path.stat()
+    _check_regular(found.st_mode, path)
+    return found
 
 
 def _check_regular(mode: int, path: Path) -> None:

@@ -8,6 +8,8 @@ import json
 import re
 from typing import Any, Final
 
+import msgspec
+
 # A deeper level is not indented further: the spaces of a deep body would be many times its size.
 INDENT_MAX: Final = 20
 _TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
@@ -36,6 +38,12 @@ def as_part(body: bytes) -> bytes | None:
     except (ValueError, RecursionError):
         return None
     return body.removeprefix(codecs.BOM_UTF8)
+
+
+def as_value(body: bytes) -> msgspec.Raw:
+    """A body as a value of an answer: as it came, or as a text if it is no JSON."""
+    part = as_part(body)
+    return msgspec.Raw(msgspec.json.encode(body.decode("utf-8", "replace")) if part is None else part)
 
 
 def _refuse(name: str) -> None:

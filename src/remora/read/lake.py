@@ -8,7 +8,6 @@ says how far the folder is, and is replaced after the files are there: a kill wr
 """
 
 import asyncio
-import fcntl
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -21,7 +20,7 @@ from remora.contracts.reader import ITEM_ROW, ItemColumns, MirroredDocument, Mir
 from remora.core.errors import ConfigurationError
 from remora.core.ledger.discovery import Kind
 from remora.core.units import MILLISECOND_NS, MINUTE_NS
-from remora.files import PRIVATE_FILE, PRIVATE_FOLDER, end_of_links, sync_path, whole_file, write_whole
+from remora.files import PRIVATE_FOLDER, end_of_links, open_alone, sync_path, whole_file, write_whole
 from remora.read.arrow import by_month, document_table, item_table, load_pyarrow
 from remora.read.earlier import item_of
 from remora.read.export import Wanted
@@ -203,17 +202,14 @@ class Lake:
         """Only one process may add to a folder: two would overwrite each other's files."""
         path = self._folder.with_name(f"{self._folder.name}.lock")
         try:
-            self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+            self._lock = open_alone(path, os.O_RDWR | os.O_CREAT)
+        except BlockingIOError:
+            raise ConfigurationError(
+                f"another process follows into {self._folder}", hint="stop it first, or name another folder"
+            ) from None
         except OSError as error:
             raise ConfigurationError(
                 f"{self._folder} cannot be written ({error.strerror})", hint="name a folder in an existing folder"
-            ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self.close()
-            raise ConfigurationError(
-                f"another process follows into {self._folder}", hint="stop it first, or name another folder"
             ) from None
 
     def _load(self) -> _State | None:

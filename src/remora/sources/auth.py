@@ -18,7 +18,7 @@ import structlog
 
 from remora.contracts import Clock, ConnectGate, Permit, Transport
 from remora.core.errors import RemoraError
-from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.units import DAY_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.sources.address import without_parameter
 from remora.sources.secret import Secret
@@ -32,6 +32,7 @@ RENEW_AT_SHARE: Final = 0.8
 RENEW_AFTER_REFUSAL_EVERY_NS: Final = MINUTE_NS
 # An origin that cannot be read is read again after this time; the last secret stays in use, if there is one.
 READ_AGAIN_NS: Final = 10 * SECOND_NS
+EXPIRES_MAX_S: Final = 3_650 * DAY_NS / SECOND_NS
 
 
 class Way(StrEnum):
@@ -49,6 +50,13 @@ class Issued(msgspec.Struct, frozen=True):
 
     secret: Secret
     expires_in_ns: int | None = None
+
+
+def issued(secret: Secret, expires_in_s: float | None) -> Issued:
+    """A secret that its origin says to be valid for so many seconds; ten years at most, however many it says."""
+    if expires_in_s is None:
+        return Issued(secret)
+    return Issued(secret, int(min(max(0.0, expires_in_s), EXPIRES_MAX_S) * SECOND_NS))
 
 
 class SecretOrigin(Protocol):

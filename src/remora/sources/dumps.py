@@ -20,7 +20,7 @@ import msgspec
 from remora.contracts.extras import install_hint
 from remora.core.errors import ConfigurationError
 from remora.core.item import Item, Readable
-from remora.files import NotAFile, check_readable
+from remora.files import NotAFile, stat_of_file
 from remora.sources.dump_rows import ALIASES, COLUMNS, body_of, check_columns
 from remora.sources.json_numbers import NUMBER_MAX
 from remora.sources.json_path import as_number, find, load
@@ -55,8 +55,7 @@ def fingerprint(path: Path) -> str:
     A file that was corrected in its middle is another one. One that was only copied is read once more, which changes nothing.
     """
     try:
-        check_readable(path)
-        found = path.stat()
+        found = stat_of_file(path)
         with path.open("rb") as file:
             begin = file.read(SAMPLE_BYTES)
             file.seek(max(0, found.st_size - SAMPLE_BYTES))

@@ -176,22 +176,24 @@ def is_plainly_empty(value: object) -> bool:
 
 def as_key(value: object) -> str | None:
     """A text or a whole number that can name a document; None for everything else."""
+    return _as_name(value, KEY_MAX_CHARACTERS)
+
+
+def as_cursor(value: object) -> str | None:
+    """A text or a whole number that leads to the next page; None for everything else."""
+    return _as_name(value, CURSOR_MAX_CHARACTERS)
+
+
+def _as_name(value: object, characters_max: int) -> str | None:
     match value:
         case bool():
             return None
         case int():
             return str(value)
-        case str() if 0 < len(value) <= KEY_MAX_CHARACTERS and value.isprintable():
+        case str() if 0 < len(value) <= characters_max and value.isprintable():
             return value
         case _:
             return None
-
-
-def as_cursor(value: object) -> str | None:
-    """A text or a whole number that leads to the next page; None for everything else."""
-    if isinstance(value, str):
-        return value if 0 < len(value) <= CURSOR_MAX_CHARACTERS and value.isprintable() else None
-    return as_key(value)
 
 
 def as_mark(value: object) -> str | None:

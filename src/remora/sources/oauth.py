@@ -6,14 +6,12 @@ from urllib.parse import urlencode
 import msgspec
 
 from remora.core.errors import ConfigurationError, RemoraError
-from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply, has_content
-from remora.sources.auth import Issued
+from remora.sources.auth import Issued, issued
 from remora.sources.secret import Secret
 
 # Posts a form to an address, through the gate.
 PostForm = Callable[[str, bytes], Awaitable[Reply | NoReply]]
-_LONGEST_S = 10 * 365 * 86_400.0
 
 
 class _Answer(msgspec.Struct):
@@ -72,8 +70,7 @@ class FromTokenEndpoint:
                 hint="check client_id, its secret and the refresh token",
             )
         self._replace_refresh_token(answer.refresh_token)
-        expires_s = None if answer.expires_in is None else min(max(0.0, answer.expires_in), _LONGEST_S)
-        return Issued(Secret(answer.access_token), None if expires_s is None else int(expires_s * SECOND_NS))
+        return issued(Secret(answer.access_token), answer.expires_in)
 
     def _form(self) -> dict[str, str]:
         form = {"grant_type": "client_credentials", "client_id": self._client_id}

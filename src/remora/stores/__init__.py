@@ -21,6 +21,7 @@ __all__ = [
     "open_search_index",
     "open_sharing",
     "open_store",
+    "sqlite_file",
     "steps_behind",
 ]
 
@@ -49,21 +50,26 @@ def open_store(url: str, *, read_only: bool = False, on_batch: OnBatch | None = 
             raise ConfigurationError(f"there is no store for addresses like {scheme}://{rest and '…'}", hint=_HINT)
 
 
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite store; None for every other store."""
+    return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None
+
+
 def check_is_there(url: str) -> None:
     """Refuse a SQLite file that does not exist, for work on a mirror that does not make one."""
-    if url.startswith(_SQLITE):
+    if (path := sqlite_file(url)) is not None:
         from remora.stores.sqlite.database import check_place  # noqa: PLC0415
 
-        check_place(Path(url.removeprefix(_SQLITE)), read_only=True)
+        check_place(path, read_only=True)
 
 
 def steps_behind(url: str) -> int:
     """How many steps of the schema a SQLite file lacks. 0 for a new file and for every other store."""
-    if not url.startswith(_SQLITE):
+    if (path := sqlite_file(url)) is None:
         return 0
     from remora.stores.sqlite.database import steps_behind as behind  # noqa: PLC0415
 
-    return behind(Path(url.removeprefix(_SQLITE)))
+    return behind(path)
 
 
 def open_reader(url: str) -> "Reader":

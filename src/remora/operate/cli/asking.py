@@ -88,9 +88,10 @@ def _first_ceiling(source: str) -> str:
 def check_was_asked(settings: "Settings", named: tuple[str | None, ...]) -> None:
     """Refuse to read the real Hacker News from an empty folder: nobody has asked for that yet."""
     from remora.operate.config.settings import FILE_NAME
+    from remora.stores import sqlite_file
 
-    store = settings.store.url.removeprefix("sqlite:///")
-    has_mirror = store == settings.store.url or Path(store).exists()
+    store = sqlite_file(settings.store.url)
+    has_mirror = store is None or store.exists()
     has_variables = any(name.startswith("REMORA_") and value for name, value in os.environ.items())
     if any(named) or has_mirror or has_variables or Path(FILE_NAME).is_file():
         return

@@ -130,9 +130,10 @@ async def _wanted(
 
 def _store_name(url: str) -> str:
     from remora.operate.config.secrets import without_credentials
+    from remora.stores import sqlite_file
 
-    file = url.removeprefix("sqlite:///")
-    return without_credentials(url) if file == url else f"sqlite {Path(file).resolve()}"
+    file = sqlite_file(url)
+    return without_credentials(url) if file is None else f"sqlite {file.resolve()}"
 
 
 def _progress_line() -> Callable[[int], None]:

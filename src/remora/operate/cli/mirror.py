@@ -111,13 +111,14 @@ async def _shown_document(
     settings: "Settings", mirror: "MirrorReader", source: str, key: str, *, form: str
 ) -> str | bytes | None:
     from remora.read.as_text import history_text
+    from remora.read.json_layout import as_value
 
     document = await mirror.document(key, source=source)
     if document is None or document.body is None:
         return None
     if form == "as_json":
         fetched_at = None if document.fetched_ns is None else _iso(document.fetched_ns)
-        return _json({"source": source, "key": key, "body": _body(document.body), "fetched_at": fetched_at})
+        return _json({"source": source, "key": key, "body": as_value(document.body), "fetched_at": fetched_at})
     if form == "as_html":
         from remora.operate.console.reader.standalone import document_html
 
@@ -140,24 +141,26 @@ def _body_text(body: bytes) -> str | bytes:
 
 
 def _item_json(item: "MirroredItem", history: "tuple[Revision, ...] | Any", thread: "ThreadNode") -> bytes:
+    from remora.read.json_layout import as_value
+
     return _json(
         {
             "source": item.source,
             "key": str(item.id),
-            "body": _body(item.body),
+            "body": as_value(item.body),
             "fetched_at": _iso(item.last_fetched_ns),
             "first_seen_at": _iso(item.first_seen_ns),
             "changed_at": _iso(item.changed_ns),
             "revision": item.revision,
             "earlier": [
-                {"revision": past.number, "changed_at": _iso(past.changed_ns), "body": _body(past.body)}
+                {"revision": past.number, "changed_at": _iso(past.changed_ns), "body": as_value(past.body)}
                 for past in history[:-1]
             ],
             "thread": [
                 {
                     "depth": depth,
                     "id": node.item.id,
-                    "body": _body(node.item.body),
+                    "body": as_value(node.item.body),
                     "missing": node.missing,
                     "elsewhere": node.elsewhere,
                     "cycles": node.cycles,
@@ -225,13 +228,3 @@ def _json(value: object) -> bytes:
     import msgspec
 
     return msgspec.json.encode(value)
-
-
-def _body(body: bytes) -> object:
-    """The body as it came. Invalid JSON is shown as text rather than hidden."""
-    import msgspec
-
-    from remora.read.json_layout import as_part
-
-    part = as_part(body)
-    return body.decode("utf-8", "replace") if part is None else msgspec.Raw(part)

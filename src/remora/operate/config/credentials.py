@@ -13,12 +13,11 @@ import structlog
 
 from remora.contracts import Clock
 from remora.core.errors import ConfigurationError
-from remora.core.units import DAY_NS, SECOND_NS
 from remora.files import write_whole
 from remora.operate.config.auth_settings import AuthSettings
 from remora.operate.config.secrets import checked_token, key_of, oauth_secret, token_from_environment, token_from_file
 from remora.operate.config.settings import SourceSettings, account_of
-from remora.sources.auth import Credential, Issued, SecretOrigin
+from remora.sources.auth import Credential, Issued, SecretOrigin, issued
 from remora.sources.oauth import FromTokenEndpoint
 from remora.sources.secret import Secret
 
@@ -27,7 +26,6 @@ log = structlog.get_logger()
 COMMAND_MAX_S: Final = 30.0
 # A command that takes longer than this is told, so that nobody wonders what is waited for.
 COMMAND_TOLD_AFTER_S: Final = 2.0
-EXPIRES_MAX_S: Final = 3_650 * DAY_NS / SECOND_NS
 
 
 class Credentials:
@@ -212,5 +210,4 @@ class FromCommand:
                 f"{self._where} prints JSON that has no token", hint='print {"token": "…"}'
             ) from None
         token = checked_token(answer.token or answer.access_token or "", f"what {self._where} prints")
-        expires_s = None if answer.expires_in is None else min(max(0.0, answer.expires_in), EXPIRES_MAX_S)
-        return Issued(Secret(token), None if expires_s is None else int(expires_s * SECOND_NS))
+        return issued(Secret(token), answer.expires_in)

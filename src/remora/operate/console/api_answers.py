@@ -9,7 +9,7 @@ from remora.contracts.reader import Change, MirroredDocument, MirroredItem, Mirr
 from remora.core.status.answers import iso
 from remora.read.browsing import SearchPage
 from remora.read.facets import Facets
-from remora.read.json_layout import as_part
+from remora.read.json_layout import as_value
 from remora.read.search import SearchHit
 from remora.read.thread import ThreadNode
 
@@ -184,7 +184,7 @@ def item_answer(item: MirroredItem) -> ItemAnswer:
         first_seen_at=iso(item.first_seen_ns),
         last_fetched_at=_fetched(item.last_fetched_ns),
         changed_at=iso(item.changed_ns),
-        body=raw(item.body),
+        body=as_value(item.body),
     )
 
 
@@ -217,7 +217,7 @@ def history_answer(history: Sequence[Revision]) -> HistoryAnswer:
                 revision=each.number,
                 changed_at=iso(each.changed_ns),
                 last_fetched_at=_fetched(each.last_fetched_ns),
-                body=raw(each.body),
+                body=as_value(each.body),
             )
             for each in history
         )
@@ -231,7 +231,7 @@ def user_answer(user: MirroredUser) -> UserAnswer:
         name=user.name,
         last_fetched_at=iso(user.last_fetched_ns),
         changed_at=iso(user.changed_ns),
-        body=raw(user.body),
+        body=as_value(user.body),
     )
 
 
@@ -242,7 +242,7 @@ def document_answer(document: MirroredDocument) -> DocumentAnswer:
         key=document.key,
         updated_at=document.updated_at,
         fetched_at=None if document.fetched_ns is None else iso(document.fetched_ns),
-        body=msgspec.Raw(b"null") if document.body is None else raw(document.body),
+        body=msgspec.Raw(b"null") if document.body is None else as_value(document.body),
     )
 
 
@@ -268,12 +268,6 @@ def search_answer(found: SearchPage) -> SearchAnswer:
         is_building=found.is_building,
         waits_since=None if found.waits_since_ns is None else iso(found.waits_since_ns),
     )
-
-
-def raw(body: bytes) -> msgspec.Raw:
-    """A body as it came; one that is no JSON as a text."""
-    part = as_part(body)
-    return msgspec.Raw(msgspec.json.encode(body.decode("utf-8", "replace")) if part is None else part)
 
 
 def _hit(hit: SearchHit) -> HitAnswer:

@@ -12,12 +12,12 @@ from remora.files import PRIVATE_FILE
 from remora.operate.config.secrets import token_from_environment, token_from_file
 from remora.operate.config.settings import Settings
 from remora.sources.secret import Secret
+from remora.stores import sqlite_file
 
 TOKEN_BYTES: Final = 32
 # Shorter ones can be guessed over a network.
 TOKEN_CHARACTERS_LEAST: Final = 16
 SUFFIX: Final = ".token"
-SQLITE: Final = "sqlite:///"
 
 
 class Found(NamedTuple):
@@ -42,8 +42,8 @@ def console_token(settings: Settings, environ: Mapping[str, str]) -> Found | Non
 
 def _default_file(settings: Settings) -> Path:
     """Beside the store's file; in the working folder if the store is not a file."""
-    url = settings.store.url
-    return Path(f"{url.removeprefix(SQLITE)}{SUFFIX}") if url.startswith(SQLITE) else Path(f"remora{SUFFIX}")
+    store = sqlite_file(settings.store.url)
+    return Path(f"remora{SUFFIX}") if store is None else Path(f"{store}{SUFFIX}")
 
 
 def _create(path: Path) -> None:

@@ -12,7 +12,7 @@ from remora.core.status.answers import iso
 from remora.files import end_of_links
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.keeping import size_on_disk
-from remora.stores import is_shared
+from remora.stores import is_shared, sqlite_file
 from remora.stores.sqlite.backup import back_up
 from remora.stores.sqlite.database import check_place
 
@@ -36,9 +36,9 @@ def back_up_store(settings: Settings, target: str, *, progress: PagesCopied) -> 
             "a PostgreSQL store is backed up by its own tools",
             hint=f"run `pg_dump --format=custom --file={target}` with the address of the store",
         )
-    if not url.startswith("sqlite:///"):
+    path, new = sqlite_file(url), Path(target)
+    if path is None:
         raise ConfigurationError("only a SQLite store has a file to back up", hint="name it with --store")
-    path, new = Path(url.removeprefix("sqlite:///")), Path(target)
     check_place(path, read_only=True)
     _check_room(url, end_of_links(new))
     as_of = iso(time.time_ns())

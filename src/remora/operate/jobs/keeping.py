@@ -15,12 +15,11 @@ from remora.core.units import DAY_NS
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.startup_checks import naming_store
 from remora.read.retention import forget_old
-from remora.stores import open_search_index
+from remora.stores import open_search_index, sqlite_file
 from remora.stores.change_sample import recent_changes
 from remora.stores.keeping import open_housekeeping
 
 SIZES_SECONDS_MAX: Final = 3_600.0
-_SQLITE: Final = "sqlite:///"
 _PARTS: Final = ("", "-wal", "-shm")
 
 
@@ -102,16 +101,14 @@ async def describe(settings: Settings, *, exact: bool) -> dict[str, object]:
 
 def size_on_disk(url: str) -> int | None:
     """The bytes of a SQLite file with its log; None for a server. A copy beside it with a longer name is not a part of it."""
-    return None if (path := _file(url)) is None else sum(_size(path.with_name(path.name + each)) for each in _PARTS)
+    return (
+        None if (path := sqlite_file(url)) is None else sum(_size(path.with_name(path.name + each)) for each in _PARTS)
+    )
 
 
 def free_on_disk(url: str) -> int | None:
     """The bytes that are left for a SQLite file; None for a server."""
-    return None if (path := _file(url)) is None else shutil.disk_usage(path.parent).free
-
-
-def _file(url: str) -> Path | None:
-    return Path(url.removeprefix(_SQLITE)) if url.startswith(_SQLITE) else None
+    return None if (path := sqlite_file(url)) is None else shutil.disk_usage(path.parent).free
 
 
 def _size(path: Path) -> int:

@@ -29,6 +29,7 @@ from remora.operate.jobs.opened_store import opened_store
 from remora.operate.jobs.trial import Finding, KnownParents, open_trials
 from remora.operate.observe.notify import PATH
 from remora.operate.observe.read_status import decode_beats, read_status
+from remora.stores import sqlite_file
 from remora.stores.sqlite.database import find_damage
 
 FREE_BYTES_LEAST: Final = 1 << 30
@@ -78,7 +79,7 @@ async def _token(name: str, settings: Settings, credentials: Credentials) -> lis
 
 
 def _disk(settings: Settings) -> Finding:
-    path = _file_of(settings.store.url)
+    path = sqlite_file(settings.store.url)
     if path is None:
         return Finding("ok", "disk", "the store is not a local file")
     folder = path.parent if path.parent.is_dir() else Path()
@@ -96,7 +97,7 @@ def _clock(now_s: float) -> Finding:
 
 
 async def _store(settings: Settings) -> Finding:
-    path, shown = _file_of(settings.store.url), without_credentials(settings.store.url)
+    path, shown = sqlite_file(settings.store.url), without_credentials(settings.store.url)
     if path is not None and not path.exists():
         if not path.parent.is_dir():
             return Finding("bad", "store", f"the folder of {shown} does not exist", f"run mkdir -p {path.parent}")
@@ -186,7 +187,7 @@ async def try_out(settings: Settings, name: str) -> list[Finding]:
 
 async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], Mapping[str, Json], KnownParents]:
     """The sources that a running process reads, the stored pace of each source, and one entry of each that has children."""
-    path = _file_of(settings.store.url)
+    path = sqlite_file(settings.store.url)
     if path is not None and not path.exists():
         return frozenset(), {}, {}
     parents = {each for name in names if (each := settings.sources[name].each) is not None}
@@ -210,7 +211,7 @@ async def _known(settings: Settings, names: list[str]) -> tuple[frozenset[str], 
 
 async def store_stats(settings: Settings) -> dict[str, int | str | None]:
     """How much the store holds, per source, and how large its file is."""
-    path = _file_of(settings.store.url)
+    path = sqlite_file(settings.store.url)
     found: dict[str, int | str | None] = {"store": without_credentials(settings.store.url)}
     async with opened_store(settings, read_only=True) as store:
         status = await read_status(store, settings, now_ns=time.time_ns())
@@ -224,10 +225,6 @@ async def store_stats(settings: Settings) -> dict[str, int | str | None]:
             found[f"{name}.gaps"] = sum(gaps.count for gaps in source.gaps)
             found[f"{name}.inbox"] = await store.inbox_depth(name)
     return found
-
-
-def _file_of(url: str) -> Path | None:
-    return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
 
 
 def _may(path: Path, how: int) -> bool:

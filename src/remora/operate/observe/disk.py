@@ -2,14 +2,13 @@
 
 import shutil
 from collections import deque
-from pathlib import Path
 from typing import Final
 
 from remora.core.status.model import Disk
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS
+from remora.stores import sqlite_file
 from remora.stores.sqlite.writer import RESERVE_BYTES
 
-SQLITE: Final = "sqlite:///"
 SAMPLE_EVERY_NS: Final = MINUTE_NS
 SAMPLES_MAX: Final = HOUR_NS // SAMPLE_EVERY_NS + 1
 
@@ -18,7 +17,7 @@ class DiskGauge:
     """Reads the size of the store's files, and remembers an hour of it to tell the growth."""
 
     def __init__(self, store_url: str) -> None:
-        self._file = Path(store_url.removeprefix(SQLITE)) if store_url.startswith(SQLITE) else None
+        self._file = sqlite_file(store_url)
         self._samples: deque[tuple[int, int]] = deque(maxlen=SAMPLES_MAX)
 
     def read(self, *, now_ns: int) -> Disk | None:
