@@ -62,6 +62,12 @@ def end_of_links(path: Path) -> Path:
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
+def room_for(path: Path) -> int:
+    """The free bytes of the disk on which a file lies or would lie, wherever its links lead."""
+    disk = os.statvfs(end_of_links(path).parent)
+    return disk.f_bavail * disk.f_frsize
+
+
 def open_alone(path: Path, flags: int) -> int:
     """Open a file or folder that is being written, for one process at a time. Raises BlockingIOError if another has it.
 

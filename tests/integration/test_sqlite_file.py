@@ -1,12 +1,15 @@
 """Is the SQLite file opened only when it is ours, by one writer at a time, and read by anyone?"""
 
+import os
 import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from remora.contracts import Outcome
 from remora.core.errors import ConfigurationError, Exit, StoreBusy, StoreError, StoreForeign, StoreUnavailable
 from remora.core.rate.pace_record import Damaged, record_from_json
 from remora.stores import open_store
@@ -299,3 +302,24 @@ async def test_a_new_file_has_large_pages_and_an_earlier_one_keeps_its_own(tmp_p
         assert connection.execute("PRAGMA page_size").fetchone() == (4_096,)
         assert connection.execute("SELECT count(*) FROM items").fetchone() == (2,)
     connection.close()
+
+
+async def test_the_disk_to_which_a_link_leads_is_the_one_that_must_have_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full, roomy = tmp_path / "full", tmp_path / "roomy"
+    full.mkdir()
+    roomy.mkdir()
+    await filled(roomy / "remora.db")
+    (full / "remora.db").symlink_to(roomy / "remora.db")
+    usual = os.statvfs(tmp_path)
+
+    def statvfs(path: Path) -> SimpleNamespace:
+        is_full = path.resolve().is_relative_to(full)
+        return SimpleNamespace(f_bavail=0 if is_full else usual.f_bavail, f_frsize=usual.f_frsize)
+
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    store = SqliteStore(full / "remora.db")
+    await store.open()
+    assert await record(store, 2, story(2), at_s=2) is Outcome.NEW
+    await store.close()

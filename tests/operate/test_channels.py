@@ -186,6 +186,9 @@ def test_quiet_hours_may_pass_midnight(minute: str, quiet: list[tuple[int, bool]
         'quiet = "late"',
         'smtp = "mail"',
         'webhook = "slack"',
+        'webhook = "https://"',
+        'webhook = "https://[::1/"',
+        'webhook = "https://a.example:99999/"',
         'webhook = "https://a.example"\nwebhook_env = "A"',
         "sources = 3",
     ],
@@ -194,3 +197,10 @@ def test_a_mistake_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "remora.toml").write_text(f"[notify]\n{line}\n")
     with pytest.raises(ConfigurationError):
         load(Flags(), {}, directory=tmp_path)
+
+
+@pytest.mark.parametrize("address", ["slack", "https:///secret", "https://[::1/"])
+def test_a_variable_without_an_address_is_refused_without_showing_it(address: str) -> None:
+    with pytest.raises(ConfigurationError, match="holds no address") as refused:
+        channels_of(NotifySettings(webhook_env="HOOK"), {"HOOK": address})
+    assert address not in f"{refused.value}"

@@ -21,6 +21,15 @@ def check_path(path: str, where: str, *, mark: str | None = None, stands_for: st
         raise ConfigurationError(f'{where} is "{path}"', hint=f"write {mark} where {stands_for} belongs")
 
 
+def is_web_address(url: str) -> bool:
+    """Whether a request can be sent there at all: a post to an address without a host would be repeated for ever."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"https", "http"} and bool(parts.hostname) and parts.port != 0 and url.isprintable()
+    except ValueError:  # a port that is no number, or half of an IPv6 address
+        return False
+
+
 def within_origin(url: str, target: str) -> str | None:
     """Path and query of an address that a page at `url` names; None if it leads to another host, port or scheme.
 

@@ -76,23 +76,14 @@ def _check(since: str | None, reader: str | None, webhook: str | None) -> None:
         raise ConfigurationError(
             "--webhook needs a named reader", hint="add --reader NAME: it remembers what was posted"
         )
-    if not _is_address(webhook):
+    from remora.sources.address import is_web_address
+
+    if not is_web_address(webhook):
         raise ConfigurationError("--webhook is no address", hint="write https://host/path")
     if not os.environ.get(SECRET_VARIABLE):
         raise ConfigurationError(
             f"{SECRET_VARIABLE} is not set", hint="set it to a long random text that the receiver knows, too"
         )
-
-
-def _is_address(url: str) -> bool:
-    """Whether a post can be sent there at all: without a host it would be repeated for ever."""
-    from urllib.parse import urlsplit
-
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in {"https", "http"} and bool(parts.hostname) and parts.port != 0 and url.isprintable()
-    except ValueError:  # a port that is no number, or half of an IPv6 address
-        return False
 
 
 def _check_name(reader: str) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from remora.core.errors import ConfigurationError
+from remora.sources.address import is_web_address
 
 QUIET: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 SERVER: Final = re.compile(r"[A-Za-z0-9.-]{1,253}:[0-9]{1,5}")
@@ -60,7 +61,7 @@ class NotifySettings(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.webhook is not None and self.webhook_env is not None:
             raise ConfigurationError("notify has both webhook and webhook_env", hint="write one of them")
-        if self.webhook is not None and not self.webhook.startswith(("https://", "http://")):
+        if self.webhook is not None and not is_web_address(self.webhook):
             raise ConfigurationError("notify.webhook is not an address", hint='write webhook = "https://…"')
         if self.quiet is not None and QUIET.fullmatch(self.quiet) is None:
             raise ConfigurationError(

@@ -1,6 +1,5 @@
 """How does `remora store backup` work? It copies a SQLite file beside its writer, and says what to do for PostgreSQL."""
 
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ import msgspec
 
 from remora.core.errors import ConfigurationError
 from remora.core.status.answers import iso
-from remora.files import end_of_links
+from remora.files import end_of_links, room_for
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.keeping import size_on_disk
 from remora.stores import is_shared, sqlite_file
@@ -50,7 +49,7 @@ def _check_room(url: str, target: Path) -> None:
     size = size_on_disk(url)
     if size is None or not target.parent.is_dir():
         return
-    free = shutil.disk_usage(target.parent).free
+    free = room_for(target)
     if free < size:
         raise ConfigurationError(
             f"the backup needs up to {size:,} bytes; {target.parent} has {free:,} left",

@@ -1,10 +1,8 @@
 """How is a store kept small? Old changes and revisions are deleted on request, never one that a reader still needs."""
 
-import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -12,15 +10,16 @@ import msgspec
 from remora.contracts.keeping import Housekeeping
 from remora.core.errors import ConfigurationError
 from remora.core.units import DAY_NS
+from remora.files import room_for
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.startup_checks import naming_store
 from remora.read.retention import forget_old
 from remora.stores import open_search_index, sqlite_file
 from remora.stores.change_sample import recent_changes
 from remora.stores.keeping import open_housekeeping
+from remora.stores.sqlite.database import size_with_log
 
 SIZES_SECONDS_MAX: Final = 3_600.0
-_PARTS: Final = ("", "-wal", "-shm")
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,19 +99,10 @@ async def describe(settings: Settings, *, exact: bool) -> dict[str, object]:
 
 
 def size_on_disk(url: str) -> int | None:
-    """The bytes of a SQLite file with its log; None for a server. A copy beside it with a longer name is not a part of it."""
-    return (
-        None if (path := sqlite_file(url)) is None else sum(_size(path.with_name(path.name + each)) for each in _PARTS)
-    )
+    """The bytes of a SQLite file with its log; None for a server."""
+    return None if (path := sqlite_file(url)) is None else size_with_log(path)
 
 
 def free_on_disk(url: str) -> int | None:
     """The bytes that are left for a SQLite file; None for a server."""
-    return None if (path := sqlite_file(url)) is None else shutil.disk_usage(path.parent).free
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:  # the last to close a store deletes its log
-        return 0
+    return None if (path := sqlite_file(url)) is None else room_for(path)

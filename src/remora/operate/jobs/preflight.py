@@ -13,6 +13,7 @@ from remora.core.errors import RemoraError, StoreEmpty
 from remora.core.quantities import format_duration, format_rate
 from remora.core.status.model import Covered
 from remora.core.status.readout import is_alive
+from remora.files import room_for
 from remora.operate.config.credentials import Credentials
 from remora.operate.config.secrets import without_credentials
 from remora.operate.config.settings import (
@@ -82,8 +83,7 @@ def _disk(settings: Settings) -> Finding:
     path = sqlite_file(settings.store.url)
     if path is None:
         return Finding("ok", "disk", "the store is not a local file")
-    folder = path.parent if path.parent.is_dir() else Path()
-    free = shutil.disk_usage(folder).free
+    free = room_for(path if path.parent.is_dir() else Path("here"))
     told = f"{free / (1 << 30):,.1f} GiB free"
     if free < FREE_BYTES_LEAST:
         return Finding("bad", "disk", told, "the whole of Hacker News needs about 40 GiB; make room first")

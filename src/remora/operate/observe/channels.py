@@ -14,6 +14,7 @@ import msgspec
 
 from remora.core.errors import ConfigurationError
 from remora.operate.config.notify_settings import NOTICE_VARIABLES, NotifySettings, WebhookStyle
+from remora.sources.address import is_web_address
 from remora.sources.secret import Secret
 from remora.sources.transport.notices import MailServer, post_notice, send_mail
 
@@ -100,6 +101,11 @@ def webhook_address(settings: NotifySettings, environ: Mapping[str, str]) -> str
         raise ConfigurationError(
             f"notify.webhook_env names the variable {settings.webhook_env}, which is not set",
             hint=f"set {settings.webhook_env} to the address of the webhook",
+        )
+    if not is_web_address(url):
+        raise ConfigurationError(
+            f"the variable {settings.webhook_env}, which notify.webhook_env names, holds no address",
+            hint=f"set {settings.webhook_env} to https://host/path",
         )
     return url
 

@@ -1,12 +1,13 @@
 """How much room does the mirror take, how fast does it grow, and how much is left? Known for a file, not for a server."""
 
-import shutil
 from collections import deque
 from typing import Final
 
 from remora.core.status.model import Disk
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS
+from remora.files import room_for
 from remora.stores import sqlite_file
+from remora.stores.sqlite.database import search_file, size_with_log
 from remora.stores.sqlite.writer import RESERVE_BYTES
 
 SAMPLE_EVERY_NS: Final = MINUTE_NS
@@ -25,9 +26,9 @@ class DiskGauge:
         if self._file is None:
             return None
         try:
-            # The write-ahead log and the search index lie beside the file and begin with its name.
-            size = sum(each.stat().st_size for each in self._file.parent.glob(f"{self._file.name}*"))
-            free = shutil.disk_usage(self._file.parent).free
+            # The search index lies beside the mirror. A backup there, or another file with a longer name, is no part of it.
+            size = sum(map(size_with_log, (self._file, search_file(self._file))))
+            free = room_for(self._file)
         except OSError:
             return None
         if not self._samples or now_ns - self._samples[-1][0] >= SAMPLE_EVERY_NS:

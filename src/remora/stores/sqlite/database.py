@@ -153,6 +153,24 @@ def at_rest(path: Path) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
+def search_file(mirror: Path) -> Path:
+    """Where the search index of this mirror lies."""
+    return mirror.with_name(f"{mirror.name}-search")
+
+
+def size_with_log(path: Path) -> int:
+    """The bytes of a file with its log; 0 if there is none. A copy beside it with a longer name is not a part of it."""
+    path = path.resolve()  # SQLite keeps its log beside the real file
+    return sum(_size(path.with_name(path.name + each)) for each in ("", "-wal", "-shm"))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # the last to close a store deletes its log
+        return 0
+
+
 def connect_reader(path: Path, *, is_at_rest: bool = False) -> Connection:
     """A connection that only reads, also while another process writes.
 

@@ -14,12 +14,11 @@ from remora.contracts.browsing import too_slow
 from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchOrder, SearchQuery
 from remora.core.errors import StoreBusy, StoreUnavailable
 from remora.stores.search_values import FEW_MAX, search_values
-from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, explained, roll_back
+from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, explained, roll_back, search_file, size_with_log
 from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.writer_lock import WriterLock
 from remora.stores.statements import with_common
 
-SUFFIX: Final = "-search"
 _STEPS: Final = 10_000
 
 T = TypeVar("T")
@@ -36,7 +35,7 @@ class SqliteSearchIndex:
     def __init__(self, mirror: Path, *, seconds_max: float, offload: Callable[[], Offloader] = InThread) -> None:
         self._seconds_max = seconds_max
         self._offload = offload
-        self._path = mirror.with_name(mirror.name + SUFFIX)
+        self._path = search_file(mirror)
         self._lock = WriterLock(self._path)
         self._thread: Offloader | None = None
         self._connection: Connection | None = None
@@ -167,8 +166,7 @@ class SqliteSearchIndex:
     async def size(self) -> IndexSize:
         """Entries, and bytes of the file with its log."""
         entries: int = await self._run(lambda: self._open_connection().execute(self._sql["index_size"]).fetchone()[0])
-        log = self._path.with_name(f"{self._path.name}-wal")
-        return IndexSize(entries, self._path.stat().st_size + (log.stat().st_size if log.exists() else 0))
+        return IndexSize(entries, size_with_log(self._path))
 
     async def clear(self) -> None:
         """An empty index."""

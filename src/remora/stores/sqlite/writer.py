@@ -6,7 +6,6 @@ the thread does what is slow or waits for the disk.
 """
 
 import asyncio
-import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from remora.core.item import Document, Item, User
 from remora.core.lanes import PATIENT
 from remora.core.quantities import format_size
 from remora.core.verdict import Found
+from remora.files import room_for
 from remora.stores.batches import Batches
 from remora.stores.decisions import OnBatch
 from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, connect_writer, explained, roll_back
@@ -223,10 +223,9 @@ class Writer:
     def _check_room(self) -> None:
         """Refuse to write on a disk that is almost full. It goes on by itself when there is room again."""
         try:
-            disk = os.statvfs(self._path.parent)
+            free = room_for(self._path)
         except OSError:
             return  # unknown: the write itself will tell
-        free = disk.f_bavail * disk.f_frsize
         if free < self._reserve_bytes:
             raise StoreUnavailable(
                 f"the disk of {self._path} is full: {format_size(free)} free, and {format_size(self._reserve_bytes)} are kept free",
