@@ -1,12 +1,15 @@
 """How do we get a connection, and what happens when it breaks? A small bounded pool that drops dead connections."""
 
 import asyncio
+import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.abc import RV, PQGen
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import TransactionStatus
 from psycopg.types.string import BytesBinaryDumper
 
@@ -23,10 +26,34 @@ STATEMENT_TIMEOUT_MS: Final = 30_000
 LOCK_TIMEOUT_MS: Final = 10_000
 # The server ends a silent session after this time, so that a frozen process does not keep its row locks.
 IDLE_IN_TRANSACTION_MS: Final = 30_000
+# The server ends a statement that takes too long. If it does not even say so in this time, nobody is there any more.
+ANSWER_GRACE_S: Final = 5.0
+# A router forgets a connection that is silent for minutes, and tells nobody. What the store's URL says comes first.
+KEEPALIVES: Final = {"keepalives_idle": 60, "keepalives_interval": 10, "keepalives_count": 3}
 
 Row = tuple[Any, ...]
 Connection = psycopg.AsyncConnection[Row]
 T = TypeVar("T")
+
+
+class _Session(psycopg.AsyncConnection[Row]):
+    """A connection that hangs up if the other end is silent for longer than a statement may take there."""
+
+    answers_within_s: float | None = None
+
+    async def wait(self, gen: PQGen[RV], *arguments: Any, **options: Any) -> RV:
+        """Wait for the server; the end of the connection ends the wait, too."""
+        if self.answers_within_s is None:
+            return await super().wait(gen, *arguments, **options)
+        patience = asyncio.get_running_loop().call_later(self.answers_within_s, self._hang_up)
+        try:
+            return await super().wait(gen, *arguments, **options)
+        finally:
+            patience.cancel()
+
+    def _hang_up(self) -> None:
+        with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(self.fileno())) as wire:
+            wire.shutdown(socket.SHUT_RDWR)
 
 
 @asynccontextmanager
@@ -50,11 +77,12 @@ def check_address(url: str) -> None:
         ) from None
 
 
-async def connect(url: str, *, settings: Mapping[str, str] | None = None) -> Connection:
-    """A connection in autocommit mode with our limits set."""
+async def connect(url: str, *, settings: Mapping[str, str] | None = None, patient: bool = False) -> Connection:
+    """A connection in autocommit mode with our limits set. A patient one waits for the server as long as it takes."""
     async with explaining():
-        connection = await psycopg.AsyncConnection.connect(
-            url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S, application_name="remora"
+        address = make_conninfo(url, **{**KEEPALIVES, **conninfo_to_dict(url)})
+        connection = await _Session.connect(
+            address, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S, application_name="remora"
         )
     # The driver's default for bytes in a COPY unpacks each value in Python.
     connection.adapters.register_dumper(bytes, BytesBinaryDumper)
@@ -64,6 +92,8 @@ async def connect(url: str, *, settings: Mapping[str, str] | None = None) -> Con
         "idle_in_transaction_session_timeout": str(IDLE_IN_TRANSACTION_MS),
         **(settings or {}),
     }
+    if not patient and (most_ms := int(limits["statement_timeout"])):
+        connection.answers_within_s = most_ms / 1_000 + ANSWER_GRACE_S
     try:
         async with explaining(connection):
             await connection.execute(SQL["set_session"], {"names": list(limits), "values": list(limits.values())})
@@ -83,9 +113,11 @@ class Pool:
         size: int = POOL_SIZE,
         isolation: psycopg.IsolationLevel | None = None,
         settings: Mapping[str, str] | None = None,
+        patient: bool = False,
         acquire_timeout_s: float = ACQUIRE_TIMEOUT_S,
     ) -> None:
         check_address(url)
+        self._patient = patient
         self._url = url
         self._acquire_timeout_s = acquire_timeout_s
         self._size = size
@@ -152,7 +184,7 @@ class Pool:
             ) from None
 
     async def _open(self) -> Connection:
-        connection = await connect(self._url, settings=self._settings)
+        connection = await connect(self._url, settings=self._settings, patient=self._patient)
         if self._isolation is not None:
             await connection.set_isolation_level(self._isolation)
         return connection

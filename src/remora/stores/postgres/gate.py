@@ -103,7 +103,7 @@ class PostgresGate:
 
     async def listen(self, source: str, *, sender: str, heard: Callable[[], None]) -> None:
         """Call `heard` whenever another process announces something, on a connection of its own."""
-        connection = await connect(self._url)
+        connection = await connect(self._url, patient=True)  # news may be rare
         try:
             async with explaining(connection):
                 await connection.execute(GATE["listen"])

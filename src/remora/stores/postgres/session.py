@@ -43,7 +43,8 @@ class PostgresPart(Part):
         """Connect and refuse a foreign database. An empty one gets the schema if this role may create tables."""
         assert self._pool is None, "the store is open already"
         settings = {"default_transaction_read_only": "on"} if self._read_only else None
-        pool = Pool(self._url, size=self._pool_size, settings=settings)
+        # A reader's question may take as long as its user allows.
+        pool = Pool(self._url, size=self._pool_size, settings=settings, patient=self._read_only)
         try:
             async with pool.connection() as connection:
                 await prepare(connection, self._url, may_migrate=not self._read_only)
