@@ -354,7 +354,7 @@ def test_a_server_that_does_not_answer_may_come_back(words: str, cause: str) -> 
     assert "db.example" not in str(lost)
 
 
-def test_a_full_disk_and_a_full_server_tell_the_operator_what_to_do() -> None:
+def test_a_full_or_broken_disk_and_a_full_server_tell_the_operator_what_to_do() -> None:
     """A real full disk cannot be had here; the code that PostgreSQL sends for it can."""
     full = explained(psycopg.errors.DiskFull("could not extend file"), connected=True)
     assert isinstance(full, StoreUnavailable)
@@ -362,5 +362,8 @@ def test_a_full_disk_and_a_full_server_tell_the_operator_what_to_do() -> None:
     crowded = explained(psycopg.errors.TooManyConnections("sorry, too many clients already"), connected=False)
     assert isinstance(crowded, StoreUnavailable)
     assert "max_connections" in crowded.hint
+    broken = explained(psycopg.errors.IoError("could not read block 7"), connected=True)
+    assert isinstance(broken, StoreUnavailable), "a disk that is mounted again must not need a restart of Remora"
+    assert "the server's log" in broken.hint
     # The server's own text may quote an item's content, so it never appears.
     assert "could not extend" not in str(full)

@@ -31,6 +31,8 @@ CONFLICTS: Final = frozenset({"40001", "40P01", "23505"})
 # Data the server cannot take: class 22 (wrong data), class 54 (too large) and broken checks.
 BAD_ROW_PREFIXES: Final = ("22", "54", "23514", "23502")
 CONNECTION_PREFIXES: Final = ("08", "57P")
+# Trouble of the server's own: no room or memory, and a disk that cannot be read or written.
+SERVER_PREFIXES: Final = ("53", "58")
 
 LOCK_NOT_FREE: Final = "55P03"
 
@@ -186,6 +188,11 @@ def explained(error: psycopg.Error, *, connected: bool) -> StoreError:
         return StoreRefused(f"a table of Remora is missing ({what})", hint="run `remora store migrate`")
     if code is not None and code.startswith(BAD_ROW_PREFIXES):
         return BadRow(f"PostgreSQL refuses a value ({what})", hint="this is a mistake in Remora; please report it")
+    if code is not None and code.startswith(SERVER_PREFIXES):
+        return StoreUnavailable(
+            f"PostgreSQL has trouble of its own ({what})",
+            hint="look into the server's log for the reason; Remora goes on by itself",
+        )
     if not connected or code is None or code.startswith(CONNECTION_PREFIXES):
         cause = next((cause for part, cause in CAUSES if part in str(error)), None)
         return ConnectionLost(
