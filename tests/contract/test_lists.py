@@ -45,6 +45,26 @@ async def test_a_page_can_be_recorded_again_without_owing_more(store: Store) -> 
     assert await owed(store) == ["a", "b"]
 
 
+async def test_entries_whose_marks_were_forgotten_are_owed_again_and_the_next_walk_reads_everything(
+    store: Store,
+) -> None:
+    await page(store, ("a", "3"), ("b", "2"), ("c", None))
+    for key in ("a", "b", "c"):
+        await record_document(store, key, document(key, mark="3"), at_s=1)
+    await store.keep_note(ARCHIVE, "entry_mark one", "3")
+    await store.keep_note(ARCHIVE, "entry_mark", "3")
+    await store.keep_note(ARCHIVE, "full_walk", 7)
+    await store.keep_note("other", "entry_mark one", "3")
+    await store.forget_marks(ARCHIVE)
+    assert await store.walk_state(ARCHIVE) == WalkState(walk=WALKING.walk)
+    assert await store.note(ARCHIVE, "entry_mark one") is None
+    assert await store.note(ARCHIVE, "full_walk") == 7
+    assert await store.note("other", "entry_mark one") == "3"
+    assert await owed(store) == []
+    assert await page(store, ("a", "1"), ("c", None), at_s=2) == 1
+    assert await owed(store) == ["a"]
+
+
 async def test_every_known_document_is_counted_once_fetched_or_not(store: Store) -> None:
     assert await store.count_documents(ARCHIVE) == 0
     await page(store, ("a", "3"), ("b", "2"), ("c", "1"))

@@ -119,7 +119,7 @@ def test_what_a_kill_left_owed_and_was_then_deleted_is_gone_after_a_full_walk() 
 
     async def main(clock: SimClock) -> None:
         owed_once = 0
-        for die_at in range(70, 116, 5):
+        for die_at in range(70, 116, 2):
             rig = ListedRig(clock, SmallArchive(25), settings=PAGINGS[Paging.CURSOR], detail=INLINE)
             await killed(rig, Generation(die_at_call=die_at))
             owed = [detail.key for detail in await rig.store.owed_details(NAME, limit=100)]

@@ -60,7 +60,7 @@ class DetailSettings(msgspec.Struct, frozen=True):
             )
 
 
-def capabilities_of(detail: DetailSettings, each: str | None = None) -> Capabilities:
+def capabilities_of(listed: ListSettings, detail: DetailSettings, each: str | None = None) -> Capabilities:
     """What a source with this declaration can do."""
     return Capabilities(
         list=True,
@@ -69,6 +69,7 @@ def capabilities_of(detail: DetailSettings, each: str | None = None) -> Capabili
         joined_details=bool(detail.parts),
         details_per_request=detail.batch,
         each=each,
+        marks_at=f"{listed.updated} {listed.mark_at}",
     )
 
 

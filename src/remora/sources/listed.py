@@ -110,7 +110,7 @@ class Listed:
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
-        return capabilities_of(self._detail, self._each)
+        return capabilities_of(self._list, self._detail, self._each)
 
     def first_position(self, watermark: str | None, *, now_wall_ns: int) -> str:
         """Where a walk begins that knows everything up to this mark."""

@@ -121,6 +121,18 @@ ON CONFLICT (source) DO UPDATE SET
   watermark = excluded.watermark, walking_from = excluded.walking_from, seen_down_to = excluded.seen_down_to,
   position = excluded.position, walk = excluded.walk, full_walk = excluded.full_walk, moved_at = excluded.moved_at;
 
+-- name: forget_listed_marks
+-- Nothing is known of the marks of a source's entries.
+UPDATE documents SET listed_mark = NULL, listed_rank = NULL WHERE source = :source;
+
+-- name: forget_walk
+-- The next walk goes to the end of the list.
+UPDATE cursors SET watermark = NULL, walking_from = NULL, seen_down_to = NULL, position = NULL WHERE source = :source;
+
+-- name: forget_entry_marks
+-- The same for the lists of the entries of another source.
+DELETE FROM notes WHERE source = :source AND name >= 'entry_mark' AND name < 'entry_marl';
+
 -- name: unlisted
 -- Documents that no page has shown since a walk began.
 SELECT key FROM documents

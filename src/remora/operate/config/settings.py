@@ -246,7 +246,7 @@ class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
             case SourceKind.NUMBERED:
                 return self.declaration.capabilities
             case SourceKind.LISTED:
-                return capabilities_of(self.detail, self.each)
+                return capabilities_of(self.list, self.detail, self.each)
 
     def __repr__(self) -> str:
         # Headers may contain secrets. The address does not: credentials in it are refused.

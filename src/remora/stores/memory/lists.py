@@ -9,6 +9,7 @@ from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind, fingerprint
 from remora.core.ledger.gap import GapEvent, GapState, moved
 from remora.core.ledger.list_promises import newest_of_each
+from remora.core.ledger.notes import ENTRY_MARK_NOTE
 from remora.core.reasons import GapReason
 from remora.stores.decisions import Known, is_owed_anew
 from remora.stores.memory.state import DocumentRow, MemoryPart
@@ -81,6 +82,16 @@ class MemoryLists(MemoryPart):
     async def walk_state(self, source: str) -> WalkState:
         """How far the walk has come."""
         return self._tables.walks.get(source, WalkState())
+
+    async def forget_marks(self, source: str) -> None:
+        """Forget every mark and how far walks have come."""
+        for (named, _), row in self._tables.documents.items():
+            if named == source:
+                row.listed_mark = None
+        for note in [note for note in self._tables.notes if note[0] == source and note[1].startswith(ENTRY_MARK_NOTE)]:
+            del self._tables.notes[note]
+        state = await self.walk_state(source)
+        self._tables.walks[source] = WalkState(walk=state.walk, full_walk=state.full_walk)
 
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Newest mark first, without those that have a gap of their own."""
