@@ -16,6 +16,7 @@ from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.gap import GapState
 from remora.core.reasons import GapReason
+from remora.core.status.alarms import CLEAR_NS
 from remora.core.status.model import Status
 from remora.core.status.readout import read_out
 from remora.core.status.snapshot import GapTally, LedgerFacts
@@ -24,7 +25,8 @@ from remora.core.verdict import Found
 from remora.operate.config.reader import load
 from remora.operate.config.settings import Flags, NotifySettings
 from remora.operate.jobs.clock import SystemClock
-from remora.operate.observe.notify import PER_HOUR_MAX, Notice, Notifier, run_command
+from remora.operate.observe.notify import AGAIN_NS, PER_HOUR_MAX, Notice, Notifier, run_command
+from remora.sim.clock import SimClock, run
 from remora.stores.memory import MemoryStore
 from remora.stores.sqlite import SqliteStore
 
@@ -115,6 +117,42 @@ async def test_a_flood_is_cut_off_and_a_missing_command_harms_nobody() -> None:
     await telling.run_once(status(newest_id=10 + 2 * PER_HOUR_MAX, dead=1))
     assert owner.heard[-1].name == "RemoraDeadLetters"  # a flood of items silences no alarm
     assert await notifier(store, Owner(deaf=True)).run_once(status(dead=1)) == 0
+
+
+def test_an_alarm_that_no_channel_could_deliver_is_told_later_if_it_still_lasts() -> None:
+    async def main(clock: SimClock) -> None:
+        owner = Owner(deaf=True)
+        telling = Notifier(NotifySettings("tell-me"), MemoryStore(), clock=clock, tell=owner.tell, environ={})
+        assert await telling.run_once(status(dead=3)) == 0
+        owner.deaf = False
+        assert await telling.run_once(status(dead=3)) == 0  # not every two seconds
+        await clock.sleep_until(clock.monotonic_ns() + AGAIN_NS)
+        assert await telling.run_once(status(dead=3)) == 1
+        assert await telling.run_once(status(dead=3)) == 0
+        owner.deaf = True
+        await clock.sleep_until(clock.monotonic_ns() + CLEAR_NS)
+        assert await telling.run_once(status()) == 0
+        owner.deaf = False
+        await clock.sleep_until(clock.monotonic_ns() + AGAIN_NS)
+        assert await telling.run_once(status()) == 1
+        assert [notice.state for notice in owner.heard] == ["firing", "cleared"]
+
+    run(main)
+
+
+def test_an_alarm_that_began_and_ended_while_no_channel_worked_is_never_told() -> None:
+    async def main(clock: SimClock) -> None:
+        owner = Owner(deaf=True)
+        telling = Notifier(NotifySettings("tell-me"), MemoryStore(), clock=clock, tell=owner.tell, environ={})
+        await telling.run_once(status(dead=3))
+        await clock.sleep_until(clock.monotonic_ns() + CLEAR_NS)
+        owner.deaf = False
+        for _ in range(3):
+            assert await telling.run_once(status()) == 0
+            await clock.sleep_until(clock.monotonic_ns() + AGAIN_NS)
+        assert owner.heard == []
+
+    run(main)
 
 
 async def test_the_command_hears_the_notice_and_nothing_of_our_environment(

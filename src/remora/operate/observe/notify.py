@@ -1,6 +1,7 @@
 """When is the owner notified? When an alarm begins or ends, and when a wanted item comes; not in quiet hours.
 
-What begins and ends within quiet hours is never told; what still lasts at their end is. A command gets nothing of our
+What begins and ends within quiet hours is never told; what still lasts at their end is. The same holds for a time in which no
+channel could deliver an alarm. A command gets nothing of our
 environment, so that no token can reach it. Whatever a channel does, the service goes on.
 """
 
@@ -18,7 +19,7 @@ from remora.contracts import Clock, Store
 from remora.core.errors import StoreError
 from remora.core.status.alarms import Alarms, Change
 from remora.core.status.model import Covered, Status
-from remora.core.units import HOUR_NS, SECOND_NS
+from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.operate.config.settings import NotifySettings
 from remora.operate.observe.channels import PATH as PATH
 from remora.operate.observe.channels import Notice as Notice
@@ -34,6 +35,7 @@ PER_HOUR_MAX: Final = 60
 # Items appear out of order: a late one is still noticed while its id is this near to the newest.
 LATE_IDS: Final = 200
 ITEMS_HELD_BACK_MAX: Final = 100
+AGAIN_NS: Final = 10 * MINUTE_NS  # until an alarm that could not be delivered is tried again
 RUNBOOK: Final = "docs/operating.md"
 
 
@@ -57,7 +59,8 @@ class Notifier:
         self._clock = clock
         self._minute_of_day = minute_of_day or local_minute
         self._alarms = Alarms()
-        self._held_back: dict[tuple[str, str], Notice] = {}  # what is not told yet because of quiet hours
+        self._held_back: dict[tuple[str, str], Notice] = {}  # what is not told yet: quiet hours, or no channel
+        self._again_ns: int | None = None  # when what could not be delivered is tried again (monotonic)
         self._seen: dict[str, tuple[int, set[int]]] = {}  # by source: the id where we began, and the ids checked
         # Counted separately: a flood of items must not silence an alarm.
         self._told_ns: dict[str, deque[int]] = {}
@@ -76,7 +79,7 @@ class Notifier:
         if self._wanted:
             notices += [notice for name, newest in _newest(status) for notice in await self._matches(name, newest)]
         wanted = [notice for notice in notices if self._settings.wants(notice.source)]
-        return sum([await self._send(notice) for notice in self._outside_quiet_hours(wanted)])
+        return sum([await self._tell(notice) for notice in self._outside_quiet_hours(wanted)])
 
     async def test(self) -> str:
         """Send a test notice by every channel, quiet hours or not; answers which of them worked."""
@@ -93,7 +96,9 @@ class Notifier:
         are bounded, and never take the place of an alarm.
         """
         if not self._settings.is_quiet(self._minute_of_day()):
-            kept = [*self._held_back.values()]
+            if self._again_ns is not None and self._clock.monotonic_ns() < self._again_ns:
+                return [each for each in notices if self._held_back.pop((each.source, each.name), None) is None]
+            kept, self._again_ns = [*self._held_back.values()], None
             self._held_back.clear()
             return [*kept, *notices]
         for notice in notices:
@@ -104,6 +109,14 @@ class Notifier:
             elif self._held_back.pop(key, None) is None:
                 self._held_back[key] = notice
         return []
+
+    async def _tell(self, notice: Notice) -> bool:
+        """Whether it was delivered. An alarm that was not is kept: a network that is away must not hide it for ever."""
+        is_told = await self._send(notice)
+        if not is_told and notice.kind == "alarm":
+            self._held_back[notice.source, notice.name] = notice
+            self._again_ns = self._clock.monotonic_ns() + AGAIN_NS
+        return is_told
 
     async def _send(self, notice: Notice) -> bool:
         now_ns = self._clock.monotonic_ns()
