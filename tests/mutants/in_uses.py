@@ -93,8 +93,8 @@ IN_USES: tuple[Mutant, ...] = (
     Mutant(
         FEED,
         "stores/sqlite/keeping.sql",
-        "  SELECT r.rowid FROM stored_revisions AS r WHERE r.changed_at < :before LIMIT :limit\n",
-        "  SELECT r.rowid FROM stored_revisions AS r WHERE r.changed_at < :before + 60000 LIMIT :limit\n",
+        "DELETE FROM stored_revisions WHERE rowid > :k0 AND rowid <= :e0 AND changed_at < :before;",
+        "DELETE FROM stored_revisions WHERE rowid > :k0 AND rowid <= :e0 AND changed_at < :before + 60000;",
         "earlier contents are deleted before they are old",
         (NUMBERED, "forgets_revisions=True"),
     ),

@@ -4,6 +4,7 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from remora.read.mirror import MirrorReader
 from remora.read.retention import furthest_behind, order
 from remora.stores import open_search_index
 from remora.stores.sqlite import SqliteStore
+from remora.stores.statements import with_common
 from tests.contract.answers import SOURCE, at
 from tests.fixtures import frozen
 from tests.read.conftest import item, keep
@@ -134,6 +136,30 @@ async def test_old_revisions_go_and_sizes_are_told(store: Store, url: str) -> No
         assert (await keeping.changes_since(0))["item new"] == 9
         if url.startswith("postgresql"):
             await keeping.compact()
+
+
+async def test_old_revisions_between_young_ones_go_however_short_the_steps_are(store: Store, url: str) -> None:
+    for item_id in range(60, 67):
+        for turn in range(3):
+            await keep(store, item(item_id, title=f"{turn}"), at_s=30 + turn + 100 * (item_id % 2))
+    async with housekeeping(url) as keeping:
+        assert await keeping.forget_revisions(before_ns=at(99), limit=2) == 1 + 2 * 4
+        left = [item_id for item_id in range(60, 67) if await store.revisions(SOURCE, item_id)]
+        assert left == [61, 63, 65]
+        assert await keeping.forget_revisions(before_ns=at(999), limit=2) == 2 * 3
+
+
+async def test_no_step_of_forgetting_reads_more_than_its_own_rows_while_the_writer_waits(
+    store: Store, tmp_path: Path
+) -> None:
+    if not isinstance(store, SqliteStore):
+        pytest.skip("nobody waits for a reader of PostgreSQL")
+    statements = with_common(files("remora.stores.sqlite").joinpath("keeping.sql").read_text("utf-8"))
+    with closing(sqlite3.connect(next(tmp_path.glob("*.db")))) as connection:
+        for name in ("forget_revisions", "forget_document_revisions"):
+            values = {"k0": 0, "e0": 1, "before": 0, "limit": 1}
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statements[name]}", values)]
+            assert plan == [f"SEARCH {plan[0].split()[1]} USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"], plan
 
 
 def test_positions_are_in_the_order_of_the_feed() -> None:

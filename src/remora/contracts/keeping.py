@@ -49,7 +49,10 @@ class Housekeeping(Protocol):
         """
 
     async def forget_revisions(self, *, before_ns: int, limit: int) -> int:
-        """Delete earlier contents that were first seen before a moment, at most `limit`. Returns how many."""
+        """Delete all earlier contents that were first seen before a moment. Returns how many.
+
+        Each transaction looks at `limit` of them at most, however many there are: the writer waits for it.
+        """
 
     async def table_sizes(self, *, seconds_max: float) -> Sequence[TableSize]:
         """The largest tables first, exactly: reads the whole store. Empty if it takes too long."""

@@ -29,8 +29,7 @@ async def forget_old(
         while count := await store.forget_changes(before_ns=changes_before_ns, up_to=position, limit=BATCH_ROWS):
             changes += count
     if revisions_before_ns is not None:
-        while count := await store.forget_revisions(before_ns=revisions_before_ns, limit=BATCH_ROWS):
-            revisions += count
+        revisions = await store.forget_revisions(before_ns=revisions_before_ns, limit=BATCH_ROWS)
     return Forgotten(changes, revisions, name)
 
 

@@ -11,6 +11,10 @@ from remora.core.units import MILLISECOND_NS
 class CommonHousekeeping(ABC):
     """The part of `contracts.Housekeeping` that is the same on both. A store runs statements by their names."""
 
+    # Lower than every place in the tables of earlier contents.
+    _before_revisions: Sequence[Any]
+    _before_document_revisions: Sequence[Any]
+
     async def named_readers(self) -> Sequence[NamedReader]:
         """Every named reader."""
         rows = await self._rows("named_readers", {})
@@ -21,9 +25,23 @@ class CommonHousekeeping(ABC):
         return await self._change("forget_reader", {"name": name}) == 1
 
     async def forget_revisions(self, *, before_ns: int, limit: int) -> int:
-        """Delete old contents."""
-        values = {"before": before_ns // MILLISECOND_NS, "limit": limit}
-        return await self._change("forget_revisions", values) + await self._change("forget_document_revisions", values)
+        """Delete old contents, step by step through both tables. Old and young ones are side by side in them."""
+        before = before_ns // MILLISECOND_NS
+        return sum(
+            [
+                await self._forget_in_steps("revisions", self._before_revisions, before, limit),
+                await self._forget_in_steps("document_revisions", self._before_document_revisions, before, limit),
+            ]
+        )
+
+    async def _forget_in_steps(self, name: str, place: Sequence[Any], before: int, limit: int) -> int:
+        """`place`: where the table begins. No step reads again what an earlier one has left."""
+        deleted = 0
+        while rows := await self._rows(f"next_{name}", {**_numbered("k", place), "limit": limit}):
+            step = {**_numbered("k", place), **_numbered("e", rows[0]), "before": before}
+            deleted += await self._change(f"forget_{name}", step)
+            place = rows[0]
+        return deleted
 
     async def changes_since(self, since_ns: int) -> dict[str, int]:
         """How many changes there were."""
@@ -59,3 +77,7 @@ class CommonHousekeeping(ABC):
 
 def _by_sort(rows: Sequence[tuple[str, str, int]]) -> dict[str, int]:
     return {f"{kind} {change}": count for kind, change, count in rows}
+
+
+def _numbered(letter: str, values: Sequence[Any]) -> dict[str, Any]:
+    return {f"{letter}{at}": value for at, value in enumerate(values)}

@@ -20,6 +20,9 @@ _COMPACT_TIMEOUT_MS: Final = 0  # as long as it takes
 class PostgresHousekeeping(CommonHousekeeping):
     """Housekeeping with one connection."""
 
+    _before_revisions: Sequence[Any] = (0, 0, 0)
+    _before_document_revisions: Sequence[Any] = ("", "", 0)
+
     def __init__(self, url: str) -> None:
         self._pool = Pool(url, size=1, settings={"statement_timeout": str(_COMPACT_TIMEOUT_MS)})
 
@@ -61,6 +64,7 @@ class PostgresHousekeeping(CommonHousekeeping):
         """Let the space of deleted rows be used again."""
         await self._change("compact_changes", {})
         await self._change("compact_revisions", {})
+        await self._change("compact_document_revisions", {})
 
     async def _rows(self, name: str, values: Mapping[str, Any]) -> list[Row]:
         async def work(connection: Connection) -> list[Row]:

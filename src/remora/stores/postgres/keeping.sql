@@ -20,17 +20,31 @@ DELETE FROM changes WHERE seq IN (
 -- Nobody becomes a reader, or moves on, until this transaction ends.
 LOCK TABLE change_readers IN SHARE MODE;
 
+-- name: next_revisions
+-- The last of the next earlier contents of items, by their key.
+SELECT r.source, r.item_id, r.revision FROM (
+  SELECT source, item_id, revision FROM stored_revisions
+  WHERE (source, item_id, revision) > (%(k0)s, %(k1)s, %(k2)s) ORDER BY source, item_id, revision LIMIT %(limit)s
+) AS r ORDER BY r.source DESC, r.item_id DESC, r.revision DESC LIMIT 1;
+
 -- name: forget_revisions
--- Earlier contents of items that were replaced long ago.
-DELETE FROM stored_revisions WHERE ctid = ANY (ARRAY(
-  SELECT r.ctid FROM stored_revisions AS r WHERE r.changed_at < %(before)s LIMIT %(limit)s
-));
+-- Those of them that were first seen long ago.
+DELETE FROM stored_revisions
+WHERE (source, item_id, revision) > (%(k0)s, %(k1)s, %(k2)s) AND (source, item_id, revision) <= (%(e0)s, %(e1)s, %(e2)s)
+AND changed_at < %(before)s;
+
+-- name: next_document_revisions
+-- The same for documents.
+SELECT r.source, r.key, r.revision FROM (
+  SELECT source, key, revision FROM document_revisions
+  WHERE (source, key, revision) > (%(k0)s, %(k1)s, %(k2)s) ORDER BY source, key, revision LIMIT %(limit)s
+) AS r ORDER BY r.source DESC, r.key DESC, r.revision DESC LIMIT 1;
 
 -- name: forget_document_revisions
--- Earlier contents of documents that were replaced long ago.
-DELETE FROM document_revisions WHERE ctid = ANY (ARRAY(
-  SELECT r.ctid FROM document_revisions AS r WHERE r.changed_at < %(before)s LIMIT %(limit)s
-));
+-- Those of them that were first seen long ago.
+DELETE FROM document_revisions
+WHERE (source, key, revision) > (%(k0)s, %(k1)s, %(k2)s) AND (source, key, revision) <= (%(e0)s, %(e1)s, %(e2)s)
+AND changed_at < %(before)s;
 
 -- name: table_sizes
 -- The bytes of each table with its indexes, and the planner's estimate of its rows, if it has one yet.
@@ -46,6 +60,10 @@ VACUUM changes;
 -- name: compact_revisions
 -- The same for earlier contents.
 VACUUM stored_revisions;
+
+-- name: compact_document_revisions
+-- The same for earlier contents of documents.
+VACUUM document_revisions;
 
 -- name: count_rows
 -- How many items, earlier contents of items and changes there are.

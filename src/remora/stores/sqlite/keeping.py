@@ -40,6 +40,9 @@ def _statements() -> Mapping[str, str]:
 class SqliteHousekeeping(CommonHousekeeping):
     """Housekeeping on a connection of its own. The writer never waits for more than one short transaction."""
 
+    _before_revisions: Sequence[Any] = (0,)
+    _before_document_revisions: Sequence[Any] = (0,)
+
     def __init__(self, path: Path, *, offload: Callable[[], Offloader] = InThread) -> None:
         self._path = path
         self._offload = offload

@@ -11,17 +11,25 @@ DELETE FROM stored_changes WHERE seq < (
   )
 );
 
+-- name: next_revisions
+-- The last of the next earlier contents of items, as they are in the file.
+SELECT r.rowid FROM (
+  SELECT rowid FROM stored_revisions WHERE rowid > :k0 ORDER BY rowid LIMIT :limit
+) AS r ORDER BY r.rowid DESC LIMIT 1;
+
 -- name: forget_revisions
--- Earlier contents of items that were replaced long ago.
-DELETE FROM stored_revisions WHERE rowid IN (
-  SELECT r.rowid FROM stored_revisions AS r WHERE r.changed_at < :before LIMIT :limit
-);
+-- Those of them that were first seen long ago.
+DELETE FROM stored_revisions WHERE rowid > :k0 AND rowid <= :e0 AND changed_at < :before;
+
+-- name: next_document_revisions
+-- The same for documents.
+SELECT r.rowid FROM (
+  SELECT rowid FROM document_revisions WHERE rowid > :k0 ORDER BY rowid LIMIT :limit
+) AS r ORDER BY r.rowid DESC LIMIT 1;
 
 -- name: forget_document_revisions
--- Earlier contents of documents that were replaced long ago.
-DELETE FROM document_revisions WHERE rowid IN (
-  SELECT r.rowid FROM document_revisions AS r WHERE r.changed_at < :before LIMIT :limit
-);
+-- Those of them that were first seen long ago.
+DELETE FROM document_revisions WHERE rowid > :k0 AND rowid <= :e0 AND changed_at < :before;
 
 -- name: table_sizes
 -- The bytes of each table with its indexes.
