@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from remora.sim.checks import compare
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.backup import back_up
 from tests.contract.answers import SOURCE, record, story
+from tests.fixtures import frozen
 from tests.processes import Remora, kill, simulated_provider
 
 
@@ -63,6 +66,16 @@ async def test_an_interrupted_backup_leaves_nothing_and_an_existing_file_is_neve
     with pytest.raises(ConfigurationError, match="already a file"):
         back_up(path, target, progress=lambda done, whole: None)
     assert target.read_text() == "mine"
+
+
+def test_a_store_of_an_older_version_is_backed_up_as_it_is_before_it_is_migrated(tmp_path: Path) -> None:
+    path, target = tmp_path / "remora.db", tmp_path / "kept.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(frozen.SQLITE.read_text("utf-8"))
+    assert back_up(path, target, progress=lambda done, whole: None)
+    with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(target)) as kept:
+        assert [*kept.iterdump()] == [*source.iterdump()]
+        assert kept.execute("PRAGMA user_version").fetchone() == (1,)
 
 
 @pytest.mark.slow

@@ -63,7 +63,8 @@ def _check_target(target: Path) -> None:
 
 
 def _copy(path: Path, part: Path, progress: Progress, pages_per_step: int) -> None:
-    source = connect_reader(path)
+    # An older one, too: a backup is wanted before its tables are brought up to date.
+    source = connect_reader(path, of_any_version=True)
     try:
         copied = sqlite3.connect(part, isolation_level=None)
         try:

@@ -171,11 +171,11 @@ def _size(path: Path) -> int:
         return 0
 
 
-def connect_reader(path: Path, *, is_at_rest: bool = False) -> Connection:
+def connect_reader(path: Path, *, is_at_rest: bool = False, of_any_version: bool = False) -> Connection:
     """A connection that only reads, also while another process writes.
 
     Even then SQLite wants to write beside the file. Where it may not, a file without a writer can still be read, if
-    the caller makes sure that nobody begins to write it.
+    the caller makes sure that nobody begins to write it. `of_any_version`: an older schema is not refused.
     """
     connection = _connect(path, "ro&immutable=1" if is_at_rest else "ro")
     try:
@@ -186,7 +186,7 @@ def connect_reader(path: Path, *, is_at_rest: bool = False) -> Connection:
     except StoreError:
         connection.close()
         raise
-    if version < len(migrations()):
+    if version < len(migrations()) and not of_any_version:
         connection.close()
         raise StoreUnavailable(
             f"{path} has schema {version}, this version reads {len(migrations())}",
