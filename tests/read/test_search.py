@@ -54,6 +54,29 @@ async def test_words_phrases_and_exclusions_are_found_in_plain_text(mirror: Mirr
     assert await keys(mirror, "PENGUIN", source=ARCHIVE) == ["chat-1"]
 
 
+async def test_accents_signs_and_small_letters_do_not_matter_in_any_database(
+    mirror: MirrorReader, store: Store, url: str
+) -> None:
+    await keep(store, item(60, title="Le Café", text="The Cafe\u0301 “bonjour” node.js of ada@example.com"))
+    await built(url)
+    for query in ("cafe", "CAFÉ", "café", "cafe\u0301", "bonjour", "node", "js", "example", '"bonjour node-js"'):
+        assert await keys(mirror, query) == ["60"], query
+    (hit,) = await mirror.search('cafe "bonjour node-js"')
+    assert "The «Café» “«bonjour” node.js» of" in hit.snippet
+
+
+async def test_an_index_with_accents_begins_anew(mirror: MirrorReader, url: str) -> None:
+    if not url.startswith("postgresql"):
+        pytest.skip("SQLite's index never kept accents")
+    await built(url)
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        await connection.execute("COMMENT ON TABLE search_entries IS NULL")
+        await connection.execute("UPDATE search_entries SET words = to_tsvector('simple', 'Pinguïn')")
+    assert await keys(mirror, "penguin") == []
+    await built(url)
+    assert await keys(mirror, "penguin") == ["chat-1"]
+
+
 async def test_filters_and_orders_work_with_and_without_words(mirror: MirrorReader, url: str) -> None:
     await built(url)
     assert set(await keys(mirror, "by:bob")) == {"3", "4"}

@@ -1,6 +1,7 @@
 """What does a search find? Hits with title and snippet, read from the mirror; the index gives only their keys."""
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,6 +12,7 @@ from remora.core.errors import ConfigurationError
 from remora.read.index_entries import text_of, title_of
 from remora.read.indexing import load_progress
 from remora.read.plain_text import one_line
+from remora.stores.search_values import without_accents, words_of
 
 SNIPPET_CHARACTERS: Final = 160
 HITS_MAX: Final = 1_000
@@ -98,14 +100,35 @@ def _hit(source: str, kind: str, key: str, thing: MirroredItem | MirroredDocumen
 
 def snippet(text: str, query: SearchQuery) -> str:
     """The part of a text around the first word that was looked for, or its beginning."""
-    line = one_line(text)
-    words = [re.escape(one_line(term.text)) for term in query.terms if not term.is_excluded]
-    pattern = re.compile("|".join(rf"(?<!\w){word}(?!\w)" for word in words), re.IGNORECASE) if words else None
-    first = pattern.search(line) if pattern else None
+    line = unicodedata.normalize("NFC", one_line(text))
+    pattern = _pattern(query)
+    first = pattern.search(_as_found(line)) if pattern else None
     begin = max(0, first.start() - SNIPPET_CHARACTERS // 3) if first else 0
     begin = 0 if begin == 0 else line.find(" ", begin) + 1
     part = line[begin : begin + SNIPPET_CHARACTERS]
     if begin + SNIPPET_CHARACTERS < len(line):
         part = part.rpartition(" ")[0] + "…"
-    marked = pattern.sub(lambda found: f"«{found[0]}»", part) if pattern else part
+    marked = _marked(part, pattern) if pattern else part
     return f"…{marked}" if begin else marked
+
+
+def _pattern(query: SearchQuery) -> re.Pattern[str] | None:
+    """The words that were looked for, whatever is between those of a phrase."""
+    terms = [words_of(one_line(term.text)).split() for term in query.terms if not term.is_excluded]
+    phrases = [r"[\W_]+".join(map(re.escape, words)) for words in terms if words]
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(phrases)})(?![^\W_])") if phrases else None
+
+
+def _as_found(line: str) -> str:
+    """The line as the index holds its words, each character at its place."""
+    if line.isascii():
+        return line.lower()
+    return "".join(bare if len(bare := without_accents(letter)) == 1 else letter for letter in line)
+
+
+def _marked(part: str, pattern: re.Pattern[str]) -> str:
+    done, marked = 0, ""
+    for found in pattern.finditer(_as_found(part)):
+        marked += f"{part[done : found.start()]}«{part[found.start() : found.end()]}»"
+        done = found.end()
+    return marked + part[done:]

@@ -1,5 +1,7 @@
 """Which values does a search statement take? The same in every store; only the expression for the words differs."""
 
+import re
+import unicodedata
 from typing import Final
 
 from remora.contracts.search import SearchOrder, SearchQuery
@@ -8,6 +10,9 @@ from remora.contracts.search import SearchOrder, SearchQuery
 COMPARED_MAX: Final = 50_000
 # Looking up one entry in the words takes as long as going through a hundred that have them.
 FEW_MAX: Final = 5_000
+# Accents and other marks over Latin, Greek and Cyrillic letters. Marks of other scripts tell letters apart.
+_ACCENTS: Final = re.compile("[\u0300-\u036f]")
+_BETWEEN_WORDS: Final = re.compile(r"[\W_]+")
 
 
 def search_values(
@@ -33,3 +38,15 @@ def search_values(
 def storable(text: str | None) -> str | None:
     """The text without NUL and lone surrogates: no database holds both, and a request may have either."""
     return None if text is None else text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
+
+
+def words_of(text: str) -> str:
+    """The words of a text with one space between them, in small letters without accents, in any locale of a database."""
+    return _BETWEEN_WORDS.sub(" ", without_accents(text)).strip()
+
+
+def without_accents(text: str) -> str:
+    """The text in small letters without accents."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text))).lower()

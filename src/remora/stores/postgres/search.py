@@ -12,7 +12,7 @@ from remora.core.errors import StoreBusy, StoreUnavailable
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.statements import parse
 from remora.stores.postgres.values import dump_key, load_key
-from remora.stores.search_values import search_values, storable
+from remora.stores.search_values import search_values, storable, words_of
 
 _SQL: Final = parse(files(__package__).joinpath("search.sql").read_text("utf-8"))
 
@@ -143,14 +143,12 @@ def _columns(entries: Sequence[IndexEntry]) -> dict[str, list[Any]]:
         "domain": [storable(entry.domain) for entry in entries],
         "time": [entry.time_s for entry in entries],
         "score": [entry.score for entry in entries],
-        "title": [storable(entry.title) for entry in entries],
-        "text": [storable(entry.text) for entry in entries],
+        # PostgreSQL's own parser would keep accents, and take node.js or an address as one word.
+        "title": [words_of(storable(entry.title) or "") for entry in entries],
+        "text": [words_of(storable(entry.text) or "") for entry in entries],
     }
 
 
 def _match(query: SearchQuery) -> str:
     """The query in the syntax of `websearch_to_tsquery`: quoted phrases, and a minus before excluded words."""
-    return " ".join(
-        f'{"-" if term.is_excluded else ""}"{(storable(term.text) or "").replace(chr(34), " ")}"'
-        for term in query.terms
-    )
+    return " ".join(f'{"-" if term.is_excluded else ""}"{words_of(storable(term.text) or "")}"' for term in query.terms)

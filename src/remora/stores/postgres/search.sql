@@ -22,6 +22,14 @@ CREATE INDEX IF NOT EXISTS search_entries_by_time ON search_entries (time);
 CREATE INDEX IF NOT EXISTS search_entries_by_type ON search_entries (type, time);
 CREATE INDEX IF NOT EXISTS search_entries_by_score ON search_entries (score) WHERE score IS NOT NULL;
 CREATE TABLE IF NOT EXISTS search_progress (one boolean PRIMARY KEY DEFAULT true CHECK (one), value text NOT NULL);
+-- Words that were kept with their accents are not found by words without them: such an index begins anew.
+DO $$ BEGIN
+  PERFORM pg_advisory_xact_lock(hashtextextended('remora:search', 0));
+  IF obj_description('search_entries'::regclass, 'pg_class') IS DISTINCT FROM 'small letters without accents' THEN
+    TRUNCATE search_entries, search_progress;
+    COMMENT ON TABLE search_entries IS 'small letters without accents';
+  END IF;
+END $$;
 
 -- name: clear_index
 -- Forget everything.
