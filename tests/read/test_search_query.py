@@ -25,6 +25,7 @@ def words(*texts: str) -> tuple[SearchTerm, ...]:
         ("since:1970-01-02 until:1971", SearchQuery(since_s=86_400, until_s=31_536_000)),
         ("http://a.b/c", SearchQuery(words("http://a.b/c"))),
         ("note:this", SearchQuery(words("note:this"))),
+        ("fish _ -__ tank_", SearchQuery(words("fish", "tank_"))),
         ('AND OR NOT NEAR( * ^ "', SearchQuery(words("AND", "OR", "NOT", "NEAR("))),
     ],
 )
@@ -39,6 +40,8 @@ def test_a_query_is_words_and_filters(text: str, query: SearchQuery) -> None:
         ("???", "no word"),
         ("-shark", "only excludes"),
         ("by:ada -shark", "only excludes"),
+        ("fish -by:ada", "excludes a filter"),
+        ("fish -score>10", "excludes a filter"),
         ("by:", "has no value"),
         ("score>many", "no whole number"),
         ("since:yesterday", "no date"),

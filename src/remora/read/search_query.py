@@ -11,6 +11,8 @@ FILTERS_HINT: Final = "filters are by:NAME, type:TYPE, domain:HOST, since:DATE, 
 TERMS_MAX: Final = 32
 _WORD: Final = re.compile(r'(-?)(?:"([^"]*)"|(\S+))')
 _FILTER: Final = re.compile(r"(by|type|domain|since|until):(.*)")
+# What no index holds as a word: a lone underscore would never be found.
+_LETTER: Final = re.compile(r"[^\W_]")
 _SCORE: Final = re.compile(r"score(>=|>|:)(.*)")
 
 
@@ -23,7 +25,9 @@ def parse_query(text: str) -> SearchQuery:
         if phrase is None and not minus and _take_filter(word, filters):
             continue
         words = word if phrase is None else phrase
-        if re.search(r"\w", words):
+        if phrase is None and minus and (_FILTER.match(word) or _SCORE.match(word)):
+            raise ConfigurationError(f"-{word} excludes a filter", hint="a minus excludes words only, as -shark")
+        if _LETTER.search(words):
             terms.append(SearchTerm(words, is_excluded=bool(minus)))
     if len(terms) > TERMS_MAX:
         raise ConfigurationError(f"the query has {len(terms)} words", hint=f"write at most {TERMS_MAX}")
