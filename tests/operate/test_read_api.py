@@ -126,6 +126,7 @@ async def test_documents_page_by_key_and_a_body_that_is_no_json_is_a_text(caller
     assert ([each["key"] for each in first["documents"]], first["next"]) == (["chat/1", "chat/2"], "chat/2")
     rest = await ask(caller, f"/sources/{CHATS}/documents?limit=2&after=chat/2")
     assert ([each["body"] for each in rest["documents"]], rest["next"]) == (["not json"], None)
+    assert [each["gone"] for each in [*first["documents"], *rest["documents"]]] == [False, False, True]
     owed = await ask(caller, f"/sources/{CHATS}/document?key=chat/4")
     assert (owed["body"], owed["updated_at"]) == (None, "2026-01-04")
 

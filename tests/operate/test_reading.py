@@ -85,6 +85,19 @@ def test_show_writes_a_page_of_its_own_and_the_history_of_documents(remora: Comm
     assert "write --html alone" in remora.refused("show", "1", "--html", "--json")
 
 
+def test_show_says_when_a_document_was_deleted_upstream(remora: CommandLine) -> None:
+    asyncio.run(make_library(f"sqlite:///{remora.folder}/remora.db"))
+    told = [json.loads(remora("show", key, "--json", "--source", CHATS).stdout) for key in ("chat/2", "chat/3")]
+    assert [(each["gone"], each["vanished_at"]) for each in told] == [(False, None), (True, None)]
+    assert "Deleted upstream" in remora("show", "chat/3", "--html", "--source", CHATS).stdout
+
+
+def test_show_does_not_say_that_an_item_from_a_dump_was_fetched_in_1970(remora: CommandLine) -> None:
+    (remora.folder / "dump.ndjson").write_bytes(body_of(3) + b"\n")
+    assert remora("import", "dump.ndjson", "--source", NEWS).exit_code == 0
+    assert json.loads(remora("show", "3", "--json", "--source", NEWS).stdout)["fetched_at"] is None
+
+
 def test_show_says_when_an_item_is_not_held(mirror: CommandLine) -> None:
     result = mirror("show", str(OWED_ID))
     assert result.exit_code == 1

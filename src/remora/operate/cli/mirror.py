@@ -117,8 +117,16 @@ async def _shown_document(
     if document is None or document.body is None:
         return None
     if form == "as_json":
-        fetched_at = None if document.fetched_ns is None else _iso(document.fetched_ns)
-        return _json({"source": source, "key": key, "body": as_value(document.body), "fetched_at": fetched_at})
+        return _json(
+            {
+                "source": source,
+                "key": key,
+                "body": as_value(document.body),
+                "fetched_at": _iso_or_none(document.fetched_ns),
+                "vanished_at": _iso_or_none(document.vanished_ns),
+                "gone": document.is_gone,
+            }
+        )
     if form == "as_html":
         from remora.operate.console.reader.standalone import document_html
 
@@ -148,7 +156,7 @@ def _item_json(item: "MirroredItem", history: "tuple[Revision, ...] | Any", thre
             "source": item.source,
             "key": str(item.id),
             "body": as_value(item.body),
-            "fetched_at": _iso(item.last_fetched_ns),
+            "fetched_at": _iso_or_none(item.last_fetched_ns),  # null: it came from a dump
             "first_seen_at": _iso(item.first_seen_ns),
             "changed_at": _iso(item.changed_ns),
             "revision": item.revision,
@@ -222,6 +230,10 @@ def _iso(moment_ns: int) -> str:
     from remora.core.status.answers import iso
 
     return iso(moment_ns)
+
+
+def _iso_or_none(moment_ns: int | None) -> str | None:
+    return _iso(moment_ns) if moment_ns else None
 
 
 def _json(value: object) -> bytes:

@@ -100,6 +100,8 @@ class DocumentAnswer(Answer, frozen=True):
     key: str
     updated_at: str | None
     fetched_at: str | None
+    vanished_at: str | None  # since when its list does not show it
+    gone: bool  # deleted upstream: the body is the last one that was seen
     body: msgspec.Raw
 
 
@@ -182,13 +184,14 @@ def item_answer(item: MirroredItem) -> ItemAnswer:
         deleted=item.deleted,
         revision=item.revision,
         first_seen_at=iso(item.first_seen_ns),
-        last_fetched_at=_fetched(item.last_fetched_ns),
+        last_fetched_at=_moment(item.last_fetched_ns),
         changed_at=iso(item.changed_ns),
         body=as_value(item.body),
     )
 
 
-def _fetched(at_ns: int) -> str | None:
+def _moment(at_ns: int | None) -> str | None:
+    """A moment that may never have come."""
     return iso(at_ns) if at_ns else None
 
 
@@ -216,7 +219,7 @@ def history_answer(history: Sequence[Revision]) -> HistoryAnswer:
             RevisionAnswer(
                 revision=each.number,
                 changed_at=iso(each.changed_ns),
-                last_fetched_at=_fetched(each.last_fetched_ns),
+                last_fetched_at=_moment(each.last_fetched_ns),
                 body=as_value(each.body),
             )
             for each in history
@@ -241,7 +244,9 @@ def document_answer(document: MirroredDocument) -> DocumentAnswer:
         source=document.source,
         key=document.key,
         updated_at=document.updated_at,
-        fetched_at=None if document.fetched_ns is None else iso(document.fetched_ns),
+        fetched_at=_moment(document.fetched_ns),
+        vanished_at=_moment(document.vanished_ns),
+        gone=document.is_gone,
         body=msgspec.Raw(b"null") if document.body is None else as_value(document.body),
     )
 
@@ -266,7 +271,7 @@ def search_answer(found: SearchPage) -> SearchAnswer:
         has_more=found.has_more,
         facets=_facets(found.facets),
         is_building=found.is_building,
-        waits_since=None if found.waits_since_ns is None else iso(found.waits_since_ns),
+        waits_since=_moment(found.waits_since_ns),
     )
 
 
