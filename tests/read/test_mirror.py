@@ -164,6 +164,11 @@ async def test_a_query_gives_columns_and_rows_and_says_when_it_was_cut(mirror: M
     assert (await mirror.query("SELECT '100%' AS a")).rows == (("100%",),)
 
 
+async def test_columns_of_the_same_name_are_all_in_the_json(mirror: MirrorReader) -> None:
+    found = await mirror.query("SELECT 1 AS a, 2 AS a_2, 3 AS a, 4 AS b, 5 AS a")
+    assert json.loads(as_json_text(found)) == [{"a": 1, "a_2": 2, "a_3": 3, "b": 4, "a_4": 5}]
+
+
 WRITING = [
     "DELETE FROM stored_items",
     "WITH gone AS (DELETE FROM stored_items RETURNING id) SELECT id FROM gone",

@@ -1,6 +1,8 @@
 """How are the rows of a query printed? As a table for people, as CSV or as JSON objects."""
 
 import io
+from collections.abc import Sequence
+from itertools import chain, count
 from typing import Final
 
 import msgspec
@@ -41,12 +43,22 @@ def as_csv_text(found: QueryResult) -> str:
 
 
 def as_json_text(found: QueryResult) -> bytes:
-    """A list of one object per row. Of columns with the same name the last one is kept.
+    """A list of one object per row. The second column of one name is called `name_2`.
 
     A value that JSON has no form for, as PostgreSQL's ranges and addresses, is told as in the table.
     """
-    rows = [dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows]
+    names = _distinct(found.columns)
+    rows = [dict(zip(names, map(_plain, row), strict=True)) for row in found.rows]
     return msgspec.json.encode(rows, enc_hook=str)
+
+
+def _distinct(columns: Sequence[str]) -> list[str]:
+    """The names of columns, each with a number that no column has if it was there before."""
+    names: dict[str, None] = {}
+    for column in columns:
+        numbered = (f"{column}_{number}" for number in count(2))
+        names[next(name for name in chain((column,), numbered) if name not in names)] = None
+    return list(names)
 
 
 def _cell(value: object) -> str:
