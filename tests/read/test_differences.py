@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remora.contracts.reader import Revision
+from remora.read.as_text import history_text
 from remora.read.differences import WORDS_MAX, Mark, changes_of, compare, field_changes
 
 
@@ -50,6 +51,10 @@ def test_a_time_is_also_told_as_a_date() -> None:
         assert "UTC" not in change.pieces[0].text
 
 
-def test_what_is_no_json_has_no_fields_and_no_changes() -> None:
-    (only,) = changes_of([Revision(1, b"not json", 1, 1)])
-    assert only.changes == ()
+def test_a_change_of_a_body_that_is_no_object_is_told() -> None:
+    history = [Revision(1, b'["red", "fish"]', 1, 1), Revision(2, b'["blue", "fish"]', 2, 2), Revision(3, b"{}", 3, 3)]
+    told = [{change.name: change.pieces for change in each.changes} for each in changes_of(history)]
+    assert [piece.text for piece in told[1]["the whole body"] if piece.mark is not Mark.SAME] == ['["red",', '["blue",']
+    assert [piece.mark for piece in told[2]["the whole body"]] == [Mark.REMOVED]
+    assert '- the whole body: ["red", "fish"]' in history_text(history)
+    assert '+ the whole body: ["blue", "fish"]' in history_text(history)

@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import Any, Final
 
 from remora.contracts.reader import MirroredItem, Revision
+from remora.read.differences import fields_or_text
 from remora.read.json_layout import indented
 from remora.read.plain_text import escaped, one_line, plain, printable
 from remora.read.thread import ThreadNode
@@ -41,8 +42,9 @@ def history_text(history: Sequence[Revision]) -> str:
     earlier: Mapping[str, Any] = {}
     for revision in history:
         lines.append(f"revision {revision.number}  {revision.changed_at:{MINUTE_FORMAT}}")
-        lines.extend(_differences(earlier, revision.fields))
-        earlier = revision.fields
+        fields = fields_or_text(revision)
+        lines.extend(_differences(earlier, fields))
+        earlier = fields
     return "\n".join(lines)
 
 

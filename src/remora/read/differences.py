@@ -16,6 +16,7 @@ from remora.read.plain_text import plain, printable
 # Comparing takes time that grows with the square of the words. Longer texts are shown whole, before and after.
 WORDS_MAX: Final = 3_000
 VALUE_MAX: Final = 20_000
+WHOLE: Final = "the whole body"
 # The order in which a person asks for them; the rest follows by name.
 _FIRST: Final = ("deleted", "dead", "title", "text", "url", "score", "descendants")
 _WORD: Final = re.compile(r"\s+|[^\s]+")
@@ -64,10 +65,18 @@ def changes_of(history: Sequence[Revision]) -> tuple[RevisionChange, ...]:
     earlier: Mapping[str, Any] = {}
     told: list[RevisionChange] = []
     for revision in history:
-        fields = revision.fields
+        fields = fields_or_text(revision)
         told.append(RevisionChange(revision, tuple(field_changes(earlier, fields))))
         earlier = fields
     return tuple(told)
+
+
+def fields_or_text(revision: Revision) -> Mapping[str, Any]:
+    """The fields of a content; of one that is no JSON object the whole text, under a name of its own."""
+    if fields := revision.fields:
+        return fields
+    text = revision.body.decode("utf-8", "replace")
+    return {} if text.strip() == "{}" else {WHOLE: text}
 
 
 def field_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[FieldChange]:
