@@ -197,6 +197,7 @@ async def test_what_did_not_change_costs_only_its_etag(caller: ClientSession) ->
         ("/changes?since=soon", 400),
         ("/search?q=", 400),
         ("/search?q=fish&order=luck", 400),
+        ("/search?q=fish&source=absent", 404),
         ("/search?q=" + "a" * 5_000, 400),
     ],
 )

@@ -175,12 +175,19 @@ async def test_what_is_owed_is_listed_with_its_reason(visitor: ClientSession) ->
         ("/read/hackernews/top?skip=9999999", 400),
         ("/read/hackernews/user?name=%00", 404),
         ("/read/search?q=" + "a" * 600, 400),
+        ("/read/search?q=tide&source=absent", 404),
+        ("/read/hackernews/itme/20", 404),
+        ("/read/hackernews/item/20/", 404),
     ],
 )
 async def test_a_wrong_address_gets_a_page_that_says_what_is_wrong(
     visitor: ClientSession, path: str, status: int
 ) -> None:
     assert "<h1>" in await read(visitor, path, status=status)
+
+
+async def test_a_slash_at_the_end_of_a_source_leads_to_its_front_page(visitor: ClientSession) -> None:
+    assert "How to read a tide table" in await read(visitor, f"{links.view(CHATS)}/")
 
 
 async def test_an_attack_in_an_item_stays_text(visitor: ClientSession) -> None:

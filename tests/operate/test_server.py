@@ -157,6 +157,11 @@ async def test_live_events_carry_the_status(console: Console) -> None:
     assert json.loads(lines[3].removeprefix("data: "))["sources"][SOURCE]["coverage"]["dead"] == 1
 
 
+async def test_a_stream_cannot_be_asked_for_its_headers_only(console: Console) -> None:
+    async with visitor(console) as session, session.head("/api/events") as reply:
+        assert (reply.status, reply.headers["Allow"]) == (405, "GET")
+
+
 async def test_closing_lets_every_viewer_go_at_once(console: Console) -> None:
     async with visitor(console) as session, session.get("/api/events") as reply:
         await reply.content.readline()

@@ -17,7 +17,7 @@ from remora.core.errors import ConfigurationError, RemoraError
 from remora.operate.console import api_answers as answers
 from remora.operate.console.api_description import API, Endpoint, Parameter, describe
 from remora.operate.console.read_allowance import ReadAllowance
-from remora.operate.console.reader.pages import NotHeld, Pages, headers_of, parse_id, status_of
+from remora.operate.console.reader.pages import NotHeld, Pages, among, headers_of, parse_id, status_of
 from remora.read.browsing import Browsing
 from remora.read.document_history import read_document_history
 from remora.read.search import HITS_MAX
@@ -221,9 +221,12 @@ class ReadApi(Pages):
         order = _text(request, "order") or SearchOrder.RELEVANCE
         if order not in list(SearchOrder):
             raise ConfigurationError(f"there is no order {order}", hint=f"write one of {', '.join(SearchOrder)}")
+        if source := _text(request, "source"):
+            async with self._browsing.reader() as reader:
+                among(await reader.sources(), source)
         found = await self._browsing.search(
             _text(request, "q"),
-            source=_text(request, "source") or None,
+            source=source or None,
             order=SearchOrder(order),
             skip=_number(request, "skip", 0, HITS_MAX),
             limit=_number(request, "limit", 20, HITS_ROWS_MAX),

@@ -40,7 +40,7 @@ class ChangesFeed:
 
     def routes(self) -> list[web.RouteDef]:
         """What the console serves."""
-        return [web.get("/api/changes", self._follow)]
+        return [web.get("/api/changes", self._follow, allow_head=False)]
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
         if self._streams >= STREAMS_MAX:

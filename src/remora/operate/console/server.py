@@ -198,7 +198,7 @@ class ConsoleServer:
         app.router.add_get("/api/status", self._status)
         app.router.add_get("/api/history", self._history)
         app.router.add_get("/api/history/long", self._long_history)
-        app.router.add_get("/api/events", self._events)
+        app.router.add_get("/api/events", self._events, allow_head=False)
         app.router.add_post("/api/gaps/replay", self._replay_gaps)
         app.add_routes(self._pages)
         return app
@@ -212,6 +212,8 @@ class ConsoleServer:
             response = self._refusal(request) or await handler(request)
         except web.HTTPException as refused:
             response = _error(refused.status_code, refused.reason, "see the documentation of the console")
+            if isinstance(refused, web.HTTPMethodNotAllowed):
+                response.headers["Allow"] = refused.headers["Allow"]
         except TimeoutError:
             response = _error(408, "the request did not become whole in time", "send it in one piece")
             response.force_close()

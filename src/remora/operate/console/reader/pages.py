@@ -1,6 +1,6 @@
 """Which pages does the reader have? Sources, lists, items with their threads, authors, documents, histories, search."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, Final
 
@@ -60,11 +60,7 @@ class Pages:
 
     async def named_source(self, reader: BrowsingReader, request: web.Request) -> MirroredSource:
         """The source in the address, if the mirror has it."""
-        name = request.match_info["source"]
-        for source in await reader.sources():
-            if source.name == name:
-                return source
-        raise NotHeld(f"the mirror holds nothing of a source {name}", hint="see the list of sources")
+        return among(await reader.sources(), request.match_info["source"])
 
     async def numbered(self, reader: BrowsingReader, request: web.Request) -> MirroredSource:
         """The same, if it has numbered items."""
@@ -107,6 +103,34 @@ class StartPages(Pages):
         name = request.path.removeprefix("/")
         kind = "text/css" if name.endswith(".css") else "text/javascript"
         return web.Response(body=(STATIC / name).read_bytes(), content_type=kind, charset="utf-8")
+
+
+class OtherPages(Pages):
+    """Every other address below the reader's."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """These come last."""
+        return [
+            web.get(f"{links.READER}/{{source}}/", self.without_slash),
+            web.get(f"{links.READER}/{{rest:.*}}", self.nothing),
+        ]
+
+    async def without_slash(self, request: web.Request) -> web.StreamResponse:
+        """The front page of a source, written with a slash at its end."""
+        return go(request, links.view(request.match_info["source"]))
+
+    @shown
+    async def nothing(self, request: web.Request) -> web.StreamResponse:
+        """A page that says so."""
+        raise NotHeld("the reader has no such page", hint="see the list of sources")
+
+
+def among(sources: Sequence[MirroredSource], name: str) -> MirroredSource:
+    """The source of this name."""
+    for source in sources:
+        if source.name == name:
+            return source
+    raise NotHeld(f"the mirror holds nothing of a source {name}", hint="see the list of sources")
 
 
 def go(request: web.Request, path: str) -> web.Response:

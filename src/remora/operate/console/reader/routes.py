@@ -4,12 +4,18 @@ from aiohttp import web
 
 from remora.operate.console.reader.item_pages import ItemPages
 from remora.operate.console.reader.listed_pages import ListedPages
-from remora.operate.console.reader.pages import StartPages
+from remora.operate.console.reader.pages import OtherPages, StartPages
 from remora.operate.console.reader.search_pages import SearchPages
 from remora.read.browsing import Browsing
 
 
 def reader_routes(browsing: Browsing) -> list[web.RouteDef]:
     """Every page of the reader over one mirror."""
-    groups = (StartPages(browsing), SearchPages(browsing), ListedPages(browsing), ItemPages(browsing))
+    groups = (
+        StartPages(browsing),
+        SearchPages(browsing),
+        ListedPages(browsing),
+        ItemPages(browsing),
+        OtherPages(browsing),
+    )
     return [route for group in groups for route in group.routes()]

@@ -8,7 +8,7 @@ from remora.contracts.search import SearchOrder
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.operate.console.reader import links
 from remora.operate.console.reader.front_views import parse_skip
-from remora.operate.console.reader.pages import Pages, shown, status_of
+from remora.operate.console.reader.pages import Pages, among, shown, status_of
 from remora.operate.console.reader.rendering import page
 from remora.read.browsing import SearchPage
 from remora.read.search import HITS_MAX
@@ -38,6 +38,8 @@ class SearchPages(Pages):
         try:
             skip = parse_skip(request.query.get("skip", ""))
             text = query_text(asked)
+            if asked["source"]:
+                among(sources, asked["source"])
             if text:
                 found = await self._browsing.search(
                     text,
