@@ -129,6 +129,7 @@ async def test_a_search_has_filters_facets_and_marks(visitor: ClientSession) -> 
     assert "type=comment" in facets
     assert "these are the best of the newest 50,000." in facets
     assert re.search(r'on <a href="[^"]*/item/1000#c\d+">A very long discussion of tides</a>', facets)
+    assert "since=2026&amp;until=2027" in facets  # the count is of this year only
     wrong = await read(visitor, links.search(q="x", since="soon"), status=400)
     assert "Since:soon has no date" in wrong
 
