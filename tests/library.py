@@ -42,6 +42,7 @@ ATTACK_STORY: Final = 20
 DELETED_COMMENT: Final = 12
 ORPHAN: Final = 15
 OWED: Final = 90
+POLL: Final = 30
 ATTACK: Final = (
     "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
     "<a href='javascript:window.hacked = 1'>click</a><svg onload='window.hacked = 1'></svg>"
@@ -125,6 +126,9 @@ def broken_thread() -> list[Item]:
         ),
         body(DELETED_COMMENT, parent=11, by="eve", text="The words that were deleted later."),
         body(ORPHAN, parent=14, by="bob", text="A comment outside its story."),
+        body(POLL, type="poll", title="Which knot?", parts=[POLL + 1, POLL + 2, POLL + 3]),
+        body(POLL + 1, type="pollopt", text="Bowline", score=1),
+        body(POLL + 2, type="pollopt", text="Reef knot"),
         body(16, parent=17, text="One half of a circle"),
         body(17, parent=16, text="The other half"),
         body(18, type="story", title="First title", text="A <i>red</i> fish swims here."),

@@ -101,6 +101,20 @@ async def test_a_link_into_a_long_thread_arrives_and_a_subtree_folds(browser: Br
         await expect(first.locator("> .inside")).to_be_hidden()
 
 
+async def test_a_name_from_right_to_left_stays_before_its_date(browser: Browser, library: str) -> None:
+    async with reading(browser) as page:
+        for path, name, date in (
+            (links.view(NEWS, "top"), ".meta a", ".meta time"),
+            (links.item(NEWS, BROKEN_STORY), "#c11 > summary > .by", "#c11 > summary > a:nth-of-type(2)"),
+        ):
+            await page.goto(library + path, wait_until="load")
+            await page.locator(name).first.evaluate("link => { link.textContent = 'מחבר' }")
+            boxes = [await page.locator(each).first.bounding_box() for each in (name, date)]
+            assert boxes[0] is not None
+            assert boxes[1] is not None
+            assert boxes[0]["x"] < boxes[1]["x"], path
+
+
 async def test_the_keyboard_walks_folds_and_searches(browser: Browser, library: str) -> None:
     async with reading(browser) as page:
         await page.goto(library + links.item(NEWS, BROKEN_STORY), wait_until="load")

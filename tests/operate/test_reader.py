@@ -26,6 +26,7 @@ from tests.library import (
     NEWS,
     ORPHAN,
     OWED,
+    POLL,
     make_library,
     opened_library,
 )
@@ -91,6 +92,12 @@ async def test_breaks_are_shown_where_they_are(visitor: ClientSession) -> None:
         visitor, links.item(NEWS, ORPHAN)
     )
     assert "the thread has a cycle" in await read(visitor, links.item(NEWS, 16))
+
+
+async def test_a_poll_has_its_options_and_names_those_that_are_missing(visitor: ClientSession) -> None:
+    text = await read(visitor, links.item(NEWS, POLL))
+    assert "<li>1 point · Bowline</li><li>Reef knot</li>" in text  # no score was sent: none is shown
+    assert f"{POLL + 3} is an option of this poll, but is not in the mirror" in text
 
 
 async def test_a_comment_names_its_story_and_its_place_in_it(visitor: ClientSession) -> None:

@@ -85,7 +85,8 @@ class ItemPages(Pages):
             item = await _held_item(reader, source.name, request.match_info["id"])
             above = await read_ancestors(reader, item)
             thread = await read_thread(reader, item)
-            options = await reader.items(source.name, _parts(item))
+            parts = _parts(item)
+            options = await reader.items(source.name, parts)
         rows, still_open = await asyncio.to_thread(thread_rows, thread)
         return await page(
             request,
@@ -97,6 +98,7 @@ class ItemPages(Pages):
             rows=rows,
             still_open=still_open,
             options=options,
+            missing_options=[part for part in parts if part not in {option.id for option in options}],
         )
 
     @shown
