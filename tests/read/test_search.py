@@ -30,7 +30,7 @@ async def built(url: str, *, rebuild: bool = False) -> int:
     return (await build(url, rebuild=rebuild, tell=lambda _: None)).size.entries
 
 
-async def keys(mirror: MirrorReader, query: str, **more: str) -> list[str]:
+async def keys(mirror: MirrorReader, query: str, **more: str | int) -> list[str]:
     return [hit.key for hit in await mirror.search(query, **more)]  # type: ignore[arg-type]
 
 
@@ -89,6 +89,19 @@ async def test_filters_and_orders_work_with_and_without_words(mirror: MirrorRead
     assert await keys(mirror, "since:2027 by:eve") == []
     with pytest.raises(ConfigurationError, match="no order alphabet"):
         await mirror.search("fish", order="alphabet")
+
+
+async def test_things_without_a_time_are_found_by_filters_after_those_with_one(
+    mirror: MirrorReader, store: Store, url: str
+) -> None:
+    await keep(store, *(replace(item(number, type="note", by="una"), time=None) for number in (90, 91, 92)))
+    await keep(store, item(93, type="note", by="una", score=7))
+    await built(url)
+    for query in ("type:note", "by:una", "type:note by:una"):
+        assert await keys(mirror, query) == ["93", "92", "91", "90"]
+        assert await keys(mirror, query, limit=2) == ["93", "92"]
+        assert await keys(mirror, query, order="score", limit=1) == ["93"]
+        assert await keys(mirror, f"{query} since:1970") == ["93"]
 
 
 async def test_a_document_that_was_read_again_unchanged_is_found_by_the_time_of_its_change(

@@ -83,14 +83,26 @@ ORDER BY
 LIMIT %(limit)s;
 
 -- name: find_filters
--- Entries without words: the newest, or the highest of the newest.
+-- Entries without words: the newest, or the highest of the newest; then those without a time, which no date excludes.
 SELECT m.source, m.kind, m.key FROM (
-  SELECT e.* FROM search_entries AS e
-  WHERE (%(source)s::text IS NULL OR e.source = %(source)s) AND (%(by)s::text IS NULL OR e.author = %(by)s)
-  AND (%(type)s::text IS NULL OR e.type = %(type)s) AND (%(domain)s::text IS NULL OR e.domain = %(domain)s)
-  AND (%(since)s::bigint IS NULL OR e.time >= %(since)s) AND (%(until)s::bigint IS NULL OR e.time < %(until)s)
-  AND (%(score)s::bigint IS NULL OR e.score > %(score)s)
-  ORDER BY e.time DESC LIMIT %(compared)s
+  (
+    SELECT e.* FROM search_entries AS e
+    WHERE e.time IS NOT NULL
+    AND (%(source)s::text IS NULL OR e.source = %(source)s) AND (%(by)s::text IS NULL OR e.author = %(by)s)
+    AND (%(type)s::text IS NULL OR e.type = %(type)s) AND (%(domain)s::text IS NULL OR e.domain = %(domain)s)
+    AND (%(score)s::bigint IS NULL OR e.score > %(score)s)
+    AND (%(since)s::bigint IS NULL OR e.time >= %(since)s) AND (%(until)s::bigint IS NULL OR e.time < %(until)s)
+    ORDER BY e.time DESC LIMIT %(compared)s
+  )
+  UNION ALL
+  (
+    SELECT e.* FROM search_entries AS e
+    WHERE e.time IS NULL AND %(since)s::bigint IS NULL AND %(until)s::bigint IS NULL
+    AND (%(source)s::text IS NULL OR e.source = %(source)s) AND (%(by)s::text IS NULL OR e.author = %(by)s)
+    AND (%(type)s::text IS NULL OR e.type = %(type)s) AND (%(domain)s::text IS NULL OR e.domain = %(domain)s)
+    AND (%(score)s::bigint IS NULL OR e.score > %(score)s)
+    ORDER BY e.entry DESC LIMIT %(compared)s
+  )
 ) AS m
 ORDER BY CASE %(order)s WHEN 'score' THEN m.score ELSE m.time END DESC NULLS LAST, m.entry DESC
 LIMIT %(limit)s;

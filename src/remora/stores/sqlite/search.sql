@@ -120,12 +120,21 @@ SELECT m.source, m.kind, m.key FROM (
 ORDER BY CASE :order WHEN 'score' THEN -m.score ELSE -m.time END NULLS LAST, m.entry DESC LIMIT :limit;
 
 -- name: find_newest
--- Entries by time, without words, author and domain.
+-- Entries by time, without words, author and domain; then those without a time, which no date excludes.
 SELECT m.source, m.kind, m.key FROM (
-  SELECT e.* FROM entries AS e
-  WHERE e.time >= coalesce(:since, -9223372036854775808) AND e.time < coalesce(:until, 9223372036854775807)
-  AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type) AND (:score IS NULL OR e.score > :score)
-  ORDER BY e.time DESC LIMIT :compared
+  SELECT * FROM (
+    SELECT e.* FROM entries AS e
+    WHERE e.time >= coalesce(:since, -9223372036854775808) AND e.time < coalesce(:until, 9223372036854775807)
+    AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type) AND (:score IS NULL OR e.score > :score)
+    ORDER BY e.time DESC LIMIT :compared
+  )
+  UNION ALL
+  SELECT * FROM (
+    SELECT e.* FROM entries AS e
+    WHERE e.time IS NULL AND :since IS NULL AND :until IS NULL
+    AND (:source IS NULL OR e.source = :source) AND (:type IS NULL OR e.type = :type) AND (:score IS NULL OR e.score > :score)
+    ORDER BY e.entry DESC LIMIT :compared
+  )
 ) AS m
 ORDER BY CASE :order WHEN 'score' THEN -m.score ELSE -m.time END NULLS LAST, m.entry DESC LIMIT :limit;
 
