@@ -8,6 +8,8 @@ import pytest
 
 from remora.contracts import Store
 from remora.core.errors import StoreUnavailable
+from remora.operate.jobs.search_index import build
+from remora.read.mirror import MirrorReader
 from remora.stores import open_store
 from tests.contract.answers import SOURCE, record, story
 from tests.unwritable import open_folder, unwritable
@@ -42,6 +44,17 @@ async def test_a_store_at_rest_is_read_and_nothing_is_left_behind(folder: Path) 
         await reader.open()
         assert await reader.item(SOURCE, 1) is not None
         await reader.close()
+    assert names(folder) == before
+
+
+async def test_a_search_index_at_rest_is_searched_and_nothing_is_left_behind(folder: Path) -> None:
+    await (await filled(folder)).close()
+    await build(f"sqlite:///{folder}/remora.db", rebuild=False, tell=lambda _: None)
+    before = names(folder)
+    with unwritable(folder):
+        async with MirrorReader(f"sqlite:///{folder}/remora.db") as mirror:
+            assert [hit.key for hit in await mirror.search("first")] == ["1"]
+            assert (await mirror.search_report()) is not None
     assert names(folder) == before
 
 

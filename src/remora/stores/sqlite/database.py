@@ -153,6 +153,11 @@ def at_rest(path: Path) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
+def frozen(path: Path) -> tuple[int, int] | None:
+    """The same of a file in a folder where this process may not write, so that SQLite cannot lock it."""
+    return None if os.access(path.resolve().parent, os.W_OK, effective_ids=True) else at_rest(path)
+
+
 def search_file(mirror: Path) -> Path:
     """Where the search index of this mirror lies."""
     return mirror.with_name(f"{mirror.name}-search")
@@ -210,8 +215,7 @@ def find_damage(path: Path, *, seconds_max: float) -> tuple[str | None, bool]:
 
     It finds broken pages, indexes and rows of the wrong shape. It cannot see a changed letter inside a body.
     """
-    is_frozen = not os.access(path.resolve().parent, os.W_OK, effective_ids=True) and at_rest(path) is not None
-    connection = _connect(path, "ro&immutable=1" if is_frozen else "ro")
+    connection = _connect(path, "ro" if frozen(path) is None else "ro&immutable=1")
     ends_s = time.monotonic() + seconds_max
     connection.set_progress_handler(lambda: time.monotonic() > ends_s, CHECK_STEPS)
     try:

@@ -14,7 +14,16 @@ from remora.contracts.browsing import too_slow
 from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchOrder, SearchQuery
 from remora.core.errors import StoreBusy, StoreUnavailable
 from remora.stores.search_values import FEW_MAX, search_values
-from remora.stores.sqlite.database import BUSY_TIMEOUT_MS, Connection, explained, roll_back, search_file, size_with_log
+from remora.stores.sqlite.database import (
+    BUSY_TIMEOUT_MS,
+    Connection,
+    at_rest,
+    explained,
+    frozen,
+    roll_back,
+    search_file,
+    size_with_log,
+)
 from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.writer_lock import WriterLock
 from remora.stores.statements import with_common
@@ -39,6 +48,7 @@ class SqliteSearchIndex:
         self._lock = WriterLock(self._path)
         self._thread: Offloader | None = None
         self._connection: Connection | None = None
+        self._frozen: tuple[int, int] | None = None  # time and size of a file that nobody may begin to write
         self._sql = _statements()
 
     async def exists(self) -> bool:
@@ -57,7 +67,9 @@ class SqliteSearchIndex:
     def _open(self, *, to_write: bool) -> None:
         if to_write:
             self._lock.take()
-        mode = "rwc" if to_write else "ro"
+        else:
+            self._frozen = frozen(self._path)
+        mode = "rwc" if to_write else "ro" if self._frozen is None else "ro&immutable=1"
         uri = f"{self._path.absolute().as_uri()}?mode={mode}"
         self._connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
         self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
@@ -188,9 +200,12 @@ class SqliteSearchIndex:
         if self._thread is None:
             raise StoreUnavailable("the search index is not open", hint="open it first")
         try:
-            return await self._thread.run(work)
+            found = await self._thread.run(work)
         except sqlite3.Error as error:
             raise explained(error, self._path) from error
+        if self._frozen is not None and at_rest(self._path) != self._frozen:
+            raise StoreUnavailable(f"{self._path} was written while it was read", hint="ask again")
+        return found
 
 
 def _clean(text: str) -> str:
