@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from remora.contracts import Store
 from remora.contracts.reader import Reader
 from remora.contracts.search import SearchIndex
-from remora.core.errors import ConfigurationError, StoreBusy
+from remora.core.errors import ConfigurationError, StoreBusy, StoreError
 from remora.core.item import Document
 from remora.operate.jobs.search_index import build, keep_fresh
 from remora.read.indexing import STEP_ROWS, Indexer
@@ -322,6 +322,16 @@ async def test_the_index_file_is_private_and_the_mirror_is_left_alone(store: Sto
     assert index.stat().st_mode & 0o777 == 0o600
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM sqlite_schema").fetchone() == before
+
+
+async def test_a_damaged_index_is_the_owners_to_delete(store: Store, mirror: MirrorReader, tmp_path: Path) -> None:
+    if not (tmp_path / "hn.db").exists():
+        pytest.skip("only SQLite has a file")
+    (tmp_path / "hn.db-search").write_bytes(b"no index at all " * 100)
+    for reading in (mirror.search("fish"), built(f"sqlite:///{tmp_path}/hn.db")):
+        with pytest.raises(StoreError, match="is damaged") as refused:
+            await reading
+        assert "delete this file" in refused.value.hint
 
 
 async def test_two_builders_of_one_file_are_one_too_many(store: Store, url: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from remora.contracts.browsing import too_slow
 from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchOrder, SearchQuery
-from remora.core.errors import StoreBusy, StoreUnavailable
+from remora.core.errors import StoreBusy, StoreError, StoreUnavailable
 from remora.stores.search_values import FEW_MAX, search_values
 from remora.stores.sqlite.database import (
     BUSY_TIMEOUT_MS,
@@ -202,10 +202,18 @@ class SqliteSearchIndex:
         try:
             found = await self._thread.run(work)
         except sqlite3.Error as error:
-            raise explained(error, self._path) from error
+            raise self._explained(error) from error
         if self._frozen is not None and at_rest(self._path) != self._frozen:
             raise StoreUnavailable(f"{self._path} was written while it was read", hint="ask again")
         return found
+
+    def _explained(self, error: sqlite3.Error) -> StoreError:
+        if any(words in str(error) for words in ("not a database", "malformed")):
+            return StoreError(
+                f"the search index {self._path} is damaged: {error}",
+                hint="delete this file, then run `remora search --build`: all of it comes from the mirror",
+            )
+        return explained(error, self._path)
 
 
 def _clean(text: str) -> str:
