@@ -12,6 +12,7 @@ from remora.core.ledger.discovery import Discovery, FromGap, Kind, fingerprint
 from remora.core.ledger.gap import GapState
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
+from remora.stores import common
 from tests.contract.answers import ARCHIVE, MISSING, TIMEOUT, at, keys, record_document
 
 WALKING = WalkState(watermark="1", walking_from="9", seen_down_to="5", position="100")
@@ -46,10 +47,11 @@ async def test_a_page_can_be_recorded_again_without_owing_more(store: Store) -> 
 
 
 async def test_entries_whose_marks_were_forgotten_are_owed_again_and_the_next_walk_reads_everything(
-    store: Store,
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await page(store, ("a", "3"), ("b", "2"), ("c", None))
-    for key in ("a", "b", "c"):
+    monkeypatch.setattr(common, "MARKS_AT_ONCE", 2)  # four documents take two steps
+    await page(store, ("a", "3"), ("b", "2"), ("c", None), ("d", "3"))
+    for key in ("a", "b", "c", "d"):
         await record_document(store, key, document(key, mark="3"), at_s=1)
     await store.keep_note(ARCHIVE, "entry_mark one", "3")
     await store.keep_note(ARCHIVE, "entry_mark", "3")
@@ -61,8 +63,8 @@ async def test_entries_whose_marks_were_forgotten_are_owed_again_and_the_next_wa
     assert await store.note(ARCHIVE, "full_walk") == 7
     assert await store.note("other", "entry_mark one") == "3"
     assert await owed(store) == []
-    assert await page(store, ("a", "1"), ("c", None), at_s=2) == 1
-    assert await owed(store) == ["a"]
+    assert await page(store, ("a", "1"), ("c", None), ("d", "1"), at_s=2) == 2
+    assert await owed(store) == ["a", "d"]
 
 
 async def test_every_known_document_is_counted_once_fetched_or_not(store: Store) -> None:

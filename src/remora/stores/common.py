@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from remora.contracts import GapCount, InboxEntry, Json, NewItem, Observation, Outcome, StoredItem
 from remora.contracts.store import PAGE_BYTES
@@ -16,6 +16,8 @@ from remora.stores.decisions import INTEGER_MAX
 from remora.stores.rows import Row, dump_json, gap_count_from_row, item_from_row, load_json
 
 Values = Mapping[str, Any]
+# A list may have millions of entries, and a statement half a minute.
+MARKS_AT_ONCE: Final = 10_000
 
 
 class Part(ABC):
@@ -174,6 +176,19 @@ class CommonLedger(Part):
     async def open_segments(self, source: str) -> Mapping[SegmentKind, int]:
         """Ids left to walk, by kind."""
         return {SegmentKind(kind): left for kind, left in await self._rows("open_segments", {"source": source})}
+
+
+class CommonLists(Part):
+    """What is remembered of lists."""
+
+    async def forget_marks(self, source: str) -> None:
+        """Forget every mark and how far walks have come, in short steps. Whoever is interrupted begins again."""
+        await self._change("forget_walk", {"source": source})
+        await self._change("forget_entry_marks", {"source": source})
+        after = ""
+        while row := await self._row("next_documents", {"source": source, "after": after, "limit": MARKS_AT_ONCE}):
+            await self._change("forget_listed_marks", {"source": source, "after": after, "last": row[0]})
+            after = row[0]
 
 
 class CommonNotes(Part):

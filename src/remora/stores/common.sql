@@ -121,9 +121,15 @@ ON CONFLICT (source) DO UPDATE SET
   watermark = excluded.watermark, walking_from = excluded.walking_from, seen_down_to = excluded.seen_down_to,
   position = excluded.position, walk = excluded.walk, full_walk = excluded.full_walk, moved_at = excluded.moved_at;
 
+-- name: next_documents
+-- The last of the next documents of a source, by their keys.
+SELECT d.key FROM (
+  SELECT key FROM documents WHERE source = :source AND key > :after ORDER BY key LIMIT :limit
+) AS d ORDER BY d.key DESC LIMIT 1;
+
 -- name: forget_listed_marks
--- Nothing is known of the marks of a source's entries.
-UPDATE documents SET listed_mark = NULL, listed_rank = NULL WHERE source = :source;
+-- Nothing is known of the marks of these entries.
+UPDATE documents SET listed_mark = NULL, listed_rank = NULL WHERE source = :source AND key > :after AND key <= :last;
 
 -- name: forget_walk
 -- The next walk goes to the end of the list.

@@ -31,8 +31,6 @@ HEARTBEATS_KEPT_OF_ALL: Final = 100
 HEARTBEAT_ALIVE_NS: Final = MINUTE_NS
 # What the change feed says of a document that the list shows again.
 LISTED_AGAIN: Final = "listed"
-# The statements that forget every mark of a source, in one transaction.
-FORGET_MARKS: Final = ("forget_listed_marks", "forget_walk", "forget_entry_marks")
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
 

@@ -8,7 +8,8 @@ from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.discovery import fingerprint as fingerprint_of
 from remora.core.ledger.list_promises import newest_of_each
-from remora.stores.decisions import FORGET_MARKS, LISTED_AGAIN, Known, has_returned, is_owed_anew
+from remora.stores.common import CommonLists
+from remora.stores.decisions import LISTED_AGAIN, Known, has_returned, is_owed_anew
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
@@ -16,7 +17,7 @@ from remora.stores.postgres.values import document_from_row, dump_key, dump_mark
 from remora.stores.rows import dump_json, milliseconds, run_from_row, walk_from_row
 
 
-class PostgresLists(PostgresPart):
+class PostgresLists(PostgresPart, CommonLists):
     """The ledger of listed sources."""
 
     async def record_page(
@@ -50,17 +51,6 @@ class PostgresLists(PostgresPart):
         """How far the walk has come."""
         row = await self._row("walk_state", {"source": source})
         return walk_from_row(row, load_key) if row else WalkState()
-
-    async def forget_marks(self, source: str) -> None:
-        """Forget every mark and how far walks have come."""
-
-        async def work(connection: Connection) -> None:
-            async with connection.transaction():
-                await lock(connection, f"walk:{source}")
-                for name in FORGET_MARKS:
-                    await connection.execute(SQL[name], {"source": source})
-
-        await self._connections().run(work)
 
     async def unlisted(self, source: str, *, walk: int, newer_than: str | None = None, limit: int) -> Sequence[str]:
         """Keys of documents that no page has shown since this walk began."""

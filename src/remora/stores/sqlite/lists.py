@@ -10,14 +10,15 @@ from remora.core.ledger.discovery import Kind
 from remora.core.ledger.discovery import fingerprint as fingerprint_of
 from remora.core.ledger.list_promises import newest_of_each
 from remora.core.units import MILLISECOND_NS
-from remora.stores.decisions import FORGET_MARKS, LISTED_AGAIN, Known, has_returned, is_owed_anew
+from remora.stores.common import CommonLists
+from remora.stores.decisions import LISTED_AGAIN, Known, has_returned, is_owed_anew
 from remora.stores.rows import document_from_row, dump_json, run_from_row, walk_from_row
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.feed import write_changes
 from remora.stores.sqlite.session import SqlitePart
 
 
-class SqliteLists(SqlitePart):
+class SqliteLists(SqlitePart, CommonLists):
     """The ledger of listed sources."""
 
     async def record_page(
@@ -52,15 +53,6 @@ class SqliteLists(SqlitePart):
         """How far the walk has come."""
         row = await self._row("walk_state", {"source": source})
         return walk_from_row(row) if row else WalkState()
-
-    async def forget_marks(self, source: str) -> None:
-        """Forget every mark and how far walks have come."""
-
-        def work(connection: Connection) -> None:
-            for name in FORGET_MARKS:
-                connection.execute(self._sql[name], {"source": source})
-
-        await self._write(work)
 
     async def unlisted(self, source: str, *, walk: int, newer_than: str | None = None, limit: int) -> Sequence[str]:
         """Keys of documents that no page has shown since this walk began."""
