@@ -3,13 +3,14 @@
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from remora.contracts import Observation
+from remora.core.errors import StoreUnavailable
 from remora.core.item import Item
 from remora.core.lanes import Lane
 from remora.core.ledger.coverage import Coverage, IdRange
@@ -25,7 +26,7 @@ from remora.core.verdict import Found
 from remora.operate.config.reader import load
 from remora.operate.config.settings import Flags, NotifySettings
 from remora.operate.jobs.clock import SystemClock
-from remora.operate.observe.notify import AGAIN_NS, PER_HOUR_MAX, Notice, Notifier, run_command
+from remora.operate.observe.notify import AGAIN_NS, PER_HOUR_MAX, SILENCE_TOLD_AFTER_NS, Notice, Notifier, run_command
 from remora.sim.clock import SimClock, run
 from remora.stores.memory import MemoryStore
 from remora.stores.sqlite import SqliteStore
@@ -117,6 +118,57 @@ async def test_a_flood_is_cut_off_and_a_missing_command_harms_nobody() -> None:
     await telling.run_once(status(newest_id=10 + 2 * PER_HOUR_MAX, dead=1))
     assert owner.heard[-1].name == "RemoraDeadLetters"  # a flood of items silences no alarm
     assert await notifier(store, Owner(deaf=True)).run_once(status(dead=1)) == 0
+
+
+class SometimesAway(MemoryStore):
+    """A store whose bodies cannot always be read to the end."""
+
+    is_away = False
+
+    async def bodies(
+        self, source: str, *, first_id: int = 1, last_id: int | None = None
+    ) -> AsyncIterator[tuple[int, bytes]]:
+        async for each in super().bodies(source, first_id=first_id, last_id=last_id):
+            yield each
+        if self.is_away:
+            raise StoreUnavailable("the database is away", hint="wait")
+
+
+async def test_an_alarm_and_an_item_are_told_although_the_store_fails_while_items_are_looked_for() -> None:
+    store, owner = SometimesAway(), Owner()
+    telling = notifier(store, owner, search="tide")
+    await telling.run_once(status(newest_id=10))
+    await arrive(store, 11, "tide")
+    store.is_away = True
+    await telling.run_once(status(newest_id=11, dead=3))
+    assert [heard.name for heard in owner.heard] == ["RemoraDeadLetters"]
+    store.is_away = False
+    await telling.run_once(status(newest_id=11, dead=3))
+    assert [heard.name for heard in owner.heard] == ["RemoraDeadLetters", "11"]
+
+
+def test_a_store_that_does_not_answer_for_long_is_told_and_that_it_answers_again() -> None:
+    async def main(clock: SimClock) -> None:
+        owner = Owner()
+        telling = Notifier(
+            NotifySettings("tell-me", sources=("one",)), MemoryStore(), clock=clock, tell=owner.tell, environ={}
+        )
+        assert await telling.unanswered("PostgreSQL cannot be reached") == 0
+        await clock.sleep_until(clock.monotonic_ns() + SILENCE_TOLD_AFTER_NS - 1)
+        assert await telling.unanswered("PostgreSQL cannot be reached") == 0
+        await clock.sleep_until(clock.monotonic_ns() + 1)
+        assert await telling.unanswered("PostgreSQL cannot be reached") == 1
+        assert await telling.unanswered("PostgreSQL cannot be reached") == 0
+        assert await telling.run_once(status()) == 1
+        assert await telling.run_once(status()) == 0
+        assert await telling.unanswered("PostgreSQL cannot be reached") == 0  # it counts from the beginning again
+        assert [(notice.name, notice.state) for notice in owner.heard] == [
+            ("RemoraUnknown", "firing"),
+            ("RemoraUnknown", "cleared"),
+        ]
+        assert owner.heard[0].text == "nothing is known of any source: PostgreSQL cannot be reached"
+
+    run(main)
 
 
 def test_an_alarm_that_no_channel_could_deliver_is_told_later_if_it_still_lasts() -> None:

@@ -36,6 +36,7 @@ PER_HOUR_MAX: Final = 60
 LATE_IDS: Final = 200
 ITEMS_HELD_BACK_MAX: Final = 100
 AGAIN_NS: Final = 10 * MINUTE_NS  # until an alarm that could not be delivered is tried again
+SILENCE_TOLD_AFTER_NS: Final = 5 * MINUTE_NS  # as long as `RemoraUnknown` must last in `deploy/prometheus/alerts.yml`
 RUNBOOK: Final = "docs/operating.md"
 
 
@@ -61,25 +62,50 @@ class Notifier:
         self._alarms = Alarms()
         self._held_back: dict[tuple[str, str], Notice] = {}  # what is not told yet: quiet hours, or no channel
         self._again_ns: int | None = None  # when what could not be delivered is tried again (monotonic)
+        self._silent_since_ns: int | None = None  # since when the store has not answered (monotonic); None: it does
+        self._is_silence_told = False
         self._seen: dict[str, tuple[int, set[int]]] = {}  # by source: the id where we began, and the ids checked
         # Counted separately: a flood of items must not silence an alarm.
         self._told_ns: dict[str, deque[int]] = {}
 
     async def run(self, feed: StatusCache) -> None:
-        """Run for ever. If the store is unreachable, try again later."""
+        """Run for ever."""
         while self._channels:
-            with suppress(StoreError):
-                await self.run_once(await feed.latest())
+            try:
+                status = await feed.latest()
+            except StoreError as error:
+                await self.unanswered(error.message)
+            else:
+                await self.run_once(status)
             await self._clock.sleep_until(self._clock.monotonic_ns() + LOOK_EVERY_NS)
 
     async def run_once(self, status: Status) -> int:
         """Notify about what is new. Returns how many notices were sent."""
         self._alarms, changes = self._alarms.after(status, now_ns=self._clock.monotonic_ns())
         notices = [*map(_of_change, changes)]
-        if self._wanted:
-            notices += [notice for name, newest in _newest(status) for notice in await self._matches(name, newest)]
+        for name, newest in _newest(status) if self._wanted else ():
+            with suppress(
+                StoreError
+            ):  # an item is found the next time; an alarm that changed now would not be told again
+                notices += await self._matches(name, newest)
         wanted = [notice for notice in notices if self._settings.wants(notice.source)]
-        return sum([await self._tell(notice) for notice in self._outside_quiet_hours(wanted)])
+        if self._is_silence_told:
+            wanted.append(_of_silence("the store answers again", is_over=True))
+        self._silent_since_ns, self._is_silence_told = None, False
+        return await self._tell_all(wanted)
+
+    async def unanswered(self, reason: str) -> int:
+        """The store did not answer, so nobody knows how any source is. Notify about it once it lasts."""
+        now_ns = self._clock.monotonic_ns()
+        if self._silent_since_ns is None:
+            self._silent_since_ns = now_ns
+        if self._is_silence_told or now_ns - self._silent_since_ns < SILENCE_TOLD_AFTER_NS:
+            return await self._tell_all([])
+        self._is_silence_told = True
+        return await self._tell_all([_of_silence(f"nothing is known of any source: {reason}", is_over=False)])
+
+    async def _tell_all(self, notices: list[Notice]) -> int:
+        return sum([await self._tell(notice) for notice in self._outside_quiet_hours(notices)])
 
     async def test(self) -> str:
         """Send a test notice by every channel, quiet hours or not; answers which of them worked."""
@@ -142,11 +168,13 @@ class Notifier:
         began_id, seen = self._seen.setdefault(source, (newest_id + 1, set()))
         first_id = max(began_id, newest_id - LATE_IDS)
         found: list[Notice] = []
+        looked: set[int] = set()
         # One body at a time: bodies without a match are not kept in memory.
         async for item_id, body in self._store.bodies(source, first_id=first_id):
             if item_id not in seen and self._is_wanted(body):
                 found.append(_of_item(source, item_id, body))
-            seen.add(item_id)
+            looked.add(item_id)
+        seen |= looked
         seen.difference_update([item_id for item_id in seen if item_id < first_id])
         return found
 
@@ -169,6 +197,17 @@ def _of_change(change: Change) -> Notice:
         state="firing" if change.firing else "cleared",
         text=change.reason,
         runbook=f"{RUNBOOK}#{change.alarm.lower()}",
+    )
+
+
+def _of_silence(text: str, *, is_over: bool) -> Notice:
+    return Notice(
+        kind="alarm",
+        source="remora",
+        name="RemoraUnknown",
+        state="cleared" if is_over else "firing",
+        text=text,
+        runbook=f"{RUNBOOK}#remoraunknown",
     )
 
 
