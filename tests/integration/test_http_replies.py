@@ -179,6 +179,12 @@ async def test_a_body_shorter_than_promised_is_no_reply() -> None:
     assert await fault_of(sending(b'HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{"id"')) is Fault.CONNECTION
 
 
+async def test_a_length_with_thousands_of_zeros_before_it_is_still_that_length() -> None:
+    padded = b"HTTP/1.1 200 OK\r\nContent-Length: " + b"0" * 5_000
+    assert await body_of(sending(padded + b"5\r\n\r\nhello")) == b"hello"
+    assert await fault_of(sending(padded + b"%d\r\n\r\n" % (CAP + 1))) is Fault.TOO_LARGE
+
+
 async def test_a_body_is_as_long_as_promised_also_where_a_rule_looks_at_the_length() -> None:
     settings = replace(SETTINGS, further_headers=("content-length",))
     for body in (b'{"id"', b'{"id":4}'):

@@ -156,6 +156,15 @@ def test_only_a_name_or_one_below_it_belongs_to_a_provider(name: str, host: str,
     assert _belongs_to(name, host) is belongs
 
 
+@pytest.mark.parametrize("location", ["http://127.0.0.1:99999/", "http://127.0.0.1:port/", "http://xn--a/"])
+async def test_a_move_to_an_address_that_nobody_can_connect_to_breaks_the_stream_and_nothing_else(
+    location: str,
+) -> None:
+    async with CountingServer(moved_to(location)) as server:
+        assert await reason(server) == "bad_redirect"
+        assert server.count == 1
+
+
 async def test_only_a_temporary_move_is_followed() -> None:
     async with CountingServer(moved_to("/again", "301 Moved")) as server:
         assert await reason(server) == "status_301"

@@ -302,7 +302,8 @@ def _new_session(settings: HttpSettings, *, connections_max: int, accept: str = 
 
 
 async def _read(response: aiohttp.ClientResponse, most_bytes: int) -> bytes:
-    if (response.content_length or 0) > most_bytes:
+    # Without zeros in front of it: Python refuses to read thousands of them.
+    if int(response.headers.get("Content-Length", "").lstrip("0") or "0") > most_bytes:
         raise TooLarge
     chunks: list[bytes] = []
     left = most_bytes
@@ -336,9 +337,11 @@ def _opened(response: aiohttp.ClientResponse, *, now_wall_ns: int) -> URL | None
     if not _PRINTABLE.fullmatch(location):
         raise StreamBroken("bad_redirect")
     try:
-        return response.url.join(URL(location, encoded=True))
+        elsewhere = response.url.join(URL(location, encoded=True))
+        _ = elsewhere.host, elsewhere.port  # read now: the library finds out when first asked that they are none
     except ValueError:
         raise StreamBroken("bad_redirect") from None
+    return elsewhere
 
 
 def _same_provider(origin: URL, target: URL, hosts: tuple[str, ...]) -> bool:

@@ -260,7 +260,8 @@ class Connection:
         self._has_head = True
         if self._length:
             self._ends_with_connection = False
-            if self._length.isdigit() and int(self._length) > self._body_max_bytes:
+            digits = self._length.lstrip(b"0")  # Python refuses to read thousands of zeros
+            if digits.isdigit() and int(digits) > self._body_max_bytes:
                 self._size = self._body_max_bytes + 1
 
     def on_body(self, chunk: bytes) -> None:
