@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 import pytest
 import trustme
 
-from remora.core.verdict import Reply
+from remora.core.verdict import Fault, NoReply, Reply
 from remora.sources.transport.connection import Connection
 from remora.sources.transport.lean import LeanTransport
 from remora.sources.transport.origin import Origin
@@ -22,15 +22,25 @@ from tests.sources.permits import Gate, LoopClock
 @contextmanager
 def connections(count: int) -> Iterator[list[Connection]]:
     """Open connections to nobody in particular."""
+    with with_far_ends(count) as made:
+        yield [connection for connection, _ in made]
+
+
+@contextmanager
+def with_far_ends(count: int) -> Iterator[list[tuple[Connection, socket.socket]]]:
+    """Open connections, each with the end that a provider would hold."""
     loop, clock = asyncio.get_running_loop(), LoopClock()
     ends = [socket.socketpair() for _ in range(count)]
+    for near, _ in ends:
+        near.setblocking(False)
     made = [
-        Connection(near, LoopPoller(loop), memoryview(bytearray(64)), clock=clock, body_max_bytes=9) for near, _ in ends
+        (Connection(near, LoopPoller(loop), memoryview(bytearray(64)), clock=clock, body_max_bytes=9), far)
+        for near, far in ends
     ]
     try:
         yield made
     finally:
-        for connection, (_, far) in zip(made, ends, strict=True):
+        for connection, far in made:
             connection.close()
             far.close()
 
@@ -67,6 +77,33 @@ async def test_the_connection_used_last_is_taken_first_and_a_closed_one_never() 
             pool.put(connection, now_ns=at_ns)
         three.close()
         assert [pool.take(), pool.take(), pool.take()] == [two, one, None]
+
+
+async def test_a_connection_on_which_something_came_unasked_is_not_taken() -> None:
+    with with_far_ends(3) as ((quiet, _), (talking, tells), (ended, ends)):
+        pool = new_pool()
+        for at_ns, connection in enumerate((quiet, talking, ended)):
+            pool.put(connection, now_ns=at_ns)
+        tells.send(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong")
+        ends.shutdown(socket.SHUT_WR)
+        assert pool.take() is quiet
+        assert (talking.is_closed, ended.is_closed) == (True, True)
+
+
+async def test_what_came_while_the_permit_waited_is_not_its_answer() -> None:
+    peers: list[socket.socket] = []
+
+    def tell() -> None:
+        peers.append(listener.accept()[0])
+        peers[0].sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong")
+
+    gate = Gate(on_departure=tell)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        async with LeanTransport(HttpSettings(), clock=LoopClock(), wire_sent=gate.wire_sent) as transport:
+            reply = await transport.get(f"http://127.0.0.1:{listener.getsockname()[1]}/", gate.permit())
+    peers[0].close()
+    assert isinstance(reply, NoReply)
+    assert (reply.fault, gate.departures) == (Fault.CONNECTION, 1)
 
 
 async def test_connections_that_were_idle_for_long_are_closed() -> None:

@@ -138,6 +138,19 @@ class Connection:
             self._unsent = request[sent:]
             self._loop.add_writer(self._socket.fileno(), self._on_writable)
 
+    def is_quiet(self) -> bool:
+        """Whether nothing came while nobody asked; otherwise it is closed. It may have come since the poller looked last."""
+        if self.is_closed:
+            return False
+        try:
+            self._socket.recv(1)
+        except _WOULD_BLOCK:
+            return True
+        except OSError:
+            pass
+        self.close()
+        return False
+
     def fail(self, fault: Fault, misfit: Misfit | None = None) -> None:
         """No answer will come: tell the waiting caller why, and do not use the connection again."""
         on_answer = self._on_answer

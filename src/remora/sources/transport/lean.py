@@ -152,6 +152,7 @@ class LeanTransport:
             self._put_back(pool, connection, now_ns=self._clock.monotonic_ns())
             raise
         # From here to the write nothing yields to the event loop.
+        connection.is_quiet()  # what came while the permit waited in the gate is not its answer
         answer: asyncio.Future[Reply | NoReply] = asyncio.get_running_loop().create_future()
 
         def answered(reply: Reply | NoReply) -> None:

@@ -36,7 +36,7 @@ class Pool:
         """An idle connection, if there is one."""
         while self._idle:
             connection, _ = self._idle.pop()
-            if not connection.is_closed:
+            if connection.is_quiet():  # or what came unasked would be taken for the next answer
                 return connection
         return None
 
