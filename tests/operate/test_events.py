@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from remora.core.rate.law import ChangeKind
+from remora.operate.observe.unread_output import LINES_LEFT_OUT
 from tests.syntax import parsed
 
 ROOT = Path(__file__).resolve().parents[2]
 LEVELS = frozenset({"debug", "info", "warning", "error", "exception"})
-# Told by a name that is computed: the kind of a change of pace.
-COMPUTED = frozenset(str(kind) for kind in ChangeKind)
+# Told by a name that is computed, the kind of a change of pace, or by the output itself.
+COMPUTED = frozenset(str(kind) for kind in ChangeKind) | {LINES_LEFT_OUT}
 
 
 def told_in(text: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from remora.core.quantities import format_duration, format_rate
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.limits import gate_limit, wait_in_words
 from remora.core.units import SECOND_NS
-from remora.operate.observe.logs import tell
+from remora.operate.observe.logs import tell, write_line
 
 log = structlog.get_logger()
 
@@ -142,10 +142,13 @@ class PlainView(_PacedView):
 
     def __init__(self, out: TextIO | None = None, *, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         super().__init__(PLAIN_EVERY_S, monotonic_s)
-        self._out = out or sys.stderr
+        self._out = out
 
     def say(self, text: str) -> None:
-        print(text, file=self._out, flush=True)
+        if self._out is None:
+            write_line(text)
+        else:
+            print(text, file=self._out, flush=True)
 
     def _draw(self, progress: Progress) -> None:
         self.say(in_words(progress))

@@ -17,6 +17,7 @@ from remora.operate.config.secrets import secret_values
 from remora.operate.config.settings import Settings
 from remora.operate.observe.library_logs import hear_libraries
 from remora.operate.observe.log_format import LogFormat, as_journal, as_text, format_for
+from remora.operate.observe.unread_output import LINES_LEFT_OUT, UnblockedStderr
 from remora.sources.secret import MASK
 
 EVENTS_PER_SECOND_MAX: Final = 20
@@ -126,7 +127,7 @@ def set_up_logs(
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_: structlog.PrintLogger(_Stderr()),  # type: ignore[arg-type]
+        logger_factory=_Loggers(UnblockedStderr(_left_out_line(renderer))),
         cache_logger_on_first_use=False,
     )
     hear_libraries()
@@ -146,14 +147,30 @@ def tell(words: str, *, is_failure: bool = False) -> None:
         log = structlog.get_logger()
         (log.error if is_failure else log.info)("notice", message=words)
     else:
-        print(words, file=sys.stderr, flush=True)
+        write_line(words)
 
 
-class _Stderr:
-    """Looks up stderr at every write, because a progress bar may have replaced it."""
+class _Loggers:
+    """Makes every logger, all with the same output. They write a line and its end at once, so that none is torn."""
 
-    def write(self, text: str) -> int:
-        return sys.stderr.write(text)
+    def __init__(self, out: UnblockedStderr) -> None:
+        self.out = out
 
-    def flush(self) -> None:
-        sys.stderr.flush()
+    def __call__(self, *_: object) -> structlog.WriteLogger:
+        return structlog.WriteLogger(self.out)  # type: ignore[arg-type]
+
+
+def write_line(words: str) -> None:
+    """One plain line on stderr, between the events."""
+    loggers = structlog.get_config()["logger_factory"]
+    out = loggers.out if isinstance(loggers, _Loggers) else sys.stderr
+    out.write(f"{words}\n")
+    out.flush()
+
+
+def _left_out_line(renderer: Callable[..., object]) -> Callable[[int], str]:
+    def line(count: int) -> str:
+        stamped = structlog.processors.TimeStamper(fmt="iso", utc=True)(None, "", {"event": LINES_LEFT_OUT})
+        return str(renderer(None, "", {"count": count, "level": "warning", **stamped}))
+
+    return line
