@@ -130,6 +130,11 @@ async def test_what_follows_a_body_is_bounded_like_what_comes_before_it() -> Non
     assert await fault_of(pour_trailer) is Fault.CONNECTION
 
 
+async def test_a_trailer_changes_nothing_of_the_answer_before_it() -> None:
+    whole = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nContent-Encoding: gzip\r\n\r\n"
+    assert await body_of(sending(whole)) == b"hello"
+
+
 async def test_silence_and_a_slow_drip_both_run_into_a_timeout() -> None:
     assert await fault_of(hang) is Fault.TIMEOUT
     assert await fault_of(drip) is Fault.TIMEOUT

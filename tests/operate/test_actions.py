@@ -120,8 +120,14 @@ async def test_what_makes_no_sense_is_refused_with_a_hint() -> None:
             async with session.post(f"/api/sources/chats/{action}", headers=OURS, json=body) as reply:
                 assert reply.status == 400
                 assert said in (await reply.json())["error"]
-        async with session.get("/api/gaps", params={"source": "chats", "state": "odd"}) as reply:
-            assert reply.status == 400
+        for asked, said in (
+            ({"source": "chats", "state": "odd"}, "there is no state odd"),
+            ({"source": "chats", "reason": "odd"}, "there is no reason odd"),
+            ({}, "no source is named"),
+        ):
+            async with session.get("/api/gaps", params=asked) as reply:
+                assert reply.status == 400
+                assert (await reply.json())["error"] == said
 
 
 @pytest.mark.parametrize("is_public", [True, False])

@@ -7,6 +7,7 @@ and the name before. What is read here: the gaps behind a count, and the timelin
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ GAPS_SHOWN: Final = 100
 FINGERPRINT: Final = 12
 
 Body = TypeVar("Body", bound=msgspec.Struct)
+Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Operator(Protocol):
@@ -118,12 +120,10 @@ class Actions:
         return _json({"schema": 1, "sources": self._operator.timeline()})
 
     async def _gaps(self, request: web.Request) -> web.StreamResponse:
-        source = request.query.get("source", "")
-        try:
-            state = GapState(request.query["state"]) if "state" in request.query else None
-            reason = GapReason(request.query["reason"]) if "reason" in request.query else None
-        except ValueError as error:
-            raise ConfigurationError(str(error), hint="write a state and a reason as the status shows them") from None
+        if not (source := request.query.get("source", "")):
+            raise ConfigurationError("no source is named", hint="write /api/gaps?source=NAME")
+        state = _chosen(request, "state", GapState)
+        reason = _chosen(request, "reason", GapReason)
         found = await self._operator.gaps(source, state=state, reason=reason, limit=GAPS_SHOWN)
         is_public = self._operator.is_public(source)
         now_ns = self._clock.wall_ns()
@@ -134,6 +134,15 @@ def require_own_header(request: web.Request) -> None:
     """Refuse a request that another page could have sent."""
     if request.headers.get(OWN_HEADER) != "1":
         raise web.HTTPForbidden(reason=f"this request lacks the header {OWN_HEADER}: 1")
+
+
+def _chosen(request: web.Request, name: str, words: type[Choice]) -> Choice | None:
+    """The word that a request chooses; None if it chooses none."""
+    if (text := request.query.get(name)) is None:
+        return None
+    if text in list(words):
+        return words(text)
+    raise ConfigurationError(f"there is no {name} {text}", hint=f"write one of {', '.join(words)}")
 
 
 async def read_body(request: web.Request, kind: type[Body], *, hint: str) -> Body:

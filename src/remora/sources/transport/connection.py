@@ -256,7 +256,7 @@ class Connection:
             self._length = self._length or value
         elif lower == b"transfer-encoding" and b"chunked" in value.lower():
             self._ends_with_connection = False
-        if lower in self._names_kept:
+        if lower in self._names_kept and not self._has_head:  # what follows the body describes nothing that was read
             self._keep(self._names_kept[lower], value.decode("latin-1"))
 
     def _keep(self, name: str, text: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from remora.contracts.reader import MirroredItem, moment
@@ -46,7 +46,8 @@ def render(template: str, **values: Any) -> str:
 @cache
 def _environment() -> Environment:
     made = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
+        # All are read at once: an upgrade beside a running service must not mix its pages with older code.
+        loader=DictLoader({each.name: each.read_text("utf-8") for each in (_HERE / "templates").iterdir()}),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
