@@ -114,6 +114,7 @@ class Capabilities:
     details_per_request: int = 1  # one request may ask for this many documents (`Discovery.further_keys`)
     each: str | None = None  # the list is walked for each entry of this other source
     positions: bool = False  # positions in the list can be computed (`WalkedSource`)
+    list_at: str | None = None  # a hash of where the list is and what is taken from it; another one has other entries
     marks_at: str | None = None  # where entries have their marks; marks from elsewhere cannot be compared with them
     public: bool = False  # items may be shown to whoever can see the console
     absent_statuses: frozenset[int] = ABSENT_STATUSES  # these say "no such item"

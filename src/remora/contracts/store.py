@@ -339,8 +339,11 @@ class ListLedger(Protocol):
     async def walk_state(self, source: str) -> WalkState:
         """The progress of the walk."""
 
+    async def forget_walk(self, source: str) -> None:
+        """Forget how far walks have come: the next one goes to the end of the list."""
+
     async def forget_marks(self, source: str) -> None:
-        """Forget every mark and how far walks have come: each entry that has a mark is owed when a page shows it again."""
+        """Forget every mark, and how far walks have come: each entry that has a mark is owed when a page shows it again."""
 
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Entries whose detail is owed and that have no gap of their own, newest mark first."""

@@ -1,5 +1,6 @@
 """How may the details of a listed source be declared? Every setting, checked where it enters."""
 
+from hashlib import blake2b
 from typing import Annotated, Final
 
 import msgspec
@@ -60,8 +61,12 @@ class DetailSettings(msgspec.Struct, frozen=True):
             )
 
 
-def capabilities_of(listed: ListSettings, detail: DetailSettings, each: str | None = None) -> Capabilities:
+def capabilities_of(
+    listed: ListSettings, detail: DetailSettings, each: str | None = None, *, url: str = ""
+) -> Capabilities:
     """What a source with this declaration can do."""
+    # Other entries may come from another address, filter or key. Only a hash is told: there may be secrets in a body.
+    leads_to = [url, listed.path, listed.method, listed.body, listed.entries, listed.key, each]
     return Capabilities(
         list=True,
         inline_details=detail.inline,
@@ -69,6 +74,7 @@ def capabilities_of(listed: ListSettings, detail: DetailSettings, each: str | No
         joined_details=bool(detail.parts),
         details_per_request=detail.batch,
         each=each,
+        list_at=blake2b(msgspec.json.encode(leads_to), digest_size=16).hexdigest(),
         marks_at=f"{listed.updated} {listed.mark_at}",
     )
 

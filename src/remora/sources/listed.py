@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
-from remora.contracts import Capabilities, Permit, Transport
+from remora.contracts import Permit, Transport
 from remora.core.item import (
     Batch,
     Decoded,
@@ -95,6 +95,7 @@ class Listed:
         self._list = settings.list
         self._detail = settings.detail
         self._each = settings.each
+        self.capabilities = capabilities_of(settings.list, settings.detail, settings.each, url=self._url)
         self._parents = Parents(entry_fields(settings.list, settings.detail))
         self._secret_param = settings.secret_param
         self._now_s = 0  # when the last walk began
@@ -106,11 +107,6 @@ class Listed:
     def name(self) -> str:
         """The source's name in the ledger."""
         return self._name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What it can do."""
-        return capabilities_of(self._list, self._detail, self._each)
 
     def first_position(self, watermark: str | None, *, now_wall_ns: int) -> str:
         """Where a walk begins that knows everything up to this mark."""

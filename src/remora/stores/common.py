@@ -181,10 +181,14 @@ class CommonLedger(Part):
 class CommonLists(Part):
     """What is remembered of lists."""
 
-    async def forget_marks(self, source: str) -> None:
-        """Forget every mark and how far walks have come, in short steps. Whoever is interrupted begins again."""
+    async def forget_walk(self, source: str) -> None:
+        """Forget how far walks have come."""
         await self._change("forget_walk", {"source": source})
         await self._change("forget_entry_marks", {"source": source})
+
+    async def forget_marks(self, source: str) -> None:
+        """Forget every mark, and how far walks have come, in short steps. Whoever is interrupted begins again."""
+        await self.forget_walk(source)
         after = ""
         while row := await self._row("next_documents", {"source": source, "after": after, "limit": MARKS_AT_ONCE}):
             await self._change("forget_listed_marks", {"source": source, "after": after, "last": row[0]})

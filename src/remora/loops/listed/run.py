@@ -12,11 +12,11 @@ from typing import Final
 import structlog
 
 from remora.collect import Collector
-from remora.contracts import Clock, RunRecord, Store
+from remora.contracts import Clock, Json, RunRecord, Store
 from remora.core.ledger.asking import LISTED
 from remora.core.ledger.budget import Budget
 from remora.core.ledger.discovery import Kind
-from remora.core.ledger.notes import MARKS_AT_NOTE
+from remora.core.ledger.notes import DECLARED_NOTE
 from remora.core.ledger.run import BUT_PRESSURE, PRESSURE, Phase, RunCounts, RunSummary, Stop, StoppedBy, in_words
 from remora.core.reasons import GapReason
 from remora.core.status.snapshot import RunFacts
@@ -122,7 +122,7 @@ class ListedRun:
         )
 
     async def _phases(self) -> Stop | None:
-        await self._forget_other_marks()
+        await self._forget_other_lists()
         orphaned = await self._take_parents()
         cooling = None if self._options.force else await self._backlog.cooling()
         if (stop := await self._recover(without=PRESSURE)) is not None:
@@ -144,16 +144,21 @@ class ListedRun:
             return walk_stop
         return await self._rest() or walk_stop
 
-    async def _forget_other_marks(self) -> None:
-        """Another declaration may read marks from another field: no entry would ever look newer than by the old ones."""
-        marks_at = self._collector.capabilities.marks_at
-        kept = await self._store.note(self._source, MARKS_AT_NOTE)
-        if marks_at is None or marks_at == kept:
+    async def _forget_other_lists(self) -> None:
+        """Another declaration may lead to other entries, which older marks would hide, or read marks from another field."""
+        can = self._collector.capabilities
+        now: dict[str, Json] = {"list_at": can.list_at, "marks_at": can.marks_at}
+        before = await self._store.note(self._source, DECLARED_NOTE)
+        if can.marks_at is None or before == now:
             return
-        if kept is not None:
-            await self._store.forget_marks(self._source)
-            log.warning("marks_forgotten", source=self._source)
-        await self._store.keep_note(self._source, MARKS_AT_NOTE, marks_at)
+        if isinstance(before, dict):
+            if before.get("marks_at") != can.marks_at:
+                await self._store.forget_marks(self._source)
+                log.warning("marks_forgotten", source=self._source)
+            else:
+                await self._store.forget_walk(self._source)
+                log.warning("walk_forgotten", source=self._source)
+        await self._store.keep_note(self._source, DECLARED_NOTE, now)
 
     async def _take_parents(self) -> Stop | None:
         """Tell the source for whose entries its list is walked. A stop, if there is none to walk it for."""

@@ -84,10 +84,14 @@ class MemoryLists(MemoryPart):
         return self._tables.walks.get(source, WalkState())
 
     async def forget_marks(self, source: str) -> None:
-        """Forget every mark and how far walks have come."""
+        """Forget every mark, and how far walks have come."""
+        await self.forget_walk(source)
         for (named, _), row in self._tables.documents.items():
             if named == source:
                 row.listed_mark = None
+
+    async def forget_walk(self, source: str) -> None:
+        """Forget how far walks have come."""
         for note in [note for note in self._tables.notes if note[0] == source and note[1].startswith(ENTRY_MARK_NOTE)]:
             del self._tables.notes[note]
         state = await self.walk_state(source)
