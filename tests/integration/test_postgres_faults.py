@@ -354,7 +354,7 @@ def test_a_server_that_does_not_answer_may_come_back(words: str, cause: str) -> 
     assert "db.example" not in str(lost)
 
 
-def test_a_full_or_broken_disk_and_a_full_server_tell_the_operator_what_to_do() -> None:
+def test_a_full_disk_and_a_full_server_tell_the_operator_what_to_do() -> None:
     """A real full disk cannot be had here; the code that PostgreSQL sends for it can."""
     full = explained(psycopg.errors.DiskFull("could not extend file"), connected=True)
     assert isinstance(full, StoreUnavailable)
