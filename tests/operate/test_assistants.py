@@ -12,10 +12,10 @@ from remora.operate.config.settings import Flags
 from remora.operate.jobs import assistants
 from remora.operate.jobs.search_index import build
 from remora.stores import open_store
-from tests.contract.answers import SOURCE
+from tests.contract.answers import ARCHIVE, SOURCE
 from tests.read.conftest import fill, item, keep
 
-TOOLS = ["history", "item", "query", "search", "status", "thread", "user"]
+TOOLS = ["document", "history", "item", "query", "search", "status", "thread", "user"]
 
 
 @pytest.fixture
@@ -35,7 +35,8 @@ def url(tmp_path: Path) -> str:
 
 
 async def ask(client: Client, tool: str, **arguments: object) -> str:
-    answer = await client.call_tool(tool, {**arguments, **({} if tool in {"status", "query"} else {"source": SOURCE})})
+    named = {} if tool in {"status", "query"} else {"source": SOURCE}
+    answer = await client.call_tool(tool, {**named, **arguments})
     assert not answer.is_error, answer
     (content,) = answer.content
     text = getattr(content, "text", None)
@@ -67,6 +68,49 @@ async def test_answers_are_bounded_and_mistakes_are_sentences(url: str) -> None:
         assert "does not hold 12345" in await ask(client, "thread", item_id=12345)
         assert "only a query that reads" in await ask(client, "query", statement="DELETE FROM stored_items")
         assert "there is no order" in await ask(client, "search", query="x", order="size")
+
+
+async def test_a_document_that_a_search_finds_can_be_read(url: str) -> None:
+    server = assistants.make_server(load(Flags(store=url), {}))
+    async with Client(server) as client:
+        assert f"{ARCHIVE} document chat-1" in await ask(client, "search", query="penguin", source=ARCHIVE)
+        document = await ask(client, "document", key="chat-1", source=ARCHIVE)
+        assert document.startswith("last fetched 20")
+        assert '"text": "hello penguin"' in document
+        assert await ask(client, "document", key="chat-1", source=None) == document
+        assert "its detail is owed" in await ask(client, "document", key="chat-3", source=ARCHIVE)
+        assert "does not hold chat-9" in await ask(client, "document", key="chat-9", source=ARCHIVE)
+
+
+async def test_a_query_gives_an_assistant_whole_cells(url: str) -> None:
+    server = assistants.make_server(load(Flags(store=url), {}))
+    async with Client(server) as client:
+        found = await ask(client, "query", statement="SELECT key, body FROM documents WHERE key = 'chat-1'")
+        assert "hello penguin" in found
+        many = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300) SELECT i FROM n"
+        assert (await ask(client, "query", statement=many)).splitlines()[-2:] == ["200", "… there are more rows"]
+
+
+@pytest.mark.parametrize(
+    "tool, arguments",
+    [
+        ("item", {"item_id": 1}),
+        ("thread", {"item_id": 1}),
+        ("history", {"item_id": 5}),
+        ("user", {"name": "ada"}),
+        ("document", {"key": "chat-1"}),
+        ("search", {"query": "remora"}),
+    ],
+)
+async def test_a_source_that_the_mirror_does_not_have_is_named_with_those_it_has(
+    url: str, tool: str, arguments: dict[str, object]
+) -> None:
+    server = assistants.make_server(load(Flags(store=url), {}))
+    async with Client(server) as client:
+        told = await ask(client, tool, **arguments, source="guessed")
+        assert "holds nothing of a source guessed" in told
+        assert SOURCE in told
+        assert ARCHIVE in told
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What may an assistant read of the mirror? Search, items, threads, history and status over the Model Context Protocol.
+"""What may an assistant read of the mirror? Search, items, documents and status over the Model Context Protocol.
 
 Read-only, with bounded answers: a long one is cut and says so.
 """
@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from remora.contracts.extras import install_hint
+from remora.contracts.reader import MirroredDocument, moment
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.operate.config.settings import Settings
 from remora.operate.jobs.opened_store import opened_store
@@ -19,7 +20,7 @@ from remora.operate.jobs.startup_checks import naming_store
 from remora.operate.observe.read_status import read_status
 from remora.read.as_text import history_text, pretty, thread_text
 from remora.read.mirror import MirrorReader
-from remora.read.tables import as_table
+from remora.read.tables import as_csv_text
 from remora.version import __version__
 
 ANSWER_CHARACTERS_MAX: Final = 20_000
@@ -39,7 +40,8 @@ def make_server(settings: Settings) -> Any:
     server = library.MCPServer("remora", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     tools = _Tools(settings)
     hints = import_module("mcp.types").ToolAnnotations(read_only_hint=True, open_world_hint=False)
-    for tool in (tools.search, tools.item, tools.thread, tools.history, tools.user, tools.query, tools.status):
+    about_items = (tools.item, tools.thread, tools.history, tools.user)
+    for tool in (tools.search, *about_items, tools.document, tools.query, tools.status):
         server.tool(annotations=hints, structured_output=False)(tool)
     return server
 
@@ -68,9 +70,16 @@ class _Tools:
         self._settings = settings
 
     @asynccontextmanager
-    async def _mirror(self) -> AsyncIterator[MirrorReader]:
+    async def _mirror(self, source: str | None = None) -> AsyncIterator[MirrorReader]:
+        """The mirror. A source that it does not have is refused: an assistant guesses names, and must not hear "nothing"."""
         with naming_store(self._settings.store.url):
             async with MirrorReader(self._settings.store.url) as mirror:
+                names = [held.name for held in await mirror.sources()] if source is not None else []
+                if source is not None and source not in names:
+                    raise ConfigurationError(
+                        f"the mirror holds nothing of a source {source}",
+                        hint=f"it holds: {', '.join(names) or 'nothing'}",
+                    )
                 yield mirror
 
     async def search(self, query: str, order: str = "relevance", limit: int = 20, source: str | None = None) -> str:
@@ -78,7 +87,7 @@ class _Tools:
         since:2026-01, until:2026-02 and score>100. Order is relevance, time or score. At most 50 hits.
         """
         try:
-            async with self._mirror() as mirror:
+            async with self._mirror(source) as mirror:
                 hits = await mirror.search(query, source=source, order=order, limit=max(1, min(limit, HITS_MAX)))
         except RemoraError as error:
             return _told(error)
@@ -88,7 +97,7 @@ class _Tools:
     async def item(self, item_id: int, source: str | None = None) -> str:
         """One item as the provider sent it, in JSON, with the time of its last fetch."""
         try:
-            async with self._mirror() as mirror:
+            async with self._mirror(source) as mirror:
                 found = await mirror.item(item_id, source=source)
         except RemoraError as error:
             return _told(error)
@@ -101,7 +110,7 @@ class _Tools:
     async def thread(self, item_id: int, replies_max: int = 100, source: str | None = None) -> str:
         """An item with its replies as an indented tree. At most 500 items."""
         try:
-            async with self._mirror() as mirror:
+            async with self._mirror(source) as mirror:
                 most = max(1, min(replies_max, REPLIES_MAX))
                 found = await mirror.thread(item_id, source=source, items_max=most)
         except RemoraError as error:
@@ -111,7 +120,7 @@ class _Tools:
     async def history(self, item_id: int, source: str | None = None) -> str:
         """Every content that was seen of an item, oldest first, also what was deleted upstream."""
         try:
-            async with self._mirror() as mirror:
+            async with self._mirror(source) as mirror:
                 found = await mirror.history(item_id, source=source)
         except RemoraError as error:
             return _told(error)
@@ -120,22 +129,35 @@ class _Tools:
     async def user(self, name: str, source: str | None = None) -> str:
         """One profile, in JSON."""
         try:
-            async with self._mirror() as mirror:
+            async with self._mirror(source) as mirror:
                 found = await mirror.user(name, source=source)
         except RemoraError as error:
             return _told(error)
         return f"the mirror does not hold {name}" if found is None else bounded(pretty(found.body))
 
+    async def document(self, key: str, source: str | None = None) -> str:
+        """One document of a listed source as the provider sent it, in JSON, with the time of its last fetch. A search
+        tells its key.
+        """
+        try:
+            async with self._mirror(source) as mirror:
+                found = await mirror.document(key, source=source)
+        except RemoraError as error:
+            return _told(error)
+        if found is None or found.body is None:
+            return f"the mirror does not hold {key}" + ("" if found is None else " yet: its detail is owed")
+        return bounded(f"{_standing(found)}\n{pretty(found.body)}")
+
     async def query(self, statement: str) -> str:
         """One SQL SELECT over the views items, item_fields, threads, users, user_fields, revisions, documents and
-        changes. At most 200 rows and 20 seconds. Look-ups by id, "by" and domain are fast.
+        changes. The answer is CSV. At most 200 rows and 20 seconds. Look-ups by id, "by" and domain are fast.
         """
         try:
             async with self._mirror() as mirror:
                 found = await mirror.query(statement, rows_max=ROWS_MAX, seconds_max=QUERY_SECONDS_MAX)
         except RemoraError as error:
             return _told(error)
-        return bounded(as_table(found) + ("\n… there are more rows" if found.is_cut else ""))
+        return bounded(as_csv_text(found) + ("… there are more rows" if found.is_cut else ""))
 
     async def status(self) -> str:
         """Whether the mirror is complete, fresh and working, in JSON."""
@@ -145,6 +167,15 @@ class _Tools:
         except RemoraError as error:
             return _told(error)
         return bounded(msgspec.json.encode(found).decode())
+
+
+def _standing(document: MirroredDocument) -> str:
+    """When it was fetched, and whether the source still has it."""
+    fetched = "unknown" if document.fetched_ns is None else f"{moment(document.fetched_ns):%Y-%m-%d %H:%M} UTC"
+    told = f"last fetched {fetched}"
+    if document.is_gone:
+        return f"{told}, deleted upstream since"
+    return told if document.vanished_ns is None else f"{told}, no longer in its list"
 
 
 def _told(error: RemoraError) -> str:
