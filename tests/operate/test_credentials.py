@@ -15,6 +15,7 @@ from remora.core.ledger.run import StoppedBy
 from remora.core.units import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS
 from remora.core.verdict import Fault, NoReply, Reply
 from remora.loops.listed.run import RunOptions
+from remora.operate.config import credentials
 from remora.operate.config.credentials import FromCommand, FromFile, open_credential
 from remora.operate.config.reader import load, read_source
 from remora.operate.config.secrets import secret_values
@@ -143,6 +144,24 @@ async def test_a_command_that_fails_says_so_without_what_it_printed(command: str
         await FromCommand("chats: bearer_command", command).read()
     assert why in failed.value.message
     assert CANARY not in f"{failed.value.message} {failed.value.hint}"
+
+
+@pytest.mark.parametrize("command", ["sleep 20", "sh -c 'sleep 20; true'", "sh -c 'sleep 20 & sleep 20'"])
+async def test_a_command_is_given_up_in_time_whatever_it_has_started(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "COMMAND_MAX_S", 0.2)
+    async with asyncio.timeout(10):
+        with pytest.raises(ConfigurationError, match="took longer"):
+            await FromCommand("chats", command).read()
+
+
+async def test_a_command_that_prints_without_end_is_stopped_and_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credentials, "COMMAND_MAX_S", 5.0)
+    async with asyncio.timeout(10):
+        with pytest.raises(ConfigurationError, match="prints more than") as failed:
+            await FromCommand("chats", f"yes {CANARY}").read()
+    assert CANARY not in str(failed.value)
 
 
 def test_a_secret_is_renewed_before_it_expires_and_not_much_sooner() -> None:

@@ -3,7 +3,8 @@
 import asyncio
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,8 @@ log = structlog.get_logger()
 COMMAND_MAX_S: Final = 30.0
 # A command that takes longer than this is told, so that nobody wonders what is waited for.
 COMMAND_TOLD_AFTER_S: Final = 2.0
+# Far more than a secret has. A command that prints without end must not fill the memory.
+PRINTED_BYTES_MAX: Final = 65_536
 
 
 class Credentials:
@@ -151,6 +154,28 @@ class _Answer(msgspec.Struct):
     access_token: str | None = None
 
 
+@asynccontextmanager
+async def _reading(pipe: int) -> AsyncIterator[asyncio.StreamReader]:
+    """A reader of this end of a pipe, which it closes."""
+    reader = asyncio.StreamReader()
+    # The transport closes the pipe, nobody else: uvloop does it later, when the number may be another file's.
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(pipe, "rb", buffering=0)
+    )
+    try:
+        yield reader
+    finally:
+        transport.close()
+
+
+async def _read_to_end(reader: asyncio.StreamReader) -> bytes:
+    """What arrives until it is closed, or a little more than a secret may have."""
+    printed = b""
+    while len(printed) <= PRINTED_BYTES_MAX and (some := await reader.read(PRINTED_BYTES_MAX)):
+        printed += some
+    return printed
+
+
 class FromCommand:
     """A command that prints the secret, or JSON with `token` (or `access_token`) and `expires_in` in seconds."""
 
@@ -167,35 +192,57 @@ class FromCommand:
 
     async def read(self) -> Issued:
         """Run it. Its output is never shown, because it may be the secret."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._words,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-            )
-        except OSError as error:
-            raise ConfigurationError(
-                f"{self._where} cannot be run ({error.strerror})", hint="write the whole path of a program"
-            ) from None
         awaited = asyncio.get_running_loop().call_later(self._told_after_s, self._tell)
         try:
             async with asyncio.timeout(COMMAND_MAX_S):
-                printed, _ = await process.communicate()
+                printed, code = await self._run()
         except TimeoutError:
             raise ConfigurationError(
                 f"{self._where} took longer than {COMMAND_MAX_S:.0f} s", hint="make it quicker"
             ) from None
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self._where} cannot be run ({error.strerror})", hint="write the whole path of a program"
+            ) from None
         finally:
             awaited.cancel()
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        if process.returncode:
+        if len(printed) > PRINTED_BYTES_MAX:
             raise ConfigurationError(
-                f"{self._where} ended with code {process.returncode}", hint="run it by hand: it should print the token"
+                f"{self._where} prints more than {PRINTED_BYTES_MAX:,} bytes", hint="let it print the token only"
+            )
+        if code:
+            raise ConfigurationError(
+                f"{self._where} ended with code {code}", hint="run it by hand: it should print the token"
             )
         return self._issued(printed.decode("utf-8", "replace").strip())
+
+    async def _run(self) -> tuple[bytes, int]:
+        """What it printed, and how it ended.
+
+        The pipe is our own: asyncio counts a process as running while one of its pipes is open, and a program that the
+        command has started may hold it for ever.
+        """
+        ours, theirs = os.pipe()
+        async with _reading(ours) as reader:
+            process = await self._start(stdout=theirs)
+            try:
+                printed = await _read_to_end(reader)
+                if len(printed) <= PRINTED_BYTES_MAX:
+                    return printed, await process.wait()
+            finally:
+                if process.returncode is None:
+                    with suppress(ProcessLookupError):
+                        process.kill()
+                    await process.wait()
+            return printed, process.returncode or 0
+
+    async def _start(self, *, stdout: int) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._words, stdin=asyncio.subprocess.DEVNULL, stdout=stdout, stderr=asyncio.subprocess.DEVNULL
+            )
+        finally:
+            os.close(stdout)
 
     def _tell(self) -> None:
         log.warning("credential_awaited", setting=self._where, most_s=COMMAND_MAX_S)
