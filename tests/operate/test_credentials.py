@@ -315,6 +315,26 @@ def test_a_secret_in_the_query_replaces_one_that_the_address_holds() -> None:
 
 
 @pytest.mark.parametrize(
+    "keys",
+    [
+        {"auth": CANARY},
+        {"auth": {"bearer_env": [CANARY]}},
+        {"token_env": [CANARY]},
+        {"token_command": ["echo", CANARY]},
+        {"headers": f"Authorization: Bearer {CANARY}"},
+        {"headers": {"Authorization": [CANARY]}},
+        {"list": {"path": f"list of all?key={CANARY}"}},
+        {"detail": {"path": f"/detail?key={CANARY}"}},
+    ],
+)
+def test_a_secret_that_was_written_into_the_file_is_refused_without_being_shown(keys: dict[str, object]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        source(**keys)
+    assert "chats" in refused.value.message
+    assert CANARY not in f"{refused.value.message} {refused.value.hint}"
+
+
+@pytest.mark.parametrize(
     "keys, complaint",
     [
         ({"auth": {"bearer_env": "A", "basic_env": "B"}}, "two credentials, bearer_env and basic_env"),

@@ -137,6 +137,9 @@ async def test_an_endpoint_that_gives_no_token_is_told_without_what_it_said(
         ({"oauth_url": "https://id.example", "client_id": "me"}, "neither a client secret nor a refresh token"),
         ({"client_id": "me", "client_secret_env": "S"}, "needs an oauth_url"),
         ({**OAUTH, "oauth_url": "http://id.example"}, "begins with https://"),
+        ({**OAUTH, "oauth_url": "http://127.0.0.1.id.example/token"}, "begins with https://"),
+        ({**OAUTH, "oauth_url": "https://me:canary@id.example/token"}, "begins with https://"),
+        ({**OAUTH, "oauth_url": "https://"}, "begins with https://"),
         ({**OAUTH, "client_secret_file": "s"}, "both client_secret_env and client_secret_file"),
     ],
 )

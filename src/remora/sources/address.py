@@ -6,6 +6,7 @@ from typing import Final
 from urllib.parse import SplitResult, quote, unquote_plus, urljoin, urlsplit
 
 from remora.core.errors import ConfigurationError
+from remora.sources.secret import MASK
 
 RELATIVE: Final = re.compile(r"/(?!/)[!-~]*")
 _PRINTED: Final = string.punctuation
@@ -16,9 +17,16 @@ _HINT: Final = 'write a path that begins with one "/", with spaces and the like 
 def check_path(path: str, where: str, *, mark: str | None = None, stands_for: str = "") -> None:
     """A path below the source's address. It may have a fixed query and must contain `mark`."""
     if not RELATIVE.fullmatch(path) or "#" in path:
-        raise ConfigurationError(f'{where} is "{path}"', hint=_HINT)
+        raise ConfigurationError(f'{where} is "{_without_query(path)}"', hint=_HINT)
     if mark is not None and mark not in path:
-        raise ConfigurationError(f'{where} is "{path}"', hint=f"write {mark} where {stands_for} belongs")
+        raise ConfigurationError(
+            f'{where} is "{_without_query(path)}"', hint=f"write {mark} where {stands_for} belongs"
+        )
+
+
+def _without_query(path: str) -> str:
+    start, mark, _ = path.partition("?")
+    return f"{start}?{MASK}" if mark else start
 
 
 def is_web_address(url: str) -> bool:

@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from itertools import product
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
 from remora.core.errors import ConfigurationError
+from remora.sources.address import is_web_address
 from remora.sources.auth import Way
 
 ORIGINS: Final = ("env", "file", "command")
@@ -86,9 +88,10 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigurationError(
                 "auth has neither a client secret nor a refresh token", hint=f"write both or one, as {OAUTH_EXAMPLE}"
             )
-        if self.client_id is None or not (self.oauth_url or "").startswith(("https://", "http://127.0.0.1")):
+        if self.client_id is None or not _is_private_address(self.oauth_url or ""):
             raise ConfigurationError(
-                "auth needs an oauth_url that begins with https:// and a client_id", hint=f"write {OAUTH_EXAMPLE}"
+                "auth needs an oauth_url that begins with https:// and holds no password, and a client_id",
+                hint=f"write {OAUTH_EXAMPLE}",
             )
         return True
 
@@ -119,3 +122,10 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             text = getattr(self, f"{way}_{origin}")
             if text is not None:
                 yield way, origin, text
+
+
+def _is_private_address(url: str) -> bool:
+    """Whether nobody on the way reads what is sent there: https, or this machine. A password in it is refused, too."""
+    if not is_web_address(url) or "@" in urlsplit(url).netloc:
+        return False
+    return urlsplit(url).scheme == "https" or urlsplit(url).hostname == "127.0.0.1"

@@ -16,7 +16,7 @@ from remora.core.quantities import format_exactly
 from remora.operate.config.naming import naming
 from remora.operate.config.notify_settings import NOTICE_VARIABLES
 from remora.operate.config.plain_text import one_line
-from remora.operate.config.secrets import without_secrets
+from remora.operate.config.secrets import shown, without_secrets
 from remora.operate.config.settings import (
     DEFAULT_SOURCE,
     FILE_NAME,
@@ -182,7 +182,7 @@ def _read(kind: inspect.Type, value: Any, where: str) -> Any:
         case inspect.VarTupleType(item_type=inner) if isinstance(value, list):
             return tuple(_read(inner, each, where) for each in value)
         case inspect.VarTupleType():
-            raise ConfigurationError(f"{where} is {_shown(value)}, not a list", hint=f"write {_key(where)} = […]")
+            raise ConfigurationError(f"{where} is {shown(value, where)}, not a list", hint=f"write {_key(where)} = […]")
         case inspect.BoolType() if isinstance(value, bool):
             return value
         case inspect.StrType(min_length=0) if value == "":
@@ -193,10 +193,10 @@ def _read(kind: inspect.Type, value: Any, where: str) -> Any:
             return one_line(value, where)
         case inspect.StrType():
             raise ConfigurationError(
-                f"{where} is {_shown(value)}, which is not a text", hint=f'write {_key(where)} = "…"'
+                f"{where} is {shown(value, where)}, which is not a text", hint=f'write {_key(where)} = "…"'
             )
         case _:
-            raise ConfigurationError(f"{where} is {_shown(value)}", hint="write true or false")
+            raise ConfigurationError(f"{where} is {shown(value, where)}", hint="write true or false")
 
 
 def _read_struct(kind: inspect.StructType, table: Table, where: str) -> Any:
@@ -225,7 +225,7 @@ def _read_choice(cls: Any, value: Any, where: str) -> Any:
     choices = [member.value for member in cls]
     if value not in choices:
         hint = f"write one of: {', '.join(choices)}"
-        raise ConfigurationError(f"{where} is {_shown(value)}, which is not a choice", hint=hint)
+        raise ConfigurationError(f"{where} is {shown(value, where)}, which is not a choice", hint=hint)
     return cls(value)
 
 
@@ -234,7 +234,7 @@ def _read_integer(kind: inspect.IntType, value: Any, where: str) -> int:
     most = kind.le if kind.le is not None else 1 << 62
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         hint = f"write a whole number from {least:,} to {most:,} without quotes or commas"
-        raise ConfigurationError(f"{where} is {_shown(value)}", hint=hint)
+        raise ConfigurationError(f"{where} is {shown(value, where)}", hint=hint)
     return value
 
 
@@ -285,7 +285,7 @@ def _check_url(url: str, where: str) -> None:
         )
     if not usable or parts.query or parts.fragment or " " in url:
         raise ConfigurationError(
-            f"{where}.url is {_shown(without_secrets(url))}, which is not a base address", hint=hint
+            f"{where}.url is {shown(without_secrets(url))}, which is not a base address", hint=hint
         )
 
 
@@ -322,7 +322,7 @@ def _check_listen(listen: str) -> None:
     host, separator, port = listen.rpartition(":")
     if not separator or not host or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise ConfigurationError(
-            f"the console's listen address is {_shown(listen)}", hint='write a host and a port, as "127.0.0.1:8611"'
+            f"the console's listen address is {shown(listen)}", hint='write a host and a port, as "127.0.0.1:8611"'
         )
 
 
@@ -340,7 +340,7 @@ def _table(value: Any, where: str) -> Table:
     if isinstance(value, dict):
         return value
     raise ConfigurationError(
-        f"{where} is {_shown(value)}, not a section", hint=f"write [{where}] and its keys below it"
+        f"{where} is {shown(value, where)}, not a section", hint=f"write [{where}] and its keys below it"
     )
 
 
@@ -392,7 +392,3 @@ def _missing_hint(key: str, where: str) -> str:
 
 def _key(where: str) -> str:
     return where.rpartition(".")[2]
-
-
-def _shown(value: object) -> str:
-    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -16,6 +16,8 @@ from remora.sources.secret import MASK, Secret
 TOKEN_CHARACTERS_MAX: Final = 16_384
 SECRET_PARAMETER: Final = re.compile("key|token|secret|pass|auth|sig", re.IGNORECASE)
 VARIABLE_NAME: Final = re.compile(r"[A-Z_][A-Z0-9_]*")
+# Settings that name or carry a secret: somebody may have written the secret itself there.
+SECRET_SETTING: Final = re.compile(r"(^|\.)(auth|headers|webhook|token_\w+|\w+_env)(\.|$)")
 
 
 def read_token(name: str, source: SourceSettings, environ: Mapping[str, str]) -> Secret | None:
@@ -101,6 +103,13 @@ def without_credentials(url: str) -> str:
     if port is not None and "@" in host:
         host = f"{host}:{port}"
     return parts._replace(netloc=host, query=MASK if parts.query else "").geturl()
+
+
+def shown(value: object, where: str = "") -> str:
+    """A value that is refused, as a sentence may show it; `where` is its setting."""
+    if SECRET_SETTING.search(where):
+        return MASK
+    return f'"{value}"' if isinstance(value, str) else str(value)
 
 
 def without_secrets(text: str) -> str:
