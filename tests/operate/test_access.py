@@ -134,9 +134,9 @@ async def test_a_stranger_cannot_replay_gaps(console: Console) -> None:
         assert reply.status == 401
 
 
-@pytest.mark.parametrize("path", ["/api/status", "/metrics"])
-async def test_who_sends_the_token_is_let_in(console: Console, path: str) -> None:
-    right, wrong = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {TOKEN}x"}
+@pytest.mark.parametrize("path, scheme", [("/api/status", "Bearer"), ("/metrics", "Bearer"), ("/metrics", "bearer")])
+async def test_who_sends_the_token_is_let_in(console: Console, path: str, scheme: str) -> None:
+    right, wrong = {"Authorization": f"{scheme} {TOKEN}"}, {"Authorization": f"{scheme} {TOKEN}x"}
     async with stranger(console) as session:
         async with session.get(path, headers=right) as reply:
             assert reply.status == 200

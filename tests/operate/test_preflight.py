@@ -52,6 +52,12 @@ def test_a_command_that_may_not_be_run_is_bad(remora: CommandLine) -> None:
     assert remora("check", "--offline").exit_code == 0
 
 
+def test_a_finding_about_a_source_with_a_long_name_stands_apart_from_it(remora: CommandLine) -> None:
+    assert remora("init", "chatgpt-conversations").exit_code == 0
+    result = remora("check", "--offline")
+    assert "chatgpt-conversations: token  sources.chatgpt-conversations.token_env names" in result.stdout
+
+
 @pytest.mark.parametrize("listen, warned", [("127.0.0.1:8611", False), ("[::1]:8611", False), ("0.0.0.0:8611", True)])
 def test_a_console_that_others_may_reach_is_told(remora: CommandLine, listen: str, warned: bool) -> None:
     (remora.folder / "remora.toml").write_text(f'[console]\nlisten = "{listen}"\n')

@@ -139,7 +139,8 @@ def _show(findings: "Sequence[Finding]", *, as_json: bool) -> None:
         print_json(findings)
     else:
         for finding in findings:
-            click.echo(f"{finding.verdict:<8}{finding.what:<22}{finding.told}")
+            # A long name keeps its distance, too.
+            click.echo(f"{finding.verdict:<8}{finding.what + '  ':<22}{finding.told}")
             if finding.hint:
                 click.echo(f"{'':<30}{finding.hint}")
     sys.exit(Exit.FAILED if any(finding.verdict == "bad" for finding in findings) else Exit.DONE)

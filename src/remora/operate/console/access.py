@@ -17,7 +17,7 @@ from remora.sources.secret import Secret
 
 COOKIE: Final = "remora_session"
 SESSION_S: Final = 30 * 86_400
-BEARER: Final = "Bearer "
+BEARER: Final = "bearer"
 _SESSION: Final = b"remora console session "
 
 
@@ -62,8 +62,8 @@ class Access:
         """Whether the visitor has sent the token or a session cookie made with it."""
         if self.token is None:
             return True
-        shown = headers.get("Authorization", "")
-        if shown.startswith(BEARER) and self.is_token(shown.removeprefix(BEARER).strip()):
+        scheme, _, shown = headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == BEARER and self.is_token(shown.strip()):
             return True
         return self._is_session(cookies.get(COOKIE, ""), now_s=now_s)
 
