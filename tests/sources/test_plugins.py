@@ -4,7 +4,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +12,7 @@ import remora.testing
 from remora.contracts import Capabilities, SourceSetup
 from remora.contracts.plugin import SourcePlugin
 from remora.core.errors import ConfigurationError
-from remora.core.item import WrongShape
+from remora.core.item import Batch, Document, Entry, Newest, Page, Readable, Unreadable, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import NoReply
@@ -137,6 +137,51 @@ def test_a_plugin_that_fails_to_open_or_to_read_stops_nobody(install: Installer)
     source = open_plugin("weather", plugin, SourceSetup("w", "https://weather.example", transport, {}, {"size": 1}))
     read = source.decode(Discovery(Kind.DOCUMENT, "k", Lane.DETAIL), replied(b"{}"))
     assert read == WrongShape("the plug-in failed with TypeError")
+
+
+PAGE, DOCUMENT = Kind.PAGE, Kind.DOCUMENT
+
+
+@pytest.mark.parametrize(
+    "kind, result, is_kept",
+    [
+        (DOCUMENT, None, False),
+        (DOCUMENT, Document("k", b"{}"), False),
+        (DOCUMENT, Readable(Document("k", cast("bytes", "text"))), False),
+        (DOCUMENT, Readable(Page((), None)), False),
+        (DOCUMENT, Readable(Document("k", b"{}", "2026")), True),
+        (DOCUMENT, Readable(Batch((Document("k", b"{}"),))), True),
+        (DOCUMENT, Readable(Batch((cast("Document", "k"),))), False),
+        (PAGE, Readable(Document("k", b"{}")), False),
+        (PAGE, Readable(Page((cast("Entry", "k"),), None)), False),
+        (PAGE, Readable(Page((Entry(cast("str", 5), None),), None)), False),
+        (PAGE, Readable(Page((Entry("k", cast("str", 5)),), None)), False),
+        (PAGE, Readable(Page((), cast("str", 5))), False),
+        (PAGE, Readable(Page((Entry("k", None),), "2")), True),
+        (PAGE, Unreadable("cut off"), True),
+        (Kind.NEWEST, Readable(Newest(5)), True),
+    ],
+)
+def test_a_result_that_decode_may_not_have_is_a_body_that_cannot_be_read(
+    kind: Kind, result: object, is_kept: bool
+) -> None:
+    class Odd:
+        name, capabilities = "w", Capabilities(list=True)
+
+        def decode(self, discovery: object, reply: object) -> object:
+            return result
+
+    plugin = SourcePlugin(make=lambda _setup: cast("Any", Odd()), capabilities=Capabilities(list=True))
+    source = open_plugin("weather", plugin, SourceSetup("w", "https://weather.example", FakeTransport(Fake(World()))))
+    read = source.decode(Discovery(kind, "k", Lane.DETAIL), replied(b"{}"))
+    assert (read is result) is is_kept
+    assert is_kept or isinstance(read, WrongShape)
+
+
+def test_a_plugin_that_opens_nothing_is_one_sentence() -> None:
+    plugin = SourcePlugin(make=lambda _setup: cast("Any", None), capabilities=Capabilities(list=True))
+    with pytest.raises(ConfigurationError, match="plug-in weather failed to open the source w"):
+        open_plugin("weather", plugin, SourceSetup("w", "https://weather.example", FakeTransport(Fake(World()))))
 
 
 def test_a_plugin_that_opens_something_else_than_it_declares_is_refused() -> None:

@@ -14,8 +14,24 @@ import structlog
 from remora.contracts.plugin import SourcePlugin, SourceSetup
 from remora.contracts.source import Source
 from remora.core.errors import ConfigurationError, RemoraError
-from remora.core.item import Decoded, WrongShape
-from remora.core.ledger.discovery import Discovery
+from remora.core.item import (
+    Batch,
+    Decoded,
+    Document,
+    Entry,
+    Item,
+    Newest,
+    Nothing,
+    Page,
+    Piece,
+    Readable,
+    StreamOpened,
+    Unreadable,
+    Updated,
+    User,
+    WrongShape,
+)
+from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.verdict import Reply
 
 if TYPE_CHECKING:
@@ -53,11 +69,12 @@ def open_plugin(preset: str, plugin: SourcePlugin, setup: SourceSetup) -> Source
     """The source that a plug-in makes. A mistake in its code becomes one sentence."""
     try:
         source = plugin.make(setup)
+        is_declared = source.capabilities == plugin.capabilities and source.name == setup.name
     except RemoraError:
         raise
     except Exception as error:
         raise _failed(preset, f"failed to open the source {setup.name}", error) from error
-    if source.capabilities != plugin.capabilities or source.name != setup.name:
+    if not is_declared:
         raise ConfigurationError(
             f"the plug-in {preset} opened a source with another name or other capabilities than it declares",
             hint="tell its author: name and capabilities of the source must be those of the setup and of the plug-in",
@@ -66,7 +83,7 @@ def open_plugin(preset: str, plugin: SourcePlugin, setup: SourceSetup) -> Source
 
 
 class _Guarded:
-    """A plug-in's source whose `decode` never raises: one body that it cannot read must not end the whole run."""
+    """A plug-in's source whose `decode` never raises and answers what was asked: one body must not end the whole run."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -76,12 +93,47 @@ class _Guarded:
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
         try:
-            return self._source.decode(discovery, reply)
+            found = self._source.decode(discovery, reply)
         except Exception as error:  # noqa: BLE001 - foreign code over foreign data
             # Never the error's text: it may hold a part of the body.
             failure = type(error).__name__
             log.warning("plugin_failed", source=self._source.name, error=failure, at=_place(error))
             return WrongShape(f"the plug-in failed with {failure}")
+        if _is_decoded(found, discovery.kind):
+            return found
+        log.warning(
+            "plugin_failed", source=self._source.name, error="WrongResult", at=f" in decode of a {discovery.kind}"
+        )
+        return WrongShape("the plug-in gave a result that decode may not have")
+
+
+def _is_decoded(found: object, kind: Kind) -> bool:
+    """Whether it is one of the results that `decode` may have, with fields of their types. Foreign code is not type-checked."""
+    match found:
+        case Readable(thing=Page(entries=tuple() | list() as entries, next_position=str() | None)):
+            return kind is Kind.PAGE and all(map(_is_entry, entries))
+        case Readable(thing=Document(key=str(), body=bytes(), updated_at=str() | None)):
+            return kind is Kind.DOCUMENT
+        case Readable(thing=Item(item_id=int(), body=bytes())):
+            return kind is Kind.ITEM
+        case Readable(thing=User(name=str(), body=bytes())):
+            return kind is Kind.USER
+        case Readable(thing=Newest(item_id=int())):
+            return kind is Kind.NEWEST
+        case Readable(thing=Batch(documents=tuple() as documents)):
+            return kind is Kind.DOCUMENT and all(_is_decoded(Readable(each), kind) for each in documents)
+        case Readable(thing=Piece() | Updated() | StreamOpened()):
+            return True
+        case _:
+            return isinstance(found, Nothing | Unreadable | WrongShape)
+
+
+def _is_entry(entry: object) -> bool:
+    match entry:
+        case Entry(key=str(), updated_at=str() | None, created_at=str() | None, body=bytes() | None):
+            return True
+        case _:
+            return False
 
 
 def _loaded(point: "EntryPoint") -> SourcePlugin:
