@@ -71,6 +71,18 @@ async def test_a_note_keeps_any_json(store: Store) -> None:
         assert await store.note(SOURCE, "fact") == value
 
 
+async def test_a_note_is_swapped_only_if_nobody_changed_it_meanwhile(store: Store) -> None:
+    first: Json = {"paused": None, "text": "\0 é"}
+    assert not await store.swap_note(SOURCE, "fact", old=first, new=2)
+    assert await store.note(SOURCE, "fact") is None
+    assert await store.swap_note(SOURCE, "fact", old=None, new=first)
+    assert not await store.swap_note(SOURCE, "fact", old=None, new=2)
+    assert not await store.swap_note(SOURCE, "fact", old=1, new=2)
+    assert await store.note(SOURCE, "fact") == first
+    assert await store.swap_note(SOURCE, "fact", old=first, new=2)
+    assert await store.note(SOURCE, "fact") == 2
+
+
 async def test_notes_are_told_apart_by_source_and_name(store: Store) -> None:
     await store.keep_note(SOURCE, "newest", 1)
     assert await store.note(SOURCE, "other") is None

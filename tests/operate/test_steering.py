@@ -197,6 +197,39 @@ def test_two_orders_at_once_are_both_kept() -> None:
     run(story)
 
 
+def test_orders_that_two_processes_get_at_once_are_both_kept() -> None:
+    async def story(clock: SimClock) -> None:
+        store = LateAnswers(clock)
+        scene, flood = await opened(clock, store)
+        other = Steering({}, {"chats": "chats"}, store=store, clock=clock)
+        store.late_ns = SECOND_NS
+        lowering = scene.steering.lower("chats", interval_ns=SECOND_NS, for_ns=HOUR_NS, ceiling_interval_ns=CEILING_NS)
+        await asyncio.gather(lowering, other.pause("chats"))
+        assert scene.home.orders.interval_ns == SECOND_NS
+        assert scene.home.orders.paused_at_ns is not None, "the other console was told that nothing is sent"
+        await closed(scene, flood)
+
+    run(story)
+
+
+class NeverSwaps(MemoryStore):
+    """A store in which somebody else always changes a note first."""
+
+    async def swap_note(self, source: str, name: str, *, old: Json, new: Json) -> bool:
+        del source, name, old, new
+        return False
+
+
+def test_an_order_that_others_always_overtake_is_refused_and_not_called_done() -> None:
+    async def story(clock: SimClock) -> None:
+        steering = Steering({}, {"chats": "chats"}, store=NeverSwaps(), clock=clock)
+        with pytest.raises(StoreUnavailable, match="other processes change the orders of chats"):
+            await steering.pause("chats")
+        assert steering.of("chats") == Orders()
+
+    run(story)
+
+
 class FailsOnce(LocalHome):
     """A home whose store does not answer the next question, if told so."""
 

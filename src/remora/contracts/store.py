@@ -258,6 +258,9 @@ class Notes(Protocol):
     async def keep_note(self, source: str, name: str, value: Json) -> None:
         """Keep it, durably. None deletes it."""
 
+    async def swap_note(self, source: str, name: str, *, old: Json, new: Json) -> bool:
+        """Keep the new fact if the kept one is still the old one (None: there is none); else False, and nothing changes."""
+
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """The runtime is alive and this is what it sees.
 

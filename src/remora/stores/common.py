@@ -219,6 +219,13 @@ class CommonNotes(Part):
             return
         await self._change("keep_note", {"source": source, "name": name, "value": dump_json(value)})
 
+    async def swap_note(self, source: str, name: str, *, old: Json, new: Json) -> bool:
+        """Store the new fact if the old one is still there."""
+        values = {"source": source, "name": name, "value": dump_json(new)}
+        if old is None:
+            return await self._change("add_note", values) > 0
+        return await self._change("swap_note", {**values, "old": dump_json(old)}) > 0
+
     async def heartbeats(self) -> Sequence[tuple[str, int, Json]]:
         """The last heartbeats, newest first."""
         rows = await self._rows("heartbeats", {})

@@ -90,6 +90,14 @@ SELECT value FROM notes WHERE source = :source AND name = :name;
 INSERT INTO notes (source, name, value) VALUES (:source, :name, :value)
 ON CONFLICT (source, name) DO UPDATE SET value = excluded.value;
 
+-- name: add_note
+-- Store a small fact that is not there yet.
+INSERT INTO notes (source, name, value) VALUES (:source, :name, :value) ON CONFLICT (source, name) DO NOTHING;
+
+-- name: swap_note
+-- Replace a small fact that nobody has changed since it was read.
+UPDATE notes SET value = :value WHERE source = :source AND name = :name AND value = :old;
+
 -- name: forget_note
 -- Delete a small fact.
 DELETE FROM notes WHERE source = :source AND name = :name;

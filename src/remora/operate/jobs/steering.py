@@ -7,14 +7,14 @@ Orders are kept as notes: a restart does not undo them.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
 import msgspec
 
-from remora.contracts import Clock, GateHome, Notes
-from remora.core.errors import ConfigurationError, StoreError
+from remora.contracts import Clock, GateHome, Json, Notes
+from remora.core.errors import ConfigurationError, StoreError, StoreUnavailable
 from remora.core.ledger.notes import STEERING_NOTE
 from remora.core.quantities import format_rate
 from remora.core.rate.gate_types import RateFacts
@@ -26,6 +26,8 @@ from remora.gate.home_around import HomeAround
 
 LOOK_EVERY_NS: Final = 2 * SECOND_NS
 LOWERED_MAX_NS: Final = 30 * DAY_NS
+# Each lost try means that another process gave an order at the same moment.
+TRIES_AT_MOST: Final = 20
 
 
 class SteeredHome(HomeAround):
@@ -86,14 +88,17 @@ class Steering:
         async with self._turns[account]:
             await self._read(account)
 
-    async def _read(self, account: str) -> None:
+    async def _read(self, account: str) -> Json:
+        """Also gives the orders as they are kept."""
+        kept = await self._store.note(account, STEERING_NOTE)
         try:
-            orders = msgspec.convert(await self._store.note(account, STEERING_NOTE) or {}, Orders)
+            orders = msgspec.convert(kept or {}, Orders)
         except msgspec.ValidationError:
-            return
+            return kept
         if orders.until_ns is not None and orders.until_ns <= self._clock.wall_ns():
             orders = msgspec.structs.replace(orders, interval_ns=None, until_ns=None)
         self._follow(account, orders)
+        return kept
 
     def _follow(self, account: str, orders: Orders) -> None:
         """Also without a gate: another process may send for this account, and this one take over later."""
@@ -112,15 +117,12 @@ class Steering:
 
     async def pause(self, source: str) -> None:
         """Send nothing until it is resumed."""
-        account = self._account(source)
-        async with self._turns[account]:
-            kept = await self._kept(account)
-            if kept.paused_at_ns is None:
-                await self._keep(account, msgspec.structs.replace(kept, paused_at_ns=self._clock.wall_ns()))
+        now_ns = self._clock.wall_ns()
+        await self._order(source, lambda kept: {"paused_at_ns": kept.paused_at_ns or now_ns})
 
     async def resume(self, source: str) -> None:
         """Go on after a pause."""
-        await self._order(source, paused_at_ns=None)
+        await self._order(source, lambda _: {"paused_at_ns": None})
 
     async def lower(self, source: str, *, interval_ns: int, for_ns: int, ceiling_interval_ns: int) -> None:
         """Send at most this fast for a while. Refuses a rate above the owner's ceiling."""
@@ -134,25 +136,25 @@ class Steering:
             raise ConfigurationError(
                 "the ceiling can be lowered for at most 30 days", hint="write a span, as 30m or 6h"
             )
-        await self._order(source, interval_ns=interval_ns, until_ns=self._clock.wall_ns() + for_ns)
+        until_ns = self._clock.wall_ns() + for_ns
+        await self._order(source, lambda _: {"interval_ns": interval_ns, "until_ns": until_ns})
 
     async def restore(self, source: str) -> None:
         """Back to the owner's ceiling."""
-        await self._order(source, interval_ns=None, until_ns=None)
+        await self._order(source, lambda _: {"interval_ns": None, "until_ns": None})
 
-    async def _order(self, source: str, **changes: int | None) -> None:
+    async def _order(self, source: str, change: Callable[[Orders], Mapping[str, int | None]]) -> None:
+        """Change the orders as they are now; whoever changes them in another process at this moment loses nothing."""
         account = self._account(source)
         async with self._turns[account]:
-            await self._keep(account, msgspec.structs.replace(await self._kept(account), **changes))
-
-    async def _kept(self, account: str) -> Orders:
-        """The orders as they are now, whichever process was given them."""
-        await self._read(account)
-        return self.orders(account)
-
-    async def _keep(self, account: str, orders: Orders) -> None:
-        await self._store.keep_note(account, STEERING_NOTE, msgspec.to_builtins(orders))
-        self._follow(account, orders)
+            for _ in range(TRIES_AT_MOST):
+                kept = await self._read(account)
+                orders = self.orders(account)
+                orders = msgspec.structs.replace(orders, **change(orders))
+                if await self._store.swap_note(account, STEERING_NOTE, old=kept, new=msgspec.to_builtins(orders)):
+                    self._follow(account, orders)
+                    return
+        raise StoreUnavailable(f"other processes change the orders of {account}, too", hint="give the order again")
 
     def _account(self, source: str) -> str:
         return self._accounts[source]

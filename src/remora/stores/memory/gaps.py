@@ -134,6 +134,13 @@ class MemoryGaps(MemoryPart):
         else:
             self._tables.notes[source, name] = json.dumps(value)
 
+    async def swap_note(self, source: str, name: str, *, old: Json, new: Json) -> bool:
+        """Store the new fact if the old one is still there."""
+        if _loaded(self._tables.notes.get((source, name))) != old:
+            return False
+        self._tables.notes[source, name] = json.dumps(new)
+        return True
+
     async def beat(self, runtime: str, snapshot: Mapping[str, Json], *, now_ns: int) -> None:
         """Store the heartbeat of a running process."""
         beats = self._tables.heartbeats
