@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from tests.operate.command_line import CommandLine
 from tests.postgres_server import PostgresServer
@@ -143,6 +144,45 @@ def test_a_schema_of_its_own_makes_room_beside_somebody_elses_tables(
     assert result.exit_code == 0, result.output
     assert tables(mirror) == ["recipes"]
     assert remora("status", "--store", store).exit_code == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_schema_that_is_not_there_is_named(remora: CommandLine, mirror: str, command: tuple[str, ...]) -> None:
+    told = remora.refused(*command, "--store", f"{mirror}?options=-csearch_path%3Dmiror")
+    assert "the schema for the mirror does not exist, or this database role may not use it" in told
+    assert "search_path" in told
+
+
+def test_a_reader_may_read_and_whoever_would_write_is_told_at_the_start(
+    remora: CommandLine, ada: str, postgres_url: str
+) -> None:
+    assert remora("store", "migrate", "--store", postgres_url).exit_code == 0
+    reader = ada + postgres_url.rpartition("/")[2]
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        owner.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO ada")
+    for reading in (("status",), ("gaps",), ("changes",), ("query", "SELECT count(*) FROM items")):
+        assert remora(*reading, "--store", reader).exit_code == 0
+    for writing in (*COMMANDS[1:3], ("worker",), ("verify", "--url", "http://127.0.0.1:9/v0")):
+        told = remora.refused(*writing, "--store", reader)
+        assert "may not write all tables of the mirror" in told
+        assert "remora store migrate --grant-to" in told
+    result = remora("check", "--offline", "--store", reader)
+    assert result.exit_code == 1
+    assert "may not write all tables of the mirror" in result.stdout
+
+
+def test_every_table_of_the_mirror_is_looked_at_for_the_right_to_write(
+    remora: CommandLine, ada: str, postgres_url: str
+) -> None:
+    assert remora("store", "migrate", "--grant-to", "ada", "--store", postgres_url).exit_code == 0
+    service = ada + postgres_url.rpartition("/")[2]
+    assert remora("check", "--offline", "--store", service).exit_code == 0
+    with psycopg.connect(postgres_url, autocommit=True) as owner:
+        found = owner.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        for name in sorted({name for (name,) in found} - {"migrations"}):
+            owner.execute(sql.SQL("REVOKE INSERT ON {} FROM ada").format(sql.Identifier(name)))
+            assert remora("check", "--offline", "--store", service).exit_code == 1, f"nobody looked at {name}"
+            owner.execute(sql.SQL("GRANT INSERT ON {} TO ada").format(sql.Identifier(name)))
 
 
 def test_what_an_extension_brings_along_is_nobody_elses(remora: CommandLine, mirror: str, postgres_url: str) -> None:

@@ -110,6 +110,9 @@ async def _store(settings: Settings) -> Finding:
     try:
         async with opened_store(settings, read_only=True) as store:
             await store.heartbeats()
+        if path is None:
+            async with opened_store(settings, read_only=False):  # refused without the right to write
+                pass
         damage, is_whole = (None, True) if path is None else find_damage(path, seconds_max=DAMAGE_SEARCH_MAX_S)
     except StoreEmpty:
         return Finding("ok", "store", f"{shown} is empty; its tables will be created by the first start")

@@ -67,7 +67,7 @@ PASSING: Final[dict[str, tuple[str, str]]] = {
 LASTING: Final[dict[str, tuple[str, str]]] = {
     "42501": (
         "the database role lacks a right that Remora needs",
-        "grant it, or run `remora store migrate` as the owner; docs/scaling.md lists the rights",
+        "grant it, or run `remora store migrate --grant-to ROLE` as the owner; docs/scaling.md lists the rights",
     ),
     "28P01": (
         "PostgreSQL refused the password",

@@ -4,7 +4,7 @@ from typing import Final
 
 from psycopg import sql
 
-from remora.core.errors import ConfigurationError, StoreEmpty, StoreForeign
+from remora.core.errors import ConfigurationError, StoreEmpty, StoreForeign, StoreRefused
 from remora.stores.postgres.connections import Connection, check_address, connect, explaining
 from remora.stores.postgres.statements import MIGRATIONS, NEWEST_VERSION, SQL
 
@@ -39,10 +39,15 @@ async def migrate(url: str, *, grant_to: str | None = None) -> int:
 
 
 async def prepare(connection: Connection, url: str, *, may_migrate: bool = True) -> None:
-    """Refuse a foreign database. Create the schema in an empty one if this role may create tables."""
+    """Refuse a foreign database. Create the schema in an empty one if this role may create tables.
+
+    A reader may not migrate, and needs no right to write.
+    """
     version = await current_version(connection)
     if version > 0:
         check_version(version)
+        if may_migrate:
+            await _check_rights(connection)
     elif not await _may_create(connection):
         raise StoreForeign(
             "the database holds no mirror yet, and this role may not create tables",
@@ -73,6 +78,12 @@ def check_version(version: int) -> None:
 
 async def current_version(connection: Connection) -> int:
     """The number of the last step taken; 0 for an empty database. Refuses foreign tables."""
+    row = await (await connection.execute(SQL["current_schema"])).fetchone()
+    if row is None or row[0] is None:
+        raise StoreRefused(
+            "the schema for the mirror does not exist, or this database role may not use it",
+            hint="correct search_path in the store's URL, or run CREATE SCHEMA, or GRANT USAGE ON SCHEMA, as the owner",
+        )
     row = await (await connection.execute(SQL["find_tables"])).fetchone()
     assert row is not None
     is_ours, is_foreign = row
@@ -98,6 +109,15 @@ async def _migrate(connection: Connection) -> int:
         await connection.execute(step.script)
         await connection.execute(SQL["record_migration"], {"number": step.number, "name": step.name})
     return NEWEST_VERSION - version
+
+
+async def _check_rights(connection: Connection) -> None:
+    row = await (await connection.execute(SQL["may_write"])).fetchone()
+    if not row or not row[0]:
+        raise StoreRefused(
+            "this database role may not write all tables of the mirror",
+            hint="run `remora store migrate --grant-to ROLE` as the owner; ROLE is the one in the store's URL",
+        )
 
 
 async def _may_create(connection: Connection) -> bool:

@@ -30,6 +30,20 @@ SELECT max(number) FROM migrations;
 -- Whether this role may create tables where they would be created.
 SELECT current_schema() IS NOT NULL AND has_schema_privilege(current_schema(), 'CREATE');
 
+-- name: may_write
+-- Whether this role may do with our tables all that a process that collects does.
+SELECT coalesce(bool_and(
+         has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT')
+         AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')
+       ), false)
+FROM pg_class
+WHERE relkind = 'r' AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('migrations'))
+  AND relname IN (
+    'change_readers', 'changes', 'coverage', 'cursors', 'document_revisions', 'documents', 'fetches', 'gaps', 'gates',
+    'heartbeat', 'imports', 'inbox', 'locks', 'notes', 'pace', 'reads', 'runs', 'segments', 'singletons', 'sources',
+    'stored_items', 'stored_revisions', 'stored_users'
+  );
+
 -- name: lock_migration
 -- One process migrates at a time; the others wait and then find nothing to do.
 SELECT pg_advisory_xact_lock(%(lock)s);
