@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import cast
 
@@ -10,13 +10,14 @@ import psycopg
 import pytest
 
 from remora.contracts import Observation, Outcome
-from remora.core.errors import StoreError, StoreForeign
+from remora.core.errors import StoreError, StoreForeign, StoreRefused
 from remora.core.item import Item
 from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.segment import SegmentKind
 from remora.core.units import HOUR_NS, MILLISECOND_NS, SECOND_NS
 from remora.core.verdict import Found
+from remora.operate.jobs.search_index import build
 from remora.stores.postgres import PostgresStore, migrate
 from remora.stores.postgres.segments import LOOSE_RANGES_MAX
 from remora.stores.postgres.statements import NEWEST_VERSION
@@ -188,12 +189,21 @@ async def test_six_processes_that_open_an_empty_database_at_once_migrate_it_once
     assert sorted(steps) == [0, 0, 0, 0, 0, NEWEST_VERSION]
 
 
-async def test_the_service_needs_no_right_to_create_once_the_owner_has_migrated(postgres_url: str) -> None:
+@pytest.fixture
+def smaller_url(postgres_url: str) -> Iterator[str]:
+    """The address of the database for a role that may not create anything."""
     with psycopg.connect(postgres_url, autocommit=True) as owner:
         owner.execute("DROP ROLE IF EXISTS smaller")
         owner.execute("CREATE ROLE smaller LOGIN")
         owner.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
-    smaller_url = postgres_url.replace("remora@", "smaller@")
+        yield postgres_url.replace("remora@", "smaller@")
+        owner.execute("DROP OWNED BY smaller")
+        owner.execute("DROP ROLE smaller")
+
+
+async def test_the_service_needs_no_right_to_create_once_the_owner_has_migrated(
+    postgres_url: str, smaller_url: str
+) -> None:
     with pytest.raises(StoreForeign, match="remora store migrate"):
         await PostgresStore(smaller_url).open()
     await migrate(postgres_url, grant_to="smaller")
@@ -204,9 +214,20 @@ async def test_the_service_needs_no_right_to_create_once_the_owner_has_migrated(
         assert await store.claim(SOURCE, [BACKFILL], owner="one", lease_ns=SECOND_NS, now_ns=at(0)) is not None
     with psycopg.connect(smaller_url) as smaller, pytest.raises(psycopg.errors.InsufficientPrivilege):
         smaller.execute("CREATE TABLE mine (n integer)")
-    with psycopg.connect(postgres_url, autocommit=True) as owner:
-        owner.execute("DROP OWNED BY smaller")
-        owner.execute("DROP ROLE smaller")
+
+
+async def test_the_service_keeps_the_search_index_fresh_that_the_owner_has_built(
+    postgres_url: str, smaller_url: str
+) -> None:
+    await migrate(postgres_url, grant_to="smaller")
+    async with opened(smaller_url) as store:
+        await record(store, 1, story(1), at_s=0)
+        with pytest.raises(StoreRefused, match="may not create the search index"):
+            await build(smaller_url, rebuild=False, tell=lambda _: None)
+        assert (await build(postgres_url, rebuild=False, tell=lambda _: None)).size.entries == 1
+        await migrate(postgres_url, grant_to="smaller")
+        await record(store, 2, story(2), at_s=0)
+        assert (await build(smaller_url, rebuild=False, tell=lambda _: None)).size.entries == 2
 
 
 async def test_a_schema_of_a_newer_program_and_foreign_tables_are_refused(postgres_url: str) -> None:

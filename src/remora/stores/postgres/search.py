@@ -8,7 +8,7 @@ import psycopg
 
 from remora.contracts.browsing import too_slow
 from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchOrder, SearchQuery
-from remora.core.errors import StoreBusy, StoreUnavailable
+from remora.core.errors import StoreBusy, StoreRefused, StoreUnavailable
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.statements import parse
 from remora.stores.postgres.values import dump_key, load_key
@@ -54,7 +54,15 @@ class PostgresSearchIndex:
         pool = Pool(self._url, size=1, settings={"statement_timeout": "0"})
         try:
             async with pool.connection() as connection:
-                await connection.execute(_SQL["create_index"])
+                row = await (await connection.execute(_SQL["index_rights"])).fetchone()
+                is_ready, may_create = row or (False, False)
+                if may_create:
+                    await connection.execute(_SQL["create_index"])
+                elif not is_ready:  # a smaller role only fills the tables that the owner has made
+                    raise StoreRefused(
+                        "this database role may not create the search index",
+                        hint="let the owner run `remora search --build`, then `remora store migrate --grant-to ROLE`",
+                    )
         finally:
             await pool.close()
 

@@ -31,6 +31,15 @@ DO $$ BEGIN
   END IF;
 END $$;
 
+-- name: index_rights
+-- Whether the index can be used as it is, and whether this role may create it and change its tables.
+SELECT
+  to_regclass('search_progress') IS NOT NULL
+    AND coalesce(obj_description(to_regclass('search_entries'), 'pg_class') = 'small letters without accents', false),
+  has_schema_privilege(current_schema(), 'CREATE') AND coalesce(
+    (SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('search_entries')), true
+  );
+
 -- name: clear_index
 -- Forget everything.
 TRUNCATE search_entries, search_progress;
