@@ -89,6 +89,8 @@ async def test_filters_and_orders_work_with_and_without_words(mirror: MirrorRead
     assert await keys(mirror, "since:2027 by:eve") == []
     with pytest.raises(ConfigurationError, match="no order alphabet"):
         await mirror.search("fish", order="alphabet")
+    with pytest.raises(ConfigurationError, match="limit of a search is -1"):
+        await mirror.search("fish", limit=-1)
 
 
 async def test_things_without_a_time_are_found_by_filters_after_those_with_one(

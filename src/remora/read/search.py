@@ -59,6 +59,8 @@ async def find(
     reader: Reader, index: SearchIndex, query: SearchQuery, *, source: str | None, order: SearchOrder, limit: int
 ) -> Sequence[SearchHit]:
     """The best hits. What is no longer in the mirror is left out."""
+    if limit < 1:
+        raise ConfigurationError(f"the limit of a search is {limit}", hint=f"write a number from 1 to {HITS_MAX:,}")
     keys = await index.find(query, source=source, order=order, limit=min(limit, HITS_MAX))
     return await hits_of(reader, keys, query)
 
