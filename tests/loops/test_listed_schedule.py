@@ -190,9 +190,9 @@ def test_a_store_that_is_away_is_waited_for_and_said_so() -> None:
         async with running(rig) as schedule:
             await rig.wait(10 * MINUTE_NS)
             state = schedule.state()
-            assert (state.last_run, state.last_error) == (None, "StoreUnavailable")
+            assert (state.last_run, state.last_error) == (None, "the store is away")
             assert 5 < state.failures < 30, "with growing pauses"
-            assert state.why_not_now == "the store does not answer (StoreUnavailable)"
+            assert state.why_not_now == "the store does not answer (the store is away)"
             store.is_away = False
             await rig.wait(5 * MINUTE_NS)
             assert schedule.state().failures == 0

@@ -70,7 +70,7 @@ def test_a_retryable_failure_restarts_its_loop_and_no_other() -> None:
         await asyncio.sleep(20)
         state = supervisor.state()
         assert (state["shaky"].alive, state["shaky"].restarts) == (True, 3)
-        assert state["shaky"].last_error == "StoreUnavailable"
+        assert state["shaky"].last_error == DOWN.message
         assert (state["steady"].alive, state["steady"].restarts, state["steady"].last_error) == (True, 0, None)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 import structlog
 
 from remora.contracts import Clock
-from remora.core.errors import RemoraError
+from remora.core.errors import RemoraError, StoreError
 from remora.core.repeats import Repeats
 from remora.core.status.snapshot import LoopFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
@@ -121,14 +121,16 @@ class Supervisor:
             try:
                 return await run()
             except Exception as error:
-                life.last_error = type(first_leaf(error)).__name__
+                leaf = first_leaf(error)
+                kind = type(leaf).__name__
+                # The words of our own error help its reader. The text of another one may quote an item's content.
+                life.last_error = leaf.message if isinstance(leaf, StoreError) else kind
                 if self._stopping:
                     # The store failed while leases were released. They expire by themselves; nothing is restarted now.
-                    log.warning("loop_stopped_badly", loop=name, error=life.last_error)
+                    log.warning("loop_stopped_badly", loop=name, error=kind)
                     return None
                 if not is_retryable(error):
-                    log.error("loop_failed", loop=name, error=life.last_error)  # noqa: TRY400 - the caller has the rest
-                    leaf = first_leaf(error)
+                    log.error("loop_failed", loop=name, error=kind)  # noqa: TRY400 - the caller has the rest
                     if leaf is error:
                         raise
                     raise leaf from None
@@ -139,7 +141,7 @@ class Supervisor:
                 life.alive = False
             now_ns = self._clock.monotonic_ns()
             if life.repeats.is_worth_telling(now_ns=now_ns):
-                log.warning("loop_restarts", loop=name, error=life.last_error, failures=life.repeats.failures)
+                log.warning("loop_restarts", loop=name, error=kind, failures=life.repeats.failures)
             await self._clock.sleep_until(now_ns + restart_delay_ns(life.repeats.failures))
 
 

@@ -72,7 +72,7 @@ class LoopFacts(msgspec.Struct, frozen=True):
 
     alive: bool
     restarts: int = 0
-    last_error: str | None = None  # the class of the last error, never its text
+    last_error: str | None = None  # what the store said, or the class of another error, never its text
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ class ScheduleState:
     why_not_now: str | None = None
     run: RunFacts | None = None  # the run in progress, with its counts so far
     failures: int = 0  # in a row
-    last_error: str | None = None  # the class of the last error, never its text
+    last_error: str | None = None  # what the store said
 
 
 class ListedSchedule:
@@ -151,8 +151,8 @@ class ListedSchedule:
         self._state = replace(
             self._state,
             failures=failures,
-            last_error=name,
+            last_error=error.message,
             next_run_at_ns=self._clock.wall_ns() + wait_ns,
-            why_not_now=f"the store does not answer ({name})",
+            why_not_now=f"the store does not answer ({error.message})",
         )
         await self._clock.sleep_until(self._clock.monotonic_ns() + wait_ns)
