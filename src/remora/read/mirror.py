@@ -17,6 +17,7 @@ from remora.contracts.reader import (
     Revision,
 )
 from remora.contracts.search import SearchOrder
+from remora.core.choices import choice_of
 from remora.core.errors import ConfigurationError
 from remora.read.search import IndexReport, SearchHit, find, no_index, report
 from remora.read.search_query import parse_query
@@ -254,15 +255,14 @@ class MirrorReader:
 
         Needs the search index; `remora search --build` makes it. The index may lag behind the mirror.
         """
-        if order not in list(SearchOrder):
-            raise ConfigurationError(f"there is no order {order}", hint=f"write one of {', '.join(SearchOrder)}")
+        by = choice_of(order, SearchOrder, "order")
         wanted = parse_query(query)
         index = open_search_index(self._url)
         if not await index.exists():
             raise no_index()
         await index.open(to_write=False)
         try:
-            return await find(self._reader, index, wanted, source=source, order=SearchOrder(order), limit=limit)
+            return await find(self._reader, index, wanted, source=source, order=by, limit=limit)
         finally:
             await index.close()
 

@@ -234,6 +234,11 @@ def iso(at_ns: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ns % SECOND_NS // MILLISECOND_NS:03d}Z"
 
 
+def iso_or_none(at_ns: int | None) -> str | None:
+    """A moment that may never have come."""
+    return iso(at_ns) if at_ns else None
+
+
 def ago(age_ns: int) -> str:
     """How long ago, as a person would say it."""
     return f"{span(age_ns)} ago" if age_ns >= SECOND_NS else "just now"

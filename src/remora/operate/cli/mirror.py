@@ -233,7 +233,9 @@ def _iso(moment_ns: int) -> str:
 
 
 def _iso_or_none(moment_ns: int | None) -> str | None:
-    return _iso(moment_ns) if moment_ns else None
+    from remora.core.status.answers import iso_or_none
+
+    return iso_or_none(moment_ns)
 
 
 def _json(value: object) -> bytes:

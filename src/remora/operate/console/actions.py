@@ -7,13 +7,13 @@ and the name before. What is read here: the gaps behind a count, and the timelin
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from enum import StrEnum
 from typing import Final, Protocol, TypeVar
 
 import msgspec
 from aiohttp import web
 
 from remora.contracts import Clock
+from remora.core.choices import Choice, choice_of
 from remora.core.errors import ConfigurationError
 from remora.core.ledger.gap import Gap, GapState
 from remora.core.reasons import GapReason
@@ -26,7 +26,6 @@ GAPS_SHOWN: Final = 100
 FINGERPRINT: Final = 12
 
 Body = TypeVar("Body", bound=msgspec.Struct)
-Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Operator(Protocol):
@@ -138,11 +137,8 @@ def require_own_header(request: web.Request) -> None:
 
 def _chosen(request: web.Request, name: str, words: type[Choice]) -> Choice | None:
     """The word that a request chooses; None if it chooses none."""
-    if (text := request.query.get(name)) is None:
-        return None
-    if text in list(words):
-        return words(text)
-    raise ConfigurationError(f"there is no {name} {text}", hint=f"write one of {', '.join(words)}")
+    text = request.query.get(name)
+    return None if text is None else choice_of(text, words, name)
 
 
 async def read_body(request: web.Request, kind: type[Body], *, hint: str) -> Body:

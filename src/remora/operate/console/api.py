@@ -13,6 +13,7 @@ from remora.contracts import Clock
 from remora.contracts.browsing import BrowsingReader
 from remora.contracts.reader import MirroredDocument, MirroredItem, Revision, is_cut_by_size
 from remora.contracts.search import SearchOrder
+from remora.core.choices import choice_of
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.operate.console import api_answers as answers
 from remora.operate.console.api_description import API, Endpoint, Parameter, describe
@@ -218,16 +219,14 @@ class ReadApi(Pages):
 
     async def search(self, request: web.Request) -> answers.SearchAnswer:
         """What matches a query."""
-        order = _text(request, "order") or SearchOrder.RELEVANCE
-        if order not in list(SearchOrder):
-            raise ConfigurationError(f"there is no order {order}", hint=f"write one of {', '.join(SearchOrder)}")
+        order = choice_of(_text(request, "order") or SearchOrder.RELEVANCE, SearchOrder, "order")
         if source := _text(request, "source"):
             async with self._browsing.reader() as reader:
                 among(await reader.sources(), source)
         found = await self._browsing.search(
             _text(request, "q"),
             source=source or None,
-            order=SearchOrder(order),
+            order=order,
             skip=_number(request, "skip", 0, HITS_MAX),
             limit=_number(request, "limit", 20, HITS_ROWS_MAX),
         )

@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from remora.contracts.reader import Change, MirroredDocument, MirroredItem, MirroredUser, Revision
-from remora.core.status.answers import iso
+from remora.core.status.answers import iso, iso_or_none
 from remora.read.browsing import SearchPage
 from remora.read.facets import Facets
 from remora.read.json_layout import as_value
@@ -184,15 +184,10 @@ def item_answer(item: MirroredItem) -> ItemAnswer:
         deleted=item.deleted,
         revision=item.revision,
         first_seen_at=iso(item.first_seen_ns),
-        last_fetched_at=_moment(item.last_fetched_ns),
+        last_fetched_at=iso_or_none(item.last_fetched_ns),
         changed_at=iso(item.changed_ns),
         body=as_value(item.body),
     )
-
-
-def _moment(at_ns: int | None) -> str | None:
-    """A moment that may never have come."""
-    return iso(at_ns) if at_ns else None
 
 
 def thread_answer(thread: ThreadNode) -> ThreadAnswer:
@@ -219,7 +214,7 @@ def history_answer(history: Sequence[Revision]) -> HistoryAnswer:
             RevisionAnswer(
                 revision=each.number,
                 changed_at=iso(each.changed_ns),
-                last_fetched_at=_moment(each.last_fetched_ns),
+                last_fetched_at=iso_or_none(each.last_fetched_ns),
                 body=as_value(each.body),
             )
             for each in history
@@ -244,8 +239,8 @@ def document_answer(document: MirroredDocument) -> DocumentAnswer:
         source=document.source,
         key=document.key,
         updated_at=document.updated_at,
-        fetched_at=_moment(document.fetched_ns),
-        vanished_at=_moment(document.vanished_ns),
+        fetched_at=iso_or_none(document.fetched_ns),
+        vanished_at=iso_or_none(document.vanished_ns),
         gone=document.is_gone,
         body=msgspec.Raw(b"null") if document.body is None else as_value(document.body),
     )
@@ -271,7 +266,7 @@ def search_answer(found: SearchPage) -> SearchAnswer:
         has_more=found.has_more,
         facets=_facets(found.facets),
         is_building=found.is_building,
-        waits_since=_moment(found.waits_since_ns),
+        waits_since=iso_or_none(found.waits_since_ns),
     )
 
 

@@ -190,24 +190,21 @@ def local_minute() -> int:
 
 
 def _of_change(change: Change) -> Notice:
-    return Notice(
-        kind="alarm",
-        source=change.source,
-        name=change.alarm,
-        state="firing" if change.firing else "cleared",
-        text=change.reason,
-        runbook=f"{RUNBOOK}#{change.alarm.lower()}",
-    )
+    return _of_alarm(change.source, change.alarm, change.reason, firing=change.firing)
 
 
 def _of_silence(text: str, *, is_over: bool) -> Notice:
+    return _of_alarm("remora", "RemoraUnknown", text, firing=not is_over)
+
+
+def _of_alarm(source: str, name: str, text: str, *, firing: bool) -> Notice:
     return Notice(
         kind="alarm",
-        source="remora",
-        name="RemoraUnknown",
-        state="cleared" if is_over else "firing",
+        source=source,
+        name=name,
+        state="firing" if firing else "cleared",
         text=text,
-        runbook=f"{RUNBOOK}#remoraunknown",
+        runbook=f"{RUNBOOK}#{name.lower()}",
     )
 
 

@@ -158,6 +158,12 @@ def frozen(path: Path) -> tuple[int, int] | None:
     return None if os.access(path.resolve().parent, os.W_OK, effective_ids=True) else at_rest(path)
 
 
+def check_unwritten(path: Path, seen: tuple[int, int] | None) -> None:
+    """Refuse what was read of a file that is no longer as it was seen at rest; None: it was not at rest."""
+    if seen is not None and at_rest(path) != seen:
+        raise StoreUnavailable(f"{path} was written while it was read", hint="ask again")
+
+
 def search_file(mirror: Path) -> Path:
     """Where the search index of this mirror lies."""
     return mirror.with_name(f"{mirror.name}-search")

@@ -17,7 +17,7 @@ from remora.stores.search_values import FEW_MAX, search_values
 from remora.stores.sqlite.database import (
     BUSY_TIMEOUT_MS,
     Connection,
-    at_rest,
+    check_unwritten,
     explained,
     frozen,
     roll_back,
@@ -203,8 +203,7 @@ class SqliteSearchIndex:
             found = await self._thread.run(work)
         except sqlite3.Error as error:
             raise self._explained(error) from error
-        if self._frozen is not None and at_rest(self._path) != self._frozen:
-            raise StoreUnavailable(f"{self._path} was written while it was read", hint="ask again")
+        check_unwritten(self._path, self._frozen)
         return found
 
     def _explained(self, error: sqlite3.Error) -> StoreError:

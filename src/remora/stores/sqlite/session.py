@@ -11,7 +11,7 @@ from remora.core.errors import StoreUnavailable
 from remora.stores.common import Part, Values
 from remora.stores.decisions import OnBatch
 from remora.stores.rows import Row
-from remora.stores.sqlite.database import Connection, at_rest, check_place, connect_reader, explained
+from remora.stores.sqlite.database import Connection, at_rest, check_place, check_unwritten, connect_reader, explained
 from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.statements import queries
 from remora.stores.sqlite.writer import Writer
@@ -96,8 +96,7 @@ class SqlitePart(Part):
             found = await reading.run(lambda: work(reader))
         except sqlite3.Error as error:
             raise explained(error, self._path) from error
-        if self._at_rest is not None and at_rest(self._path) != self._at_rest:
-            raise StoreUnavailable(f"{self._path} was written while it was read", hint="ask again")
+        check_unwritten(self._path, self._at_rest)
         return found
 
     def _connect_reader(self) -> Connection:

@@ -5,6 +5,7 @@ from typing import Final
 from aiohttp import web
 
 from remora.contracts.search import SearchOrder
+from remora.core.choices import choice_of
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.operate.console.reader import links
 from remora.operate.console.reader.front_views import parse_skip
@@ -81,6 +82,4 @@ def query_text(asked: dict[str, str]) -> str:
 
 
 def _order(text: str) -> SearchOrder:
-    if text and text not in list(SearchOrder):
-        raise ConfigurationError(f"there is no order {text}", hint=f"write one of {', '.join(SearchOrder)}")
-    return SearchOrder(text) if text else SearchOrder.RELEVANCE
+    return choice_of(text, SearchOrder, "order") if text else SearchOrder.RELEVANCE
