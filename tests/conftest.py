@@ -1,5 +1,6 @@
 """What may every test ask for? The outside services, real ones, or a skip that says which one is missing."""
 
+import gc
 import os
 import shutil
 import tempfile
@@ -31,6 +32,7 @@ _database_numbers = count(1)
 
 
 def pytest_configure() -> None:
+    gc.disable()  # what collecting makes stays until the end: to look through it for garbage is a third of its time
     if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_LEAST_BYTES:
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
@@ -44,6 +46,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones first: a worker that is done early still finds short ones to fill its time with."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
