@@ -21,7 +21,7 @@ UNITS: Final = {"d": DAY_NS, "h": HOUR_NS, "min": MINUTE_NS, "s": SECOND_NS, "ms
 INTRODUCTION: Final = """# Figures
 
 Written by `python -m tools.figures`; do not edit. Every figure that `core/` decides by, with what the code says about it. The rate
-law is explained in [rate-law.md](rate-law.md), and which of its rules earn how much is shown there, too.
+law is explained in [rate-law.md](rate-law.md); [rate-law-measured.md](rate-law-measured.md) shows which of its rules earn how much.
 """
 
 
