@@ -1,7 +1,8 @@
 """How does a program read a mirror? `async with remora.open(…) as mirror`: items, threads, users, documents, changes."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -19,6 +20,15 @@ from remora.contracts.reader import (
 from remora.contracts.search import SearchOrder
 from remora.core.choices import choice_of
 from remora.core.errors import ConfigurationError
+from remora.read.arguments import (
+    INTEGER_MAX,
+    ROWS_MAX,
+    SECONDS_MAX,
+    number_of_seconds,
+    store_address,
+    text,
+    whole_number,
+)
 from remora.read.search import IndexReport, SearchHit, find, no_index, report
 from remora.read.search_query import parse_query
 from remora.read.thread import THREAD_ITEMS_MAX, ThreadNode, read_thread
@@ -30,16 +40,19 @@ BULK_ROWS: Final = 5_000
 FOLLOW_EVERY_S: Final = 1.0
 QUERY_ROWS_MAX: Final = 10_000
 QUERY_SECONDS_MAX: Final = 60.0
-INTEGER_MAX: Final = 2**63 - 1
 T = TypeVar("T")
 
 
 class MirrorReader:
-    """An open mirror. It reads the store only: the source is never asked, and the writer is never disturbed."""
+    """An open mirror. It reads the store only: the source is never asked, and the writer is never disturbed.
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._reader: Reader = open_reader(url)
+    A source that the mirror does not hold is refused, unless it is one of the `configured` ones, which may come.
+    """
+
+    def __init__(self, url: str | os.PathLike[str], *, configured: Collection[str] = ()) -> None:
+        self._url = store_address(url)
+        self._reader: Reader = open_reader(self._url)
+        self._known = set(configured)
 
     async def __aenter__(self) -> Self:
         await self._reader.open()
@@ -56,7 +69,8 @@ class MirrorReader:
 
     async def item(self, item_id: int, *, source: str | None = None) -> MirroredItem | None:
         """One item by its id; None if the mirror does not hold it."""
-        found = await self._reader.items(await self._numbered(source), [item_id])
+        wanted = whole_number(item_id, "item_id")
+        found = await self._reader.items(await self._numbered(source), [wanted])
         return found[0] if found else None
 
     async def items(
@@ -73,7 +87,7 @@ class MirrorReader:
     ) -> AsyncIterator[Sequence[MirroredItem]]:
         """All items by id, in pages of at most 500."""
         name = await self._numbered(source)
-        end = INTEGER_MAX if last_id is None else last_id
+        first_id, end = _ids(first_id, last_id)
         while True:
             page = await self._reader.item_page(
                 name, first_id=first_id, last_id=end, changed_since_ns=changed_since_ns, limit=PAGE_ROWS
@@ -142,7 +156,7 @@ class MirrorReader:
         self, source: str, *, first_id: int = 0, last_id: int | None = None, changed_since_ns: int = 0
     ) -> AsyncIterator[ItemColumns]:
         """All items by id as columns (`ITEM_ROW`), in pages of at most 5,000. The next page is read meanwhile."""
-        end = INTEGER_MAX if last_id is None else last_id
+        first_id, end = _ids(first_id, last_id)
 
         def read(first: int) -> "asyncio.Future[ItemColumns]":
             return asyncio.ensure_future(
@@ -177,27 +191,27 @@ class MirrorReader:
 
     async def history(self, item_id: int, *, source: str | None = None) -> Sequence[Revision]:
         """Every content that was seen of an item, oldest first; the last one is the current one. Empty if not held."""
-        name = await self._numbered(source)
-        now = await self._reader.items(name, [item_id])
-        if not now:
+        now = await self.item(item_id, source=source)
+        if now is None:
             return ()
-        current = Revision(now[0].revision, now[0].body, now[0].changed_ns, now[0].last_fetched_ns)
-        return (*await self._reader.revisions(name, item_id), current)
+        current = Revision(now.revision, now.body, now.changed_ns, now.last_fetched_ns)
+        return (*await self._reader.revisions(now.source, now.id), current)
 
     async def thread(
         self, item_id: int, *, source: str | None = None, items_max: int = THREAD_ITEMS_MAX
     ) -> ThreadNode | None:
         """An item with all replies below it, as a tree; None if the mirror does not hold the item."""
+        items_max = whole_number(items_max, "items_max", least=1, most=ROWS_MAX)
         root = await self.item(item_id, source=source)
         return None if root is None else await read_thread(self._reader, root, items_max=items_max)
 
     async def user(self, name: str, *, source: str | None = None) -> MirroredUser | None:
         """One profile by its name; None if the mirror does not hold it."""
-        return await self._reader.user(await self._numbered(source), name)
+        return await self._reader.user(await self._numbered(source), text(name, "name"))
 
     async def document(self, key: str, *, source: str | None = None) -> MirroredDocument | None:
         """One document by its key; None if the mirror does not hold it."""
-        return await self._reader.document(await self._listed(source), key)
+        return await self._reader.document(await self._listed(source), text(key, "key"))
 
     async def documents(
         self, *, source: str | None = None, fetched_since_ns: int = 0
@@ -233,6 +247,7 @@ class MirrorReader:
 
     async def change_pages(self, *, since: str = "0", follow: bool = False) -> AsyncGenerator[Sequence[Change]]:
         """The same in pages of at most 500."""
+        since = text(since, "since")
         while True:
             page = await self._reader.changes(since, limit=PAGE_ROWS)
             if page:
@@ -256,7 +271,10 @@ class MirrorReader:
         Needs the search index; `remora search --build` makes it. The index may lag behind the mirror.
         """
         by = choice_of(order, SearchOrder, "order")
-        wanted = parse_query(query)
+        wanted = parse_query(text(query, "query"))
+        limit = whole_number(limit, "limit")
+        if source is not None:
+            await self._check_known(source)
         index = open_search_index(self._url)
         if not await index.exists():
             raise no_index()
@@ -281,7 +299,11 @@ class MirrorReader:
         self, statement: str, *, rows_max: int = QUERY_ROWS_MAX, seconds_max: float = QUERY_SECONDS_MAX
     ) -> QueryResult:
         """The rows of one SQL query. Anything that writes is refused."""
-        return await self._reader.query(statement, limit=rows_max, seconds_max=seconds_max)
+        return await self._reader.query(
+            text(statement, "statement"),
+            limit=whole_number(rows_max, "rows_max", least=1, most=ROWS_MAX),
+            seconds_max=number_of_seconds(seconds_max, "seconds_max", most=SECONDS_MAX),
+        )
 
     async def _numbered(self, source: str | None) -> str:
         return await self._named(source, lambda held: not held.is_listed, "numbered items")
@@ -292,6 +314,7 @@ class MirrorReader:
     async def _named(self, source: str | None, fits: Callable[[MirroredSource], bool], what: str) -> str:
         """The source that is meant: the named one, or the only one that fits."""
         if source is not None:
+            await self._check_known(source)
             return source
         names = [held.name for held in await self._reader.sources() if fits(held)]
         if len(names) == 1:
@@ -304,12 +327,32 @@ class MirrorReader:
             f"the mirror holds more than one source with {what}", hint=f"name one of: {', '.join(names)}"
         )
 
+    async def _check_known(self, source: str) -> None:
+        """Refuse a source that the mirror does not have: "nothing found" would be a wrong answer to a wrong name."""
+        if source in self._known:
+            return
+        names = [held.name for held in await self._reader.sources()]
+        if text(source, "source") not in names:
+            raise ConfigurationError(
+                f"the mirror holds nothing of a source {source}", hint=f"it holds: {', '.join(names) or 'nothing'}"
+            )
+        self._known.add(source)
+
+
+def _ids(first_id: int, last_id: int | None) -> tuple[int, int]:
+    """The first and the last id of a range; None: to the end."""
+    end = INTEGER_MAX if last_id is None else whole_number(last_id, "last_id")
+    return whole_number(first_id, "first_id"), end
+
 
 async def _in_pieces(keys: Sequence[T]) -> AsyncIterator[Sequence[T]]:
     for start in range(0, len(keys), PAGE_ROWS):
         yield keys[start : start + PAGE_ROWS]
 
 
-def open_mirror(url: str) -> MirrorReader:
-    """The mirror in a store, as `sqlite:///hn.db` or `postgresql://user@host/database`. Use it with `async with`."""
+def open_mirror(url: str | os.PathLike[str]) -> MirrorReader:
+    """The mirror in a store: `sqlite:///hn.db`, the path of a SQLite file or `postgresql://user@host/database`.
+
+    Use it with `async with`.
+    """
     return MirrorReader(url)

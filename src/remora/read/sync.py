@@ -1,6 +1,7 @@
 """How is a mirror read without `async`, as in a notebook? With the same methods; the reads run in a thread of their own."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from types import TracebackType
@@ -26,7 +27,7 @@ T = TypeVar("T")
 class SyncMirrorReader:
     """An open mirror for code without `async`. A notebook has an event loop of its own, so this one has a thread."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str | os.PathLike[str]) -> None:
         self._mirror = MirrorReader(url)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -128,6 +129,6 @@ class SyncMirrorReader:
             loop.close()
 
 
-def open_mirror_sync(url: str) -> SyncMirrorReader:
-    """The mirror in a store, for code without `async`. Use it with `with`."""
+def open_mirror_sync(url: str | os.PathLike[str]) -> SyncMirrorReader:
+    """The mirror in a store, or in the SQLite file of a path, for code without `async`. Use it with `with`."""
     return SyncMirrorReader(url)

@@ -5,22 +5,19 @@
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from remora.core.errors import ConfigurationError
 from remora.operate.cli.common import FiniteRange, as_json_option, load_settings, run, store_options
+from remora.read.arguments import ROWS_MAX, SECONDS_MAX
 
 if TYPE_CHECKING:
     from remora.contracts.reader import MirroredItem, QueryResult, Revision
     from remora.operate.config.settings import Settings
     from remora.read.mirror import MirrorReader
     from remora.read.thread import ThreadNode
-
-# What both databases can count to, for a query.
-ROWS_MAX: Final = 1_000_000_000
-SECONDS_MAX: Final = 1_000_000
 
 
 @asynccontextmanager
@@ -29,7 +26,7 @@ async def opened_mirror(settings: "Settings") -> "AsyncIterator[MirrorReader]":
     from remora.operate.jobs.startup_checks import naming_store
     from remora.read.mirror import MirrorReader
 
-    mirror = MirrorReader(settings.store.url)
+    mirror = MirrorReader(settings.store.url, configured=settings.sources)
     with naming_store(settings.store.url):
         await mirror.__aenter__()
     try:

@@ -70,16 +70,9 @@ class _Tools:
         self._settings = settings
 
     @asynccontextmanager
-    async def _mirror(self, source: str | None = None) -> AsyncIterator[MirrorReader]:
-        """The mirror. A source that it does not have is refused: an assistant guesses names, and must not hear "nothing"."""
+    async def _mirror(self) -> AsyncIterator[MirrorReader]:
         with naming_store(self._settings.store.url):
             async with MirrorReader(self._settings.store.url) as mirror:
-                names = [held.name for held in await mirror.sources()] if source is not None else []
-                if source is not None and source not in names:
-                    raise ConfigurationError(
-                        f"the mirror holds nothing of a source {source}",
-                        hint=f"it holds: {', '.join(names) or 'nothing'}",
-                    )
                 yield mirror
 
     async def search(self, query: str, order: str = "relevance", limit: int = 20, source: str | None = None) -> str:
@@ -87,7 +80,7 @@ class _Tools:
         since:2026-01, until:2026-02 and score>100. Order is relevance, time or score. At most 50 hits.
         """
         try:
-            async with self._mirror(source) as mirror:
+            async with self._mirror() as mirror:
                 hits = await mirror.search(query, source=source, order=order, limit=max(1, min(limit, HITS_MAX)))
         except RemoraError as error:
             return _told(error)
@@ -97,7 +90,7 @@ class _Tools:
     async def item(self, item_id: int, source: str | None = None) -> str:
         """One item as the provider sent it, in JSON, with the time of its last fetch."""
         try:
-            async with self._mirror(source) as mirror:
+            async with self._mirror() as mirror:
                 found = await mirror.item(item_id, source=source)
         except RemoraError as error:
             return _told(error)
@@ -110,7 +103,7 @@ class _Tools:
     async def thread(self, item_id: int, replies_max: int = 100, source: str | None = None) -> str:
         """An item with its replies as an indented tree. At most 500 items."""
         try:
-            async with self._mirror(source) as mirror:
+            async with self._mirror() as mirror:
                 most = max(1, min(replies_max, REPLIES_MAX))
                 found = await mirror.thread(item_id, source=source, items_max=most)
         except RemoraError as error:
@@ -120,7 +113,7 @@ class _Tools:
     async def history(self, item_id: int, source: str | None = None) -> str:
         """Every content that was seen of an item, oldest first, also what was deleted upstream."""
         try:
-            async with self._mirror(source) as mirror:
+            async with self._mirror() as mirror:
                 found = await mirror.history(item_id, source=source)
         except RemoraError as error:
             return _told(error)
@@ -129,7 +122,7 @@ class _Tools:
     async def user(self, name: str, source: str | None = None) -> str:
         """One profile, in JSON."""
         try:
-            async with self._mirror(source) as mirror:
+            async with self._mirror() as mirror:
                 found = await mirror.user(name, source=source)
         except RemoraError as error:
             return _told(error)
@@ -140,7 +133,7 @@ class _Tools:
         tells its key.
         """
         try:
-            async with self._mirror(source) as mirror:
+            async with self._mirror() as mirror:
                 found = await mirror.document(key, source=source)
         except RemoraError as error:
             return _told(error)
