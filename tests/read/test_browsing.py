@@ -60,6 +60,27 @@ async def test_what_an_author_wrote_comes_in_two_lists(reader: BrowsingReader) -
     assert [found.id for found in replies] == [3]
 
 
+@pytest.mark.parametrize("comments", [True, False])
+async def test_what_an_author_wrote_at_an_unknown_time_comes_last(
+    reader: BrowsingReader, store: Store, comments: bool
+) -> None:
+    kind = "comment" if comments else "story"
+    await keep(store, *(item(each, by="zoe", type=kind, time=time) for each, time in ((60, 5), (61, 7), (62, 6))))
+    await keep(store, *(item(each, by="zoe", type=kind, time=None) for each in (63, 64)))
+
+    async def ids(skip: int) -> list[int]:
+        return [found.id for found in await reader.items_by(SOURCE, "zoe", comments=comments, skip=skip, limit=2)]
+
+    assert [await ids(0), await ids(2), await ids(4)] == [[61, 62], [60, 64], [63]]
+
+
+async def test_the_beginning_of_a_title_is_found_in_capitals_and_small_letters(
+    reader: BrowsingReader, store: Store
+) -> None:
+    await keep(store, item(60, type="story", title="SHOW hn: a fish", score=1))
+    assert [found.id for found in await reader.stories(SOURCE, stories(prefix="Show HN:"))] == [1, 60]
+
+
 async def test_the_newest_items_come_first_and_page_by_id(reader: BrowsingReader) -> None:
     assert [found.id for found in await reader.newest_items(SOURCE, before_id=21, limit=3)] == [20, 7, 5]
 

@@ -9,7 +9,7 @@ SELECT
 FROM stored_items AS i
 WHERE i.type = %(type)s AND i.time >= %(since)s AND i.time < %(until)s
 AND i.source = (SELECT number FROM sources WHERE name = %(source)s) AND NOT i.dead AND NOT i.deleted
-AND (%(prefix)s::text IS NULL OR readable_body(i.body) ->> 'title' LIKE %(prefix)s)
+AND (%(prefix)s::text IS NULL OR readable_body(i.body) ->> 'title' ILIKE %(prefix)s)
 ORDER BY i.score DESC NULLS LAST, i.time DESC, i.id DESC LIMIT %(limit)s OFFSET %(skip)s;
 
 -- name: browse_by_time
@@ -20,7 +20,7 @@ SELECT
 FROM stored_items AS i
 WHERE i.type = %(type)s AND i.time >= %(since)s AND i.time < %(until)s
 AND i.source = (SELECT number FROM sources WHERE name = %(source)s) AND NOT i.dead AND NOT i.deleted
-AND (%(prefix)s::text IS NULL OR readable_body(i.body) ->> 'title' LIKE %(prefix)s)
+AND (%(prefix)s::text IS NULL OR readable_body(i.body) ->> 'title' ILIKE %(prefix)s)
 ORDER BY i.time DESC, i.id DESC LIMIT %(limit)s OFFSET %(skip)s;
 
 -- name: browse_newest
@@ -33,24 +33,48 @@ WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s) AND i.id <
 ORDER BY i.id DESC LIMIT %(limit)s;
 
 -- name: browse_comments_by
--- The comments of one author, the newest first.
+-- The comments of one author, the newest first; then those without a time. Each half is read in the order of the index.
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   i.last_fetched_at, i.changed_at, i.revision, i.body
-FROM stored_items AS i
-WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s) AND i."by" = %(author)s
-AND i.type = 'comment'
-ORDER BY i.time DESC, i.id DESC LIMIT %(limit)s OFFSET %(skip)s;
+FROM (
+  (
+    SELECT i.* FROM stored_items AS i
+    WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s) AND i."by" = %(author)s
+    AND i.type = 'comment' AND i.time IS NOT NULL
+    ORDER BY i.time DESC, i.id DESC LIMIT %(limit)s::bigint + %(skip)s
+  )
+  UNION ALL
+  (
+    SELECT i.* FROM stored_items AS i
+    WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s) AND i."by" = %(author)s
+    AND i.type = 'comment' AND i.time IS NULL
+    ORDER BY i.id DESC LIMIT %(limit)s::bigint + %(skip)s
+  )
+) AS i
+ORDER BY i.time DESC NULLS LAST, i.id DESC LIMIT %(limit)s OFFSET %(skip)s;
 
 -- name: browse_stories_by
--- What else an author wrote, the newest first.
+-- What else an author wrote, the newest first; then those without a time. Each half is read in the order of the index.
 SELECT
   i.id, i.type, i."by", i.time, i.parent, i.score, i.descendants, i.dead, i.deleted, i.first_seen_at,
   i.last_fetched_at, i.changed_at, i.revision, i.body
-FROM stored_items AS i
-WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s) AND i."by" = %(author)s
-AND i.type IS DISTINCT FROM 'comment'
-ORDER BY i.time DESC, i.id DESC LIMIT %(limit)s OFFSET %(skip)s;
+FROM (
+  (
+    SELECT i.* FROM stored_items AS i
+    WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s) AND i."by" = %(author)s
+    AND i.type IS DISTINCT FROM 'comment' AND i.time IS NOT NULL
+    ORDER BY i.time DESC, i.id DESC LIMIT %(limit)s::bigint + %(skip)s
+  )
+  UNION ALL
+  (
+    SELECT i.* FROM stored_items AS i
+    WHERE i.source = (SELECT number FROM sources WHERE name = %(source)s) AND i."by" = %(author)s
+    AND i.type IS DISTINCT FROM 'comment' AND i.time IS NULL
+    ORDER BY i.id DESC LIMIT %(limit)s::bigint + %(skip)s
+  )
+) AS i
+ORDER BY i.time DESC NULLS LAST, i.id DESC LIMIT %(limit)s OFFSET %(skip)s;
 
 -- name: browse_roots
 -- The highest ancestor of some items. Items that name each other as parents have none.
