@@ -47,6 +47,18 @@ async def test_a_store_at_rest_is_read_and_nothing_is_left_behind(folder: Path) 
     assert names(folder) == before
 
 
+async def test_a_store_at_rest_is_read_through_a_link_in_a_folder_that_may_be_written(folder: Path) -> None:
+    await (await filled(folder)).close()
+    with open_folder() as writable:
+        writable.chmod(0o777)
+        (writable / "remora.db").symlink_to(folder / "remora.db")
+        with unwritable(folder):
+            reader = store_in(writable, read_only=True)
+            await reader.open()
+            assert await reader.item(SOURCE, 1) is not None
+            await reader.close()
+
+
 async def test_a_search_index_at_rest_is_searched_and_nothing_is_left_behind(folder: Path) -> None:
     await (await filled(folder)).close()
     await build(f"sqlite:///{folder}/remora.db", rebuild=False, tell=lambda _: None)

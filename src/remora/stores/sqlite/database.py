@@ -153,9 +153,14 @@ def at_rest(path: Path) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
+def may_write_beside(path: Path) -> bool:
+    """Whether SQLite may write its log and its locks, which lie beside the real file."""
+    return os.access(path.resolve().parent, os.W_OK, effective_ids=True)
+
+
 def frozen(path: Path) -> tuple[int, int] | None:
-    """The same of a file in a folder where this process may not write, so that SQLite cannot lock it."""
-    return None if os.access(path.resolve().parent, os.W_OK, effective_ids=True) else at_rest(path)
+    """The time and size of a file at rest in a folder where this process may not write, so that SQLite cannot lock it."""
+    return None if may_write_beside(path) else at_rest(path)
 
 
 def check_unwritten(path: Path, seen: tuple[int, int] | None) -> None:

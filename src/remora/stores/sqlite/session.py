@@ -1,7 +1,6 @@
 """Who uses the file? One writer with its own connection, and one reader that can never write."""
 
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +10,15 @@ from remora.core.errors import StoreUnavailable
 from remora.stores.common import Part, Values
 from remora.stores.decisions import OnBatch
 from remora.stores.rows import Row
-from remora.stores.sqlite.database import Connection, at_rest, check_place, check_unwritten, connect_reader, explained
+from remora.stores.sqlite.database import (
+    Connection,
+    at_rest,
+    check_place,
+    check_unwritten,
+    connect_reader,
+    explained,
+    may_write_beside,
+)
 from remora.stores.sqlite.offload import InThread, Offloader
 from remora.stores.sqlite.statements import queries
 from remora.stores.sqlite.writer import Writer
@@ -104,7 +111,7 @@ class SqlitePart(Part):
         try:
             return connect_reader(self._path)
         except StoreUnavailable:
-            if not self._read_only or os.access(self._path.parent, os.W_OK, effective_ids=True):
+            if not self._read_only or may_write_beside(self._path):
                 raise
         self._at_rest = at_rest(self._path)
         if self._at_rest is None:
