@@ -129,7 +129,7 @@ def broken_thread() -> list[Item]:
         body(POLL, type="poll", title="Which knot?", parts=[POLL + 1, POLL + 2, POLL + 3]),
         body(POLL + 1, type="pollopt", text="Bowline", score=1),
         body(POLL + 2, type="pollopt", text="Reef knot"),
-        body(16, parent=17, text="One half of a circle"),
+        body(16, parent=17, by="Ada Lovelace", text="One half of a circle"),
         body(17, parent=16, text="The other half"),
         body(18, type="story", title="First title", text="A <i>red</i> fish swims here."),
         body(

@@ -141,6 +141,13 @@ async def test_a_search_has_filters_facets_and_marks(visitor: ClientSession) -> 
     assert "Since:soon has no date" in wrong
 
 
+async def test_an_author_with_a_space_in_the_name_is_searched_for_and_narrows_a_search(visitor: ClientSession) -> None:
+    assert "One half of a <mark>circle</mark>" in await read(visitor, links.search(q="circle", by="Ada Lovelace"))
+    assert "by=Ada+Lovelace" in await read(visitor, links.search(q="circle"))
+    wrong = await read(visitor, links.search(q="x", by='a "b" c'), status=400)
+    assert "By has a quotation mark beside a space" in wrong
+
+
 async def test_a_document_is_readable_first_and_raw_on_demand(visitor: ClientSession) -> None:
     text = await read(visitor, links.document(CHATS, "chat/1"))
     assert "<h1>How to read a tide table</h1>" in text

@@ -9,11 +9,19 @@ from remora.read.moments import parse_moment
 
 FILTERS_HINT: Final = "filters are by:NAME, type:TYPE, domain:HOST, since:DATE, until:DATE and score>N"
 TERMS_MAX: Final = 32
-_WORD: Final = re.compile(r'(-?)(?:"([^"]*)"|(\S+))')
+_WORD: Final = re.compile(r'(-?)(?:"([^"]*)"|((?:by|type|domain|since|until):"[^"]*"|\S+))')
 _FILTER: Final = re.compile(r"(by|type|domain|since|until):(.*)")
 # What no index holds as a word: a lone underscore would never be found.
 _LETTER: Final = re.compile(r"[^\W_]")
+_QUOTED: Final = re.compile(r'"([^"]*)"')
 _SCORE: Final = re.compile(r"score(>=|>|:)(.*)")
+
+
+def filter_text(name: str, value: str) -> str | None:
+    """A filter as a query has it, between quotation marks where they are needed. None: no query can have this value."""
+    if value and not re.search(r"\s", value) and not value.startswith('"'):
+        return f"{name}:{value}"
+    return f'{name}:"{value}"' if value.strip() and '"' not in value else None
 
 
 def parse_query(text: str) -> SearchQuery:
@@ -48,7 +56,11 @@ def _take_filter(word: str, filters: dict[str, str | int]) -> bool:
     if found is None:
         return False
     name, text = found[1], found[2]
-    if not text:
+    if quoted := _QUOTED.fullmatch(text):
+        text = quoted[1]
+    elif text.startswith('"'):
+        raise ConfigurationError(f"{word} has no second quotation mark", hint='write by:"Ada Lovelace"')
+    if not text.strip():
         raise ConfigurationError(f"{word} has no value", hint=FILTERS_HINT)
     match name:
         case "since" | "until":

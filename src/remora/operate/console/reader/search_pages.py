@@ -13,6 +13,7 @@ from remora.operate.console.reader.pages import Pages, among, shown, status_of
 from remora.operate.console.reader.rendering import page
 from remora.read.browsing import SearchPage
 from remora.read.search import HITS_MAX
+from remora.read.search_query import filter_text
 from remora.stores.search_values import COMPARED_MAX
 
 HITS_ROWS: Final = 20
@@ -65,18 +66,28 @@ class SearchPages(Pages):
             hits_max=HITS_MAX,
             compared_max=COMPARED_MAX,
             orders=tuple(SearchOrder),
+            can_be_asked=lambda name, value: filter_text(name, value) is not None,
         )
 
 
 def query_text(asked: dict[str, str]) -> str:
     """The query in the language of `remora search`: the words, then the filters of the form."""
-    parts = [asked["q"], *(f"{name}:{asked[name]}" for name in FILTERS if asked[name])]
+    parts = [asked["q"], *(_filter(name, asked[name]) for name in FILTERS if asked[name])]
     if asked["score"]:
         parts.append(f"score>{asked['score']}")
     text = " ".join(part for part in parts if part)
     if len(text) > QUERY_MAX:
         raise ConfigurationError(
             f"the query has {len(text):,} characters", hint=f"write at most {QUERY_MAX} characters"
+        )
+    return text
+
+
+def _filter(name: str, value: str) -> str:
+    text = filter_text(name, value)
+    if text is None:
+        raise ConfigurationError(
+            f"{name} has a quotation mark beside a space", hint="write a value without quotation marks"
         )
     return text
 
