@@ -111,6 +111,8 @@ def test_stats_tell_bytes_per_table_growth_and_readers(mirror: CommandLine) -> N
         (("changes", "--forget-reader", "nobody"), "there is no reader nobody"),
         (("store", "compact", "--changes-older", "soon"), "--changes-older"),
         (("export", "--follow", "lake", "--out", "x"), "--follow goes with no --out"),
+        (("export", "--follow", "lake", "--format", "csv"), "--follow writes Parquet files, not csv"),
+        (("show", "1", "--history", "--body"), "--history and --body are given together"),
         (("import", "nothing.ndjson", "--source", "hackernews"), "cannot be read"),
     ],
 )

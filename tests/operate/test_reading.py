@@ -82,7 +82,7 @@ def test_show_writes_a_page_of_its_own_and_the_history_of_documents(remora: Comm
     document = remora("show", "chat/1", "--html", "--source", CHATS).stdout
     assert document.index("I have one for my harbour.") < document.index("Raw JSON")
     assert "+ name: With another name" in remora("show", "chat/2", "--history", "--source", CHATS).stdout
-    assert "write --html alone" in remora.refused("show", "1", "--html", "--json")
+    assert "--json and --html are given together" in remora.refused("show", "1", "--html", "--json")
 
 
 def test_show_says_when_a_document_was_deleted_upstream(remora: CommandLine) -> None:

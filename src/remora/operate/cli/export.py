@@ -30,7 +30,6 @@ TOLD_EVERY_S: Final = 5.0
     "--format",
     "file_format",
     type=click.Choice(FORMATS),
-    default="ndjson",
     metavar="FORMAT",
     help="ndjson (the default), csv, parquet or singer.",
 )
@@ -44,7 +43,7 @@ TOLD_EVERY_S: Final = 5.0
 def export(
     *,
     follow: str | None,
-    file_format: str,
+    file_format: str | None,
     out: str | None,
     since: str | None,
     start_id: int | None,
@@ -61,6 +60,11 @@ def export(
             raise ConfigurationError(
                 "--follow goes with no --out, --since and ids", hint="write --follow FOLDER alone: it holds everything"
             )
+        if file_format not in {None, "parquet"}:
+            raise ConfigurationError(
+                f"--follow writes Parquet files, not {file_format}",
+                hint="leave out --format; --out FILE writes others once",
+            )
         with suppress(KeyboardInterrupt):
             run(_follow(load_settings(**common), common.get("source"), Path(follow)))
         return
@@ -68,7 +72,7 @@ def export(
         raise ConfigurationError("Parquet needs a folder to write to", hint="write --out FOLDER")
     since_ns = 0 if since is None else parse_moment(since, where="--since") * SECOND_NS
     settings = load_settings(**common)
-    count = run(_export(settings, common.get("source"), file_format, out, (start_id, end_id), since_ns))
+    count = run(_export(settings, common.get("source"), file_format or "ndjson", out, (start_id, end_id), since_ns))
     click.echo(f"{count:,} written", err=True)
 
 

@@ -5,7 +5,7 @@
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from remora.operate.config.settings import Settings
     from remora.read.mirror import MirrorReader
     from remora.read.thread import ThreadNode
+
+# In which form an item or a document is shown, by the name of its parameter.
+FORMS: Final = {"as_json": "--json", "as_html": "--html", "with_history": "--history", "only_body": "--body"}
 
 
 @asynccontextmanager
@@ -64,10 +67,10 @@ async def source_of(mirror: "MirrorReader", settings: "Settings", named: str | N
 @as_json_option
 def show(*, key: str, **options: Any) -> None:
     """Show one item with its thread, or one document."""
-    forms = ("as_json", "as_html", "with_history", "only_body")
-    chosen = [name for name in forms if options.pop(name)]
-    if "as_html" in chosen and len(chosen) > 1:
-        raise ConfigurationError("--html is given with another form", hint="write --html alone")
+    chosen = [name for name in FORMS if options.pop(name)]
+    if len(chosen) > 1 and chosen != ["as_json", "with_history"]:  # the JSON holds the history, too
+        names = " and ".join(FORMS[name] for name in chosen)
+        raise ConfigurationError(f"{names} are given together", hint="write one of them: each is a form of its own")
     settings = load_settings(**options)
     _check_key(settings, options.get("source"), key)
     text = run(_shown(settings, options.get("source"), key, form=chosen[0] if chosen else "as_text"))
