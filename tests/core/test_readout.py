@@ -287,6 +287,13 @@ def test_nothing_is_known_to_work_while_every_process_stands_by() -> None:
     assert seen(helper).answers.working == Answer(YesNo.YES, "helping")
 
 
+def test_a_store_that_does_not_tell_who_may_begin_is_named_instead_of_a_lease_that_ends() -> None:
+    waiting = beat(of=facts(stands_by=True, unanswered="PostgreSQL has no free connection"))
+    told = "the store does not tell whether this process may begin: PostgreSQL has no free connection"
+    assert seen(waiting).answers.working == Answer(YesNo.UNKNOWN, told)
+    assert seen(waiting, beat()).answers.working.answer is YesNo.YES
+
+
 def test_a_fresh_section_says_when_the_newest_id_was_told() -> None:
     fresh = seen(beat()).fresh
     assert isinstance(fresh, Fresh)

@@ -206,6 +206,8 @@ def is_working(
         return Answer(YesNo.NO, why)
     if (why := barred(facts.rate, now_ns=now_ns)) is not None:
         return Answer(YesNo.NO, why)
+    if all_stand_by and facts.unanswered is not None:
+        return Answer(YesNo.UNKNOWN, f"the store does not tell whether this process may begin: {facts.unanswered}")
     if all_stand_by:
         return Answer(YesNo.UNKNOWN, ALL_STAND_BY)
     if failed is not None:

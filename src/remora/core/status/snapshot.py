@@ -115,6 +115,7 @@ class SourceFacts(msgspec.Struct, frozen=True, kw_only=True):
     why_not_now: str | None = None
     orders: Orders = Orders()
     stands_by: bool = False  # another process watches the source and knows more about it
+    unanswered: str | None = None  # why the store does not tell whether this process may watch the source
     missing_secret: str | None = None  # why the credential was never read, so that nothing is sent
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from remora.contracts import LeaderLease
 from remora.core.errors import ConfigurationError, StoreError
 from remora.core.rate.gate_types import RateFacts
 from remora.core.reasons import GapReason
@@ -155,16 +156,21 @@ class Service:
         right = self._resources.gates.right(name)
         if right is None:
             return await self._open_source(name, source, opened)
-        self._stand_by(name)
-        return partial(right.run, partial(self._run_alone, name, source))
+        self._stand_by(name, right)
+        return partial(right.run, partial(self._run_alone, name, source, right))
 
-    def _stand_by(self, name: str) -> None:
-        """Another process sends for this source."""
-        self._facts[name] = lambda: SourceFacts(doing="standing by", stands_by=True, orders=self._steering.of(name))
+    def _stand_by(self, name: str, right: LeaderLease) -> None:
+        """Another process sends for this source, or the store does not tell."""
+
+        def facts() -> SourceFacts:
+            why = _unanswered(right)
+            return SourceFacts(doing=_waiting(why), stands_by=True, unanswered=why, orders=self._steering.of(name))
+
+        self._facts[name] = facts
         self._operator.run_now_by_source.pop(name, None)
         self._operator.stands_by[name] = lambda: True
 
-    async def _run_alone(self, name: str, source: SourceSettings) -> None:
+    async def _run_alone(self, name: str, source: SourceSettings, right: LeaderLease) -> None:
         """Run a source for which only one process sends, from the moment on at which this process may."""
         while True:
             async with AsyncExitStack() as opened:
@@ -179,7 +185,7 @@ class Service:
                 try:
                     return await run()
                 finally:
-                    self._stand_by(name)
+                    self._stand_by(name, right)
 
     async def _open_source(self, name: str, source: SourceSettings, opened: AsyncExitStack) -> Run:
         opening = OPENERS[source.kind](name, self._resources)
@@ -193,6 +199,7 @@ class Service:
 
     def _numbered(self, runtime: Numbered) -> Run:
         source = runtime.settings
+        alone = None if self._sharing is None else self._sharing.leader_lease(f"watch:{runtime.name}")
         service = NumberedService(
             runtime.source,
             self._store,
@@ -201,7 +208,7 @@ class Service:
             clock=self._clock,
             owner=self._owner,
             settings=chosen(source, backfill=self._backfill),
-            alone=None if self._sharing is None else self._sharing.leader_lease(f"watch:{runtime.name}"),
+            alone=alone,
         )
 
         def facts() -> SourceFacts:
@@ -209,14 +216,15 @@ class Service:
             orders = self._steering.of(runtime.name)
             rate = steered(rate_facts(runtime.governor, self._meter, runtime.name), orders)
             if state.stands_by:
-                loops = dict(state.loops)
+                loops, why = dict(state.loops), _unanswered(alone)
                 return SourceFacts(
                     rate=rate,
                     orders=orders,
                     newest_id=state.newest_id,
                     loops=loops,
-                    doing="standing by",
+                    doing=_waiting(why),
                     stands_by=True,
+                    unanswered=why,
                     missing_secret=missing_secret(runtime),
                 )
             return SourceFacts(
@@ -270,6 +278,7 @@ class Service:
                 next_run_at_ns=state.next_run_at_ns,
                 why_not_now=state.why_not_now,
                 stands_by=stands_by(),
+                unanswered=_unanswered(alone) if stands_by() else None,
                 missing_secret=missing_secret(runtime),
             )
 
@@ -328,6 +337,15 @@ def _eta_s(covered: Covered, rate: RateFacts | None) -> float | None:
     if covered.pending == 0:
         return 0.0
     return covered.pending / rate.recent_per_s if rate and rate.recent_per_s else None
+
+
+def _unanswered(lease: LeaderLease | None) -> str | None:
+    """What the store said instead of telling whether this process may begin."""
+    return None if lease is None or lease.unanswered is None else lease.unanswered.message
+
+
+def _waiting(unanswered: str | None) -> str:
+    return "standing by" if unanswered is None else "waiting for the store"
 
 
 async def _awaited(run: Run) -> None:
