@@ -22,7 +22,7 @@ HEAD: Final = """<!doctype html>
 <script src="theme.js"></script>
 </head>
 <body class="runbook">
-<header><h1>What to do</h1><p><a href="./">Back to the console</a></p><button type="button" id="theme">Theme: auto</button></header>
+<header><h1>What to do</h1><p><a href="./">Back to the console</a></p><button type="button" id="theme" hidden>Theme: auto</button></header>
 <main>
 """
 FOOT: Final = """<p class="unseen" role="status" aria-live="polite"></p>

@@ -131,6 +131,20 @@ async def test_the_keyboard_walks_folds_and_searches(browser: Browser, library: 
         await expect(page.locator("main .row").first).to_contain_text("tides")
 
 
+@pytest.mark.parametrize("path", ["/", "/login", "/runbook", links.view(NEWS, "top")])
+async def test_a_button_that_needs_a_script_is_shown_only_with_scripts(
+    browser: Browser, library: str, path: str
+) -> None:
+    for has_scripts in (False, True):
+        context = await browser.new_context(java_script_enabled=has_scripts)
+        page = await context.new_page()
+        await page.goto(f"{library}{path}")
+        await expect(page.locator("#theme")).to_be_visible(visible=has_scripts)
+        if path == "/":
+            await expect(page.locator("#test-notice")).to_be_visible(visible=has_scripts)
+        await context.close()
+
+
 async def test_a_facet_narrows_a_search_by_one_click(browser: Browser, library: str) -> None:
     async with reading(browser) as page:
         await page.goto(library + links.search(q="harbour"), wait_until="load")

@@ -301,6 +301,7 @@ function listen() {
 }
 
 listen();
+part("test-notice").hidden = false;
 part("test-notice").addEventListener("click", testNotice);
 setInterval(() => { if (Date.now() - page.heardAt > BEATS_BEFORE_UNKNOWN * 1000) draw(); }, 1000);
 setInterval(() => { if (!page.lost && !page.signedOut) { readHistory(); readTimeline(); } }, HISTORY_EVERY_MS);

@@ -18,7 +18,9 @@
   apply();
   document.addEventListener("DOMContentLoaded", () => {
     apply();
-    document.getElementById("theme").addEventListener("click", () => {
+    const button = document.getElementById("theme");
+    button.hidden = false; // without this script it would do nothing
+    button.addEventListener("click", () => {
       choice = CHOICES[(CHOICES.indexOf(choice) + 1) % CHOICES.length];
       keep(choice);
       apply();
