@@ -225,6 +225,17 @@ async def test_requests_name_the_tool_and_its_contact_and_carry_no_cookies() -> 
     assert "authorization" not in second.headers
 
 
+async def test_a_header_of_the_owner_replaces_the_one_that_every_request_has() -> None:
+    async with exchange(answering(b"{}")) as (server, transport, gate):
+        own = {"user-agent": "mine/1", "Accept": "application/json"}
+        await transport.get(server.url(), gate.permit(), headers=own)
+        await transport.post(server.url(), gate.permit(), b"{}", headers=own)
+        arrived = [request.headers for request in server.requests]  # of two with one name, the later
+    for headers in arrived:
+        assert (headers["user-agent"], headers["accept"]) == ("mine/1", "application/json")
+        assert headers["accept-encoding"] == "identity"
+
+
 def test_a_contact_that_no_header_can_carry_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="contact"):
         HttpSettings(contact="ops@example.org\r\nX-Evil: 1")

@@ -1,6 +1,7 @@
 """Is a list that is asked for with a POST collected as any other one?"""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -55,6 +56,23 @@ def test_a_field_whose_placeholder_has_no_value_is_left_out() -> None:
     first, later = (json.loads(filled(template, {"cursor": cursor, "size": 7})) for cursor in (None, "a"))
     assert first == {"query": "{ items { id } }", "page": {"first": 7}, "of": [1]}
     assert later == {"query": "{ items { id } }", "page": {"after": "a", "first": 7}, "of": ["a", 1]}
+
+
+def test_a_content_type_of_the_owner_replaces_ours_however_it_is_written() -> None:
+    class Hearing(SmallArchive):
+        heard: Mapping[str, str] = {}
+
+        def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
+            self.heard = headers or {}
+            return super().respond(target, headers, body)
+
+    async def main(clock: SimClock) -> None:
+        archive = Hearing(3)
+        own = {"content-type": "application/vnd.api+json"}
+        await ListedRig(clock, archive, settings=WAYS["cursor"], detail=POSTED, headers=own).run()
+        assert dict(archive.heard) == own
+
+    run(main)
 
 
 def test_the_address_of_a_posted_page_has_no_parameters() -> None:

@@ -208,6 +208,17 @@ def test_a_yes_or_no_can_be_a_variable(tmp_path: Path) -> None:
         (LISTED + '[notify]\nsources = ["chat"]', "configured: chats"),
         (LISTED + 'token_env = "A"\ntoken_file = "b"', "both token_env and token_file"),
         (LISTED + 'headers = { Host = "x" }', "cannot be sent"),
+        (LISTED + 'headers = { X-Price = "5 €" }', "headers.X-Price cannot be sent"),
+        (
+            LISTED + 'auth = { header_env = "A", name = "Host" }',
+            'auth.name is "Host", a header that Remora writes itself',
+        ),
+        (LISTED + 'auth = { header_env = "A", name = "content-length" }', 'auth.name is "content-length"'),
+        (LISTED + 'auth = { header_env = "A", name = "Transfer-Encoding" }', "the API's header for its key"),
+        (
+            LISTED + 'headers = { x-key = "a" }\nauth = { header_env = "A", name = "X-Key" }',
+            "both auth and headers.x-key",
+        ),
         (LISTED + "max_seconds = 0", "leaves no time"),
         ('[sources.hn]\nkind = "hackernews"', 'which is a preset; write preset = "hackernews"'),
         ('[sources.hn]\npreset = "hackernws"', "there are: hackernews"),

@@ -102,6 +102,8 @@ class Listed:
         self._headers = dict(settings.headers)
         if settings.token is not None:
             self._headers["Authorization"] = f"Bearer {settings.token.reveal()}"
+        has_type = any(name.lower() == "content-type" for name in self._headers)
+        self._headers_of_posts = self._headers if has_type else {"Content-Type": "application/json", **self._headers}
 
     @property
     def name(self) -> str:
@@ -202,8 +204,7 @@ class Listed:
         request = self._request(discovery)
         if request.body is None:
             return await self._transport.get(request.url, permit, headers=self._headers)
-        headers = {"Content-Type": "application/json", **self._headers}
-        return await self._transport.post(request.url, permit, request.body, headers=headers)
+        return await self._transport.post(request.url, permit, request.body, headers=self._headers_of_posts)
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
         """What the reply holds."""

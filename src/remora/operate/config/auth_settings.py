@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remora.core.errors import ConfigurationError
+from remora.operate.config.header_names import OF_THE_REQUEST
 from remora.sources.address import is_web_address
 from remora.sources.auth import Way
 
@@ -70,6 +71,11 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigurationError(f"auth has {given[0]} {'with a' if self.name else 'without a'} name", hint=hint)
         if self.name is not None and not (self.name.isascii() and self.name.replace("-", "_").isidentifier()):
             raise ConfigurationError(f'auth.name is "{self.name}"', hint="write letters, digits, - and _")
+        if self.header in OF_THE_REQUEST:
+            raise ConfigurationError(
+                f'auth.name is "{self.name}", a header that Remora writes itself',
+                hint='write the API\'s header for its key, as "X-Api-Key"',
+            )
 
     def _is_oauth(self) -> bool:
         """Whether it is OAuth. Refuses OAuth together with anything else."""
@@ -104,6 +110,11 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
     def way(self) -> Way:
         """How the secret is sent."""
         return Way.BEARER if self.oauth_url is not None else next(self._given())[0]
+
+    @property
+    def header(self) -> str:
+        """The header that the owner chose for the secret, in small letters; empty if it is sent in another way."""
+        return (self.name or "").lower() if self.oauth_url is None and self.way is Way.HEADER else ""
 
     @property
     def origin(self) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from msgspec import inspect
 
 from remora.core.errors import ConfigurationError
 from remora.core.quantities import format_exactly
+from remora.operate.config.header_names import check_headers
 from remora.operate.config.naming import naming
 from remora.operate.config.notify_settings import NOTICE_VARIABLES
 from remora.operate.config.plain_text import one_line
@@ -32,7 +33,6 @@ ENVIRONMENT_PREFIX: Final = "REMORA_"
 # Each is one flag and one place in the file. SOURCE_KEYS apply to the source that the command means.
 ENVIRONMENT_FLAGS: Final = {f"{ENVIRONMENT_PREFIX}{name.upper()}": name for name in Flags.__struct_fields__}
 STORE_SCHEMES: Final = ("sqlite", "postgresql", "postgres", "memory")
-HEADER_NAMES_REFUSED: Final = frozenset({"host", "content-length", "connection", "transfer-encoding", "cookie"})
 
 Table = dict[str, Any]
 
@@ -244,7 +244,7 @@ def _read_integer(kind: inspect.IntType, value: Any, where: str) -> int:
 def _checked(name: str, source: SourceSettings) -> SourceSettings:
     where = f"sources.{name}"
     _check_url(source.url, where)
-    _check_headers(source.headers, where)
+    check_headers(source.headers, where)
     check_rules(source.rules, where)
     _check_one_credential(source, where)
     if source.timeout_ns <= 0 or source.poll_every_ns <= 0 or source.every_ns <= 0 or source.rescan.every_ns <= 0:
@@ -265,7 +265,8 @@ def _checked(name: str, source: SourceSettings) -> SourceSettings:
 
 def _check_one_credential(source: SourceSettings, where: str) -> None:
     given = [key for key in ("auth", "token_env", "token_file", "token_command") if getattr(source, key) is not None]
-    written = [f"headers.{name}" for name in source.headers if name.lower() in {"authorization", "cookie"}]
+    of_secrets = {"authorization", "cookie", *([source.auth.header] if source.auth is not None else [])}
+    written = [f"headers.{name}" for name in source.headers if name.lower() in of_secrets]
     if len(given) > 1 or (given and written):
         one, other, *_ = (*given, *written)
         raise ConfigurationError(f"{where} has both {one} and {other}", hint="write one of them")
@@ -287,15 +288,6 @@ def _check_url(url: str, where: str) -> None:
         raise ConfigurationError(
             f"{where}.url is {shown(without_secrets(url))}, which is not a base address", hint=hint
         )
-
-
-def _check_headers(headers: Mapping[str, str], where: str) -> None:
-    for name, value in headers.items():
-        plain = name.isascii() and name.replace("-", "").isalnum() and value.isprintable()
-        if not plain or name.lower() in HEADER_NAMES_REFUSED:
-            raise ConfigurationError(
-                f"{where}.headers.{name} cannot be sent", hint="write a plain header name and one line of text"
-            )
 
 
 def check_store(url: str) -> None:

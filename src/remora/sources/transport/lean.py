@@ -42,6 +42,7 @@ NEXT_ADDRESS_AFTER_S: Final = 0.25
 _PLAIN: Final = re.compile(r"[!-~]*")
 _USUAL: Final = re.compile(r"([a-z]+://[^/?#]+)(/[!\"$-~]*)")  # plain, with a path and without a fragment
 _KEPT_IN_TARGET: Final = "/?:@!$&'()*+,;=%-._~[]|"
+_IN_EVERY_REQUEST: Final = frozenset({"user-agent", "accept", "accept-encoding"})
 
 
 class LeanTransport:
@@ -73,9 +74,8 @@ class LeanTransport:
         self._sweeper: asyncio.TimerHandle | None = None
         self._look_due_ns = 0
         self._swept_at_ns = 0
-        self._common_head = f"User-Agent: {settings.user_agent}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n".encode(
-            "ascii"
-        )
+        self._common = {"User-Agent": settings.user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
+        self._common_head = _lines(self._common).encode("ascii")
 
     async def __aenter__(self) -> Self:
         return self
@@ -331,17 +331,22 @@ class LeanTransport:
         return pool, target if target.startswith("/") else f"/{target}"
 
     def _request(self, pool: Pool, target: str, headers: Mapping[str, str] | None, body: bytes | None = None) -> bytes:
-        origin, own = pool.origin, ""
+        origin, own, common = pool.origin, "", self._common_head
         if not headers and body is None and self._settings.proxy is None:  # fast path
             return b"GET %b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (target.encode("latin-1"), pool.host, self._common_head)
         if headers:
-            own = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+            own = _lines(headers)
+            names = {name.lower() for name in headers}
+            if not names.isdisjoint(_IN_EVERY_REQUEST):  # the owner's is sent instead
+                common = _lines(
+                    {name: text for name, text in self._common.items() if name.lower() not in names}
+                ).encode()
             assert own.count("\n") == len(headers), "a header holds no line break"
         if self._settings.proxy is not None and not origin.is_tls:  # the proxy must know where to
             target = f"http://{origin.host_header}{target}"
         method, length = ("GET", "") if body is None else ("POST", f"Content-Length: {len(body)}\r\n")
         head = f"{method} {target} HTTP/1.1\r\nHost: {origin.host_header}\r\n{own}{length}"
-        return head.encode("latin-1") + self._common_head + b"\r\n" + (body or b"")
+        return head.encode("latin-1") + common + b"\r\n" + (body or b"")
 
 
 class _Exchange(msgspec.Struct, eq=False):
@@ -366,6 +371,10 @@ class _Exchange(msgspec.Struct, eq=False):
             self.is_over = True
             self.connection.close()
             self.transport.finished(self)
+
+
+def _lines(headers: Mapping[str, str]) -> str:
+    return "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
 
 
 async def _until_ready(descriptor: int, *, writing: bool) -> None:
