@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final, cast
 from weakref import WeakSet
 
-import msgspec
 import structlog
 
 from remora.collect_events import CollectEvents
@@ -26,14 +25,15 @@ from remora.contracts import (
     Source,
 )
 from remora.contracts.allowance import UNBOUNDED, Allowance
-from remora.contracts.source import WalkedSource
+from remora.contracts.source import SourceFailed, WalkedSource
 from remora.core.item import Decoded, Readable, WrongShape
 from remora.core.lanes import Lane
 from remora.core.ledger.asking import ITEM, REQUEST_TIME_MAX_NS, AskPolicy, Refusals, owed_because
+from remora.core.ledger.asking import Asked as Asked
 from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.known_good import KnownGood
 from remora.core.ledger.run import Stop
-from remora.core.rate.signal import is_unanswered
+from remora.core.rate.signal import is_of_provider, is_unanswered
 from remora.core.reasons import GapReason
 from remora.core.translation import NOTHING_SAID, Translation
 from remora.core.units import SECOND_NS
@@ -66,15 +66,6 @@ Met = frozenset[type[Verdict]]  # kinds of failures that an item met before
 EXHAUSTED_WAIT_NS: Final = SECOND_NS
 _NOTHING_MET: Final = Met()
 _NEED_NO_RETRY: Final = (Found, NotYet, Missing, Malformed)
-
-
-class Asked(msgspec.Struct, frozen=True, gc=False):
-    """The result of asking for one thing. Deferred: the allowance was used up before the first request."""
-
-    verdict: Verdict
-    started_at_ns: int  # wall clock at the departure of the request that was answered
-    requests: int
-    took_ns: int = 0  # that request
 
 
 @dataclass(slots=True)
@@ -270,16 +261,18 @@ class Collector(BelievedNewest):
         """Only the gate uses its answer: what is known to be good is already stored."""
         await self._wait_for_secret()
         async with self._governor.admit(known.via, is_canary=True) as permit:
-            reply = await self._source.fetch(known, permit)
+            reply = await self._fetch_or_fail(known, permit)
             said = self._translate(reply, self._clock.wall_ns())
             verdict = self._classify(known, reply, said, self._clock.wall_ns())
             if isinstance(verdict, Found):
                 self._known_good.hear(known, verdict)
-            if not isinstance(verdict, Deferred):
+            if is_of_provider(reply, verdict):
                 self._governor.learn(permit, reply, verdict, said=said)
         self._meter.judged(self._source.name, known.via, verdict)
         if isinstance(verdict, Deferred):
             await self._wait_for_resources()
+        elif not is_of_provider(reply, verdict):  # the next one may fail as well
+            await self._clock.sleep_until(self._clock.monotonic_ns() + EXHAUSTED_WAIT_NS)
 
     async def _ask_once(self, discovery: Discovery, met: Met) -> Asked:
         """One request: the line of verbs up to `governor.learn`."""
@@ -322,7 +315,7 @@ class Collector(BelievedNewest):
         """One answer: the verbs from `source.decode` to `governor.learn`."""
         said = self._translate(reply, now_wall_ns)
         verdict = self._classify(discovery, reply, said, now_wall_ns)
-        if not isinstance(verdict, Deferred):  # a request that this machine could not send teaches nothing
+        if is_of_provider(reply, verdict):
             already_counted = self._is_already_counted(discovery, verdict, met)
             self._known_good.hear(discovery, verdict)
             self._governor.learn(permit, reply, verdict, already_counted=already_counted, said=said)
@@ -364,7 +357,7 @@ class Collector(BelievedNewest):
         """One request, until there is an answer or the wait for it ends."""
         asking = self._asking[discovery] = _Asking(permit, asyncio.current_task())
         try:
-            return await self._source.fetch(discovery, permit)
+            return await self._fetch_or_fail(discovery, permit)
         except asyncio.CancelledError:
             # Given up, and not cancelled by anybody else at the same time.
             if not asking.was_given_up or asking.task is None or asking.task.uncancel() > 0:
@@ -372,6 +365,12 @@ class Collector(BelievedNewest):
             return NoReply(Fault.TIMEOUT, permit.departed_at_ns, self._clock.monotonic_ns())
         finally:
             self._asking.pop(discovery, None)
+
+    async def _fetch_or_fail(self, discovery: Discovery, permit: GovernedPermit) -> Reply | NoReply:
+        try:
+            return await self._source.fetch(discovery, permit)
+        except SourceFailed:
+            return NoReply(Fault.FAILED, permit.departed_at_ns, self._clock.monotonic_ns())
 
     def _deferred(self, stop: Stop | None) -> Asked:
         assert stop is not None, "an allowance that covers nothing more says why"

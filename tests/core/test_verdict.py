@@ -55,6 +55,7 @@ def http_date(wall_ns: int) -> str:
         (Fault.TIMEOUT, Trouble(GapReason.TIMEOUT)),
         (Fault.CONNECTION, Trouble(GapReason.CONNECTION)),
         (Fault.BAD_ENCODING, Malformed(GapReason.MALFORMED)),
+        (Fault.FAILED, Malformed(GapReason.MALFORMED)),
         (Fault.TOO_LARGE, Malformed(GapReason.TOO_LARGE)),
         (Fault.EXHAUSTED, Deferred(GapReason.CONNECTION)),
     ],

@@ -98,6 +98,10 @@ class StreamBroken(Exception):
         self.wait_ns = wait_ns
 
 
+class SourceFailed(Exception):
+    """The code of a source failed while it asked for one thing. The thing is owed, and the others are asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Capabilities:
     """What a source can do. Callers check this value, never the kind of the source."""

@@ -31,6 +31,7 @@ class Fault(StrEnum):
     TOO_LARGE = "too_large"
     BAD_ENCODING = "bad_encoding"  # the body arrived complete, but not in the encoding that its header names
     EXHAUSTED = "exhausted"  # this machine has no free descriptors, memory or buffers
+    FAILED = "failed"  # the source's own code failed, which says nothing about the provider
 
 
 class Misfit(StrEnum):
@@ -204,7 +205,7 @@ def _without_reply(fault: Fault, nonsense: Verdict) -> Verdict:
             return Trouble(GapReason.TIMEOUT)
         case Fault.CONNECTION:
             return Trouble(GapReason.CONNECTION)
-        case Fault.BAD_ENCODING:
+        case Fault.BAD_ENCODING | Fault.FAILED:
             return nonsense
         case Fault.TOO_LARGE:
             return Malformed(GapReason.TOO_LARGE)

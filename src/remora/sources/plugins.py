@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 import structlog
 
 from remora.contracts.plugin import SourcePlugin, SourceSetup
-from remora.contracts.source import Source
+from remora.contracts.source import Permit, Source, SourceFailed
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.item import (
     Batch,
@@ -32,7 +32,7 @@ from remora.core.item import (
     WrongShape,
 )
 from remora.core.ledger.discovery import Discovery, Kind
-from remora.core.verdict import Reply
+from remora.core.verdict import NoReply, Reply
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -82,14 +82,54 @@ def open_plugin(preset: str, plugin: SourcePlugin, setup: SourceSetup) -> Source
     return cast("Source", _Guarded(source))
 
 
+class _WatchedPermit:
+    """A permit that remembers whether the gate failed, and is good for one request."""
+
+    def __init__(self, permit: Permit) -> None:
+        self._permit = permit
+        self._is_used = False
+        self.failure: Exception | None = None
+
+    async def depart(self) -> int:
+        if self._is_used:
+            raise SourceFailed("a second request with one permit")
+        self._is_used = True
+        try:
+            return await self._permit.depart()
+        except Exception as failure:
+            self.failure = failure
+            raise
+
+    def sent(self) -> None:
+        self._permit.sent()
+
+
 class _Guarded:
-    """A plug-in's source whose `decode` never raises and answers what was asked: one body must not end the whole run."""
+    """A plug-in's source that fails for one thing only: no request and no body may end the whole run."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
     def __getattr__(self, name: str) -> object:
+        if name == "fetch_now":  # not a part of what a plug-in is promised, and nothing could guard it
+            raise AttributeError(name)
         return getattr(self._source, name)
+
+    async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
+        watched = _WatchedPermit(permit)
+        try:
+            reply: object = await self._source.fetch(discovery, watched)
+        except Exception as error:  # noqa: BLE001 - foreign code
+            if watched.failure is not None:
+                raise watched.failure from None  # of the gate or its store: the plug-in is not to blame
+            failure = type(error).__name__
+            log.warning("plugin_failed", source=self._source.name, error=failure, at=_place(error))
+            raise SourceFailed(failure) from None  # its text may hold a secret
+        if isinstance(reply, Reply | NoReply):
+            return reply
+        at = f" in fetch of a {discovery.kind}"
+        log.warning("plugin_failed", source=self._source.name, error="WrongResult", at=at)
+        raise SourceFailed("WrongResult")
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
         try:

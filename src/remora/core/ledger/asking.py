@@ -24,6 +24,15 @@ KEYS_REMEMBERED: Final = 1_000
 Key = tuple[Kind, str]
 
 
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """The result of asking for one thing. Deferred: the allowance was used up before the first request."""
+
+    verdict: Verdict
+    started_at_ns: int  # wall clock at the departure of the request that was answered
+    requests: int
+    took_ns: int = 0  # that request
+
+
 class AskPolicy(msgspec.Struct, frozen=True):
     """How much may be spent on one thing before other things get their turn."""
 

@@ -35,6 +35,12 @@ def answer_of(verdict: Verdict) -> Answer | None:
             return None
 
 
+def is_of_provider(reply: Reply | NoReply, verdict: Verdict) -> bool:
+    """Whether it says anything about the provider: not if this machine could not send, or the source's own code failed."""
+    is_failed = isinstance(reply, NoReply) and reply.fault is Fault.FAILED
+    return not is_failed and not isinstance(verdict, Deferred)
+
+
 def is_nonsense(verdict: Verdict) -> bool:
     """Whether an answer came complete and in time, but is not what was asked for."""
     return isinstance(verdict, Malformed)
