@@ -67,6 +67,24 @@ async def test_entries_whose_marks_were_forgotten_are_owed_again_and_the_next_wa
     assert await owed(store) == ["a", "d"]
 
 
+async def test_details_that_are_owed_anew_are_those_of_entries_that_are_still_listed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(common, "MARKS_AT_ONCE", 2)
+    await page(store, ("a", "3"), ("b", "2"), ("c", None), ("d", "3"))
+    for key in ("a", "b", "c", "d"):
+        await record_document(store, key, document(key, mark="3"), at_s=1)
+    await store.record_vanished(ARCHIVE, ["b"], now_ns=at(2))
+    for source in (ARCHIVE, "other"):
+        await store.keep_note(source, "piece of one 0", "3")
+    await store.owe_details(ARCHIVE)
+    assert sorted(await owed(store)) == ["a", "c", "d"]
+    assert await store.walk_state(ARCHIVE) == WALKING
+    assert (await store.note(ARCHIVE, "piece of one 0"), await store.note("other", "piece of one 0")) == (None, "3")
+    await record_document(store, "a", document("a", mark="3"), at_s=3)
+    assert sorted(await owed(store)) == ["c", "d"]
+
+
 async def test_every_known_document_is_counted_once_fetched_or_not(store: Store) -> None:
     assert await store.count_documents(ARCHIVE) == 0
     await page(store, ("a", "3"), ("b", "2"), ("c", "1"))

@@ -4,11 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 
 import msgspec
+import pytest
 
 from remora.core.ledger.run import StoppedBy
 from remora.loops.listed.run import RunOptions
 from remora.sim.clock import SimClock, run
-from remora.sim.replies import Response
+from remora.sim.replies import Answer, Response
 from remora.sources.listed import DetailSettings
 from tests.loops.listed_rig import ListedRig, SmallArchive
 
@@ -90,11 +91,72 @@ def test_after_the_filter_of_the_list_was_widened_the_next_run_finds_the_older_e
     run(main)
 
 
+class WordyArchive(SmallArchive):
+    """Shows the whole text of a document only to those who ask for it; entries may have no marks."""
+
+    has_marks = True
+
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
+        self.is_whole = "full=1" in target
+        return super().respond(target, headers, body)
+
+    def _detail(self, key: str) -> Response:
+        return Answer(200, json.dumps({"id": key, "text": "whole" if self.is_whole else "cut"}).encode())
+
+    def _lines(self, lines: Sequence[tuple[str, int]], **more: object) -> bytes:
+        shown = [{"id": key, **({"update_time": mark} if self.has_marks else {})} for key, mark in lines]
+        return json.dumps({"items": shown, **more}).encode()
+
+
+@pytest.mark.parametrize("updated", ["update_time", ""])
+def test_after_the_detail_was_declared_anew_every_document_is_asked_for_once_more(updated: str) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, archive := WordyArchive(25), detail=DetailSettings(key="id"))
+        archive.has_marks = bool(updated)
+        rig.settings = msgspec.structs.replace(rig.settings, updated=updated)
+        await rig.run()
+        rig.detail = DetailSettings(path="/detail/{key}?full=1", key="id")
+        archive.asked.clear()
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert {json.loads(body)["text"] for body in (await rig.mirror()).values()} == {"whole"}
+        assert archive.requests("detail") == {f"c{number}": 1 for number in range(25)}
+        archive.asked.clear()
+        await rig.run()
+        assert not archive.requests("detail")
+
+    run(main)
+
+
+def test_what_a_wrong_detail_left_dead_or_gone_is_asked_for_at_once_when_it_is_declared_anew() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(3), detail=DetailSettings(path="/detail/x/{key}"))
+        rig.archive.spoiled = {"x/c0": Answer(410, b""), "x/c1": Answer(403, b""), "x/c2": Answer(404, b"")}
+        await rig.run()
+        assert not await rig.mirror()
+        rig.detail = DetailSettings(key="id")
+        await rig.run()
+        assert await rig.is_complete()
+
+    run(main)
+
+
+def test_after_a_detail_became_inline_the_documents_are_those_of_the_list() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, WordyArchive(25), detail=DetailSettings(key="id"))
+        await rig.run()
+        rig.detail = DetailSettings(inline=True)
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert all("update_time" in json.loads(body) for body in (await rig.mirror()).values())
+
+    run(main)
+
+
 def test_the_same_declaration_asks_for_nothing_twice() -> None:
     async def main(clock: SimClock) -> None:
         rig = ListedRig(clock, SmallArchive(30))
         await rig.run()
         rig.settings = msgspec.structs.replace(rig.settings, page_size=7)
+        rig.detail = DetailSettings(key="id")  # without its mark: the documents are the same
         rig.archive.asked.clear()
         await rig.run()
         assert not rig.archive.requests("detail")

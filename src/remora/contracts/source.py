@@ -120,6 +120,9 @@ class Capabilities:
     positions: bool = False  # positions in the list can be computed (`WalkedSource`)
     list_at: str | None = None  # a hash of where the list is and what is taken from it; another one has other entries
     marks_at: str | None = None  # where entries have their marks; marks from elsewhere cannot be compared with them
+    details_at: str | None = (
+        None  # a hash of where details are and what belongs to them; another one has other documents
+    )
     public: bool = False  # items may be shown to whoever can see the console
     absent_statuses: frozenset[int] = ABSENT_STATUSES  # these say "no such item"
 

@@ -348,6 +348,9 @@ class ListLedger(Protocol):
     async def forget_marks(self, source: str) -> None:
         """Forget every mark, and how far walks have come: each entry that has a mark is owed when a page shows it again."""
 
+    async def owe_details(self, source: str) -> None:
+        """Owe the detail of every entry that has not vanished, and forget pieces of documents that are not whole yet."""
+
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Entries whose detail is owed and that have no gap of their own, newest mark first."""
 

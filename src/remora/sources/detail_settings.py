@@ -1,5 +1,6 @@
 """How may the details of a listed source be declared? Every setting, checked where it enters."""
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Annotated, Final
 
@@ -67,6 +68,7 @@ def capabilities_of(
     """What a source with this declaration can do."""
     # Other entries may come from another address, filter or key. Only a hash is told: there may be secrets in a body.
     leads_to = [url, listed.path, listed.method, listed.body, listed.entries, listed.key, each]
+    documents = [detail.inline, detail.path, detail.method, detail.body, detail.parts]
     return Capabilities(
         list=True,
         inline_details=detail.inline,
@@ -74,9 +76,14 @@ def capabilities_of(
         joined_details=bool(detail.parts),
         details_per_request=detail.batch,
         each=each,
-        list_at=blake2b(msgspec.json.encode(leads_to), digest_size=16).hexdigest(),
+        list_at=_hash(leads_to),
         marks_at=f"{listed.updated} {listed.mark_at}",
+        details_at=_hash(documents),
     )
+
+
+def _hash(declared: Sequence[object]) -> str:
+    return blake2b(msgspec.json.encode(declared), digest_size=16).hexdigest()
 
 
 def entry_fields(listed: ListSettings, detail: DetailSettings) -> tuple[str, ...]:

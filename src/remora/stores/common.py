@@ -189,9 +189,17 @@ class CommonLists(Part):
     async def forget_marks(self, source: str) -> None:
         """Forget every mark, and how far walks have come, in short steps. Whoever is interrupted begins again."""
         await self.forget_walk(source)
+        await self._change_documents("forget_listed_marks", source)
+
+    async def owe_details(self, source: str) -> None:
+        """Owe the details of all entries again, in short steps. Whoever is interrupted begins again."""
+        await self._change("forget_pieces", {"source": source})
+        await self._change_documents("owe_documents", source)
+
+    async def _change_documents(self, name: str, source: str) -> None:
         after = ""
         while row := await self._row("next_documents", {"source": source, "after": after, "limit": MARKS_AT_ONCE}):
-            await self._change("forget_listed_marks", {"source": source, "after": after, "last": row[0]})
+            await self._change(name, {"source": source, "after": after, "last": row[0]})
             after = row[0]
 
 

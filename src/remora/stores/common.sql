@@ -139,6 +139,15 @@ SELECT d.key FROM (
 -- Nothing is known of the marks of these entries.
 UPDATE documents SET listed_mark = NULL, listed_rank = NULL WHERE source = :source AND key > :after AND key <= :last;
 
+-- name: owe_documents
+-- The details of these entries are asked for again.
+UPDATE documents SET owed = TRUE
+WHERE source = :source AND key > :after AND key <= :last AND listed_at IS NOT NULL AND vanished_at IS NULL;
+
+-- name: forget_pieces
+-- No piece is kept of documents that are not whole yet.
+DELETE FROM notes WHERE source = :source AND name >= 'piece' AND name < 'piecf';
+
 -- name: forget_walk
 -- The next walk goes to the end of the list.
 UPDATE cursors SET watermark = NULL, walking_from = NULL, seen_down_to = NULL, position = NULL WHERE source = :source;

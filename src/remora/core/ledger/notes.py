@@ -17,7 +17,9 @@ UNREAD_NOTE: Final = (
     "unread_page"  # with a fingerprint: where a page is that could not be read, and which marks surround it
 )
 ENTRY_MARK_NOTE: Final = "entry_mark"  # with a fingerprint: the watermark of the list of one entry of another source
-DECLARED_NOTE: Final = "declared"  # where the declaration of the last run had the list and the marks of its entries
+DECLARED_NOTE: Final = (
+    "declared"  # where the declaration of the last run had the list, the marks of its entries and their details
+)
 FULL_WALK_NOTE: Final = "full_walk"  # when a walk last reached the end of the list
 SKIPPING_NOTE: Final = (
     "skipping"  # the latest walk that may have skipped entries, and a full one that is not judged yet

@@ -122,7 +122,7 @@ class ListedRun:
         )
 
     async def _phases(self) -> Stop | None:
-        await self._forget_other_lists()
+        await self._forget_other_declarations()
         orphaned = await self._take_parents()
         cooling = None if self._options.force else await self._backlog.cooling()
         if (stop := await self._recover(without=PRESSURE)) is not None:
@@ -144,10 +144,10 @@ class ListedRun:
             return walk_stop
         return await self._rest() or walk_stop
 
-    async def _forget_other_lists(self) -> None:
-        """Another declaration may lead to other entries, which older marks would hide, or read marks from another field."""
+    async def _forget_other_declarations(self) -> None:
+        """Another declaration may lead to other entries, which older marks would hide, to other marks, or to other documents."""
         can = self._collector.capabilities
-        now: dict[str, Json] = {"list_at": can.list_at, "marks_at": can.marks_at}
+        now: dict[str, Json] = {"list_at": can.list_at, "marks_at": can.marks_at, "details_at": can.details_at}
         before = await self._store.note(self._source, DECLARED_NOTE)
         if can.marks_at is None or before == now:
             return
@@ -155,10 +155,21 @@ class ListedRun:
             if before.get("marks_at") != can.marks_at:
                 await self._store.forget_marks(self._source)
                 log.warning("marks_forgotten", source=self._source)
-            else:
+            elif before.get("list_at") != can.list_at:
                 await self._store.forget_walk(self._source)
                 log.warning("walk_forgotten", source=self._source)
+            if before.get("details_at", can.details_at) != can.details_at:
+                await self._owe_details_anew()
         await self._store.keep_note(self._source, DECLARED_NOTE, now)
+
+    async def _owe_details_anew(self) -> None:
+        """What was answered so far, good or bad, answered another question."""
+        if self._collector.capabilities.inline_details:
+            await self._store.forget_walk(self._source)  # the walk shows all documents
+        else:
+            await self._store.owe_details(self._source)
+        await self._store.replay_gaps(self._source, now_ns=self._clock.wall_ns())
+        log.warning("details_owed_anew", source=self._source)
 
     async def _take_parents(self) -> Stop | None:
         """Tell the source for whose entries its list is walked. A stop, if there is none to walk it for."""

@@ -9,7 +9,7 @@ from remora.core.ledger import marks
 from remora.core.ledger.discovery import Kind, fingerprint
 from remora.core.ledger.gap import GapEvent, GapState, moved
 from remora.core.ledger.list_promises import newest_of_each
-from remora.core.ledger.notes import ENTRY_MARK_NOTE
+from remora.core.ledger.notes import ENTRY_MARK_NOTE, PIECE_NOTE
 from remora.core.reasons import GapReason
 from remora.stores.decisions import Known, is_owed_anew
 from remora.stores.memory.state import DocumentRow, MemoryPart
@@ -90,12 +90,22 @@ class MemoryLists(MemoryPart):
             if named == source:
                 row.listed_mark = None
 
+    async def owe_details(self, source: str) -> None:
+        """Owe the details of all entries again."""
+        self._forget_notes(source, PIECE_NOTE)
+        for (named, _), row in self._tables.documents.items():
+            if named == source and row.listed_ns is not None and row.vanished_ns is None:
+                row.owed = True
+
     async def forget_walk(self, source: str) -> None:
         """Forget how far walks have come."""
-        for note in [note for note in self._tables.notes if note[0] == source and note[1].startswith(ENTRY_MARK_NOTE)]:
-            del self._tables.notes[note]
+        self._forget_notes(source, ENTRY_MARK_NOTE)
         state = await self.walk_state(source)
         self._tables.walks[source] = WalkState(walk=state.walk, full_walk=state.full_walk)
+
+    def _forget_notes(self, source: str, prefix: str) -> None:
+        for note in [note for note in self._tables.notes if note[0] == source and note[1].startswith(prefix)]:
+            del self._tables.notes[note]
 
     async def owed_details(self, source: str, *, limit: int) -> Sequence[OwedDetail]:
         """Newest mark first, without those that have a gap of their own."""
