@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remora.core.ledger.marks import compare, is_from, is_newer, newest, rank
+from remora.core.ledger.marks import compare, is_from, is_newer, is_written_otherwise, newest, rank
 
 NUMBERS = st.one_of(st.integers().map(str), st.decimals(allow_nan=False, allow_infinity=False, places=6).map(str))
 # hypothesis wants its bounds without a zone.
@@ -95,6 +95,25 @@ def test_examples_of_older_and_newer(older: str, newer: str) -> None:
 def test_what_only_looks_like_a_number_or_a_date_is_text(odd: str) -> None:
     assert rank(odd) is None
     assert compare(odd, "zzz") == (odd > "zzz") - (odd < "zzz")
+
+
+WAYS = ("1790000000", "1790000000000", "2026-09-21T14:13:20Z")
+
+
+@pytest.mark.parametrize("first", WAYS)
+@pytest.mark.parametrize("second", WAYS)
+def test_seconds_milliseconds_and_dates_are_three_ways_to_write_a_time(first: str, second: str) -> None:
+    assert is_written_otherwise(first, second) is (first != second)
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [("1790000000", "1790000000.5"), ("7", "1790000000"), ("v2", "2026-09-21"), (None, "7"), ("7", None)],
+)
+def test_marks_that_may_be_written_in_one_way_are_not_called_written_otherwise(
+    first: str | None, second: str | None
+) -> None:
+    assert not is_written_otherwise(first, second)
 
 
 def test_no_mark_is_older_than_any_mark() -> None:

@@ -272,8 +272,13 @@ class Known(NamedTuple):
 
 
 def is_owed_anew(entry: Entry, known: Known | None) -> bool:
-    """Whether this entry's detail becomes owed: it is new, newer, back after it was gone, or has no mark to compare."""
+    """Whether this entry's detail becomes owed: it is new, newer, back after it was gone, or has no mark to compare.
+
+    A provider may begin to write its marks in another way. Then nobody knows whether the entry is newer.
+    """
     if known is None or marks.is_newer(entry.updated_at, known.mark):
+        return True
+    if marks.is_written_otherwise(entry.updated_at, known.mark):
         return True
     return known.has_vanished and (known.is_gone or entry.updated_at is None)
 

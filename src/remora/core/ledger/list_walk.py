@@ -11,7 +11,7 @@ from typing import Final
 
 from remora.core.item import Entry, Order, Page
 from remora.core.ledger.list_promises import is_in_order
-from remora.core.ledger.marks import is_newer, newest
+from remora.core.ledger.marks import is_newer, is_written_otherwise, newest
 from remora.core.units import DAY_NS, MINUTE_NS
 
 FULL_WALK_EVERY_NS: Final = 7 * DAY_NS
@@ -119,7 +119,10 @@ def is_at_end(state: WalkState, page: Page) -> bool:
 def finished(state: WalkState, *, is_end: bool) -> WalkState:
     """The state after a walk saw everything down to the watermark or, if `is_end`, to the end of the list."""
     full_walk = state.walk if is_end else state.full_walk
-    return WalkState(newest(state.watermark, state.walking_from), walk=state.walk, full_walk=full_walk)
+    watermark = newest(state.watermark, state.walking_from)
+    if is_written_otherwise(state.walking_from, state.watermark):
+        watermark = state.walking_from  # as the list writes its marks now
+    return WalkState(watermark, walk=state.walk, full_walk=full_walk)
 
 
 def restarted(state: WalkState) -> WalkState:

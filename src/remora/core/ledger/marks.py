@@ -20,6 +20,8 @@ _HALF_DAY: Final = re.compile(r"(?P<before>.*:\d\d) ?(?P<half>[AP])M\b(?P<after>
 _ZONE_BEFORE_OFFSET: Final = re.compile(r"(?:GMT|UTC)(?=[+-]\d)")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SECONDS_MAX: Final = 1e11  # a larger number counts milliseconds
+_TIMES_FROM_S: Final = 946_684_800  # a number of seconds from 2000 to 2100 may be a time; others are counted up
+_TIMES_UNTIL_S: Final = 4_102_444_800
 _DATE_LEAST_LENGTH: Final = len("2026-01-01")
 
 
@@ -39,6 +41,14 @@ def compare(left: str, right: str) -> int:
         if first is not None and second is not None:
             return (first > second) - (first < second)
     return (left > right) - (left < right)
+
+
+def is_written_otherwise(mark: str | None, than: str | None) -> bool:
+    """Whether both are times, but written in two ways (a date, seconds, milliseconds), so that neither is known to be newer."""
+    if mark is None or than is None or mark == than:
+        return False
+    way, other = _way(mark), _way(than)
+    return way is not None and other is not None and way != other
 
 
 def newest(*marks: str | None) -> str | None:
@@ -64,6 +74,16 @@ def is_from(mark: str | None, second: int) -> bool:
     """Whether a mark is a time at or after this second. A mark that is no time is not."""
     value = rank(mark)
     return value is not None and (value / 1_000 if value > _SECONDS_MAX else value) >= second
+
+
+def _way(mark: str) -> str | None:
+    """How a time is written; None for a number that is hardly a time, and for any other text."""
+    number = _number(mark)
+    if number is None:
+        return None if _moment(mark) is None else "date"
+    if _TIMES_FROM_S <= number <= _TIMES_UNTIL_S:
+        return "seconds"
+    return "milliseconds" if _TIMES_FROM_S <= number / 1_000 <= _TIMES_UNTIL_S else None
 
 
 def _finite(value: Decimal) -> float:
