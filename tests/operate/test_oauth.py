@@ -131,6 +131,18 @@ async def test_an_endpoint_that_gives_no_token_is_told_without_what_it_said(
 
 
 @pytest.mark.parametrize(
+    "status, is_mistake",
+    [(400, True), (401, True), (404, True), (408, False), (429, False), (500, False), (503, False)],
+)
+async def test_an_endpoint_that_is_down_is_not_called_a_mistake_of_the_owner(status: int, is_mistake: bool) -> None:
+    endpoint = Endpoint([{"error": CANARY}], status=status)
+    with pytest.raises(RemoraError) as told:
+        await origin(endpoint, source(), {"S": CANARY}).read()
+    assert isinstance(told.value, ConfigurationError) is is_mistake
+    assert f"HTTP {status}" in told.value.message
+
+
+@pytest.mark.parametrize(
     "auth, complaint",
     [
         ({**OAUTH, "bearer_env": "B"}, "two credentials, oauth_url and bearer_env"),

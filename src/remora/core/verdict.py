@@ -194,6 +194,11 @@ def can_mean_absent(status: int) -> bool:
     return 400 <= status < 500 and status not in {401, 408, 429}
 
 
+def is_down(status: int) -> bool:
+    """Whether this status says that the other side cannot answer now, whatever it was asked."""
+    return status >= 500 or status in {408, 429}
+
+
 def has_content(reply: Reply | NoReply) -> TypeGuard[Reply]:
     """Whether the body is what was asked for and not an error page."""
     return isinstance(reply, Reply) and reply.status == 200

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from remora.core.errors import ConfigurationError, RemoraError
-from remora.core.verdict import NoReply, Reply, has_content
+from remora.core.verdict import NoReply, Reply, has_content, is_down
 from remora.sources.auth import Issued, issued
 from remora.sources.secret import Secret
 
@@ -60,6 +60,8 @@ class FromTokenEndpoint:
         reply = await self.post_form(self._url, urlencode(self._form()).encode())
         if not isinstance(reply, Reply):
             raise RemoraError(f"{self._where}: the token endpoint does not answer ({reply.fault})", hint="wait")
+        if is_down(reply.status):
+            raise RemoraError(f"{self._where}: the token endpoint answers HTTP {reply.status}", hint="wait")
         try:
             answer = _answer.decode(reply.body) if has_content(reply) else None
         except (ValueError, RecursionError):
