@@ -7,7 +7,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from remora.stores.postgres import migrate
+from remora.operate.jobs.following import NamedFeed
+from remora.operate.jobs.keeping import housekeeping
+from remora.read.mirror import MirrorReader
+from remora.stores.postgres import PostgresStore, migrate
+from tests.contract.answers import at
+from tests.read.conftest import item, keep
 
 pytestmark = pytest.mark.postgres
 
@@ -65,3 +70,20 @@ async def test_a_page_of_the_feed_is_found_by_an_index_however_long_the_feed_is(
     plan = "\n".join(line for (line,) in lines)
     assert "changes_by_transaction" in plan
     assert "Sort" not in plan
+
+
+async def test_a_named_reader_goes_on_over_numbers_that_a_crash_of_the_server_skipped(postgres_url: str) -> None:
+    store = PostgresStore(postgres_url)
+    await store.open()
+    await keep(store, item(1), item(2))
+    async with housekeeping(postgres_url) as keeping, MirrorReader(postgres_url) as mirror:
+        read = await mirror.newest_position()
+        await keeping.keep_position("warehouse", read, now_ns=at(9))
+        assert await keeping.forget_changes(before_ns=at(99), up_to=None, limit=100) == 2
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute("SELECT nextval(pg_get_serial_sequence('changes', 'seq'))")
+        await keep(store, item(3))
+        async with NamedFeed(postgres_url, "warehouse") as feed:
+            pages = [page async for page in feed.pages(mirror, follow=False)]
+        assert [change.key for page in pages for change in page] == ["3"]
+    await store.close()

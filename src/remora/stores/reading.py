@@ -130,7 +130,7 @@ class CommonReader(Part):
     async def changes(self, after: str, *, limit: int) -> Sequence[Change]:
         """The next lines of the change feed."""
         rows = await self._rows("read_changes", {**self._position(after), "limit": limit})
-        if after != FIRST_POSITION and (not rows or _number(rows[0][0]) > _number(after) + 1):
+        if len(rows) < limit or _number(rows[0][0]) > _number(after) + 1:
             await self._check_position(after)
         return tuple(
             Change(position, source, kind, self._load_key(key), change, changed * MILLISECOND_NS)
@@ -139,6 +139,8 @@ class CommonReader(Part):
 
     async def _check_position(self, after: str) -> None:
         """Refuse a position after which changes were deleted, or that this store never had: others would be left out."""
+        if after == FIRST_POSITION:
+            return
         row = await self._row("change_ends", {})
         first, last = (None, None) if row is None else row
         if first is not None and first > _number(after) + 1:

@@ -48,6 +48,8 @@ async def prepare(connection: Connection, url: str, *, may_migrate: bool = True)
         check_version(version)
         if may_migrate:
             await _check_rights(connection)
+            if await is_feed_restored(connection):
+                await migrate(url)
     elif not await _may_create(connection):
         raise StoreForeign(
             "the database holds no mirror yet, and this role may not create tables",
@@ -108,7 +110,19 @@ async def _migrate(connection: Connection) -> int:
     for step in MIGRATIONS[version:]:
         await connection.execute(step.script)
         await connection.execute(SQL["record_migration"], {"number": step.number, "name": step.name})
+    if await is_feed_restored(connection):
+        for statement in ("lock_feed", "renumber_readers", "renumber_feed"):
+            await connection.execute(SQL[statement])
     return NEWEST_VERSION - version
+
+
+async def is_feed_restored(connection: Connection) -> bool:
+    """Whether the change feed came with a dump of another server, whose transactions had higher numbers.
+
+    New changes would come before those that are there, where no reader looks.
+    """
+    row = await (await connection.execute(SQL["is_feed_restored"])).fetchone()
+    return bool(row and row[0])
 
 
 async def _check_rights(connection: Connection) -> None:

@@ -56,6 +56,31 @@ SET LOCAL max_parallel_maintenance_workers = 0;
 -- This step is done.
 INSERT INTO migrations (number, name) VALUES (%(number)s, %(name)s);
 
+-- name: is_feed_restored
+-- Whether the feed, or a reader of it, has numbers of transactions that this server has not begun: a dump brought them.
+SELECT EXISTS (SELECT FROM changes WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()))
+    OR EXISTS (
+      SELECT FROM change_readers WHERE split_part(position, ':', 1)::xid8 >= pg_snapshot_xmax(pg_current_snapshot())
+    );
+
+-- name: lock_feed
+-- No reader moves on, and nobody adds to the feed, until this transaction ends.
+LOCK TABLE changes, change_readers IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: renumber_readers
+-- In the restored feed each reader goes on before the first change that it may not have read.
+UPDATE change_readers AS r SET position = '3:' || (
+  SELECT coalesce(min(c.seq) - 1, p.seq) FROM changes AS c WHERE (c.xid, c.seq) > (p.xid, p.seq) OR c.seq > p.seq
+)
+FROM (
+  SELECT name, split_part(position, ':', 1)::xid8 AS xid, split_part(position, ':', 2)::bigint AS seq
+  FROM change_readers WHERE position <> '0'
+) AS p WHERE p.name = r.name;
+
+-- name: renumber_feed
+-- 3 is the first transaction of any server: what was restored comes before everything that is added from now on.
+UPDATE changes SET xid = '3' WHERE xid <> '3';
+
 -- name: role_exists
 -- Whether the server knows a role of this name.
 SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %(role)s);

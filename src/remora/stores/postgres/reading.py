@@ -8,9 +8,10 @@ import psycopg
 from psycopg import sql
 
 from remora.contracts.reader import QueryResult
-from remora.core.errors import ConfigurationError
+from remora.core.errors import ConfigurationError, PositionLost, StoreForeign
 from remora.stores.common import Values
 from remora.stores.postgres.connections import Connection, Row
+from remora.stores.postgres.migrations import is_feed_restored
 from remora.stores.postgres.session import PostgresPart
 from remora.stores.postgres.statements import parse
 from remora.stores.reading import CommonReader, failed_query, no_position, refused_query, slow_query
@@ -41,6 +42,33 @@ class PostgresReader(PostgresPart, CommonReader):
             return await (await connection.execute(READING[name], values, binary=True)).fetchall()
 
         return await self._connections().run(work)
+
+    async def _check_position(self, after: str) -> None:
+        """Also refuse a feed, or a position, with numbers that this server has not given: new changes come before them.
+
+        After the position of a named reader nothing is ever deleted: numbers that are missing there were never given, as
+        after a rollback or a crash of the server.
+        """
+        values = {**self._position(after), "position": after}
+
+        async def work(connection: Connection) -> tuple[bool, bool, bool]:
+            row = await (await connection.execute(READING["about_position"], values)).fetchone()
+            assert row is not None, "it has no source of rows"
+            return await is_feed_restored(connection), *row
+
+        is_restored, is_beyond, is_named = await self._connections().run(work)
+        if is_restored:
+            raise StoreForeign(
+                "the change feed was restored from a dump of another server and has its numbers",
+                hint="run `remora store migrate`, or start the service: both number it anew",
+            )
+        if is_beyond:
+            raise PositionLost(
+                f"this server has not given position {after}: was the database restored from a dump?",
+                hint="read the mirror anew, then follow from 0",
+            )
+        if not is_named:
+            await super()._check_position(after)
 
     def _position(self, text: str) -> dict[str, object]:
         if text == "0":

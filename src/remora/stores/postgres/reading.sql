@@ -134,6 +134,11 @@ ORDER BY xid, seq LIMIT %(limit)s;
 SELECT xid::text || ':' || seq::text FROM changes
 WHERE xid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY xid DESC, seq DESC LIMIT 1;
 
+-- name: about_position
+-- Whether a position has the number of a transaction that this server has not begun, and whether a named reader is there.
+SELECT %(xid)s::text::xid8 >= pg_snapshot_xmax(pg_current_snapshot()),
+       EXISTS (SELECT FROM change_readers WHERE position = %(position)s);
+
 -- name: set_query_timeout
 -- How long a user's query may take.
 SELECT set_config('statement_timeout', %(milliseconds)s, true);

@@ -1,0 +1,115 @@
+"""Does a dump that is restored on another server lose anybody a change? Its transactions have other numbers there."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+
+import psycopg
+import pytest
+
+from remora.contracts import Store
+from remora.core.errors import PositionLost, StoreForeign
+from remora.operate.jobs.following import NamedFeed
+from remora.operate.jobs.keeping import housekeeping
+from remora.operate.jobs.search_index import build
+from remora.read.mirror import MirrorReader
+from remora.stores import open_store
+from remora.stores.postgres import migrate
+from tests.contract.answers import at
+from tests.read.conftest import item, keep
+
+pytestmark = pytest.mark.postgres
+
+# What a dump brings from a server that has begun a thousand million transactions more than this one.
+RESTORED = """
+UPDATE changes SET xid = (xid::text::bigint + 1000000000)::text::xid8;
+UPDATE change_readers SET
+  position = (split_part(position, ':', 1)::bigint + 1000000000)::text || ':' || split_part(position, ':', 2)
+WHERE position <> '0';
+UPDATE search_progress SET
+  value = replace(value, '"position":"', '"position":"1000')
+WHERE value NOT LIKE '%"position":"0"%';
+"""
+
+
+def restore(url: str) -> None:
+    with closing(psycopg.connect(url, autocommit=True)) as connection:
+        connection.execute(RESTORED)
+
+
+@asynccontextmanager
+async def collecting(url: str, *ids: int) -> AsyncIterator[Store]:
+    """The store of a service that has recorded these items."""
+    store = open_store(url)
+    await store.open()
+    try:
+        await keep(store, *map(item, ids))
+        yield store
+    finally:
+        await store.close()
+
+
+async def index(url: str) -> int:
+    """Bring the search index up to date; how many entries it has."""
+    return (await build(url, rebuild=False, tell=lambda _: None)).size.entries
+
+
+async def read_on(url: str, name: str, *, most: int | None = None) -> list[str]:
+    """What a named reader gets, and remembers, in one call."""
+    keys: list[str] = []
+    async with MirrorReader(url) as mirror, NamedFeed(url, name) as feed:
+        async for page in feed.pages(mirror, follow=False):
+            read = page[:most]
+            keys += [change.key for change in read]
+            await feed.done(read[-1].position, now_ns=at(9))
+            if most is not None:
+                break
+    return keys
+
+
+async def test_named_readers_go_on_where_they_were_after_a_dump_is_restored_on_another_server(
+    postgres_url: str,
+) -> None:
+    async with collecting(postgres_url, 1, 2, 3, 4):
+        assert await read_on(postgres_url, "half", most=2) == ["1", "2"]
+        assert await read_on(postgres_url, "whole") == ["1", "2", "3", "4"]
+        await index(postgres_url)
+    restore(postgres_url)
+    async with collecting(postgres_url, 5):
+        assert await read_on(postgres_url, "half") == ["3", "4", "5"]
+        assert await read_on(postgres_url, "whole") == ["5"]
+        assert await read_on(postgres_url, "new") == ["1", "2", "3", "4", "5"]
+
+
+async def test_a_reader_whose_changes_were_deleted_goes_on_after_a_dump_is_restored_on_another_server(
+    postgres_url: str,
+) -> None:
+    async with collecting(postgres_url, 1, 2, 3), housekeeping(postgres_url) as keeping:
+        await read_on(postgres_url, "whole")
+        assert await keeping.forget_changes(before_ns=at(99), up_to=None, limit=100) == 3
+        await index(postgres_url)
+    restore(postgres_url)
+    async with collecting(postgres_url, 4):
+        assert await read_on(postgres_url, "whole") == ["4"]
+
+
+async def test_a_restored_feed_is_refused_until_it_is_numbered_anew(postgres_url: str) -> None:
+    async with collecting(postgres_url, 1, 2, 3) as connected_all_the_time:
+        await index(postgres_url)
+        restore(postgres_url)
+        await keep(connected_all_the_time, item(4))
+        with pytest.raises(StoreForeign, match="restored from a dump"):
+            await read_on(postgres_url, "early")
+        await migrate(postgres_url)
+        assert await read_on(postgres_url, "early") == ["1", "2", "3", "4"]
+
+
+async def test_a_position_and_a_search_index_of_another_server_begin_again(postgres_url: str) -> None:
+    async with collecting(postgres_url, 1, 2, 3) as store, MirrorReader(postgres_url) as mirror:
+        assert await index(postgres_url) == 3
+        xid, _, seq = (await mirror.newest_position()).partition(":")
+        restore(postgres_url)
+        await migrate(postgres_url)
+        await keep(store, item(4))
+        with pytest.raises(PositionLost, match="restored from a dump"):
+            _ = [change async for change in mirror.changes(since=f"1000{xid}:{seq}")]
+        assert await index(postgres_url) == 4
