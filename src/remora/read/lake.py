@@ -27,6 +27,7 @@ from remora.read.export import Wanted
 from remora.read.export_rows import document_row
 from remora.read.mirror import MirrorReader
 from remora.read.parquet import LAKE_STATE, MANIFEST, NO_MONTH, Tell, check_replaceable, export_parquet
+from remora.read.retention import order
 
 # Changes of one step: one short file for each month they belong to.
 STEP_CHANGES: Final = 20_000
@@ -68,16 +69,24 @@ class Lake:
         return None if self._state is None else self._state.position
 
     async def open(
-        self, mirror: MirrorReader, *, position: str | None = None, store: str = "", tell: Tell = lambda _: None
+        self,
+        mirror: MirrorReader,
+        *,
+        position: str | None = None,
+        is_known: bool = True,
+        store: str = "",
+        tell: Tell = lambda _: None,
     ) -> None:
         """Find out how far the folder is. A new one gets everything that the mirror holds.
 
-        `position`: where an unfinished first export of this `store` began to follow, so that it can be continued.
+        `position`: how far the `store` knows this folder to be, or where an unfinished first export began to follow.
+        `is_known`: whether the store knew the folder before. If not, a folder that is there follows another one.
         """
         check_replaceable(self._folder, marks=(MANIFEST, LAKE_STATE))  # before anything is written
         self._take_lock()
         self._state = self._load()
         if self._state is not None:
+            self._go_on(self._state, position, is_known=is_known)
             return
         # Taken before the first row is read: what changes meanwhile comes again. So an unfinished export is continued only
         # if it began at the same position.
@@ -88,6 +97,16 @@ class Lake:
         async for table in self._earlier_documents(mirror, None) if self._is_listed else self._earlier_items(mirror):
             await self._add(table)
         self._keep(self._state)
+
+    def _go_on(self, state: _State, position: str | None, *, is_known: bool) -> None:
+        """A store that was restored from a backup knows an earlier position, and gives the later ones to other changes."""
+        if not is_known:
+            raise ConfigurationError(
+                f"the store does not know the folder {self._folder}, so it may lack changes of it",
+                hint="write its path as before; if it was moved, or is of another store, name a new folder",
+            )
+        if position is not None and order(position) < order(state.position):
+            self._state = msgspec.structs.replace(state, position=position)
 
     def close(self) -> None:
         """Let another process follow."""

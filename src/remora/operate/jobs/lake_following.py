@@ -28,7 +28,7 @@ async def follow_into(
             position = await mirror.newest_position()
             await feed.done(position, now_ns=time.time_ns())
         try:
-            opening = lake.open(mirror, position=position, store=wanted.store, tell=tell)
+            opening = lake.open(mirror, position=position, is_known=not is_new, store=wanted.store, tell=tell)
             await _open(opening, feed, is_new=is_new)
             while True:
                 while step := await lake.run_once(mirror):
