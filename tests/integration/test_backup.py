@@ -2,14 +2,19 @@
 
 import asyncio
 import json
+import os
+import signal
 import sqlite3
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from remora.core.errors import ConfigurationError
+from remora.files import open_alone
+from remora.operate.jobs.stopping import interrupted_by_signals
 from remora.sim.checks import compare
 from remora.stores.sqlite import SqliteStore
 from remora.stores.sqlite.backup import back_up
@@ -21,6 +26,14 @@ from tests.processes import Remora, kill, simulated_provider
 def _modes(folder: Path) -> dict[str, int]:
     """What a backup left in the folder, and who may read it."""
     return {path.name: path.stat().st_mode & 0o777 for path in folder.glob("kept*")}
+
+
+@contextmanager
+def closing_descriptor(opened: int) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        os.close(opened)
 
 
 async def test_every_step_beside_a_writer_belongs_to_the_moment_of_the_first(tmp_path: Path) -> None:
@@ -66,6 +79,36 @@ async def test_an_interrupted_backup_leaves_nothing_and_an_existing_file_is_neve
     with pytest.raises(ConfigurationError, match="already a file"):
         back_up(path, target, progress=lambda done, whole: None)
     assert target.read_text() == "mine"
+
+
+async def test_what_a_killed_backup_left_behind_is_replaced_but_not_what_another_process_writes(tmp_path: Path) -> None:
+    path, target, part = (tmp_path / name for name in ("remora.db", "kept.db", "kept.db.part"))
+    store = SqliteStore(path)
+    await store.open()
+    await record(store, 1, story(1), at_s=1)
+    await store.close()
+    part.write_bytes(b"half of an earlier one" * 1_000)
+    for suffix in ("-journal", "-wal", "-shm"):
+        part.with_name(part.name + suffix).write_bytes(b"of that one")
+    with closing_descriptor(open_alone(part, os.O_RDWR)), pytest.raises(ConfigurationError, match="another process"):
+        back_up(path, target, progress=lambda done, whole: None)
+    assert part.exists()
+    assert back_up(path, target, progress=lambda done, whole: None)
+    assert _modes(tmp_path) == {"kept.db": 0o600}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_backup_that_is_asked_to_end_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "remora.db"
+    store = SqliteStore(path)
+    await store.open()
+    await record(store, 1, story(1), at_s=1)
+    await store.close()
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), interrupted_by_signals():
+        back_up(path, tmp_path / "kept.db", progress=lambda done, whole: os.kill(os.getpid(), number))
+    assert _modes(tmp_path) == {}
+    assert signal.getsignal(number) is before
 
 
 def test_a_store_of_an_older_version_is_backed_up_as_it_is_before_it_is_migrated(tmp_path: Path) -> None:

@@ -111,8 +111,10 @@ def _in_words(value: object) -> str:
 def backup(*, target: str, as_json: bool, **common: str | None) -> None:
     """Write a consistent copy of the store to a new file, also while a service writes the store."""
     from remora.operate.jobs.backup import back_up_store
+    from remora.operate.jobs.stopping import interrupted_by_signals
 
-    done = back_up_store(load_settings(**common), target, progress=_pages_line())
+    with interrupted_by_signals():
+        done = back_up_store(load_settings(**common), target, progress=_pages_line())
     if as_json:
         import msgspec
 

@@ -4,8 +4,10 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Final, Generic, TypeVar
 
 from remora.core.errors import Exit, RemoraError
@@ -42,6 +44,21 @@ def run_job(
         if found is None:
             raise
         raise found from None
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end work without an event loop as Ctrl-C does, so that it removes what is unfinished."""
+    before = {number: signal.signal(number, _interrupt) for number in _signals_to_hear() if number != signal.SIGINT}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def _collect_garbage_rarely() -> None:

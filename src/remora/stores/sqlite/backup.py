@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from remora.core.errors import ConfigurationError, StoreUnavailable
-from remora.files import PRIVATE_FILE, end_of_links, put_in_place, sync_path
+from remora.files import PRIVATE_FILE, end_of_links, open_alone, put_in_place, sync_path
 from remora.stores.sqlite.database import connect_reader, explained, find_damage
 from remora.stores.sqlite.statements import queries
 
@@ -26,30 +26,60 @@ Progress = Callable[[int, int], None]  # pages that are copied, and all
 def back_up(path: Path, target: Path, *, progress: Progress, pages_per_step: int = PAGES_PER_STEP) -> bool:
     """Write a consistent copy of the store to a new file. True if all of it was checked in time.
 
-    The file appears under its name only when it is whole. An interrupted backup leaves nothing behind.
+    The file appears under its name only when it is whole. An interrupted backup leaves nothing behind; what a killed one
+    left is replaced.
     """
     target = end_of_links(target)
     _check_target(target)
     part = target.with_name(f"{target.name}.part")
+    opened = _begin(part)
     try:
-        os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE))
-    except FileExistsError:
+        _copy(path, part, progress, pages_per_step)
+        is_whole = _check(part)
+        sync_path(part)
+        put_in_place(part, target)
+    except BaseException:
+        _remove(part)
+        raise
+    finally:
+        os.close(opened)
+    return is_whole
+
+
+def _begin(part: Path) -> int:
+    """An empty file that no other backup writes, until it is closed."""
+    try:
+        opened = open_alone(part, os.O_RDWR | os.O_CREAT)
+    except BlockingIOError:
         raise ConfigurationError(
-            f"there is an unfinished backup {part}", hint="delete it, unless another process is writing it"
+            f"another process is writing {part}", hint="wait until it has ended, or name another file"
         ) from None
     except OSError as error:
         raise ConfigurationError(f"{part} cannot be written ({error.strerror})", hint="name another file") from None
-    try:
-        _copy(path, part, progress, pages_per_step)
-        damage, is_whole = find_damage(part, seconds_max=CHECK_SECONDS_MAX)
-        if damage is not None:
-            raise StoreUnavailable(
-                f"the backup is damaged: {damage}", hint="run `remora check`: is the store itself whole?"
-            )
-        sync_path(part)
-        put_in_place(part, target)
-    finally:
-        part.unlink(missing_ok=True)
+    os.ftruncate(opened, 0)
+    os.fchmod(opened, PRIVATE_FILE)
+    _remove_log(part)
+    return opened
+
+
+def _remove(part: Path) -> None:
+    _remove_log(part)
+    part.unlink(missing_ok=True)
+
+
+def _remove_log(part: Path) -> None:
+    """SQLite would take up what a killed process left beside the file."""
+    for suffix in ("-journal", "-wal", "-shm"):
+        part.with_name(f"{part.name}{suffix}").unlink(missing_ok=True)
+
+
+def _check(part: Path) -> bool:
+    """Refuse a damaged copy. True if all of it was checked in time."""
+    damage, is_whole = find_damage(part, seconds_max=CHECK_SECONDS_MAX)
+    if damage is not None:
+        raise StoreUnavailable(
+            f"the backup is damaged: {damage}", hint="run `remora check`: is the store itself whole?"
+        )
     return is_whole
 
 
