@@ -16,6 +16,7 @@ from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery
 from remora.core.ledger.list_walk import WalkState
 from remora.core.verdict import Found
+from remora.operate.jobs.following import Patience
 from remora.operate.jobs.keeping import housekeeping
 from remora.operate.jobs.lake_following import follow_into
 from remora.read import lake as lakes
@@ -63,11 +64,15 @@ def rows_of(folder: Path, item_id: int) -> list[Mapping[str, Any]]:
 
 
 async def follow(mirror: MirrorReader, url: str, folder: Path) -> int:
-    return await follow_into(mirror, url, Wanted(SOURCE, is_listed=False), folder, tell=lambda _: None, once=True)
+    return await follow_into(
+        mirror, url, Wanted(SOURCE, is_listed=False), folder, tell=lambda _: None, patience=Patience(print), once=True
+    )
 
 
 async def follow_chats(mirror: MirrorReader, url: str, folder: Path) -> int:
-    return await follow_into(mirror, url, Wanted(ARCHIVE, is_listed=True), folder, tell=lambda _: None, once=True)
+    return await follow_into(
+        mirror, url, Wanted(ARCHIVE, is_listed=True), folder, tell=lambda _: None, patience=Patience(print), once=True
+    )
 
 
 async def test_a_lake_has_every_item_and_keeps_what_was_edited(
@@ -280,10 +285,10 @@ async def test_what_changes_after_the_first_export_was_interrupted_is_in_the_lak
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        await follow_into(mirror, url, wanted, folder, tell=tell, once=True)
+        await follow_into(mirror, url, wanted, folder, tell=tell, patience=Patience(print), once=True)
     await keep(store, item(1, type="story", title="Edited meanwhile"), at_s=50)
     told: list[int] = []
-    await follow_into(mirror, url, wanted, folder, tell=told.append, once=True)
+    await follow_into(mirror, url, wanted, folder, tell=told.append, patience=Patience(print), once=True)
     assert told[0] > 2, "the first export began anew"
     assert newest(folder)[1][0] == "Edited meanwhile"
 

@@ -6,6 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from remora.core.errors import ConfigurationError
+from remora.operate.jobs.following import Patience
 from remora.operate.jobs.keeping import housekeeping
 from remora.operate.jobs.lake_following import follow_into
 from remora.read.export import Wanted
@@ -27,7 +28,15 @@ async def collect(path: Path, *ids: int) -> None:
 async def follow(path: Path, folder: Path) -> None:
     url = f"sqlite:///{path}"
     async with MirrorReader(url) as mirror:
-        await follow_into(mirror, url, Wanted(SOURCE, is_listed=False), folder, tell=lambda _: None, once=True)
+        await follow_into(
+            mirror,
+            url,
+            Wanted(SOURCE, is_listed=False),
+            folder,
+            tell=lambda _: None,
+            patience=Patience(print),
+            once=True,
+        )
 
 
 def restore(kept: Path, path: Path) -> None:

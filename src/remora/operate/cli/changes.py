@@ -105,30 +105,33 @@ def _check_name(reader: str) -> None:
 async def _print(
     settings: "Settings", since: str | None, reader: str | None, *, follow: bool, as_json: bool, only: str | None
 ) -> None:
-    from remora.operate.jobs.following import NamedFeed
+    from remora.operate.jobs.following import NamedFeed, Patience
 
+    patience = Patience(_tell) if follow else None
     async with opened_mirror(settings) as mirror:
         if only is not None:
             await source_of(mirror, settings, only)
         if reader is not None:
-            async with NamedFeed(settings.store.url, reader, source=only) as feed:
+            async with NamedFeed(settings.store.url, reader, source=only, patience=patience) as feed:
                 async for page in feed.pages(mirror, follow=follow):
                     _echo(page, as_json=as_json, only=only)
                     await feed.done(page[-1].position, now_ns=wall_ns())
             return
         begin = since if since is not None else await mirror.newest_position() if follow else "0"
-        async for page in mirror.change_pages(since=begin, follow=follow):
+        pages = mirror.change_pages(since=begin) if patience is None else patience.pages(mirror, since=begin)
+        async for page in pages:
             _echo(page, as_json=as_json, only=only)
 
 
 async def _post(settings: "Settings", reader: str, url: str, secret: str, only: str | None, *, follow: bool) -> None:
-    from remora.operate.jobs.following import NamedFeed
+    from remora.operate.jobs.following import NamedFeed, Patience
     from remora.operate.jobs.webhook import Webhook
 
+    patience = Patience(_tell) if follow else None
     async with (
         opened_mirror(settings) as mirror,
-        NamedFeed(settings.store.url, reader, source=only) as feed,
-        Webhook(url, secret, tell=lambda words: click.echo(words, err=True)) as webhook,
+        NamedFeed(settings.store.url, reader, source=only, patience=patience) as feed,
+        Webhook(url, secret, tell=_tell) as webhook,
     ):
         if only is not None:
             await source_of(mirror, settings, only)
@@ -161,6 +164,10 @@ async def _forget(settings: "Settings", name: str, only: str | None) -> None:
     async with housekeeping(settings.store.url) as store:
         if not await store.forget_reader(known):
             raise ConfigurationError(f"there is no reader {known}", hint="`remora changes --readers` lists them")
+
+
+def _tell(words: str) -> None:
+    click.echo(words, err=True)
 
 
 def _echo(page: "Sequence[Change]", *, as_json: bool, only: str | None) -> None:

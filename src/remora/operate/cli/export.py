@@ -110,11 +110,13 @@ async def _export(
 
 
 async def _follow(settings: "Settings", named: str | None, folder: Path) -> None:
+    from remora.operate.jobs.following import Patience
     from remora.operate.jobs.lake_following import follow_into
 
+    patience = Patience(lambda words: click.echo(words, err=True))
     async with opened_mirror(settings) as mirror:
         wanted = await _wanted(mirror, settings, named, (None, None), 0)
-        await follow_into(mirror, settings.store.url, wanted, folder, tell=_progress_line())
+        await follow_into(mirror, settings.store.url, wanted, folder, tell=_progress_line(), patience=patience)
 
 
 async def _wanted(

@@ -1,16 +1,67 @@
-"""How does a named reader follow the change feed? From where it was; what it has worked on is remembered in the store."""
+"""How does a named reader follow the change feed? From where it was; what it has worked on is remembered in the store.
 
-from collections.abc import AsyncIterator, Sequence
+Whoever follows until Ctrl-C waits while the store does not answer, as while its server starts again.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from remora.contracts.reader import Change
+from remora.core.errors import StoreError
 from remora.operate.jobs.startup_checks import naming_store
 from remora.read.mirror import MirrorReader
 from remora.stores.keeping import open_housekeeping
 
 # Stands between a reader's name and the one source that it reads; no name has it.
 OF_SOURCE: Final = " --source "
+# How long a store that does not answer is left alone.
+TRY_AGAIN_S: Final = 2.0
+
+T = TypeVar("T")
+
+
+class Patience:
+    """Waits while the store does not answer, for as long as it takes, and tells once why."""
+
+    def __init__(
+        self, tell: Callable[[str], None], *, wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self._tell = tell
+        self._wait = wait
+        self._is_told = False
+
+    async def with_answer(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do this until the store answers."""
+        while True:
+            try:
+                done = await work()
+            except StoreError as error:
+                await self.bear(error)
+            else:
+                self._is_told = False
+                return done
+
+    async def pages(self, mirror: MirrorReader, *, since: str) -> AsyncGenerator[Sequence[Change]]:
+        """Pages of changes in order, for ever."""
+        while True:
+            try:
+                async for page in mirror.change_pages(since=since, follow=True):
+                    self._is_told = False
+                    yield page
+                    since = page[-1].position
+            except StoreError as error:
+                await self.bear(error)
+
+    async def bear(self, error: StoreError) -> None:
+        """Wait, unless waiting does not help."""
+        if not error.retryable:
+            raise error
+        if not self._is_told:
+            self._tell(f"waiting for the store: {error.message}")
+        self._is_told = True
+        await self._wait(TRY_AGAIN_S)
 
 
 def name_in_store(name: str, source: str | None) -> str:
@@ -24,11 +75,13 @@ def name_in_store(name: str, source: str | None) -> str:
 class NamedFeed:
     """The changes that a named reader has not worked on yet. Every change is delivered at least once.
 
-    A reader of one source gets all pages, too, and leaves out the rest of them.
+    A reader of one source gets all pages, too, and leaves out the rest of them. Without patience a store that does not
+    answer ends it.
     """
 
-    def __init__(self, url: str, name: str, *, source: str | None = None) -> None:
+    def __init__(self, url: str, name: str, *, source: str | None = None, patience: Patience | None = None) -> None:
         self._url = url
+        self._patience = patience
         self._name = name_in_store(name, source)
         self._store = open_housekeeping(url)
 
@@ -48,7 +101,11 @@ class NamedFeed:
         if position is None:
             position = "0"
             await self.done(position, now_ns=0)
-        async for page in mirror.change_pages(since=position, follow=follow):
+        if follow and self._patience is not None:
+            pages = self._patience.pages(mirror, since=position)
+        else:
+            pages = mirror.change_pages(since=position, follow=follow)
+        async for page in pages:
             yield page
 
     async def position(self) -> str | None:
@@ -58,7 +115,11 @@ class NamedFeed:
 
     async def done(self, position: str, *, now_ns: int) -> None:
         """Everything up to this position was worked on."""
-        await self._store.keep_position(self._name, position, now_ns=now_ns)
+
+        def keep() -> Awaitable[None]:
+            return self._store.keep_position(self._name, position, now_ns=now_ns)
+
+        await (keep() if self._patience is None else self._patience.with_answer(keep))
 
     async def forget(self) -> None:
         """No longer keep changes for this reader."""

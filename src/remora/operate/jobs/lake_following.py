@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from remora.core.errors import ConfigurationError
-from remora.operate.jobs.following import NamedFeed
+from remora.operate.jobs.following import NamedFeed, Patience
 from remora.read.export import Wanted
 from remora.read.lake import Lake
 from remora.read.mirror import MirrorReader
@@ -16,11 +16,18 @@ LOOK_EVERY_S: Final = 10.0
 
 
 async def follow_into(
-    mirror: MirrorReader, url: str, wanted: Wanted, folder: Path, *, tell: Callable[[int], None], once: bool = False
+    mirror: MirrorReader,
+    url: str,
+    wanted: Wanted,
+    folder: Path,
+    *,
+    tell: Callable[[int], None],
+    patience: Patience,
+    once: bool = False,
 ) -> int:
     """Keep a folder fresh until cancelled, or until it has everything; returns how many changes it read."""
     lake, count = Lake(folder, wanted.source, is_listed=wanted.is_listed), 0
-    async with NamedFeed(url, reader_name(folder)) as feed:
+    async with NamedFeed(url, reader_name(folder), patience=patience) as feed:
         position = await feed.position()
         is_new = position is None
         if position is None:
@@ -31,7 +38,7 @@ async def follow_into(
             opening = lake.open(mirror, position=position, is_known=not is_new, store=wanted.store, tell=tell)
             await _open(opening, feed, is_new=is_new)
             while True:
-                while step := await lake.run_once(mirror):
+                while step := await patience.with_answer(lambda: lake.run_once(mirror)):
                     count += step
                     tell(count)
                     assert lake.position is not None, "it has read something"
