@@ -36,7 +36,7 @@ class Housekeeping(Protocol):
         """Every named reader, by name."""
 
     async def keep_position(self, name: str, position: str, *, now_ns: int) -> None:
-        """This reader has worked on every change up to this position."""
+        """This reader has worked on every change up to this position; an earlier one than is known changes nothing."""
 
     async def forget_reader(self, name: str) -> bool:
         """This reader is waited for no more. False if there is none of that name."""

@@ -293,11 +293,6 @@ RETURNING cursor + 1, last_id;
 -- Every named reader of the change feed.
 SELECT name, position, read_at FROM change_readers ORDER BY name;
 
--- name: keep_position
--- How far a named reader has come.
-INSERT INTO change_readers (name, position, read_at) VALUES (:name, :position, :now)
-ON CONFLICT (name) DO UPDATE SET position = excluded.position, read_at = excluded.read_at;
-
 -- name: forget_reader
 -- A named reader is waited for no more.
 DELETE FROM change_readers WHERE name = :name;

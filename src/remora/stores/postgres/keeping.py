@@ -35,8 +35,9 @@ class PostgresHousekeeping(CommonHousekeeping):
 
     async def keep_position(self, name: str, position: str, *, now_ns: int) -> None:
         """How far this reader has come."""
-        _parts(position)
-        await self._change("keep_position", {"name": name, "position": position, "now": now_ns // MILLISECOND_NS})
+        xid, seq = _parts(position)
+        values = {"name": name, "position": position, "xid": xid, "seq": seq, "now": now_ns // MILLISECOND_NS}
+        await self._change("keep_position", values)
 
     async def forget_changes(self, *, before_ns: int, up_to: str | None, limit: int) -> int:
         """Delete old changes that everybody has read."""

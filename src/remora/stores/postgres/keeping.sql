@@ -1,5 +1,13 @@
 -- Housekeeping in PostgreSQL.
 
+-- name: keep_position
+-- How far a named reader has come. If two processes read for it, the one that is behind takes nothing back.
+INSERT INTO change_readers AS r (name, position, read_at) VALUES (%(name)s, %(position)s, %(now)s)
+ON CONFLICT (name) DO UPDATE SET position = excluded.position, read_at = excluded.read_at
+WHERE (%(xid)s::text::xid8, %(seq)s::bigint) >= (
+  split_part(r.position, ':', 1)::xid8, coalesce(nullif(split_part(r.position, ':', 2), ''), '0')::bigint
+);
+
 -- name: forget_changes
 -- The oldest changes, up to the first that is too young. Readers are asked here, too: one may have come meanwhile.
 DELETE FROM changes WHERE seq IN (

@@ -1,5 +1,11 @@
 -- Housekeeping in the SQLite file.
 
+-- name: keep_position
+-- How far a named reader has come. If two processes read for it, the one that is behind takes nothing back.
+INSERT INTO change_readers (name, position, read_at) VALUES (:name, :position, :now)
+ON CONFLICT (name) DO UPDATE SET position = excluded.position, read_at = excluded.read_at
+WHERE CAST(excluded.position AS INTEGER) >= CAST(change_readers.position AS INTEGER);
+
 -- name: forget_changes
 -- The oldest changes, up to the first that is too young. Readers are asked here, too: one may have come meanwhile.
 DELETE FROM stored_changes WHERE seq < (
