@@ -125,7 +125,7 @@ async def test_a_position_that_a_restored_store_has_not_reached_is_refused(
     newest = await mirror.newest_position()
     assert [change async for change in mirror.changes(since=newest)] == []
     beyond = str(int(newest) + 1) if isinstance(store, SqliteStore) else "9000000000000000000:1"
-    with pytest.raises(ConfigurationError, match="was the (store|database) restored"):
+    with pytest.raises(ConfigurationError, match=r"was the (store|database) restored"):
         _ = [change async for change in mirror.changes(since=beyond)]
 
 
