@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from remora.contracts import Store
+from remora.contracts import RunRecord, Store
 from remora.core.errors import StoreUnavailable
 from remora.core.ledger.run import StoppedBy
 from remora.core.units import HOUR_NS, MINUTE_NS, SECOND_NS
@@ -15,6 +15,7 @@ from remora.loops.listed.run import RunOptions
 from remora.loops.listed.schedule import APART_LEAST_NS, ListedSchedule
 from remora.sim.clock import SimClock, run
 from remora.sim.crash import Crashed, Generation
+from remora.sim.replies import Answer
 from remora.stores.memory import MemoryStore
 from tests.loops.listed_rig import NAME, ListedRig, Process, SmallArchive, answer_429
 
@@ -47,7 +48,12 @@ async def running(rig: ListedRig, *, every_ns: int = HOUR_NS) -> AsyncIterator[L
 
 
 async def starts_ns(store: Store) -> list[int]:
-    return [record.started_ns for record in reversed(await store.runs(NAME, limit=100))]
+    return [record.started_ns for record in await store_runs(store)]
+
+
+async def store_runs(store: Store) -> list[RunRecord]:
+    """Every run, the first one first."""
+    return list(reversed(await store.runs(NAME, limit=100)))
 
 
 def test_a_run_begins_at_once_and_then_every_hour_from_its_start() -> None:
@@ -127,6 +133,63 @@ def test_a_restart_does_not_repeat_a_run_that_is_not_due() -> None:
             async with running(rig):
                 await rig.wait(5 * MINUTE_NS)
         assert len(await starts_ns(rig.store)) == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize("is_of_details", [False, True])
+def test_a_restart_after_a_failed_run_runs_at_once_so_that_a_new_token_counts(is_of_details: bool) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(10))
+        rig.archive.hook = lambda asked: Answer(403, b"") if asked.startswith("detail") is is_of_details else None
+        async with running(rig):
+            await rig.wait(5 * MINUTE_NS)
+        rig.archive.hook = lambda _asked: None
+        async with running(rig):
+            await rig.wait(5 * MINUTE_NS)
+        first, second = await store_runs(rig.store)
+        assert first.stopped_by == (StoppedBy.REFUSED if is_of_details else StoppedBy.LIST_REFUSED)
+        assert second.stopped_by == StoppedBy.COMPLETE
+
+    run(main)
+
+
+def test_a_service_that_is_restarted_every_second_tries_a_refused_list_once_a_minute() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(10))
+        rig.archive.hook = lambda _asked: Answer(401, b"")
+        for _ in range(300):
+            async with running(rig):
+                await rig.wait(SECOND_NS)
+        assert all(later - earlier >= APART_LEAST_NS for earlier, later in pairwise(await starts_ns(rig.store)))
+        assert len(rig.archive.asked) <= 6
+
+    run(main)
+
+
+def test_a_service_that_goes_on_after_a_failed_run_keeps_its_interval() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(10))
+        rig.archive.hook = lambda _asked: Answer(401, b"")
+        async with running(rig):
+            await rig.wait(3 * HOUR_NS - MINUTE_NS)
+        assert len(await starts_ns(rig.store)) == 3
+
+    run(main)
+
+
+def test_a_restart_after_pressure_does_not_hurry() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(10))
+        rig.archive.hook = lambda _asked: answer_429()
+        async with running(rig) as schedule:
+            while schedule.state().last_run is None:
+                await rig.wait(MINUTE_NS)
+        sent = len(rig.archive.asked)
+        starts = await starts_ns(rig.store)
+        async with running(rig):
+            await rig.wait(starts[-1] + HOUR_NS - MINUTE_NS - clock.wall_ns())
+        assert len(rig.archive.asked) == sent
 
     run(main)
 

@@ -64,6 +64,10 @@ class StoppedBy(StrEnum):
                 return Exit.FAILED
 
 
+# A run that ended like this needs a person, or another answer of the provider.
+FAILURES: Final = frozenset(stopped_by for stopped_by in StoppedBy if stopped_by.exit_code is Exit.FAILED)
+
+
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Why the run cannot continue."""

@@ -2,13 +2,11 @@
 
 from typing import Final
 
-from remora.core.errors import Exit
-from remora.core.ledger.run import StoppedBy
+from remora.core.ledger.run import FAILURES, StoppedBy
 from remora.core.status.model import Answer, Attention, YesNo
 from remora.core.status.snapshot import LedgerFacts, RunFacts
 from remora.core.status.words import STOPPED
 
-FAILURES: Final = frozenset(stopped_by for stopped_by in StoppedBy if stopped_by.exit_code is Exit.FAILED)
 # Runs that ended like this did not ask for the list.
 WITHOUT_LIST: Final = frozenset({StoppedBy.RECOVER_ONLY, StoppedBy.COOL_DOWN})
 

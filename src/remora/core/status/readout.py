@@ -11,7 +11,7 @@ import msgspec
 
 from remora.core.ledger.freshness import AGE_BOUNDS_S
 from remora.core.ledger.gap import GapState
-from remora.core.ledger.run import StoppedBy
+from remora.core.ledger.run import FAILURES, StoppedBy
 from remora.core.rate.gate_types import RateFacts
 from remora.core.status.answers import (
     down,
@@ -27,7 +27,7 @@ from remora.core.status.answers import iso as iso
 from remora.core.status.covering import coverage_of, no_newest_id
 from remora.core.status.disk_full import full_disk, with_disk
 from remora.core.status.headline import headline, progress_of, with_attention
-from remora.core.status.last_run import FAILURES, failed_run, last_run
+from remora.core.status.last_run import failed_run, last_run
 from remora.core.status.limits import what_limits
 from remora.core.status.model import (
     AgeBucket,

@@ -1,7 +1,8 @@
 """When does a listed source run inside the service? Once per `every`, counted from the start of its last run.
 
 The last run is read from the ledger, so a restart neither repeats a run that is not due nor forgets one that was
-interrupted. The provider can end a run, but never the schedule. While the store is unavailable, the schedule waits.
+interrupted. After a failed run a restart does not wait: its owner may have mended what failed. The provider can end a
+run, but never the schedule. While the store is unavailable, the schedule waits.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import structlog
 from remora.collect import Collector
 from remora.contracts import Clock, RunRecord, Store
 from remora.core.errors import RemoraError
-from remora.core.ledger.run import RunSummary, span
+from remora.core.ledger.run import FAILURES, RunSummary, span
 from remora.core.status.snapshot import RunFacts
 from remora.core.units import MINUTE_NS, SECOND_NS
 from remora.gate.governor import Governor
@@ -137,11 +138,16 @@ class ListedSchedule:
             self._is_wanted.clear()
 
     def _wait_ns(self, last: RunRecord | None) -> int:
-        """How long until the next run is due. A run without an end was interrupted with its process: it is due now."""
+        """How long until the next run is due.
+
+        A run without an end was interrupted with its process: it is due now. So is one that failed in an earlier process.
+        Now means at least `APART_LEAST_NS` after its start, so that a service that is restarted all the time sends little.
+        """
         if last is None:
             return 0
         since_ns = max(0, self._clock.wall_ns() - last.started_ns)  # after a clock step back, wait one interval at most
-        return (APART_LEAST_NS if last.ended_ns is None else self._every_ns) - since_ns
+        is_due_now = last.ended_ns is None or (self._state.last_started_ns is None and last.stopped_by in FAILURES)
+        return (APART_LEAST_NS if is_due_now else self._every_ns) - since_ns
 
     async def _rest_after(self, error: RemoraError) -> None:
         failures = self._state.failures + 1
