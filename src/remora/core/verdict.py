@@ -210,8 +210,10 @@ def _without_reply(fault: Fault, nonsense: Verdict) -> Verdict:
             return Trouble(GapReason.TIMEOUT)
         case Fault.CONNECTION:
             return Trouble(GapReason.CONNECTION)
-        case Fault.BAD_ENCODING | Fault.FAILED:
+        case Fault.BAD_ENCODING:
             return nonsense
+        case Fault.FAILED:  # as nonsense, but it is not the server's error
+            return Trouble(GapReason.MALFORMED) if isinstance(nonsense, Trouble) else nonsense
         case Fault.TOO_LARGE:
             return Malformed(GapReason.TOO_LARGE)
         case Fault.EXHAUSTED:

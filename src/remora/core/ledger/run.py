@@ -11,11 +11,13 @@ from remora.core.errors import Exit
 from remora.core.ledger.budget import Budget
 from remora.core.reasons import GapFamily, GapReason
 from remora.core.units import MINUTE_NS, SECOND_NS
+from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
 
 # A provider that refuses this many requests in a row, although we kept every wait, will not recover within this run.
 WAITS_IN_A_ROW_MAX: Final = 8
 # After this many refused details in a row, at any rate, the account is refused, so the other details are not requested.
 REFUSED_IN_A_ROW_MAX: Final = 5
+PLUGIN_FAILED: Final = "the plug-in failed while it asked for the list (the event plugin_failed says where)"
 PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is GapFamily.PRESSURE)
 BUT_PRESSURE: Final = tuple(reason for reason in GapReason if reason.family is not GapFamily.PRESSURE)
 
@@ -138,6 +140,23 @@ def stop_for_cap(reason: GapReason, *, wait_ns: int = 0, held_ns: int = 0) -> St
 def stop_for_pressure(*, wait_ns: int, held_ns: int = 0) -> Stop:
     """A stop because the provider kept asking for less."""
     return Stop(StoppedBy.UPSTREAM_PRESSURE, GapReason.UPSTREAM_PRESSURE, wait_ns, held_ns)
+
+
+def stop_for_list(verdict: Verdict) -> Stop:
+    """A stop because a page of the list could not be had."""
+    match verdict:
+        case Refused(reason) | Missing(reason):
+            return Stop(StoppedBy.LIST_REFUSED, reason)
+        case Malformed(reason):
+            return Stop(StoppedBy.LIST_UNREADABLE, reason)
+        case Trouble(reason, moved_to) if moved_to:
+            return Stop(StoppedBy.LIST_TROUBLE, reason, why=f"the list moved to {moved_to}: write this address")
+        case Trouble(GapReason.MALFORMED):  # of the source's own code
+            return Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED, why=PLUGIN_FAILED)
+        case Trouble(reason) | Pressure(reason) | Deferred(reason):
+            return Stop(StoppedBy.LIST_TROUBLE, reason)
+        case Found() | NotYet():
+            return Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)
 
 
 def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: int) -> str:

@@ -37,10 +37,10 @@ from remora.core.ledger.list_walk import (
 )
 from remora.core.ledger.marks import is_newer
 from remora.core.ledger.notes import FULL_WALK_NOTE
-from remora.core.ledger.run import RunCounts, Stop, StoppedBy
+from remora.core.ledger.run import RunCounts, Stop, StoppedBy, stop_for_list
 from remora.core.ledger.walk_circle import WalkCircle
 from remora.core.reasons import GapReason
-from remora.core.verdict import Deferred, Found, Malformed, Missing, NotYet, Pressure, Refused, Trouble, Verdict
+from remora.core.verdict import Found, Missing, Pressure
 from remora.loops.listed.allowance import RunAllowance
 from remora.loops.listed.entry_marks import EntryMarks
 from remora.loops.listed.holes import Holes
@@ -197,7 +197,7 @@ class ListWalk:
                     self._counts.pages += 1
                     return self._ended()
                 case verdict:
-                    return _list_stop(verdict)
+                    return stop_for_list(verdict)
 
     def _ended_by_silence(self, page: Page) -> Page:
         """Some cursors are never null: a list has ended after `EMPTY_PAGES_MAX` empty pages in a row."""
@@ -384,17 +384,3 @@ def _next_state(state: WalkState, page: Page, position: str, *, is_whole: bool, 
         return restarted(state) if is_last else state
     seen = after_page(state, page, position)
     return finished(seen, is_end=True) if is_last else seen
-
-
-def _list_stop(verdict: Verdict) -> Stop:
-    match verdict:
-        case Refused(reason) | Missing(reason):
-            return Stop(StoppedBy.LIST_REFUSED, reason)
-        case Malformed(reason):
-            return Stop(StoppedBy.LIST_UNREADABLE, reason)
-        case Trouble(reason, moved_to) if moved_to:
-            return Stop(StoppedBy.LIST_TROUBLE, reason, why=f"the list moved to {moved_to}: write this address")
-        case Trouble(reason) | Pressure(reason) | Deferred(reason):
-            return Stop(StoppedBy.LIST_TROUBLE, reason)
-        case Found() | NotYet():
-            return Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED)

@@ -12,7 +12,7 @@ import msgspec
 
 from remora.collect import Collector
 from remora.contracts import Capabilities, Json, Meter, Permit, Source, Store
-from remora.contracts.source import WalkedSource
+from remora.contracts.source import SourceFailed, WalkedSource
 from remora.core.errors import RemoraError
 from remora.core.item import Decoded, Document, Entry, Item, Newest, Page, Piece
 from remora.core.lanes import Lane
@@ -61,6 +61,7 @@ MISFIT_HINTS: Final = {
     Misfit.ONLY_TLS: "it speaks TLS: write https:// instead of http://",
     Misfit.UNTRUSTED: "its certificate is not trusted: write the name that it is for, or name its authority with ca_file",
 }
+PLUGIN_HINT: Final = "check its options, or tell its author; the event plugin_failed says where it failed"
 # How servers answer a request in plain text on a port of TLS, if they do not close the connection.
 WANTS_TLS: Final = (b"plain HTTP request was sent to HTTPS port", b"HTTP request to an HTTPS server")
 
@@ -164,6 +165,7 @@ class _Overhearing:
     def __init__(self, source: Source) -> None:
         self._source = source
         self.reply: Reply | NoReply | None = None
+        self.failure: SourceFailed | None = None
 
     @property
     def name(self) -> str:
@@ -174,7 +176,11 @@ class _Overhearing:
         return self._source.capabilities
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
-        self.reply = await self._source.fetch(discovery, permit)
+        try:
+            self.reply = await self._source.fetch(discovery, permit)
+        except SourceFailed as failure:
+            self.failure = failure
+            raise
         return self.reply
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
@@ -345,6 +351,8 @@ class _Trial:
         told = f"{address} gave {without} ({reason})"
         if reason is GapReason.MOVED:
             return self._found("bad", what, f"{address} {self._moved()}", "write this address")
+        if self._source.failure is not None:
+            return self._found("bad", what, f"the plug-in failed with {self._source.failure}", PLUGIN_HINT)
         if isinstance(verdict, Deferred):
             hint = "this machine could not send: raise the limit of open files (ulimit -n)"
         if reason is GapReason.UNAUTHORIZED and (setting := secret_setting(self._name, self._settings)) is not None:
