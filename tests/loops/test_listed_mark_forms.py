@@ -1,7 +1,7 @@
 """What if a provider begins to write its update marks in another way? No change stays hidden behind the old ones."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -9,11 +9,15 @@ import pytest
 
 from remora.core.item import Order
 from remora.core.ledger.run import StoppedBy
-from remora.sim.clock import SimClock, run
+from remora.core.units import DAY_NS, HOUR_NS, SECOND_NS
+from remora.sim.clock import START_WALL_NS, SimClock, run
+from remora.sim.replies import Answer, Response, ok
+from remora.sources.list_scope import SinceSettings
 from remora.sources.listed import DetailSettings
+from remora.sources.paging import ListSettings
 from tests.loops.listed_rig import ListedRig, SmallArchive
 
-BEGAN_S = 1_790_000_000
+BEGAN_S = START_WALL_NS // SECOND_NS - 86_400
 Write = Callable[[int], object]
 
 
@@ -61,5 +65,81 @@ def test_changes_are_found_after_the_provider_began_to_write_its_marks_in_anothe
         await rig.run()
         assert await rig.is_complete()
         assert archive.requests("detail") == {"c9": 1}
+
+    run(main)
+
+
+class Following(Rewritten):
+    """A list of what changed since a moment, which reads and writes moments in one way only."""
+
+    refuses = False
+    is_blind = False  # reads no moment at all
+
+    def _page(self, path: str, query: Mapping[str, str]) -> Response:
+        since = query.get("since")
+        lines = sorted((mark, key) for key, mark in self._marks.items())
+        if since is not None:
+            if not self.reads(since):
+                return Answer(400, b'{"error": "bad since"}') if self.refuses else ok(self._lines([]))
+            lines = [line for line in lines if self.at_s(line[0]) >= self.reads(since)]
+        start = int(query["offset"])
+        return ok(self._lines([(key, mark) for mark, key in lines[start : start + int(query["limit"])]]))
+
+    def at_s(self, mark: int) -> int:
+        return BEGAN_S + mark * 60
+
+    def reads(self, since: str) -> int:
+        """The second that is meant; 0 if it is written in another way than the list writes its marks."""
+        way = self.write(BEGAN_S)
+        if self.is_blind:
+            return 0
+        if isinstance(way, str):
+            return 0 if since.isdigit() else int(datetime.fromisoformat(since).timestamp())
+        if not since.isdigit() or len(since) != len(str(way)):
+            return 0
+        return int(since) // (1_000 if self.write is milliseconds else 1)
+
+
+FOLLOWED = ListSettings(page_size=10, order=Order.OLDEST, since=SinceSettings())
+
+
+@pytest.mark.parametrize("refuses", [False, True], ids=["shows nothing", "refuses"])
+@pytest.mark.parametrize(
+    "before, after", [(date, seconds), (milliseconds, seconds), (date, milliseconds), (seconds, date)]
+)
+def test_a_watermark_that_the_provider_reads_no_more_hides_no_change(
+    before: Write, after: Write, refuses: bool
+) -> None:
+    async def main(clock: SimClock) -> None:
+        archive = Following(30)
+        archive.refuses = refuses
+        rig = ListedRig(clock, archive, settings=FOLLOWED, detail=DetailSettings(key="id"))
+        archive.write = before
+        await rig.run()
+        await rig.wait(2 * DAY_NS)
+        archive.write = after
+        archive.add("c7", "new")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+        archive.add("c9")
+        archive.asked.clear()
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+        assert "24" not in archive.requests("page"), "only what changed since the watermark is asked for"
+
+    run(main)
+
+
+def test_a_list_that_never_shows_its_newest_entry_again_is_walked_whole_once_a_day() -> None:
+    async def main(clock: SimClock) -> None:
+        archive = Following(30)
+        rig = ListedRig(clock, archive, settings=FOLLOWED, detail=DetailSettings(key="id"))
+        archive.is_blind = True
+        await rig.run()
+        archive.asked.clear()
+        for _ in range(72):
+            await rig.wait(HOUR_NS)
+            assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert 2 <= archive.requests("page")["28"] <= 3
 
     run(main)

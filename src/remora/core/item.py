@@ -124,6 +124,7 @@ class Page(msgspec.Struct, frozen=True, gc=False):
     missing_is_end: bool = False  # a next page that does not exist is the end of the list
     begins_part: bool = False  # the first page of a window of time, which may well be empty
     is_rest: bool = False  # the walk began where an earlier one ended: it does not see the whole list
+    lacks_newest: bool = False  # it shows nothing, although it was asked for what is as new as the newest known entry
     covers_before_s: int | None = None  # where the last window ends; None: the list is not read in windows
     why_unreadable: str = ""  # what is wrong with the keys of the unreadable entries
 

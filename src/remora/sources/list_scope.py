@@ -45,6 +45,14 @@ class SinceSettings(msgspec.Struct, frozen=True):
     overlap_ns: Duration = msgspec.field(default=MINUTE_NS, name="overlap")
     first: str | None = None  # what to send where the whole list is wanted; None: nothing
 
+    def shows_newest(self, part: "Part") -> bool:
+        """Whether the newest known entry is inside the overlap, so that it is shown again.
+
+        If it is not, it is gone, or the provider does not read our moment as we mean it: it may write its marks otherwise.
+        """
+        is_moment = self.form is Form.MARK and self.overlap_ns > 0 and as_time(part.since) is not None
+        return is_moment and part.each is None
+
 
 class WindowSettings(msgspec.Struct, frozen=True):
     """A list that is asked for in windows of time, the oldest first."""

@@ -294,7 +294,7 @@ class Listed:
         begins_part, shared = inside == FIRST and part != WHOLE, shared_with_last(self._list, inside)
         if entries and proves_an_end(self._list, inside):
             shared = 1  # the list moved: only a known entry could prove that none was skipped
-        following, contradicts = None, None
+        following, contradicts, since = None, None, self._list.since
         try:
             following = next_position(self._list, inside, page)
         except NoNextPage as odd:
@@ -321,6 +321,7 @@ class Listed:
                 missing_is_end=missing,
                 begins_part=begins_part,
                 is_rest=part.is_rest,
+                lacks_newest=begins_part and not lines and since is not None and since.shows_newest(part),
                 covers_before_s=part.end_s,
             )
         )

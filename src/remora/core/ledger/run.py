@@ -91,6 +91,12 @@ class Stop:
         """Whether the provider asked for less."""
         return self.reason is not None and self.reason.family is GapFamily.PRESSURE
 
+    @property
+    def may_be_of_position(self) -> bool:
+        """Whether another position of the list might be answered: not if the token is refused, or nothing answers."""
+        is_answer = self.by in {StoppedBy.LIST_REFUSED, StoppedBy.LIST_UNREADABLE}
+        return is_answer and self.reason is not GapReason.UNAUTHORIZED
+
 
 @dataclass(slots=True)
 class RunCounts:

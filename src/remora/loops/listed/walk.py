@@ -98,7 +98,7 @@ class ListWalk:
         self._is_whole = True
         self._clash: Stop | None = None  # entries share a key, and only one of them could be kept
         self._why_unreadable = ""  # of the first page with an entry that has no usable key
-        self._was_refused = False
+        self._was_refused = self._may_leave_watermark = False
         self._was_overtaken = False
         self._turns_back = 0
         self._circle = WalkCircle()
@@ -121,6 +121,8 @@ class ListWalk:
         await self._begin()
         for _ in range(PAGES_PER_WALK_MAX):
             page = await self._page()
+            if self._leaves_watermark(page):
+                continue
             if isinstance(page, Stop):
                 if self._may_start_over(page):
                     continue
@@ -156,11 +158,10 @@ class ListWalk:
         told = await self._store.gaps(self._source, state=GapState.GONE, reason=GapReason.GONE, limit=DEAD_WATCHED)
         gone = [gap for gap in told if gap.attempts < LOOKS_AT_A_LISTED_GONE]
         self._gone = frozenset(gap.key for gap in gone)
-        is_full = full_walk_is_due(
-            kept if isinstance(kept, int) else None,
-            now_ns=self._clock.wall_ns(),
-            doubted_at_ns=await self._doubted_at_ns(dead, gone),
-        )
+        finished_ns, now_ns = kept if isinstance(kept, int) else None, self._clock.wall_ns()
+        doubted_ns = await self._doubted_at_ns(dead, gone)
+        is_full = full_walk_is_due(finished_ns, now_ns=now_ns, doubted_at_ns=doubted_ns)
+        self._may_leave_watermark = full_walk_is_due(finished_ns, now_ns=now_ns, doubted_at_ns=now_ns)
         # A process that ended between a page and its documents left them owed; only the list can show them again.
         if self._collector.capabilities.inline_details and not is_full:
             is_full = await self._store.count_owed_details(self._source) > 0
@@ -223,6 +224,21 @@ class ListWalk:
         self._position = behind or self._position
         return True
 
+    def _leaves_watermark(self, answer: Page | Stop) -> bool:
+        """Walk the whole list where the provider refuses the watermark, or does not read it as we mean it; once a day."""
+        if isinstance(answer, Page):
+            is_odd = answer.lacks_newest
+        else:
+            is_odd = answer.may_be_of_position and self._ended().is_rest and self._collector.capabilities.each is None
+        source, is_first = self._collector.walked, self._position == self._first
+        if source is None or not (is_odd and is_first and self._may_leave_watermark):
+            return False
+        self._may_leave_watermark = False
+        self._first = source.first_position(None, now_wall_ns=self._clock.wall_ns())
+        self._state = replace(self._state, watermark=None)
+        self._start_over()
+        return True
+
     def _is_overtaken(self, page: Page) -> bool:
         """Whether the list seems to have moved on by more than a page since the last one: then the walk starts over, once.
 
@@ -245,9 +261,7 @@ class ListWalk:
         why = contradiction(page, self._before if self._joins(page) else ())
         if why is None and self._repeats >= REPEATS_MAX:
             why = repeated(self._repeats + 1)
-        if why is None:
-            return None
-        return self._contradicts(why)
+        return None if why is None else self._contradicts(why)
 
     def _contradicts(self, why: str) -> Stop:
         log.warning("list_contradicts", source=self._source, why=why)
@@ -255,9 +269,9 @@ class ListWalk:
 
     def _may_start_over(self, stop: Stop) -> bool:
         """A position may be refused because it is too old, as cursors expire. The first page has no such reason."""
-        too_old = stop.by in {StoppedBy.LIST_REFUSED, StoppedBy.LIST_UNREADABLE} and self._position != self._first
+        too_old = stop.may_be_of_position and self._position != self._first
         too_old = too_old and not self._ended().begins_part  # the first page of a part cannot be too old
-        if not too_old or self._was_refused or stop.reason is GapReason.UNAUTHORIZED:
+        if not too_old or self._was_refused:
             return False
         self._was_refused = True
         self._start_over()
