@@ -152,6 +152,7 @@ async def test_an_endpoint_that_is_down_is_not_called_a_mistake_of_the_owner(sta
         ({**OAUTH, "oauth_url": "http://127.0.0.1.id.example/token"}, "begins with https://"),
         ({**OAUTH, "oauth_url": "https://me:canary@id.example/token"}, "begins with https://"),
         ({**OAUTH, "oauth_url": "https://"}, "begins with https://"),
+        ({**OAUTH, "name": "X-Token"}, "auth has oauth_url with a name"),
         ({**OAUTH, "client_secret_file": "s"}, "both client_secret_env and client_secret_file"),
     ],
 )

@@ -87,6 +87,10 @@ class AuthSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigurationError(
                 f"auth has two credentials, {of_oauth[0]} and {others[0]}", hint=f"write one of them, as {EXAMPLE}"
             )
+        if self.name is not None:
+            raise ConfigurationError(
+                "auth has oauth_url with a name", hint="leave name out: the token goes out as Authorization: Bearer"
+            )
         for secret in ("client_secret", "refresh_token"):
             if getattr(self, f"{secret}_env") is not None and getattr(self, f"{secret}_file") is not None:
                 raise ConfigurationError(f"auth has both {secret}_env and {secret}_file", hint="write one of them")
