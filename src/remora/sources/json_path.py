@@ -7,6 +7,7 @@ Both are compiled once. An invalid place is refused when the configuration is re
 import codecs
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -17,6 +18,7 @@ import msgspec
 from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
 from remora.core.errors import ConfigurationError
+from remora.sources.json_members import listed_values, named_values
 from remora.sources.json_numbers import NUMBER_MAX
 
 WHOLE_BODY: Final = "."
@@ -145,7 +147,7 @@ def _first_line(error: Exception) -> str:
 
 
 def raw_lines(body: bytes, path: str) -> list[bytes]:
-    """The entries of a list, byte for byte; empty if the path does not lead to a list. Raises ValueError."""
+    """The entries of a list, byte for byte; empty if the path does not lead to a list. The body must have passed `load`."""
     steps, expression = ((), None) if path == WHOLE_BODY else _compiled(path)
     if expression is not None:
         return []
@@ -157,6 +159,18 @@ def raw_lines(body: bytes, path: str) -> list[bytes]:
         return [bytes(line) for line in msgspec.json.decode(raw, type=list[msgspec.Raw])]
     except (msgspec.ValidationError, LookupError):
         return []
+    except msgspec.DecodeError:  # such a body passes `load`, and only a strict reader refuses it
+        return _lenient_lines(body.removeprefix(codecs.BOM_UTF8), steps)
+
+
+def _lenient_lines(raw: bytes, steps: Sequence[str]) -> list[bytes]:
+    try:
+        for step in steps:
+            values = listed_values(raw)
+            raw = values[int(step)] if values else named_values(raw)[step]
+    except (ValueError, LookupError):
+        return []
+    return listed_values(raw)
 
 
 def is_steps(path: str) -> bool:
