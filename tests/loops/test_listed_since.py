@@ -1,7 +1,7 @@
 """Is a list that shows what changed since a moment, or a window of time, collected whole and then only its news?"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from random import Random
 from urllib.parse import quote
@@ -18,7 +18,7 @@ from remora.operate.config.reader import read_source
 from remora.sim.clock import START_WALL_NS, SimClock, run
 from remora.sim.crash import Generation
 from remora.sim.replies import Answer, Response, ok
-from remora.sources.list_scope import Form, SinceSettings, WindowSettings, since_text
+from remora.sources.list_scope import Form, SinceSettings, WindowSettings, first_part, since_text
 from remora.sources.listed import DetailSettings
 from remora.sources.paging import ListSettings, Paging
 from tests.loops.listed_rig import NAME, ListedRig, SmallArchive
@@ -254,6 +254,34 @@ def test_an_inline_list_by_windows_holds_its_documents() -> None:
     run(main)
 
 
+class Fractions(Dated):
+    """An archive that writes its marks as seconds with a fraction, as Slack does."""
+
+    def _lines(self, lines: Sequence[tuple[str, int]], **more: object) -> bytes:
+        shown = [{"id": key, "update_time": f"{mark}.000100"} for key, mark in lines]
+        return json.dumps({"items": shown, **more}).encode()
+
+
+def test_windows_go_on_at_a_watermark_of_seconds_with_a_fraction() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, Fractions(57), settings=WAYS["window"], ceiling_ns=SECOND_NS // 50)
+        await rig.run()
+        first = len(rig.archive.asked) - 57
+        rig.archive.asked.clear()
+        rig.archive.add("new")
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+        assert len(rig.archive.asked) - 1 < first // 2
+
+    run(main)
+
+
+@pytest.mark.parametrize("form", Form)
+def test_a_watermark_in_the_future_is_not_believed_however_it_is_written(form: Form) -> None:
+    for mark in ("1990000000", "1990000000.5", "1990000000000.5", "2033-01-22T10:13:20Z", "22 Jan 2033 10:13:20 GMT"):
+        assert not first_part(SinceSettings(form=form), None, mark, now_s=1_790_000_000).is_rest
+
+
 @pytest.mark.parametrize(
     "mark, form, sent",
     [
@@ -265,6 +293,11 @@ def test_an_inline_list_by_windows_holds_its_documents() -> None:
         ("2026-01-02T03:04:05Z", Form.SECONDS, "1767322985"),
         ("1767323045", Form.DATE, "2026-01-02T03:03:05Z"),
         ("1767323045", Form.MILLISECONDS, "1767322985000"),
+        ("1767323045.678901", Form.SECONDS, "1767322985"),
+        ("1767323045.678901", Form.DATE, "2026-01-02T03:03:05Z"),
+        ("1767323045000.5", Form.MILLISECONDS, "1767322985000"),
+        ("1.767323045E+9", Form.SECONDS, "1767322985"),
+        ("02 Jan 2026 03:04:05 GMT", Form.SECONDS, "1767322985"),
         ("v7-abc", Form.MARK, "v7-abc"),
     ],
 )

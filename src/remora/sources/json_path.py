@@ -28,6 +28,8 @@ MARK_MAX_CHARACTERS: Final = 200
 _DIGITS_MAX: Final = 200
 # Strings are skipped as a whole. Every other value except the first follows one of these.
 _SEPARATORS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[,\[{]', re.DOTALL)
+_DECIMAL: Final = re.compile(r"\d{1,20}(?:\.\d{0,40})?(?:[eE]\+?\d{1,2})?", re.ASCII)
+_DAY_AND_MONTH: Final = re.compile(r"\d{1,2} [A-Z][a-z]{2} ", re.ASCII)  # a date as in mails, without its weekday
 # A place with one of these characters is an expression; every other one is a dotted path.
 _EXPRESSION: Final = re.compile(r"""[\[\](){}|&*?!<>='"`,]""")
 # Fields that a body may have although it holds nothing.
@@ -243,8 +245,8 @@ def as_time(value: object) -> int | None:
             return None
         case int() | Decimal():
             seconds = Decimal(value)
-        case str() if (number := as_number(value)) is not None:
-            seconds = Decimal(number)
+        case str() if _DECIMAL.fullmatch(value):
+            seconds = Decimal(value)
         case str():
             return _iso_seconds(value)
         case _:
@@ -274,7 +276,8 @@ def _iso_seconds(text: str) -> int | None:
     try:
         if text.endswith((" UTC", " GMT")) and text[:1].isdigit():
             text = f"{text[:-4]}+00:00"
-        moment = parsedate_to_datetime(text) if text[:1].isalpha() else datetime.fromisoformat(text)
+        has_names = text[:1].isalpha() or _DAY_AND_MONTH.match(text) is not None
+        moment = parsedate_to_datetime(text) if has_names else datetime.fromisoformat(text)
         seconds = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
     except (ValueError, OverflowError, TypeError):
         return None
