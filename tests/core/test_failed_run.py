@@ -57,7 +57,9 @@ def test_a_list_that_answered_before_is_waited_for(process: Beat) -> None:
     status = seen(process, of=runs("list_trouble", "complete"))
     assert (status.answers.working.answer, status.answers.working.attention) == (YesNo.NO, Attention.WAIT)
     assert status.headline.standing is Standing.WAITING
-    assert status.headline.text == "Waiting for the provider: the last run failed: the list does not answer"
+    assert (
+        status.headline.text == "Waiting for the provider: the last run failed: the list does not answer as it should"
+    )
     assert status.only_provider_is_down
 
 

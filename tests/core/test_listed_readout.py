@@ -64,7 +64,7 @@ def test_a_list_that_nobody_has_walked_is_never_called_complete() -> None:
         (
             (("list_trouble", 5), ("max_fetches", 9)),
             YesNo.NO,
-            "whole list yet; the last one failed: the list does not answer",
+            "whole list yet; the last one failed: the list does not answer as it should",
         ),
         ((("max_fetches", 5), ("list_trouble", 9)), YesNo.UNKNOWN, "no run has walked the whole list yet"),
         ((("list_refused", 5), ("complete", 40)), YesNo.YES, "last looked for 40 s ago"),

@@ -93,6 +93,7 @@ def test_a_body_is_judged_by_what_it_holds_and_a_null_by_its_distance(
         (403, Refused(GapReason.FORBIDDEN)),
         (400, Refused(GapReason.FORBIDDEN)),
         (404, Missing(GapReason.NOT_FOUND)),
+        (407, Trouble(GapReason.CONNECTION)),
         (408, Trouble(GapReason.TIMEOUT)),
         (410, Missing(GapReason.GONE)),
         (413, Malformed(GapReason.TOO_LARGE)),
@@ -238,7 +239,7 @@ def test_all_three_forms_of_an_http_date_are_understood(text: str) -> None:
 @pytest.mark.parametrize(
     "status, expected",
     [(400, True), (404, True), (410, True), (499, True), (399, False), (500, False)]
-    + [(status, False) for status in (401, 408, 429)],
+    + [(status, False) for status in (401, 407, 408, 429)],
 )
 def test_an_owner_may_declare_a_status_as_absent_unless_it_means_something_else(status: int, expected: bool) -> None:
     assert can_mean_absent(status) is expected

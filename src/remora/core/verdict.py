@@ -91,6 +91,7 @@ class Trouble:
 
     reason: GapReason
     moved_to: str = field(default="", compare=False)  # where a redirect leads, for an operator
+    odd: str = field(default="", compare=False)  # what is odd about a complete answer, for an operator
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):
@@ -114,7 +115,6 @@ class Deferred(msgspec.Struct, frozen=True, gc=False):
 Verdict = Found | NotYet | Missing | Pressure | Trouble | Refused | Malformed | Deferred
 
 _NONSENSE: Final = Malformed(GapReason.MALFORMED)
-_NONSENSE_ALONE: Final = Trouble(GapReason.SERVER_ERROR)
 
 
 def classify(
@@ -136,13 +136,12 @@ def classify(
     A complete answer that is nonsense is a fault of the item: it is owed, and other items are fetched. `is_one_of_many`
     is False for a list page and for the newest id: nothing can be fetched instead, so nonsense is trouble and retried.
     """
-    nonsense = _NONSENSE if is_one_of_many else _NONSENSE_ALONE
     if said.means is None and has_content(reply):  # by far the most
         assert decoded is not None, "a reply with content must be decoded before it is classified"
-        return _with_content(decoded, nonsense, behind_newest)
+        return _with_content(decoded, behind_newest, is_one_of_many=is_one_of_many)
     match reply:
         case NoReply(fault=fault):
-            return _without_reply(fault, nonsense)
+            return _without_reply(fault, is_one_of_many=is_one_of_many)
         case Reply() if said.means is not None:
             return _by_rule(reply, said, said.means, behind_newest, now_wall_ns, is_page=is_page)
         case Reply(status=301 | 302 | 303 | 307 | 308):  # not followed; a login page may be behind it
@@ -150,7 +149,7 @@ def classify(
                 return Malformed(GapReason.MOVED)
             return Trouble(GapReason.MOVED, shown_location(reply.headers.get("location", "")))
         case Reply(status=status) if status < 400:  # no content, not modified
-            return nonsense
+            return _nonsense(f"with the status {status} instead of 200", is_one_of_many=is_one_of_many)
         case Reply():
             return _by_status(reply, behind_newest, now_wall_ns, absent_statuses)
 
@@ -172,7 +171,7 @@ def classify_connect(reply: Reply | NoReply, *, now_wall_ns: int) -> Verdict:
     """The verdict on the answer to a stream connect."""
     match reply:
         case NoReply(fault=fault):
-            return _without_reply(fault, _NONSENSE_ALONE)
+            return _without_reply(fault, is_one_of_many=False)
         case Reply() if is_stream_here(reply.status) or is_stream_elsewhere(reply.status):
             return Found(StreamOpened())
         case Reply():
@@ -191,7 +190,7 @@ def is_stream_elsewhere(status: int) -> bool:
 
 def can_mean_absent(status: int) -> bool:
     """Whether this status can mean that there is no such item; some statuses have another meaning."""
-    return 400 <= status < 500 and status not in {401, 408, 429}
+    return 400 <= status < 500 and status not in {401, 407, 408, 429}
 
 
 def is_down(status: int) -> bool:
@@ -204,16 +203,20 @@ def has_content(reply: Reply | NoReply) -> TypeGuard[Reply]:
     return isinstance(reply, Reply) and reply.status == 200
 
 
-def _without_reply(fault: Fault, nonsense: Verdict) -> Verdict:
+def _nonsense(odd: str, *, is_one_of_many: bool) -> Verdict:
+    return _NONSENSE if is_one_of_many else Trouble(GapReason.SERVER_ERROR, odd=odd)
+
+
+def _without_reply(fault: Fault, *, is_one_of_many: bool) -> Verdict:
     match fault:
         case Fault.TIMEOUT:
             return Trouble(GapReason.TIMEOUT)
         case Fault.CONNECTION:
             return Trouble(GapReason.CONNECTION)
         case Fault.BAD_ENCODING:
-            return nonsense
+            return _nonsense("with a body in another encoding than it says", is_one_of_many=is_one_of_many)
         case Fault.FAILED:  # as nonsense, but it is not the server's error
-            return Trouble(GapReason.MALFORMED) if isinstance(nonsense, Trouble) else nonsense
+            return _NONSENSE if is_one_of_many else Trouble(GapReason.MALFORMED)
         case Fault.TOO_LARGE:
             return Malformed(GapReason.TOO_LARGE)
         case Fault.EXHAUSTED:
@@ -241,12 +244,12 @@ def _by_rule(
             return Found(Page((), None)) if is_page else _absence(GapReason.NOT_FOUND, behind_newest)
 
 
-def _with_content(decoded: Decoded, nonsense: Verdict, behind_newest: int | None) -> Verdict:
+def _with_content(decoded: Decoded, behind_newest: int | None, *, is_one_of_many: bool) -> Verdict:
     match decoded:
         case Readable(thing):
             return Found(thing)
         case Unreadable():
-            return nonsense
+            return _nonsense("with a body that cannot be read", is_one_of_many=is_one_of_many)
         case Nothing():
             return _absence(GapReason.NOT_FOUND, behind_newest)
         case WrongShape():
@@ -274,6 +277,10 @@ def _by_status(reply: Reply, behind_newest: int | None, now_wall_ns: int, absent
             return _absence(GapReason.NOT_FOUND, behind_newest)
         case 401:
             return Refused(GapReason.UNAUTHORIZED)
+        case 407:  # of the owner's proxy: nobody asked the provider
+            return Trouble(
+                GapReason.CONNECTION, odd="through a proxy that needs a login (407); write one that needs none"
+            )
         case 408:
             return Trouble(GapReason.TIMEOUT)
         case 413:

@@ -157,6 +157,8 @@ def stop_for_list(verdict: Verdict) -> Stop:
             return Stop(StoppedBy.LIST_UNREADABLE, reason)
         case Trouble(reason, moved_to) if moved_to:
             return Stop(StoppedBy.LIST_TROUBLE, reason, why=f"the list moved to {moved_to}: write this address")
+        case Trouble(reason, odd=odd) if odd:
+            return Stop(StoppedBy.LIST_TROUBLE, reason, why=f"the list answers, but {odd}")
         case Trouble(GapReason.MALFORMED):  # of the source's own code
             return Stop(StoppedBy.LIST_UNREADABLE, GapReason.MALFORMED, why=PLUGIN_FAILED)
         case Trouble(reason) | Pressure(reason) | Deferred(reason):

@@ -79,7 +79,7 @@ STOPPED: Final[dict[StoppedBy, str]] = {
     StoppedBy.REFUSED: "the provider refused one detail after another",
     StoppedBy.LIST_REFUSED: "the provider refuses the list",
     StoppedBy.LIST_UNREADABLE: "a part of the list cannot be read",
-    StoppedBy.LIST_TROUBLE: "the list does not answer",
+    StoppedBy.LIST_TROUBLE: "the list does not answer as it should",
     StoppedBy.LIST_CONTRADICTS: "the list contradicts its declaration",
 }
 

@@ -23,7 +23,7 @@ from remora.core.pieces import joined
 from remora.core.quantities import format_duration
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
-from remora.core.verdict import Deferred, Found, Misfit, NoReply, NotYet, Reply, Verdict, shown_location
+from remora.core.verdict import Deferred, Found, Misfit, NoReply, NotYet, Reply, Trouble, Verdict, shown_location
 from remora.gate.governor import Governor
 from remora.operate.config.credentials import Credentials
 from remora.operate.config.secrets import secret_setting, without_credentials
@@ -348,7 +348,8 @@ class _Trial:
     def _failed(self, what: str, path: str, without: str, verdict: Verdict, hint: str) -> Finding:
         reason = GapReason.MALFORMED if isinstance(verdict, Found | NotYet) else verdict.reason
         address = without_credentials(f"{self._settings.url}{path}")
-        told = f"{address} gave {without} ({reason})"
+        odd = f" but answers {verdict.odd}" if isinstance(verdict, Trouble) and verdict.odd else ""
+        told = f"{address} gave {without}{odd} ({reason})"
         if reason is GapReason.MOVED:
             return self._found("bad", what, f"{address} {self._moved()}", "write this address")
         if self._source.failure is not None:

@@ -84,7 +84,7 @@ export const STOPPED = {
   "refused": "the provider refused one detail after another",
   "list_refused": "the provider refuses the list",
   "list_unreadable": "a part of the list cannot be read",
-  "list_trouble": "the list does not answer",
+  "list_trouble": "the list does not answer as it should",
   "list_contradicts": "the list contradicts its declaration"
 };
 export const PHASES = {

@@ -1,0 +1,50 @@
+"""What is said about a list that answers, but not with a list? What is odd about the answer, not that there is none."""
+
+import pytest
+
+from remora.core.ledger.gap import GapState
+from remora.core.ledger.run import StoppedBy
+from remora.core.reasons import GapReason
+from remora.core.units import DAY_NS
+from remora.sim.clock import SimClock, run
+from remora.sim.replies import Answer
+from tests.loops.listed_rig import NAME, ListedRig, SmallArchive
+
+ODD = [
+    (Answer(200, b"<html>please log in</html>"), "with a body that cannot be read"),
+    (Answer(200, b""), "with a body that cannot be read"),
+    (Answer(204, b""), "with the status 204 instead of 200"),
+    (Answer(206, b'{"items": []}'), "with the status 206 instead of 200"),
+    (Answer(304, b""), "with the status 304 instead of 200"),
+    (Answer(407, b""), "through a proxy that needs a login (407)"),
+]
+
+
+@pytest.mark.parametrize("answer, said", ODD)
+def test_a_run_says_what_is_odd_about_the_answer_and_the_next_one_goes_on(answer: Answer, said: str) -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(5))
+        rig.archive.hook = lambda _asked: answer
+        summary = await rig.run()
+        assert summary.stopped_by is StoppedBy.LIST_TROUBLE
+        assert f"the list answers, but {said}" in summary.because
+        rig.archive.hook = lambda _asked: None
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+
+    run(main)
+
+
+def test_what_a_proxy_refuses_is_never_dead() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(5))
+        rig.archive.hook = lambda asked: Answer(407, b"") if asked == "detail c3" else None
+        for _ in range(10):
+            await rig.run()
+            await rig.wait(DAY_NS)
+        assert [gap.reason for gap in await rig.store.gaps(NAME, state=GapState.OWED, limit=9)] == [
+            GapReason.CONNECTION
+        ]
+        assert not await rig.store.gaps(NAME, state=GapState.DEAD, limit=9)
+
+    run(main)
