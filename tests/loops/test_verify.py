@@ -4,11 +4,13 @@ import pytest
 
 from remora.core.errors import ConfigurationError
 from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.run import REFUSED_IN_A_ROW_MAX
 from remora.core.ledger.segment import SegmentKind
 from remora.loops.numbered.backfill import SegmentWorker
 from remora.loops.verify import Finding, Verify, document_again, item_again
 from remora.sim.clock import SimClock
 from remora.sim.faults import Faults, Outage
+from remora.sim.replies import Answer
 from remora.sim.world import WorldSettings
 from remora.sources.listed import DetailSettings
 from tests.loops import listed_rig
@@ -62,6 +64,37 @@ def test_a_true_mirror_is_the_same_and_no_answer_says_nothing() -> None:
             assert findings[Finding.SAME] > 0
             assert findings[Finding.MISSING] == findings[Finding.GONE] == 0
             assert findings.total() == 50
+
+    in_virtual_time(main)
+
+
+def test_a_provider_that_refuses_one_after_the_other_is_not_asked_for_the_whole_sample() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(40))
+        await rig.run()
+        rig.archive.asked.clear()
+        rig.archive.hook = lambda _asked: Answer(401, b"")
+        async with rig.process() as process:
+            checking = Verify(listed_rig.NAME, process.collector, rig.store, width=2)
+            findings = await checking.run(document_again(f"c{number}") for number in range(40))
+        assert checking.is_refused
+        assert (
+            REFUSED_IN_A_ROW_MAX <= findings[Finding.UNANSWERED] == len(rig.archive.asked) <= REFUSED_IN_A_ROW_MAX + 1
+        )
+
+    in_virtual_time(main)
+
+
+def test_single_refusals_do_not_end_the_second_reading() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, SmallArchive(40))
+        await rig.run()
+        rig.archive.spoiled = {f"c{number}": Answer(403, b"") for number in range(0, 40, 2)}
+        async with rig.process() as process:
+            checking = Verify(listed_rig.NAME, process.collector, rig.store, width=1)
+            findings = await checking.run(document_again(f"c{number}") for number in range(40))
+        assert not checking.is_refused
+        assert (findings[Finding.UNANSWERED], findings[Finding.SAME]) == (20, 20)
 
     in_virtual_time(main)
 

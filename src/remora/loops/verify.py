@@ -10,7 +10,8 @@ from remora.contracts import Store
 from remora.core.errors import ConfigurationError
 from remora.core.lanes import Lane
 from remora.core.ledger.discovery import Discovery, Kind
-from remora.core.verdict import Found, Missing, NotYet
+from remora.core.ledger.run import REFUSED_IN_A_ROW_MAX
+from remora.core.verdict import Found, Missing, NotYet, Refused
 from remora.loops.listed.parents import take_parents
 
 
@@ -39,9 +40,14 @@ class Verify:
         self._collector = collector
         self._store = store
         self._width = width
+        self._refused_in_a_row = 0
+        self.is_refused = False  # one after the other: it is the account, so the rest of the sample is not asked for
 
     async def run(self, wanted: Iterable[Discovery], *, on_finding: OnFinding = lambda _: None) -> Counter[Finding]:
-        """Compare each of them once. Documents that only their list holds are refused: they have no address."""
+        """Compare each of them once, until the provider refuses one after the other.
+
+        Documents that only their list holds are refused here: they have no address.
+        """
         if self._collector.capabilities.inline_details:
             raise ConfigurationError(
                 f"the list of {self._source} holds the whole documents: none can be read again without the others",
@@ -56,6 +62,8 @@ class Verify:
                 finding = await self._compare(discovery)
                 findings[finding] += 1
                 on_finding(finding)
+                if self.is_refused:
+                    return
 
         async with asyncio.TaskGroup() as group:
             for _ in range(self._width):
@@ -65,6 +73,8 @@ class Verify:
     async def _compare(self, discovery: Discovery) -> Finding:
         before = await self._held(discovery)
         asked = await self._collector.ask(discovery)
+        self._refused_in_a_row = self._refused_in_a_row + 1 if isinstance(asked.verdict, Refused) else 0
+        self.is_refused = self.is_refused or self._refused_in_a_row >= REFUSED_IN_A_ROW_MAX
         await self._collector.record(discovery, asked)
         match asked.verdict:
             case Found():

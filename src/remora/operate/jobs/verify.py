@@ -9,6 +9,7 @@ import msgspec
 
 from remora.contracts import Store
 from remora.core.ledger.discovery import Discovery
+from remora.core.ledger.run import REFUSED_IN_A_ROW_MAX
 from remora.core.ledger.sampling import CONFIDENCE, as_percent, draw_ids, share_at_most
 from remora.core.units import SECOND_NS
 from remora.loops.verify import BAD, Finding, Verify, document_again, item_again
@@ -112,6 +113,10 @@ async def _verified(
     checking = Verify(runtime.name, runtime.collector, resources.store, width=runtime.settings.in_flight)
     async with shown(show):
         await checking.run(wanted, on_finding=lambda finding: findings.update([finding]))
+    if checking.is_refused:
+        view.say(
+            f"{runtime.name}: stopped, {REFUSED_IN_A_ROW_MAX} requests in a row were refused; is the token still good?"
+        )
     answered = findings.total() - findings[Finding.UNANSWERED]
     bad = sum(findings[finding] for finding in BAD)
     return Verified(
