@@ -65,18 +65,6 @@ async def test_accents_signs_and_small_letters_do_not_matter_in_any_database(
     assert "The «Café» “«bonjour” node.js» of" in hit.snippet
 
 
-async def test_an_index_with_accents_begins_anew(mirror: MirrorReader, url: str) -> None:
-    if not url.startswith("postgresql"):
-        pytest.skip("SQLite's index never kept accents")
-    await built(url)
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        await connection.execute("COMMENT ON TABLE search_entries IS NULL")
-        await connection.execute("UPDATE search_entries SET words = to_tsvector('simple', 'Pinguïn')")
-    assert await keys(mirror, "penguin") == []
-    await built(url)
-    assert await keys(mirror, "penguin") == ["chat-1"]
-
-
 async def test_filters_and_orders_work_with_and_without_words(mirror: MirrorReader, url: str) -> None:
     await built(url)
     assert set(await keys(mirror, "by:bob")) == {"3", "4"}

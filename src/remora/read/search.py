@@ -9,10 +9,10 @@ from typing import Any, Final
 from remora.contracts.reader import MirroredDocument, MirroredItem, Reader, moment
 from remora.contracts.search import IndexSize, SearchIndex, SearchOrder, SearchQuery
 from remora.core.errors import ConfigurationError
+from remora.core.words import pattern_of, without_accents
 from remora.read.index_entries import text_of, title_of
 from remora.read.indexing import load_progress
 from remora.read.plain_text import one_line
-from remora.stores.search_values import without_accents, words_of
 
 SNIPPET_CHARACTERS: Final = 160
 HITS_MAX: Final = 1_000
@@ -81,8 +81,9 @@ async def hits_of(reader: Reader, keys: Sequence[tuple[str, str, str]], query: S
 
 async def report(reader: Reader, index: SearchIndex) -> IndexReport:
     """How large the index is, and how far behind."""
+    size = await index.size()  # first: it refuses an index of another form, whose progress says nothing
     is_building, waits_since_ns = await lag_of(reader, index)
-    return IndexReport(await index.size(), is_building, waits_since_ns)
+    return IndexReport(size, is_building, waits_since_ns)
 
 
 async def lag_of(reader: Reader, index: SearchIndex) -> tuple[bool, int | None]:
@@ -105,20 +106,26 @@ def snippet(text: str, query: SearchQuery) -> str:
     line = unicodedata.normalize("NFC", one_line(text))
     pattern = _pattern(query)
     first = pattern.search(_as_found(line)) if pattern else None
-    begin = max(0, first.start() - SNIPPET_CHARACTERS // 3) if first else 0
-    begin = 0 if begin == 0 else line.find(" ", begin) + 1
+    begin = _beginning(line, first.start()) if first else 0
     part = line[begin : begin + SNIPPET_CHARACTERS]
     if begin + SNIPPET_CHARACTERS < len(line):
-        part = part.rpartition(" ")[0] + "…"
+        words = part.rpartition(" ")[0]
+        part = (words if len(words) > SNIPPET_CHARACTERS // 2 else part) + "…"
     marked = _marked(part, pattern) if pattern else part
     return f"…{marked}" if begin else marked
 
 
+def _beginning(line: str, found: int) -> int:
+    """Where a snippet begins that shows what was found: before a word, if one begins shortly before it."""
+    begin = max(0, found - SNIPPET_CHARACTERS // 3)
+    return 0 if begin == 0 else line.find(" ", begin, found) + 1 or begin
+
+
 def _pattern(query: SearchQuery) -> re.Pattern[str] | None:
     """The words that were looked for, whatever is between those of a phrase."""
-    terms = [words_of(one_line(term.text)).split() for term in query.terms if not term.is_excluded]
-    phrases = [r"[\W_]+".join(map(re.escape, words)) for words in terms if words]
-    return re.compile(rf"(?<![^\W_])(?:{'|'.join(phrases)})(?![^\W_])") if phrases else None
+    patterns = [pattern_of(one_line(term.text)) for term in query.terms if not term.is_excluded]
+    phrases = [pattern for pattern in patterns if pattern is not None]
+    return re.compile("|".join(phrases)) if phrases else None
 
 
 def _as_found(line: str) -> str:

@@ -1,18 +1,18 @@
 """Which values does a search statement take? The same in every store; only the expression for the words differs."""
 
-import re
-import unicodedata
+from collections.abc import Callable
 from typing import Final
 
-from remora.contracts.search import SearchOrder, SearchQuery
+from remora.contracts.search import IndexEntry, SearchOrder, SearchQuery
+from remora.core.errors import StoreError
 
 # Words may match millions. The best of the newest that match are found, which takes as long in any mirror.
 COMPARED_MAX: Final = 50_000
 # Looking up one entry in the words takes as long as going through a hundred that have them.
 FEW_MAX: Final = 5_000
-# Accents and other marks over Latin, Greek and Cyrillic letters. Marks of other scripts tell letters apart.
-_ACCENTS: Final = re.compile("[\u0300-\u036f]")
-_BETWEEN_WORDS: Final = re.compile(r"[\W_]+")
+# In pairs a text is three times as long, and PostgreSQL keeps at most 1 MB of words: 4 bytes for each of these characters.
+TITLE_CHARACTERS_MAX: Final = 50_000
+TEXT_CHARACTERS_MAX: Final = 200_000
 
 
 def search_values(
@@ -40,13 +40,15 @@ def storable(text: str | None) -> str | None:
     return None if text is None else text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
 
 
-def words_of(text: str) -> str:
-    """The words of a text with one space between them, in small letters without accents, in any locale of a database."""
-    return _BETWEEN_WORDS.sub(" ", without_accents(text)).strip()
+def indexed(entry: IndexEntry, prepare: Callable[[str], str]) -> tuple[str, str]:
+    """Title and text, prepared as the index takes them."""
+    title, text = prepare(storable(entry.title) or ""), prepare(storable(entry.text) or "")
+    return title[:TITLE_CHARACTERS_MAX], text[:TEXT_CHARACTERS_MAX]
 
 
-def without_accents(text: str) -> str:
-    """The text in small letters without accents."""
-    if text.isascii():
-        return text.lower()
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text))).lower()
+def of_another_form() -> StoreError:
+    """What the index holds is not what this version asks for."""
+    return StoreError(
+        "the search index has the form of another version",
+        hint="run `remora search --build` to build it again; `remora up` does so by itself",
+    )

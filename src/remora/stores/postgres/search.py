@@ -9,10 +9,11 @@ import psycopg
 from remora.contracts.browsing import too_slow
 from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchOrder, SearchQuery
 from remora.core.errors import StoreBusy, StoreRefused, StoreUnavailable
+from remora.core.words import wanted_words, words_of
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.statements import parse
 from remora.stores.postgres.values import dump_key, load_key
-from remora.stores.search_values import search_values, storable, words_of
+from remora.stores.search_values import indexed, of_another_form, search_values, storable
 
 _SQL: Final = parse(files(__package__).joinpath("search.sql").read_text("utf-8"))
 
@@ -98,6 +99,7 @@ class PostgresSearchIndex:
         self, query: SearchQuery, *, source: str | None, order: SearchOrder, limit: int
     ) -> Sequence[tuple[str, str, str]]:
         """What matches, best first."""
+        await self._check_form()
         values = search_values(query, match=_match(query), source=source, order=order, limit=limit)
         rows = await self._rows("find_words" if query.has_words else "find_filters", values)
         return [(found, kind, load_key(key)) for found, kind, key in rows]
@@ -113,12 +115,17 @@ class PostgresSearchIndex:
 
     async def size(self) -> IndexSize:
         """Entries, and bytes with all indexes."""
+        await self._check_form()
         entries, size = (await self._rows("index_size", {}))[0]
         return IndexSize(entries, size)
 
     async def clear(self) -> None:
         """An empty index."""
         await self._execute("clear_index")
+
+    async def _check_form(self) -> None:
+        if not (await self._rows("index_form", {}))[0][0]:
+            raise of_another_form()
 
     async def _rows(self, name: str, values: dict[str, Any]) -> list[Row]:
         async def work(connection: Connection) -> list[Row]:
@@ -142,6 +149,8 @@ class PostgresSearchIndex:
 
 
 def _columns(entries: Sequence[IndexEntry]) -> dict[str, list[Any]]:
+    # PostgreSQL's own parser would keep accents, and take node.js or an address as one word.
+    words = [indexed(entry, words_of) for entry in entries]
     return {
         "source": [entry.source for entry in entries],
         "kind": [entry.kind for entry in entries],
@@ -151,12 +160,17 @@ def _columns(entries: Sequence[IndexEntry]) -> dict[str, list[Any]]:
         "domain": [storable(entry.domain) for entry in entries],
         "time": [entry.time_s for entry in entries],
         "score": [entry.score for entry in entries],
-        # PostgreSQL's own parser would keep accents, and take node.js or an address as one word.
-        "title": [words_of(storable(entry.title) or "") for entry in entries],
-        "text": [words_of(storable(entry.text) or "") for entry in entries],
+        "title": [title for title, _ in words],
+        "text": [text for _, text in words],
     }
 
 
 def _match(query: SearchQuery) -> str:
-    """The query in the syntax of `websearch_to_tsquery`: quoted phrases, and a minus before excluded words."""
-    return " ".join(f'{"-" if term.is_excluded else ""}"{words_of(storable(term.text) or "")}"' for term in query.terms)
+    """The query in the syntax of `to_tsquery`. Words are letters and digits only, so that none is read as an operator."""
+    terms = [("!" if term.is_excluded else "", _phrase(term.text)) for term in query.terms]
+    return " & ".join(f"{sign}({phrase})" for sign, phrase in terms if phrase)
+
+
+def _phrase(text: str) -> str:
+    words, is_beginning = wanted_words(storable(text) or "")
+    return " <-> ".join(f"'{word}'" for word in words) + (":*" if is_beginning else "")

@@ -22,12 +22,12 @@ CREATE INDEX IF NOT EXISTS search_entries_by_time ON search_entries (time);
 CREATE INDEX IF NOT EXISTS search_entries_by_type ON search_entries (type, time);
 CREATE INDEX IF NOT EXISTS search_entries_by_score ON search_entries (score) WHERE score IS NOT NULL;
 CREATE TABLE IF NOT EXISTS search_progress (one boolean PRIMARY KEY DEFAULT true CHECK (one), value text NOT NULL);
--- Words that were kept with their accents are not found by words without them: such an index begins anew.
+-- What `remora.core.words` made of a text before is not found by what it makes now: such an index begins anew.
 DO $$ BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended('remora:search', 0));
-  IF obj_description('search_entries'::regclass, 'pg_class') IS DISTINCT FROM 'small letters without accents' THEN
+  IF obj_description('search_entries'::regclass, 'pg_class') IS DISTINCT FROM 'small letters without accents, in pairs' THEN
     TRUNCATE search_entries, search_progress;
-    COMMENT ON TABLE search_entries IS 'small letters without accents';
+    COMMENT ON TABLE search_entries IS 'small letters without accents, in pairs';
   END IF;
 END $$;
 
@@ -35,10 +35,14 @@ END $$;
 -- Whether the index can be used as it is, and whether this role may create it and change its tables.
 SELECT
   to_regclass('search_progress') IS NOT NULL
-    AND coalesce(obj_description(to_regclass('search_entries'), 'pg_class') = 'small letters without accents', false),
+    AND coalesce(obj_description(to_regclass('search_entries'), 'pg_class') = 'small letters without accents, in pairs', false),
   has_schema_privilege(current_schema(), 'CREATE') AND coalesce(
     (SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = to_regclass('search_entries')), true
   );
+
+-- name: index_form
+-- How the words are kept: whether a query of this version finds them.
+SELECT obj_description('search_entries'::regclass, 'pg_class') IS NOT DISTINCT FROM 'small letters without accents, in pairs';
 
 -- name: clear_index
 -- Forget everything.
@@ -78,7 +82,7 @@ ON CONFLICT (source, kind, key) DO UPDATE SET
 -- Entries with these words, the best of the newest that match: to compare millions takes seconds. A word in the title counts more.
 SELECT m.source, m.kind, m.key FROM (
   SELECT e.* FROM search_entries AS e
-  WHERE e.words @@ websearch_to_tsquery('simple', %(match)s)
+  WHERE e.words @@ to_tsquery('simple', %(match)s)
   AND (%(source)s::text IS NULL OR e.source = %(source)s) AND (%(by)s::text IS NULL OR e.author = %(by)s)
   AND (%(type)s::text IS NULL OR e.type = %(type)s) AND (%(domain)s::text IS NULL OR e.domain = %(domain)s)
   AND (%(since)s::bigint IS NULL OR e.time >= %(since)s) AND (%(until)s::bigint IS NULL OR e.time < %(until)s)
@@ -87,7 +91,7 @@ SELECT m.source, m.kind, m.key FROM (
 ) AS m
 ORDER BY
   CASE %(order)s WHEN 'time' THEN m.time WHEN 'score' THEN m.score
-    ELSE ts_rank_cd(m.words, websearch_to_tsquery('simple', %(match)s), 1)::double precision END DESC NULLS LAST,
+    ELSE ts_rank_cd(m.words, to_tsquery('simple', %(match)s), 1)::double precision END DESC NULLS LAST,
   m.entry DESC
 LIMIT %(limit)s;
 

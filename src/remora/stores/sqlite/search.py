@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 from remora.contracts.browsing import too_slow
 from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchOrder, SearchQuery
 from remora.core.errors import StoreBusy, StoreError, StoreUnavailable
-from remora.stores.search_values import FEW_MAX, search_values
+from remora.core.words import searchable, wanted_words
+from remora.stores.search_values import FEW_MAX, indexed, of_another_form, search_values, storable
 from remora.stores.sqlite.database import (
     BUSY_TIMEOUT_MS,
     Connection,
@@ -29,6 +30,7 @@ from remora.stores.sqlite.writer_lock import WriterLock
 from remora.stores.statements import with_common
 
 _STEPS: Final = 10_000
+_FORM: Final = 2  # of `create_index`; an index of another form is built again
 
 T = TypeVar("T")
 
@@ -80,8 +82,25 @@ class SqliteSearchIndex:
 
     def _create(self) -> None:
         connection = self._open_connection()
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-            connection.executescript(f"BEGIN IMMEDIATE;\n{self._sql['create_index']}\nCOMMIT;")
+        match self._form():
+            case 0:
+                connection.executescript(f"BEGIN IMMEDIATE;\n{self._sql['create_index']}\nCOMMIT;")
+            case form if form != _FORM:
+                self._begin_anew()
+
+    def _form(self) -> int:
+        found: int = self._open_connection().execute("PRAGMA user_version").fetchone()[0]
+        return found
+
+    def _check_form(self) -> None:
+        if self._form() != _FORM:
+            raise of_another_form()
+
+    def _begin_anew(self) -> None:
+        connection = self._open_connection()
+        steps = f"{self._sql['drop_index']}\n{self._sql['create_index']}"
+        connection.executescript(f"BEGIN IMMEDIATE;\n{steps}\nCOMMIT;")
+        connection.execute("VACUUM")
 
     async def close(self) -> None:
         """Close the file. Closing twice is harmless."""
@@ -120,7 +139,7 @@ class SqliteSearchIndex:
             roll_back(connection)
 
     def _put(self, connection: Connection, entry: IndexEntry) -> None:
-        title, text = _clean(entry.title), _clean(entry.text)
+        title, text = indexed(entry, searchable)
         words_hash = blake2b(f"{title}\0{text}".encode(), digest_size=8).digest()
         columns = {
             "source": entry.source,
@@ -146,6 +165,7 @@ class SqliteSearchIndex:
         self, query: SearchQuery, *, source: str | None, order: SearchOrder, limit: int
     ) -> Sequence[tuple[str, str, str]]:
         """What matches, best first."""
+        await self._run(self._check_form)
         values = search_values(query, match=_match(query), source=source, order=order, limit=limit)
         if query.has_words:
             few = {"by": values["by"], "domain": values["domain"], "few": FEW_MAX + 1}
@@ -177,19 +197,13 @@ class SqliteSearchIndex:
 
     async def size(self) -> IndexSize:
         """Entries, and bytes of the file with its log."""
+        await self._run(self._check_form)
         entries: int = await self._run(lambda: self._open_connection().execute(self._sql["index_size"]).fetchone()[0])
         return IndexSize(entries, size_with_log(self._path))
 
     async def clear(self) -> None:
         """An empty index."""
-
-        def work() -> None:
-            connection = self._open_connection()
-            connection.executescript(f"BEGIN IMMEDIATE;\n{self._sql['drop_index']}\nCOMMIT;")
-            connection.execute("VACUUM")
-            self._create()
-
-        await self._run(work)
+        await self._run(self._begin_anew)
 
     def _open_connection(self) -> Connection:
         if self._connection is None:
@@ -215,11 +229,6 @@ class SqliteSearchIndex:
         return explained(error, self._path)
 
 
-def _clean(text: str) -> str:
-    """The text without lone surrogates, which SQLite's text cannot hold."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def _match(query: SearchQuery) -> str:
     """Every term as a quoted FTS5 phrase, so that no input is read as an operator."""
     wanted = [_phrase(term.text) for term in query.terms if not term.is_excluded]
@@ -228,4 +237,5 @@ def _match(query: SearchQuery) -> str:
 
 
 def _phrase(text: str) -> str:
-    return '"' + _clean(text).replace('"', '""').replace("\0", "") + '"'
+    words, is_beginning = wanted_words(storable(text) or "")
+    return f'"{" ".join(words)}"{" *" if is_beginning else ""}'

@@ -3,7 +3,7 @@
 -- never found, because the join needs a row in `entries`. So the old text need not be known to remove it.
 
 -- name: create_index
--- A new, empty index.
+-- A new, empty index. The version is that of the words, too: `remora.core.words` folds letters and makes pairs.
 CREATE TABLE entries (
   entry INTEGER PRIMARY KEY AUTOINCREMENT,
   source TEXT NOT NULL,
@@ -21,8 +21,8 @@ CREATE INDEX entries_by_author ON entries (author, time) WHERE author IS NOT NUL
 CREATE INDEX entries_by_domain ON entries (domain, time) WHERE domain IS NOT NULL;
 CREATE INDEX entries_by_time ON entries (time);
 CREATE TABLE progress (value TEXT NOT NULL) STRICT;
-CREATE VIRTUAL TABLE words USING fts5(title, text, content='', tokenize="unicode61 remove_diacritics 2");
-PRAGMA user_version = 1;
+CREATE VIRTUAL TABLE words USING fts5(title, text, content='', tokenize="ascii");
+PRAGMA user_version = 2;
 
 -- name: drop_index
 -- Forget everything.
