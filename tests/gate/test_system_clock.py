@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remora.core.units import MILLISECOND_NS, SECOND_NS
-from remora.operate.jobs.clock import SystemClock
+from remora.operate.jobs.clock import SystemClock, ahead_ns
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
@@ -78,3 +78,11 @@ def test_the_wall_clock_runs_on_when_the_system_clock_is_set_back() -> None:
     assert first_ns < seen[0] < seen[-1] < first_ns + 60 * SECOND_NS
     step_ns[0] = 3_600 * SECOND_NS
     assert clock.wall_ns() >= first_ns + 3_600 * SECOND_NS
+
+
+def test_a_clock_that_ran_on_says_how_far_it_is_ahead() -> None:
+    system_ns = 2_000 * SECOND_NS
+    clock = SystemClock(system_wall_ns=lambda: system_ns)
+    assert ahead_ns(clock, system_wall_ns=lambda: clock.wall_ns() + 5) == 0
+    now_ns = clock.wall_ns()
+    assert ahead_ns(clock, system_wall_ns=lambda: now_ns - 3_600 * SECOND_NS) >= 3_600 * SECOND_NS

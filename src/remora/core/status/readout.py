@@ -104,7 +104,16 @@ def _worth_telling(beats: Iterable[Beat], now_ns: int) -> Iterable[Beat]:
 
 def is_alive(beat: Beat, *, now_ns: int) -> bool:
     """Whether this heartbeat is current. One from the future proves as little as an old one."""
-    return beat.snapshot.ended_at_ns is None and abs(now_ns - beat.at_ns) <= BEATS_BEFORE_UNKNOWN * BEAT_NS
+    return beat.snapshot.ended_at_ns is None and _is_current(beat, now_by_clock_of(beat, now_ns=now_ns))
+
+
+def now_by_clock_of(beat: Beat, *, now_ns: int) -> int:
+    """Now, by the clock of the process that sent this heartbeat. `now_ns` is of the system clock, or of that process."""
+    return now_ns if _is_current(beat, now_ns) else now_ns + beat.snapshot.clock_ahead_ns
+
+
+def _is_current(beat: Beat, now_ns: int) -> bool:
+    return abs(now_ns - beat.at_ns) <= BEATS_BEFORE_UNKNOWN * BEAT_NS
 
 
 # -- one source --------------------------------------------------------------------------------------------------------
@@ -120,6 +129,7 @@ def _source(
     last = alive or max(ours, key=lambda beat: beat.at_ns, default=None)
     facts = alive.snapshot.sources[name] if alive else None
     state, silence = _heard(alive, last, name, unheard, now_ns)
+    now_ns = now_by_clock_of(alive, now_ns=now_ns) if alive else now_ns  # its facts have the times of its clock
     told = facts or SourceFacts()
     coverage = coverage_of(ledger, facts)
     listed = ledger.owed_details is not None
@@ -215,17 +225,20 @@ def _silence(last: Beat, name: str, now_ns: int) -> Unknown:
     rate = last.snapshot.sources[name].rate
     was_per_s = rate.per_s if rate else None
     role, ended_ns = last.snapshot.role.replace("_", "-"), last.snapshot.ended_at_ns
+    ahead_ns = now_by_clock_of(last, now_ns=now_ns) - now_ns
     if ended_ns is not None:
+        ended_ns -= ahead_ns
         # A failed run also ended by itself: what stopped it is shown next to it.
         because = "" if _is_between_runs(last) else f" ({last.snapshot.ended_because or 'on request'})"
         return Unknown(f"the {role} ended{because} at {iso(ended_ns)}", ended_ns, was_per_s)
-    if last.at_ns > now_ns:
-        ahead = span(last.at_ns - now_ns)
+    beat_at_ns = last.at_ns - ahead_ns
+    if beat_at_ns > now_ns:
+        ahead = span(beat_at_ns - now_ns)
         reason = (
             f"the last heartbeat from the {role} is {ahead} ahead of this clock, which was set back; restart the {role}"
         )
-        return Unknown(reason, last.at_ns, was_per_s)
-    return Unknown(f"no heartbeat from the {role} since {iso(last.at_ns)}", last.at_ns, was_per_s)
+        return Unknown(reason, beat_at_ns, was_per_s)
+    return Unknown(f"no heartbeat from the {role} since {iso(beat_at_ns)}", beat_at_ns, was_per_s)
 
 
 def _runtime(beat: Beat, now_ns: int) -> Runtime:

@@ -129,6 +129,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     ended_at_ns: int | None = None  # when the process ended in an orderly way
     ended_because: str | None = None
+    clock_ahead_ns: int = 0  # how far the clock of the process is ahead of the system clock, which was set back
     sources: dict[str, SourceFacts] = {}
 
 

@@ -5,12 +5,18 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from remora.contracts import Clock
 from remora.core.units import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 
 # One sleep is never longer, so that a machine that was suspended checks its clocks soon after it wakes.
 SLEEP_MAX_NS: Final = 60 * SECOND_NS
 # An event loop's timer is up to a millisecond off, so we sleep whole milliseconds only; asyncio wakes this much later.
 WAKE_LATE_NS: Final = 150 * MICROSECOND_NS
+
+
+def ahead_ns(clock: Clock, *, system_wall_ns: Callable[[], int] = time.time_ns) -> int:
+    """How far this clock is ahead of the system clock: one that was set back leaves it ahead."""
+    return max(0, clock.wall_ns() - system_wall_ns())
 
 
 class SystemClock:

@@ -15,7 +15,7 @@ from remora.core.errors import RemoraError
 from remora.core.status.snapshot import ENDED_DONE, ENDED_ON_REQUEST, Role, Snapshot, SourceFacts
 from remora.operate.config.credentials import Credentials
 from remora.operate.config.settings import Settings, SourceSettings
-from remora.operate.jobs.clock import SystemClock
+from remora.operate.jobs.clock import SystemClock, ahead_ns
 from remora.operate.jobs.gates import Gates
 from remora.operate.jobs.startup_checks import naming_store, tell_upgrade
 from remora.operate.observe.heartbeat import Heart
@@ -129,7 +129,12 @@ async def beating(
 
     def snapshot() -> Snapshot:
         return Snapshot(
-            role=role, started_at_ns=started_at_ns, pid=os.getpid(), version=__version__, sources=dict(facts())
+            role=role,
+            started_at_ns=started_at_ns,
+            pid=os.getpid(),
+            version=__version__,
+            clock_ahead_ns=ahead_ns(resources.clock),
+            sources=dict(facts()),
         )
 
     # A run belongs to one source. Each source keeps the end of its last run, however often others run.
