@@ -147,7 +147,15 @@ def test_a_document_is_replayed_by_its_own_key_and_by_its_fingerprint(mirror: Co
     asyncio.run(owe_a_document())
     for key in ("c-6", fingerprint("chats", "c-6")):
         assert json.loads(mirror("gaps", "replay", "--id", key, "--json").stdout) == {"replayed": 1}
-    assert json.loads(mirror("gaps", "replay", "--id", "c-7", "--json").stdout) == {"replayed": 0}
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)], ids=["text", "json"])
+def test_a_gap_that_is_not_there_is_not_replayed_in_silence(mirror: CommandLine, form: tuple[str, ...]) -> None:
+    result = mirror("gaps", "replay", "--id", "nope", *form)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "there is no gap of nope" in result.stderr
+    assert "remora gaps" in result.stderr
 
 
 def test_a_replay_beside_a_writing_service_is_refused_and_says_where_to_go(mirror: CommandLine) -> None:

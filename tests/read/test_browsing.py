@@ -203,3 +203,17 @@ async def test_more_reads_than_may_wait_are_refused(store: Store, url: str) -> N
         async with browsing.reader():
             pass
     await browsing.close()
+
+
+async def test_gaps_of_one_moment_come_in_one_order_however_many_are_asked_for(
+    reader: BrowsingReader, store: Store
+) -> None:
+    numbers = [500 + step * 37 % 101 for step in range(100)]
+    for number in numbers:
+        await record(store, number, TIMEOUT, at_s=50)
+    told = await reader.gaps(SOURCE, kind="item", state="owed", limit=200)
+    held = [gap for gap in told if gap.key in set(map(str, numbers))]
+    assert len(held) == len(numbers)
+    assert held == sorted(held, key=lambda gap: (gap.not_before_ns, gap.key))
+    some = await reader.gaps(SOURCE, kind="item", state="owed", limit=20)
+    assert some == told[:20]

@@ -173,6 +173,8 @@ def replay(*, everything: bool, reason: str | None, key: str | None, as_json: bo
         )
     settings = load_settings(**common)
     count = run(_replay(settings, common.get("source"), GapReason(reason) if reason else None, key))
+    if key is not None and count == 0:
+        raise ConfigurationError(f"there is no gap of {key}", hint="`remora gaps` lists all gaps with their keys")
     if as_json:
         print_json({"replayed": count})
     else:

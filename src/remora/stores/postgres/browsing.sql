@@ -85,7 +85,7 @@ SELECT id, root FROM threads WHERE source = %(source)s AND id = ANY(%(ids)s::big
 SELECT g.key, d.key, g.reason, g.attempts, g.first_seen_at, g.last_seen_at, g.not_before_at
 FROM gaps AS g LEFT JOIN documents AS d ON g.kind = 'document' AND d.source = g.source AND d.fingerprint = g.key
 WHERE g.source = %(source)s AND g.kind = %(kind)s AND g.state = %(state)s AND g.state <> 'settled'
-ORDER BY g.reason, g.first_seen_at LIMIT %(limit)s;
+ORDER BY g.reason, g.first_seen_at, g.not_before_at, g.key LIMIT %(limit)s;
 
 -- name: browse_owed_documents
 -- Documents whose detail is owed.

@@ -61,7 +61,7 @@ SELECT id, root FROM threads WHERE source = :source AND id IN (SELECT value FROM
 SELECT g.key, d.key, g.reason, g.attempts, g.first_seen_at, g.last_seen_at, g.not_before_at
 FROM gaps AS g INDEXED BY gaps_open LEFT JOIN documents AS d ON g.kind = 'document' AND d.source = g.source AND d.fingerprint = g.key
 WHERE g.source = :source AND g.kind = :kind AND g.state = :state AND g.state <> 'settled'
-ORDER BY g.reason, g.first_seen_at LIMIT :limit;
+ORDER BY g.reason, g.first_seen_at, g.not_before_at, g.key LIMIT :limit;
 
 -- name: browse_owed_documents
 -- Documents whose detail is owed.
