@@ -147,3 +147,15 @@ async def is_fresh(mirror: MirrorReader) -> bool:
     except StoreError:
         return False
     return report is not None and not report.is_building and report.waits_since_ns is None
+
+
+async def test_two_paths_to_one_store_have_one_index(store: Store, url: str, tmp_path: Path) -> None:
+    if not url.startswith("sqlite"):
+        pytest.skip("only SQLite has a file")
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "linked.db"
+    link.symlink_to(tmp_path / "hn.db")
+    await built(f"sqlite:///{link}")
+    assert [path.name for path in link.parent.iterdir()] == ["linked.db"]
+    async with MirrorReader(url) as mirror:
+        assert await keys(mirror, "penguin") == ["chat-1"]

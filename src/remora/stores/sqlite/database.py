@@ -170,7 +170,8 @@ def check_unwritten(path: Path, seen: tuple[int, int] | None) -> None:
 
 
 def search_file(mirror: Path) -> Path:
-    """Where the search index of this mirror lies."""
+    """Where the search index of this mirror lies: beside the real file, so that a link leads to the same index."""
+    mirror = mirror.resolve()
     return mirror.with_name(f"{mirror.name}-search")
 
 
