@@ -13,6 +13,7 @@ from remora.core.ledger.gap import GapState
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.stores import common
+from remora.stores.decisions import RUNS_KEPT
 from tests.contract.answers import ARCHIVE, MISSING, TIMEOUT, at, keys, record_document
 
 WALKING = WalkState(watermark="1", walking_from="9", seen_down_to="5", position="100")
@@ -273,6 +274,15 @@ async def test_the_last_page_finishes_the_walk_in_the_same_step(store: Store) ->
     assert await page(store, ("b", "5"), state=WalkState(watermark="9")) == 1
     assert await store.walk_state(ARCHIVE) == WalkState(watermark="9")
     assert await owed(store) == ["a", "b"]
+
+
+async def test_of_many_runs_the_latest_of_each_source_are_remembered(store: Store) -> None:
+    other = await store.start_run("other", now_ns=at(1))
+    started = [await store.start_run(ARCHIVE, now_ns=at(1)) for _ in range(RUNS_KEPT + 3)]
+    await store.end_run(ARCHIVE, RunRecord(started[0], at(1), at(4), "complete", {}))  # it is forgotten already
+    remembered = [run.run_id for run in await store.runs(ARCHIVE, limit=2 * RUNS_KEPT)]
+    assert remembered == started[:2:-1]
+    assert [run.run_id for run in await store.runs("other")] == [other]
 
 
 async def test_runs_are_kept_with_why_they_ended_newest_first(store: Store) -> None:

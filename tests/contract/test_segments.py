@@ -302,3 +302,16 @@ async def test_the_recorded_ids_of_a_range_are_those_with_an_item_or_a_gap(store
     assert set(await store.recorded_ids(SOURCE, IdRange(2, 5))) == {2, 4, 5}
     assert set(await store.recorded_ids(SOURCE, IdRange(6, 8))) == set()
     assert set(await store.recorded_ids("other", IdRange(1, 9))) == set()
+
+
+async def test_a_finished_segment_is_forgotten_with_the_next_plan_and_its_ids_stay_covered(store: Store) -> None:
+    await plan(store, (1, 100))
+    finished = await claim(store)
+    assert await advance(store, finished, 100)
+    await plan(store, (41, 60), kind=RESCAN)
+    late = await claim(store, RESCAN)
+    assert not await advance(store, finished, 100)
+    assert await covered(store) == [(1, 100)]
+    assert await plan(store, (1, 100)) == 0
+    assert await advance(store, late, 50)
+    assert await store.retract(SOURCE, above=0) == 2  # the segment of the rescan and the coverage; nothing else is left

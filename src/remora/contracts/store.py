@@ -152,7 +152,8 @@ class SegmentLedger(Protocol):
     async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
         """Add pending segments of any width, without ids that an unfinished segment of the same kind already has.
 
-        A backfill leaves out what is covered as well: others may have covered it since the caller looked.
+        A backfill leaves out what is covered as well: others may have covered it since the caller looked. Finished
+        segments of the source are forgotten, some thousands at a time.
         """
 
     async def claim(
@@ -376,7 +377,7 @@ class ListLedger(Protocol):
         """The document key behind a gap's key: gaps name documents by fingerprint only."""
 
     async def start_run(self, source: str, *, now_ns: int) -> int:
-        """A run begins."""
+        """A run begins. Only the latest thousand of each source are remembered."""
 
     async def end_run(self, source: str, run: RunRecord) -> None:
         """It ended, and why."""

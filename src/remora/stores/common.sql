@@ -204,6 +204,12 @@ INSERT INTO runs (source, started_at) VALUES (:source, :now) RETURNING run_id;
 UPDATE runs SET ended_at = :ended, stopped_by = :stopped_by, counts = :counts
 WHERE source = :source AND run_id = :run_id;
 
+-- name: forget_runs
+-- All runs but the latest ones.
+DELETE FROM runs WHERE run_id IN (
+  SELECT run_id FROM runs WHERE source = :source ORDER BY run_id DESC LIMIT :limit OFFSET :kept
+);
+
 -- name: runs
 -- The latest runs, newest first.
 SELECT run_id, started_at, ended_at, stopped_by, counts FROM runs WHERE source = :source

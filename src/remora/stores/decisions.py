@@ -29,6 +29,10 @@ RECENT_FETCHES_MAX: Final = 20_000
 HEARTBEATS_KEPT: Final = 20
 HEARTBEATS_KEPT_OF_ALL: Final = 100
 HEARTBEAT_ALIVE_NS: Final = MINUTE_NS
+# How many runs over a list are remembered: about ten days of one every quarter of an hour.
+RUNS_KEPT: Final = 1_000
+# How many old rows of the ledger one transaction deletes at most: the writer waits for it.
+FORGOTTEN_AT_ONCE: Final = 10_000
 # What the change feed says of a document that the list shows again.
 LISTED_AGAIN: Final = "listed"
 INTEGER_MIN: Final = -(2**63)

@@ -11,7 +11,7 @@ from remora.core.ledger.gap import GapEvent, GapState, moved
 from remora.core.ledger.list_promises import newest_of_each
 from remora.core.ledger.notes import ENTRY_MARK_NOTE, PIECE_NOTE
 from remora.core.reasons import GapReason
-from remora.stores.decisions import Known, is_owed_anew
+from remora.stores.decisions import RUNS_KEPT, Known, is_owed_anew
 from remora.stores.memory.state import DocumentRow, MemoryPart
 
 
@@ -159,7 +159,7 @@ class MemoryLists(MemoryPart):
     async def start_run(self, source: str, *, now_ns: int) -> int:
         """Store that a run begins."""
         run = RunRecord(next(self._tables.run_ids), now_ns)
-        self._tables.runs.setdefault(source, []).append(run)
+        self._tables.runs[source] = [*self._tables.runs.get(source, ()), run][-RUNS_KEPT:]
         return run.run_id
 
     async def end_run(self, source: str, run: RunRecord) -> None:

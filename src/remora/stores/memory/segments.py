@@ -15,12 +15,9 @@ class MemorySegments(MemoryPart):
 
     async def plan(self, source: str, kind: SegmentKind, pieces: Sequence[IdRange], *, now_ns: int) -> int:
         """Add ids that no unfinished segment of this kind still has to walk. Returns the number of new segments."""
-        rows = self._tables.segments.setdefault(source, [])
-        unfinished = [
-            IdRange(row.cursor + 1, row.ids.end)
-            for row in rows
-            if row.kind is kind and row.state is not SegmentState.DONE
-        ]
+        rows = [row for row in self._tables.segments.get(source, ()) if row.state is not SegmentState.DONE]
+        self._tables.segments[source] = rows
+        unfinished = [IdRange(row.cursor + 1, row.ids.end) for row in rows if row.kind is kind]
         if kind is SegmentKind.BACKFILL:  # what was covered since the holes were found
             unfinished += self._tables.coverage.get(source, Coverage()).ranges
         added = unplanned(pieces, unfinished)

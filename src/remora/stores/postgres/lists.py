@@ -9,7 +9,7 @@ from remora.core.ledger.discovery import Kind
 from remora.core.ledger.discovery import fingerprint as fingerprint_of
 from remora.core.ledger.list_promises import newest_of_each
 from remora.stores.common import CommonLists
-from remora.stores.decisions import LISTED_AGAIN, Known, has_returned, is_owed_anew
+from remora.stores.decisions import FORGOTTEN_AT_ONCE, LISTED_AGAIN, RUNS_KEPT, Known, has_returned, is_owed_anew
 from remora.stores.postgres.connections import Connection
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
@@ -124,7 +124,18 @@ class PostgresLists(PostgresPart, CommonLists):
 
     async def start_run(self, source: str, *, now_ns: int) -> int:
         """Store that a run begins."""
-        return await self._count("start_run", {"source": source, "now": milliseconds(now_ns)})
+        values = {"source": source, "now": milliseconds(now_ns)}
+        old = {"source": source, "kept": RUNS_KEPT, "limit": FORGOTTEN_AT_ONCE}
+
+        async def work(connection: Connection) -> int:
+            async with connection.transaction():
+                await lock(connection, f"runs:{source}")
+                row = await (await connection.execute(SQL["start_run"], values)).fetchone()
+                await connection.execute(SQL["forget_runs"], old)
+                assert row is not None, "a new run has a number"
+                return int(row[0])
+
+        return await self._connections().run(work)
 
     async def end_run(self, source: str, run: RunRecord) -> None:
         """Store that the run ended, and why."""

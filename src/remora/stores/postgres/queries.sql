@@ -328,6 +328,13 @@ INSERT INTO segments (source, kind, state, first_id, last_id, cursor, created_at
 SELECT %(source)s, %(kind)s, 'pending', first_id, last_id, first_id - 1, %(created)s, %(created)s
 FROM unnest(%(first_ids)s::bigint[], %(last_ids)s::bigint[]) AS n (first_id, last_id) ORDER BY first_id;
 
+-- name: forget_segments
+-- Finished segments: what they walked is covered. Another process may be deleting the same ones.
+DELETE FROM segments WHERE segment_id IN (
+  SELECT segment_id FROM segments WHERE source = %(source)s AND state = 'done'
+  ORDER BY segment_id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+);
+
 -- name: reap_segments
 -- Expired leases end, and those that end later than a new one would: the clock was set back. A separate statement:
 -- "pending or expired" in the claim would be ten times slower.

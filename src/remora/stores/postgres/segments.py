@@ -7,7 +7,7 @@ from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Kind
 from remora.core.ledger.segment import SEGMENT_IDS, Segment, SegmentKind
 from remora.stores.common import Values
-from remora.stores.decisions import CLOCK_SLACK_NS, adds_coverage, unplanned
+from remora.stores.decisions import CLOCK_SLACK_NS, FORGOTTEN_AT_ONCE, adds_coverage, unplanned
 from remora.stores.postgres.connections import Connection, Row
 from remora.stores.postgres.session import PostgresPart, lock
 from remora.stores.postgres.statements import SQL
@@ -40,6 +40,7 @@ class PostgresSegments(PostgresPart):
                 added = unplanned(pieces, [IdRange(first, last) for first, last in found])
                 ends = {"first_ids": [ids.start for ids in added], "last_ids": [ids.end for ids in added]}
                 await connection.execute(SQL["add_segments"], {**named, **ends, "created": milliseconds(now_ns)})
+                await connection.execute(SQL["forget_segments"], {"source": source, "limit": FORGOTTEN_AT_ONCE})
                 return len(added)
 
         return await self._connections().run(work)

@@ -11,7 +11,7 @@ from remora.core.ledger.discovery import fingerprint as fingerprint_of
 from remora.core.ledger.list_promises import newest_of_each
 from remora.core.units import MILLISECOND_NS
 from remora.stores.common import CommonLists
-from remora.stores.decisions import LISTED_AGAIN, Known, has_returned, is_owed_anew
+from remora.stores.decisions import FORGOTTEN_AT_ONCE, LISTED_AGAIN, RUNS_KEPT, Known, has_returned, is_owed_anew
 from remora.stores.rows import document_from_row, dump_json, run_from_row, walk_from_row
 from remora.stores.sqlite.database import Connection
 from remora.stores.sqlite.feed import write_changes
@@ -122,9 +122,11 @@ class SqliteLists(SqlitePart, CommonLists):
     async def start_run(self, source: str, *, now_ns: int) -> int:
         """Store that a run begins."""
         values = {"source": source, "now": now_ns // MILLISECOND_NS}
+        old = {"source": source, "kept": RUNS_KEPT, "limit": FORGOTTEN_AT_ONCE}
 
         def work(connection: Connection) -> int:
             run_id: int = connection.execute(self._sql["start_run"], values).fetchone()[0]
+            connection.execute(self._sql["forget_runs"], old)
             return run_id
 
         return await self._write(work)

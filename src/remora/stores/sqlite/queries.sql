@@ -190,6 +190,12 @@ DELETE FROM inbox WHERE ticket IN (
 INSERT INTO segments (source, kind, state, first_id, last_id, cursor, created_at, moved_at) VALUES
 (?, ?, 'pending', ?, ?, ?, ?, ?);
 
+-- name: forget_segments
+-- Finished segments: what they walked is covered.
+DELETE FROM segments WHERE segment_id IN (
+  SELECT segment_id FROM segments WHERE source = :source AND state = 'done' ORDER BY segment_id LIMIT :limit
+);
+
 -- name: claim
 -- One free segment of a kind, newest ids first, for one owner. A lease that ends later than a new one would has ended.
 UPDATE segments SET

@@ -9,7 +9,7 @@ from remora.core.ledger.discovery import Kind
 from remora.core.ledger.segment import Segment, SegmentKind, top_piece
 from remora.core.units import MILLISECOND_NS
 from remora.stores.common import Values
-from remora.stores.decisions import CLOCK_SLACK_NS, adds_coverage, unplanned
+from remora.stores.decisions import CLOCK_SLACK_NS, FORGOTTEN_AT_ONCE, adds_coverage, unplanned
 from remora.stores.rows import gap_from_row
 from remora.stores.sqlite.bulk import write_rows
 from remora.stores.sqlite.database import Connection
@@ -36,6 +36,7 @@ class SqliteSegments(SqlitePart):
             now = now_ns // MILLISECOND_NS
             rows = [(source, kind.value, ids.start, ids.end, ids.start - 1, now, now) for ids in added]
             write_rows(connection, "add_segments", rows)
+            connection.execute(self._sql["forget_segments"], {"source": source, "limit": FORGOTTEN_AT_ONCE})
             return len(added)
 
         return await self._write(work)
