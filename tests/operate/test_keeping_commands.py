@@ -77,7 +77,7 @@ def test_a_reader_that_never_finished_a_page_says_never(mirror: CommandLine) -> 
 
 def test_without_a_request_nothing_is_deleted(mirror: CommandLine) -> None:
     done = mirror("store", "compact")
-    assert done.stdout.startswith("0 changes and 0 revisions deleted\n")
+    assert done.stdout.startswith("0 changes, 0 revisions and 0 settled gaps deleted\n")
     assert len(mirror("changes").stdout.splitlines()) == 13
 
 

@@ -11,9 +11,11 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import TestServer
 
-from remora.contracts import Store
+from remora.contracts import Outcome, Store
 from remora.contracts.reader import Change
 from remora.core.errors import ConfigurationError, StoreUnavailable
+from remora.core.ledger.coverage import IdRange
+from remora.core.ledger.gap import GapState
 from remora.operate.console.changes_feed import ChangesFeed
 from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.following import NamedFeed
@@ -25,7 +27,7 @@ from remora.read.retention import furthest_behind, order
 from remora.stores import open_search_index
 from remora.stores.sqlite import SqliteStore
 from remora.stores.statements import with_common
-from tests.contract.answers import SOURCE, at
+from tests.contract.answers import SOURCE, TIMEOUT, at, record
 from tests.fixtures import frozen
 from tests.read.conftest import item, keep
 
@@ -161,6 +163,21 @@ async def test_old_revisions_between_young_ones_go_however_short_the_steps_are(s
         assert await keeping.forget_revisions(before_ns=at(999), limit=2) == 2 * 3
 
 
+async def test_gaps_that_were_settled_long_ago_go_and_what_is_owed_stays(store: Store, url: str) -> None:
+    for item_id in range(70, 77):
+        await record(store, item_id, TIMEOUT, at_s=30)
+    for item_id in range(70, 75):
+        await keep(store, item(item_id), at_s=40 + 100 * (item_id % 2))
+    async with housekeeping(url) as keeping:
+        assert await keeping.forget_settled_gaps(before_ns=at(99), limit=2) == 3
+        assert [gap.key for gap in await store.gaps(SOURCE, state=GapState.SETTLED)] == ["71", "73"]
+        assert [gap.key for gap in await store.gaps(SOURCE)] == ["75", "76"]
+        assert set(await store.recorded_ids(SOURCE, IdRange(70, 76))) == set(range(70, 77))
+        assert await record(store, 70, TIMEOUT, at_s=200) is Outcome.OWED
+        assert await keeping.forget_settled_gaps(before_ns=at(999), limit=2) == 2
+    assert [gap.key for gap in await store.gaps(SOURCE)] == ["75", "76", "70"]
+
+
 async def test_no_step_of_forgetting_reads_more_than_its_own_rows_while_the_writer_waits(
     store: Store, tmp_path: Path
 ) -> None:
@@ -173,6 +190,11 @@ async def test_no_step_of_forgetting_reads_more_than_its_own_rows_while_the_writ
             values = {"k0": 0, "e0": 1, "before": 0, "limit": 1}
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statements[name]}", values)]
             assert plan == [f"SEARCH {plan[0].split()[1]} USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"], plan
+        ends = {f"{letter}{at}": "" for letter in "ke" for at in range(3)}
+        told = connection.execute(f"EXPLAIN QUERY PLAN {statements['forget_settled_gaps']}", {**ends, "before": 0})
+        assert [row[3] for row in told] == [
+            "SEARCH gaps USING PRIMARY KEY ((source,kind,key)>(?,?,?) AND (source,kind,key)<(?,?,?))"
+        ]
 
 
 def test_positions_are_in_the_order_of_the_feed() -> None:

@@ -54,6 +54,12 @@ class Housekeeping(Protocol):
         Each transaction looks at `limit` of them at most, however many there are: the writer waits for it.
         """
 
+    async def forget_settled_gaps(self, *, before_ns: int, limit: int) -> int:
+        """Delete all gaps that were settled before a moment. Returns how many. Each transaction looks at `limit` gaps at most.
+
+        Only the history of the gap is lost: a thing without a gap is treated as one whose gap is settled.
+        """
+
     async def table_sizes(self, *, seconds_max: float) -> Sequence[TableSize]:
         """The largest tables first, exactly: reads the whole store. Empty if it takes too long."""
 

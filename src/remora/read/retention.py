@@ -1,4 +1,4 @@
-"""What of a mirror may be deleted? Old changes that every reader has worked on, and old contents. Nobody is left behind."""
+"""What of a mirror may be deleted? Old changes that every reader has worked on, old contents, and gaps settled long ago."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -16,21 +16,29 @@ class Forgotten:
 
     changes: int
     revisions: int
+    settled_gaps: int
     waits_for: str | None  # the reader that is furthest behind
 
 
 async def forget_old(
-    store: Housekeeping, index: SearchIndex, *, changes_before_ns: int | None, revisions_before_ns: int | None
+    store: Housekeeping,
+    index: SearchIndex,
+    *,
+    changes_before_ns: int | None,
+    revisions_before_ns: int | None,
+    settled_before_ns: int | None = None,
 ) -> Forgotten:
-    """Delete changes and contents from before these moments, in short steps; None: none."""
+    """Delete changes, contents and settled gaps from before these moments, in short steps; None: none."""
     name, position = await furthest_behind(store, index)
-    changes = revisions = 0
+    changes = revisions = settled_gaps = 0
     if changes_before_ns is not None:
         while count := await store.forget_changes(before_ns=changes_before_ns, up_to=position, limit=BATCH_ROWS):
             changes += count
     if revisions_before_ns is not None:
         revisions = await store.forget_revisions(before_ns=revisions_before_ns, limit=BATCH_ROWS)
-    return Forgotten(changes, revisions, name)
+    if settled_before_ns is not None:
+        settled_gaps = await store.forget_settled_gaps(before_ns=settled_before_ns, limit=BATCH_ROWS)
+    return Forgotten(changes, revisions, settled_gaps, name)
 
 
 async def furthest_behind(store: Housekeeping, index: SearchIndex) -> tuple[str | None, str | None]:

@@ -299,6 +299,19 @@ RETURNING cursor + 1, last_id;
 -- Every named reader of the change feed.
 SELECT name, position, read_at FROM change_readers ORDER BY name;
 
+-- name: next_settled_gaps
+-- The last of the next gaps, by their key.
+SELECT g.source, g.kind, g.key FROM (
+  SELECT source, kind, key FROM gaps
+  WHERE (source, kind, key) > (:k0, :k1, :k2) ORDER BY source, kind, key LIMIT :limit
+) AS g ORDER BY g.source DESC, g.kind DESC, g.key DESC LIMIT 1;
+
+-- name: forget_settled_gaps
+-- Those of them that were settled long ago.
+DELETE FROM gaps
+WHERE (source, kind, key) > (:k0, :k1, :k2) AND (source, kind, key) <= (:e0, :e1, :e2)
+AND state = 'settled' AND last_seen_at < :before;
+
 -- name: forget_reader
 -- A named reader is waited for no more.
 DELETE FROM change_readers WHERE name = :name;

@@ -34,6 +34,10 @@ class CommonHousekeeping(ABC):
             ]
         )
 
+    async def forget_settled_gaps(self, *, before_ns: int, limit: int) -> int:
+        """Delete gaps that were settled long ago, step by step: settled and owed ones are side by side in the table."""
+        return await self._forget_in_steps("settled_gaps", ("", "", ""), before_ns // MILLISECOND_NS, limit)
+
     async def _forget_in_steps(self, name: str, place: Sequence[Any], before: int, limit: int) -> int:
         """`place`: where the table begins. No step reads again what an earlier one has left."""
         deleted = 0

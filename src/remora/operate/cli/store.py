@@ -141,18 +141,29 @@ def _pages_line() -> "PagesCopied":
     "--changes-older", metavar="DURATION", help="Delete changes older than this, as 90d, that all readers have."
 )
 @click.option("--revisions-older", metavar="DURATION", help="Delete earlier contents first seen longer ago than this.")
+@click.option("--settled-older", metavar="DURATION", help="Delete gaps that were settled longer ago than this.")
 @click.option("--no-shrink", is_flag=True, help="Only delete; the file keeps its size and uses the space again.")
 @as_json_option
 def compact(
-    *, changes_older: str | None, revisions_older: str | None, no_shrink: bool, as_json: bool, **common: str | None
+    *,
+    changes_older: str | None,
+    revisions_older: str | None,
+    settled_older: str | None,
+    no_shrink: bool,
+    as_json: bool,
+    **common: str | None,
 ) -> None:
-    """Delete old changes and revisions if you say so, and give unused space back."""
+    """Delete old changes, revisions and settled gaps if you say so, and give unused space back."""
     from remora.core.quantities import parse_duration
     from remora.operate.jobs.keeping import compact as compact_store
 
     older = {
         option: None if text is None else parse_duration(text, option)
-        for option, text in (("--changes-older", changes_older), ("--revisions-older", revisions_older))
+        for option, text in (
+            ("--changes-older", changes_older),
+            ("--revisions-older", revisions_older),
+            ("--settled-older", settled_older),
+        )
     }
     settings = load_settings(**common)
     with if_busy("stop it first, or write --no-shrink: only shrinking needs the file for itself"):
@@ -161,6 +172,7 @@ def compact(
                 settings,
                 changes_older_ns=older["--changes-older"],
                 revisions_older_ns=older["--revisions-older"],
+                settled_older_ns=older["--settled-older"],
                 shrink=not no_shrink,
             )
         )
@@ -169,7 +181,7 @@ def compact(
 
         print_json(msgspec.to_builtins(done))
         return
-    click.echo(f"{done.changes:,} changes and {done.revisions:,} revisions deleted")
+    click.echo(f"{done.changes:,} changes, {done.revisions:,} revisions and {done.settled_gaps:,} settled gaps deleted")
     if changes_older is not None and done.waits_for is not None:
         click.echo(f"changes that {done.waits_for} has not read are kept")
     if done.bytes_before is not None and done.bytes_after is not None:

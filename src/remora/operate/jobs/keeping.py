@@ -1,4 +1,4 @@
-"""How is a store kept small? Old changes and revisions are deleted on request, never one that a reader still needs."""
+"""How is a store kept small? Old changes, revisions and settled gaps are deleted on request, never one that a reader still needs."""
 
 import time
 from collections.abc import AsyncIterator
@@ -27,6 +27,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     changes: int
     revisions: int
+    settled_gaps: int
     waits_for: str | None  # the reader that is furthest behind
     bytes_before: int | None
     bytes_after: int | None
@@ -45,7 +46,12 @@ async def housekeeping(url: str) -> AsyncIterator[Housekeeping]:
 
 
 async def compact(
-    settings: Settings, *, changes_older_ns: int | None, revisions_older_ns: int | None, shrink: bool
+    settings: Settings,
+    *,
+    changes_older_ns: int | None,
+    revisions_older_ns: int | None,
+    settled_older_ns: int | None,
+    shrink: bool,
 ) -> Kept:
     """Delete what is older than asked for, and give the space back."""
     url, now_ns = settings.store.url, time.time_ns()
@@ -61,12 +67,14 @@ async def compact(
             open_search_index(url),
             changes_before_ns=None if changes_older_ns is None else now_ns - changes_older_ns,
             revisions_before_ns=None if revisions_older_ns is None else now_ns - revisions_older_ns,
+            settled_before_ns=None if settled_older_ns is None else now_ns - settled_older_ns,
         )
         if shrink:
             await store.compact()
     return Kept(
         changes=forgotten.changes,
         revisions=forgotten.revisions,
+        settled_gaps=forgotten.settled_gaps,
         waits_for=forgotten.waits_for,
         bytes_before=before,
         bytes_after=size_on_disk(url),

@@ -65,6 +65,7 @@ class Retention:
                     index,
                     changes_before_ns=before_ns,
                     revisions_before_ns=before_ns if self._forgets_revisions else None,
+                    settled_before_ns=before_ns,
                 )
             )
         except Crashed:
