@@ -28,6 +28,7 @@ from remora.read.export_rows import document_row
 from remora.read.mirror import MirrorReader
 from remora.read.parquet import LAKE_STATE, MANIFEST, NO_MONTH, Tell, check_replaceable, export_parquet
 from remora.read.retention import order
+from remora.stores.reading import FIRST_POSITION
 
 # Changes of one step: one short file for each month they belong to.
 STEP_CHANGES: Final = 20_000
@@ -99,13 +100,17 @@ class Lake:
         self._keep(self._state)
 
     def _go_on(self, state: _State, position: str | None, *, is_known: bool) -> None:
-        """A store that was restored from a backup knows an earlier position, and gives the later ones to other changes."""
+        """The store's position counts if it is earlier: one restored from a backup gives the later ones to other changes."""
         if not is_known:
             raise ConfigurationError(
                 f"the store does not know the folder {self._folder}, so it may lack changes of it",
                 hint="write its path as before; if it was moved, or is of another store, name a new folder",
             )
-        if position is not None and order(position) < order(state.position):
+        if position is None:
+            return
+        # Positions of the two kinds of stores differ in their form: then the folder's mirror was copied from the other kind.
+        is_copied = state.position != FIRST_POSITION and (":" in position) != (":" in state.position)
+        if is_copied or order(position) < order(state.position):
             self._state = msgspec.structs.replace(state, position=position)
 
     def close(self) -> None:

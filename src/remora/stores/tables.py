@@ -20,6 +20,7 @@ class Table:
     name: str
     columns: tuple[str, ...]
     below_first: Key
+    may_move: bool = False  # rows may change during the copy: an earlier state of them loses nothing
 
     def key(self, row: Row) -> Key:
         """The columns that identify a row and give the order."""
@@ -93,6 +94,8 @@ TABLES: Final[tuple[Table, ...]] = (
         _columns("import_id source file fingerprint rows_read items first_id last_id started_at moved_at ended_at"),
         _NUMBERED,
     ),
+    # After the changes. `seq`: every change up to this number was read, however the store itself writes positions.
+    Table("change_readers", _columns("reader seq read_at"), ("",), may_move=True),
 )
 
 

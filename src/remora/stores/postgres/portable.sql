@@ -201,6 +201,34 @@ ON CONFLICT (import_id) DO UPDATE SET
   rows_read = excluded.rows_read, items = excluded.items, first_id = excluded.first_id, last_id = excluded.last_id,
   moved_at = excluded.moved_at, ended_at = excluded.ended_at;
 
+-- name: export_change_readers
+-- Named readers after one, and the last number before what each has not read. A position that the feed never had is none.
+SELECT
+  r.name,
+  coalesce(
+    (SELECT min(c.seq) - 1 FROM changes AS c WHERE (c.xid, c.seq) > (r.xid, r.seq)),
+    (SELECT max(c.seq) FROM changes AS c WHERE EXISTS (SELECT FROM changes AS l WHERE l.xid = r.xid AND l.seq = r.seq)),
+    0
+  ),
+  r.read_at
+FROM (
+  SELECT
+    name, split_part(position, ':', 1)::xid8 AS xid, coalesce(nullif(split_part(position, ':', 2), ''), '0')::bigint AS seq, read_at
+  FROM change_readers
+) AS r WHERE r.name > %(k0)s ORDER BY r.name LIMIT %(limit)s;
+
+-- name: import_change_readers
+-- Named readers. The changes are imported in the order of their numbers, so their transactions have the same order.
+INSERT INTO change_readers (name, position, read_at)
+SELECT
+  n.name,
+  coalesce(
+    (SELECT c.xid::text || ':' || c.seq::text FROM changes AS c WHERE c.seq <= n.seq ORDER BY c.seq DESC LIMIT 1), '0'
+  ),
+  n.read_at
+FROM unnest(%(c0)s::text[], %(c1)b::bigint[], %(c2)b::bigint[]) AS n (name, seq, read_at)
+ON CONFLICT (name) DO UPDATE SET position = excluded.position, read_at = excluded.read_at;
+
 -- name: advance_numbers
 -- New sources, segments, runs, imports, tickets and changes get numbers after the imported ones.
 SELECT

@@ -130,3 +130,19 @@ INSERT OR REPLACE INTO imports (
   import_id, source, file, fingerprint, rows_read, items, first_id, last_id, started_at, moved_at, ended_at
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: export_change_readers
+-- Named readers after one, and the last number before what each has not read. A position that the feed never had is none.
+SELECT
+  r.name,
+  coalesce(
+    (SELECT min(c.seq) - 1 FROM stored_changes AS c WHERE c.seq > CAST(r.position AS INTEGER)),
+    (SELECT c.seq FROM stored_changes AS c WHERE c.seq = CAST(r.position AS INTEGER)), 0
+  ),
+  r.read_at
+FROM change_readers AS r WHERE r.name > :k0 ORDER BY r.name LIMIT :limit;
+
+-- name: import_change_readers
+-- Named readers.
+INSERT OR REPLACE INTO change_readers (name, position, read_at)
+VALUES (?, CAST(? AS TEXT), ?);
