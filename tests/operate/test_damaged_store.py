@@ -7,8 +7,9 @@ from contextlib import closing
 
 import pytest
 
+from remora.core.errors import StoreUnavailable
 from remora.stores import open_store
-from remora.stores.sqlite.database import PAGE_BYTES
+from remora.stores.sqlite.database import PAGE_BYTES, explained
 from tests.contract.answers import story
 from tests.operate.command_line import CommandLine
 from tests.read.conftest import keep
@@ -82,3 +83,15 @@ def test_a_query_reads_half_of_a_surrogate_pair_as_a_replacement(remora: Command
 
     asyncio.run(fill())
     assert "half \ufffd" in remora("query", "SELECT text FROM item_fields").stdout
+
+
+def test_a_lock_that_another_program_holds_is_told_as_that_and_not_as_a_full_disk(mirror: CommandLine) -> None:
+    path = mirror.folder / "remora.db"
+    with closing(sqlite3.connect(path, timeout=0)) as other, closing(sqlite3.connect(path, timeout=0)) as ours:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError) as refused:
+            ours.execute("BEGIN IMMEDIATE")
+    told = explained(refused.value, path)
+    assert isinstance(told, StoreUnavailable)
+    assert "another program holds its lock" in str(told)
+    assert "disk" not in f"{told} {told.hint}"

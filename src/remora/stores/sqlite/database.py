@@ -282,6 +282,11 @@ def roll_back(connection: Connection) -> None:
 
 def explained(error: sqlite3.Error, path: Path) -> StoreError:
     """What went wrong, in words an operator can act on."""
+    if _is_locked(error):
+        return StoreUnavailable(
+            f"the store {path} cannot be used now: another program holds its lock",
+            hint="end what holds it, for example a shell with an open transaction, then try again",
+        )
     if isinstance(error, sqlite3.OperationalError):
         return StoreUnavailable(
             f"the store {path} cannot be used now: {error}", hint="look at the disk's space, health and permissions"
@@ -294,6 +299,12 @@ def explained(error: sqlite3.Error, path: Path) -> StoreError:
             hint="move it away, but keep it, because parts can be read; then put a backup in its place (docs/operating.md)",
         )
     return StoreError(f"the store {path} refused: {error}", hint="please report this with the log's last lines")
+
+
+def _is_locked(error: sqlite3.Error) -> bool:
+    """Whether another connection did not let go of the file in time."""
+    code = getattr(error, "sqlite_errorcode", 0)  # errors of the Python module itself have none
+    return code & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}  # the higher bits say why in detail
 
 
 def unusable(path: Path, error: Exception) -> ConfigurationError:
