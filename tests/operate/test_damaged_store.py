@@ -4,10 +4,11 @@ import asyncio
 import os
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from remora.core.errors import StoreUnavailable
+from remora.core.errors import StoreError, StoreUnavailable
 from remora.stores import open_store
 from remora.stores.sqlite.database import PAGE_BYTES, explained
 from tests.contract.answers import story
@@ -36,13 +37,27 @@ def says_damaged(remora: CommandLine, *words: str) -> bool:
     return result.exit_code == 1 and " is damaged: " in result.stderr and "backup" in result.stderr
 
 
-def test_a_query_of_a_damaged_store_says_what_every_command_says(mirror: CommandLine) -> None:
-    path = mirror.folder / "remora.db"
+def damage(path: Path, table: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
-        (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'stored_items'").fetchone()
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
     with path.open("r+b") as file:
         file.seek((root - 1) * PAGE_BYTES)
         file.write(b"\xff" * PAGE_BYTES)
+
+
+async def test_a_write_into_a_damaged_store_says_so_and_does_not_blame_what_is_written(tmp_path: Path) -> None:
+    await make(str(tmp_path))
+    damage(tmp_path / "remora.db", "stored_changes")
+    store = open_store(f"sqlite:///{tmp_path}/remora.db")
+    await store.open()
+    with pytest.raises(StoreError, match="is damaged") as refused:
+        await keep(store, story(300), story(301))
+    await store.close()
+    assert "backup" in (refused.value.hint or "")
+
+
+def test_a_query_of_a_damaged_store_says_what_every_command_says(mirror: CommandLine) -> None:
+    damage(mirror.folder / "remora.db", "stored_items")
     assert says_damaged(mirror, "show", "1")
     assert says_damaged(mirror, "query", "SELECT sum(length(body)) FROM items")
 

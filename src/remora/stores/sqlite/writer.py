@@ -156,7 +156,7 @@ class Writer:
             return [StoreUnavailable(error.message, hint=error.hint) for _ in batch]
         except Exception as error:  # noqa: BLE001 - a bad value or our own mistake: told to whoever made it, to nobody else
             if len(batch) == 1:
-                return [_as_ours(error)]
+                return [self._as_ours(error)]
             return [result for job in batch for result in self._write([job])]
 
     def _in_one_transaction(self, batch: Sequence[_Job], begun: list[object] | None) -> list[object]:
@@ -208,6 +208,14 @@ class Writer:
                 results.extend(self._recorder.record(connection, list(jobs)))  # type: ignore[arg-type]
         return results
 
+    def _as_ours(self, error: Exception) -> Exception:
+        """Turn errors about bad values, and a damaged file, into a `StoreError`. Our own mistakes stay as they are."""
+        if type(error) is sqlite3.DatabaseError:  # about the file; each error about a value has a class of its own
+            return explained(error, self._path)
+        if isinstance(error, UnicodeError | OverflowError | sqlite3.Error):
+            return StoreError(f"this cannot be stored: {error}", hint="it stays owed; please report it")
+        return error
+
     def _check_file(self) -> None:
         """Refuse to go on if the file was moved: writes would go where nobody looks."""
         try:
@@ -242,10 +250,3 @@ def _body_bytes(batch: Sequence[_Job]) -> int:
             if isinstance(verdict, Found) and isinstance(verdict.thing, _STORED):
                 size += len(verdict.thing.body)
     return size
-
-
-def _as_ours(error: Exception) -> Exception:
-    """Turn errors about bad values into a `StoreError`. Our own mistakes stay as they are."""
-    if isinstance(error, UnicodeError | OverflowError | sqlite3.Error):
-        return StoreError(f"this cannot be stored: {error}", hint="it stays owed; please report it")
-    return error
