@@ -1,5 +1,6 @@
 """What if the code of a plug-in fails while it asks? One thing is owed, everything else is collected."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -78,17 +79,24 @@ async def returns_nothing(_setup: SourceSetup, _permit: Permit) -> None:
     return None
 
 
+async def cancels_what_it_awaits(setup: SourceSetup, permit: Permit) -> None:
+    asking = asyncio.ensure_future(setup.transport.get(f"{setup.url}/all", permit))
+    asking.cancel()
+    await asking
+
+
 FAILURES = {
     raises_before_it_asks: "KeyError",
     raises_after_it_asked: "TimeoutError",
     asks_twice: "SourceFailed",
     returns_nothing: "WrongResult",
+    cancels_what_it_awaits: "CancelledError",
 }
 
 
-def plugin(fail: Fail, failures: list[str]) -> SourcePlugin:
+def plugin(fail: Fail, failures: list[str], kind: type[Failing] = Failing) -> SourcePlugin:
     return SourcePlugin(
-        make=lambda setup: cast("Source", Failing(setup, fail, failures)),
+        make=lambda setup: cast("Source", kind(setup, fail, failures)),
         capabilities=Failing.capabilities,
         url="https://shop.example",
     )
@@ -104,6 +112,54 @@ def test_a_fetch_that_fails_costs_one_attempt_of_one_thing(fail: Fail, key: str)
     told = [event for event in events if event["event"] == "plugin_failed"]
     assert [event["error"] for event in told] == [FAILURES[fail]] * 2
     assert "secret-of-the-owner" not in str(events)
+
+
+class Busy(Shop):
+    """A shop that takes few requests at once."""
+
+    limit = (5, 60)
+
+
+class Picky(Failing):
+    """Raises where others return what the provider answered."""
+
+    async def fetch(self, discovery: Discovery, permit: Permit) -> Reply:
+        reply = await super().fetch(discovery, permit)
+        if reply.status != 200:
+            raise OSError(f"HTTP {reply.status}")
+        return reply
+
+
+@pytest.mark.parametrize("others_every", [0, 7])
+def test_a_refusal_slows_down_a_plugin_that_raises_as_it_does_one_that_returns_it(others_every: int) -> None:
+    def refusals(kind: type[Failing]) -> tuple[int, int]:
+        shop = Busy(World(things=40), others_every=others_every)
+        mirrored = mirror_plugin(plugin(returns_nothing, [], kind), shop, kills=0)
+        assert mirrored.documents == shop.truth()
+        return mirrored.refusals, mirrored.requests
+
+    assert refusals(Picky) == refusals(Failing)
+
+
+async def test_a_plugin_that_ignores_its_cancellation_is_cancelled_all_the_same() -> None:
+    begun = asyncio.Event()
+
+    class Deaf(Failing):
+        async def fetch(self, discovery: Discovery, permit: Permit) -> Reply:
+            try:
+                begun.set()
+                await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                pass
+            return await super().fetch(discovery, permit)
+
+    setup = SourceSetup("shop", "https://shop.example", FakeTransport(Shop(World(things=1))))
+    source = open_plugin("shop", plugin(returns_nothing, [], Deaf), setup)
+    asking = asyncio.ensure_future(source.fetch(Discovery(Kind.PAGE, "", Lane.WALK), CountingGate().permit()))
+    await begun.wait()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
 
 
 class GateClosed(Exception):

@@ -4,7 +4,9 @@ Names are looked up when a configuration needs one, and a package is imported on
 cannot be imported, or that names something else, is reported in one sentence.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, cast
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 import structlog
 
 from remora.contracts.plugin import SourcePlugin, SourceSetup
-from remora.contracts.source import Permit, Source, SourceFailed
+from remora.contracts.source import ConnectGate, Permit, Source, SourceFailed, Transport
 from remora.core.errors import ConfigurationError, RemoraError
 from remora.core.item import (
     Batch,
@@ -32,7 +34,7 @@ from remora.core.item import (
     WrongShape,
 )
 from remora.core.ledger.discovery import Discovery, Kind
-from remora.core.verdict import NoReply, Reply
+from remora.core.verdict import NoReply, Reply, has_content
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -68,7 +70,7 @@ def _entry_points() -> Sequence["EntryPoint"]:
 def open_plugin(preset: str, plugin: SourcePlugin, setup: SourceSetup) -> Source:
     """The source that a plug-in makes. A mistake in its code becomes one sentence."""
     try:
-        source = plugin.make(setup)
+        source = plugin.make(replace(setup, transport=_WatchedTransport(setup.transport)))
         is_declared = source.capabilities == plugin.capabilities and source.name == setup.name
     except RemoraError:
         raise
@@ -83,12 +85,13 @@ def open_plugin(preset: str, plugin: SourcePlugin, setup: SourceSetup) -> Source
 
 
 class _WatchedPermit:
-    """A permit that remembers whether the gate failed, and is good for one request."""
+    """A permit that remembers whether the gate failed and what the provider answered, and is good for one request."""
 
     def __init__(self, permit: Permit) -> None:
         self._permit = permit
         self._is_used = False
         self.failure: Exception | None = None
+        self.reply: Reply | NoReply | None = None
 
     async def depart(self) -> int:
         if self._is_used:
@@ -104,6 +107,32 @@ class _WatchedPermit:
         self._permit.sent()
 
 
+class _WatchedTransport:
+    """A transport whose answers the permit remembers, whatever a plug-in makes of them."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def get(self, url: str, permit: Permit, *, headers: Mapping[str, str] | None = None) -> Reply | NoReply:
+        return _remembered(permit, await self._transport.get(url, permit, headers=headers))
+
+    async def post(
+        self, url: str, permit: Permit, body: bytes, *, headers: Mapping[str, str] | None = None
+    ) -> Reply | NoReply:
+        return _remembered(permit, await self._transport.post(url, permit, body, headers=headers))
+
+    def stream(
+        self, url: str, connect: ConnectGate, *, headers: Mapping[str, str] | None = None
+    ) -> AsyncIterator[bytes]:
+        return self._transport.stream(url, connect, headers=headers)
+
+
+def _remembered(permit: Permit, reply: Reply | NoReply) -> Reply | NoReply:
+    if isinstance(permit, _WatchedPermit):
+        permit.reply = reply
+    return reply
+
+
 class _Guarded:
     """A plug-in's source that fails for one thing only: no request and no body may end the whole run."""
 
@@ -116,20 +145,23 @@ class _Guarded:
         return getattr(self._source, name)
 
     async def fetch(self, discovery: Discovery, permit: Permit) -> Reply | NoReply:
-        watched = _WatchedPermit(permit)
+        watched, cancellations = _WatchedPermit(permit), _cancellations()
+        reply: object = None
+        failure, at = "WrongResult", f" in fetch of a {discovery.kind}"
         try:
-            reply: object = await self._source.fetch(discovery, watched)
-        except Exception as error:  # noqa: BLE001 - foreign code
-            if watched.failure is not None:
-                raise watched.failure from None  # of the gate or its store: the plug-in is not to blame
-            failure = type(error).__name__
-            log.warning("plugin_failed", source=self._source.name, error=failure, at=_place(error))
-            raise SourceFailed(failure) from None  # its text may hold a secret
+            reply = await self._source.fetch(discovery, watched)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - foreign code
+            failure, at = type(error).__name__, _place(error)
+        if _cancellations() > cancellations:
+            raise asyncio.CancelledError  # by us, even if the plug-in went on; without it, it was the plug-in's own doing
         if isinstance(reply, Reply | NoReply):
             return reply
-        at = f" in fetch of a {discovery.kind}"
-        log.warning("plugin_failed", source=self._source.name, error="WrongResult", at=at)
-        raise SourceFailed("WrongResult")
+        if watched.failure is not None:
+            raise watched.failure  # of the gate or its store: the plug-in is not to blame
+        log.warning("plugin_failed", source=self._source.name, error=failure, at=at)
+        if watched.reply is not None and not has_content(watched.reply):
+            return watched.reply  # a plug-in that raises for a 429 must not hide it from the gate
+        raise SourceFailed(failure)  # without the error's text, which may hold a secret
 
     def decode(self, discovery: Discovery, reply: Reply) -> Decoded:
         try:
@@ -145,6 +177,12 @@ class _Guarded:
             "plugin_failed", source=self._source.name, error="WrongResult", at=f" in decode of a {discovery.kind}"
         )
         return WrongShape("the plug-in gave a result that decode may not have")
+
+
+def _cancellations() -> int:
+    """How often the running task was told to end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 def _is_decoded(found: object, kind: Kind) -> bool:
