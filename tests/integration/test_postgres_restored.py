@@ -113,3 +113,23 @@ async def test_a_position_and_a_search_index_of_another_server_begin_again(postg
         with pytest.raises(PositionLost, match="restored from a dump"):
             _ = [change async for change in mirror.changes(since=f"1000{xid}:{seq}")]
         assert await index(postgres_url) == 4
+
+
+async def test_a_search_index_misses_nothing_that_came_before_the_server_reached_the_numbers_of_the_dump(
+    postgres_url: str,
+) -> None:
+    ahead = 50
+    async with collecting(postgres_url, 1, 2, 3):
+        assert await index(postgres_url) == 3
+    with closing(psycopg.connect(postgres_url, autocommit=True)) as connection:
+        connection.execute(f"UPDATE changes SET xid = (xid::text::bigint + {ahead})::text::xid8")
+        connection.execute(
+            "UPDATE search_progress SET value = jsonb_set(value::jsonb, '{position}', to_jsonb(p.position))::text FROM "
+            "(SELECT xid::text || ':' || seq::text AS position FROM changes ORDER BY seq DESC LIMIT 1) AS p"
+        )
+        await migrate(postgres_url)
+        async with collecting(postgres_url, 4):
+            pass
+        for _ in range(ahead):
+            connection.execute("SELECT pg_current_xact_id()")
+    assert await index(postgres_url) == 4

@@ -111,7 +111,7 @@ async def _migrate(connection: Connection) -> int:
         await connection.execute(step.script)
         await connection.execute(SQL["record_migration"], {"number": step.number, "name": step.name})
     if await is_feed_restored(connection):
-        for statement in ("lock_feed", "renumber_readers", "renumber_feed"):
+        for statement in ("lock_feed", "renumber_readers", "renumber_feed", "read_index_anew"):
             await connection.execute(SQL[statement])
     return NEWEST_VERSION - version
 

@@ -81,6 +81,14 @@ FROM (
 -- 3 is the first transaction of any server: what was restored comes before everything that is added from now on.
 UPDATE changes SET xid = '3' WHERE xid <> '3';
 
+-- name: read_index_anew
+-- The search index, if there is one, reads the mirror again: its position is of the other server, which this one may reach.
+DO $$ BEGIN
+  IF has_table_privilege(to_regclass('search_progress'), 'DELETE') THEN
+    DELETE FROM search_progress;
+  END IF;
+END $$;
+
 -- name: role_exists
 -- Whether the server knows a role of this name.
 SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = %(role)s);
