@@ -43,6 +43,10 @@ WRONG: list[tuple[str, Callable[[MirrorReader], Any]]] = [
     ("name holds half of a surrogate pair", lambda mirror: mirror.user("\ud800")),
     ("key is None", lambda mirror: mirror.document(None)),  # type: ignore[arg-type]
     ("source is of type int", lambda mirror: mirror.item(1, source=5)),  # type: ignore[arg-type]
+    ("source is of type list", lambda mirror: mirror.item(1, source=["hackernews"])),  # type: ignore[arg-type]
+    ("changed_since_ns is of type str", lambda mirror: anext(mirror.items(changed_since_ns="1"))),  # type: ignore[arg-type]
+    ("changed_since_ns is of type float", lambda mirror: mirror.table(changed_since_ns=1.5)),  # type: ignore[arg-type]
+    ("fetched_since_ns is None", lambda mirror: anext(mirror.documents(fetched_since_ns=None))),  # type: ignore[arg-type]
     ("query is of type bytes", lambda mirror: mirror.search(b"x")),  # type: ignore[arg-type]
     ("limit is None", lambda mirror: mirror.search("x", limit=None)),  # type: ignore[arg-type]
     ("statement is of type int", lambda mirror: mirror.query(5)),  # type: ignore[arg-type]
@@ -66,7 +70,20 @@ async def test_every_other_wrong_argument_is_refused_in_every_store(
 
 async def test_bounds_above_what_a_database_can_count_to_bound_nothing(mirror: MirrorReader) -> None:
     assert (await mirror.query("SELECT 1", rows_max=2**70, seconds_max=float("inf"))).rows == ((1,),)
+    assert (await mirror.query("SELECT 1", seconds_max=10**400)).rows == ((1,),)
     assert await mirror.thread(1, items_max=2**70) is not None
+
+
+async def test_ids_and_moments_beyond_what_a_database_can_count_to_are_before_or_after_everything(
+    mirror: MirrorReader,
+) -> None:
+    ids = [item.id async for item in mirror.items()]
+    assert [item.id async for item in mirror.items(first_id=-(2**70), last_id=2**70)] == ids
+    assert [item.id async for item in mirror.items(changed_since_ns=-(2**100))] == ids
+    assert [item async for item in mirror.items(last_id=-(2**70))] == []
+    assert [item async for item in mirror.items(first_id=2**70)] == []
+    assert [item async for item in mirror.items(changed_since_ns=2**100)] == []
+    assert [document async for document in mirror.documents(fetched_since_ns=2**100)] == []
 
 
 async def test_a_source_that_the_mirror_does_not_hold_is_refused_with_those_that_it_holds(mirror: MirrorReader) -> None:

@@ -1,6 +1,5 @@
 """Is what a program asks with of the right kind? A wrong kind is refused in the same words for every store."""
 
-import math
 import operator
 import os
 from typing import Final
@@ -34,9 +33,14 @@ def whole_number(value: object, name: str, *, least: int | None = None, most: in
     return number if most is None else min(number, most)
 
 
+def bound(value: object, name: str) -> int:
+    """An id or a moment where reading begins or ends. One beyond what a database can count to is the last that it can."""
+    return max(-INTEGER_MAX, whole_number(value, name, most=INTEGER_MAX))
+
+
 def number_of_seconds(value: object, name: str, *, most: float) -> float:
     """Seconds above zero; more than `most` count as `most`."""
-    if not isinstance(value, (int, float)) or math.isnan(value) or value <= 0:
+    if not isinstance(value, (int, float)) or not value > 0:  # NaN is above nothing
         told = value if isinstance(value, (int, float)) else _kind(value)
         raise ConfigurationError(f"{name} is {told}", hint="write how many seconds it may take, as 60")
     return min(value, most)

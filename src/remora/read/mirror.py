@@ -24,6 +24,7 @@ from remora.read.arguments import (
     INTEGER_MAX,
     ROWS_MAX,
     SECONDS_MAX,
+    bound,
     number_of_seconds,
     store_address,
     text,
@@ -88,9 +89,10 @@ class MirrorReader:
         """All items by id, in pages of at most 500."""
         name = await self._numbered(source)
         first_id, end = _ids(first_id, last_id)
+        since_ns = bound(changed_since_ns, "changed_since_ns")
         while True:
             page = await self._reader.item_page(
-                name, first_id=first_id, last_id=end, changed_since_ns=changed_since_ns, limit=PAGE_ROWS
+                name, first_id=first_id, last_id=end, changed_since_ns=since_ns, limit=PAGE_ROWS
             )
             if not page:
                 return
@@ -157,11 +159,12 @@ class MirrorReader:
     ) -> AsyncIterator[ItemColumns]:
         """All items by id as columns (`ITEM_ROW`), in pages of at most 5,000. The next page is read meanwhile."""
         first_id, end = _ids(first_id, last_id)
+        since_ns = bound(changed_since_ns, "changed_since_ns")
 
         def read(first: int) -> "asyncio.Future[ItemColumns]":
             return asyncio.ensure_future(
                 self._reader.item_columns(
-                    source, first_id=first, last_id=end, changed_since_ns=changed_since_ns, limit=BULK_ROWS
+                    source, first_id=first, last_id=end, changed_since_ns=since_ns, limit=BULK_ROWS
                 )
             )
 
@@ -226,10 +229,9 @@ class MirrorReader:
     ) -> AsyncIterator[Sequence[MirroredDocument]]:
         """All documents that have a body, by key, in pages of at most 500."""
         name, after = await self._listed(source), ""
+        since_ns = bound(fetched_since_ns, "fetched_since_ns")
         while True:
-            page = await self._reader.document_page(
-                name, after=after, fetched_since_ns=fetched_since_ns, limit=PAGE_ROWS
-            )
+            page = await self._reader.document_page(name, after=after, fetched_since_ns=since_ns, limit=PAGE_ROWS)
             if not page:
                 return
             yield page
@@ -329,10 +331,10 @@ class MirrorReader:
 
     async def _check_known(self, source: str) -> None:
         """Refuse a source that the mirror does not have: "nothing found" would be a wrong answer to a wrong name."""
-        if source in self._known:
+        if text(source, "source") in self._known:
             return
         names = [held.name for held in await self._reader.sources()]
-        if text(source, "source") not in names:
+        if source not in names:
             raise ConfigurationError(
                 f"the mirror holds nothing of a source {source}", hint=f"it holds: {', '.join(names) or 'nothing'}"
             )
@@ -341,8 +343,7 @@ class MirrorReader:
 
 def _ids(first_id: int, last_id: int | None) -> tuple[int, int]:
     """The first and the last id of a range; None: to the end."""
-    end = INTEGER_MAX if last_id is None else whole_number(last_id, "last_id")
-    return whole_number(first_id, "first_id"), end
+    return bound(first_id, "first_id"), INTEGER_MAX if last_id is None else bound(last_id, "last_id")
 
 
 async def _in_pieces(keys: Sequence[T]) -> AsyncIterator[Sequence[T]]:
