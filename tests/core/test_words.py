@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from remora.core.words import pattern_of, searchable, wanted_words, without_accents, words_of
 
 RUNS = st.text(alphabet="東京都大阪かなカナー々서울시", min_size=1, max_size=8)
-TEXTS = st.text(alphabet="aB9é_ .,-’ßΣς東京都かカ서울\u3001\u0301\u1109\u1165\U00020000", max_size=30)
+TEXTS = st.text(alphabet="aB9é_ .,-’ßΣς東京都かカ서울「・\u3001\u0301\u1109\u1165\U00020000", max_size=30)
 # What an index does with a text: its words are ASCII letters and digits, and all that is not ASCII.
 TOKEN = re.compile(r"[A-Za-z0-9\x80-\U0010ffff]+")
 
@@ -70,6 +70,12 @@ def test_a_text_in_ascii_is_indexed_as_it_is(text: str) -> None:
 def test_letters_that_databases_fold_differently_are_folded_before() -> None:
     assert without_accents("ΟΔΟΣ οδός ſtraße Straße") == "οδοσ οδοσ straße straße"
     assert words_of("Ἀθῆναι, CAFÉ, cafe\u0301") == "αθηναι cafe cafe"
+
+
+def test_signs_around_what_was_looked_for_need_not_be_in_the_line() -> None:
+    for wanted in ("「東京」", "【東京", "東京・"):
+        assert re.search(pattern_of(wanted) or "nothing", "今日は東京へ")
+    assert pattern_of("「」") is None
 
 
 @given(TEXTS, st.data())

@@ -62,7 +62,7 @@ def wanted_words(text: str) -> tuple[Sequence[str], bool]:
 
 def pattern_of(text: str) -> str | None:
     """A regular expression for this text in a line without accents, whatever is between its words. None: it has no words."""
-    runs: list[str] = _RUN.findall(without_accents(text))
+    runs: list[str] = _RUN.findall(_BETWEEN_WORDS.sub(" ", without_accents(text)))
     if not runs:
         return None
     parts = [rf"(?<![^\W_{_PAIRED}])" if not _is_paired(runs[0]) else "", re.escape(runs[0])]
