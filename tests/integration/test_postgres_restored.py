@@ -14,6 +14,7 @@ from remora.operate.jobs.search_index import build
 from remora.read.mirror import MirrorReader
 from remora.stores import open_store
 from remora.stores.postgres import migrate
+from remora.stores.postgres.statements import SQL
 from tests.contract.answers import at
 from tests.read.conftest import item, keep
 
@@ -133,3 +134,17 @@ async def test_a_search_index_misses_nothing_that_came_before_the_server_reached
         for _ in range(ahead):
             connection.execute("SELECT pg_current_xact_id()")
     assert await index(postgres_url) == 4
+
+
+async def test_whether_a_feed_was_restored_is_read_from_its_end_before_anybody_has_analyzed_it(
+    postgres_url: str,
+) -> None:
+    await migrate(postgres_url)
+    with closing(psycopg.connect(postgres_url, autocommit=True)) as connection:
+        connection.execute(
+            "INSERT INTO changes (source, kind, key, change, changed_at, xid) "
+            "SELECT 'hackernews', 'item', n::text, 'new', 1, '3' FROM generate_series(1, 20000) AS n"
+        )
+        plan = "\n".join(row[0] for row in connection.execute(b"EXPLAIN " + SQL["is_feed_restored"]))
+    assert "Seq Scan on changes " not in plan
+    assert "changes_by_transaction" in plan

@@ -58,7 +58,8 @@ INSERT INTO migrations (number, name) VALUES (%(number)s, %(name)s);
 
 -- name: is_feed_restored
 -- Whether the feed, or a reader of it, has numbers of transactions that this server has not begun: a dump brought them.
-SELECT EXISTS (SELECT FROM changes WHERE xid >= pg_snapshot_xmax(pg_current_snapshot()))
+-- A restored table has no statistics yet: only its order makes sure that the end of the feed is read, and not all of it.
+SELECT coalesce((SELECT xid FROM changes ORDER BY xid DESC, seq DESC LIMIT 1) >= pg_snapshot_xmax(pg_current_snapshot()), false)
     OR EXISTS (
       SELECT FROM change_readers WHERE split_part(position, ':', 1)::xid8 >= pg_snapshot_xmax(pg_current_snapshot())
     );
