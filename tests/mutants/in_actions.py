@@ -279,7 +279,7 @@ IN_ACTIONS: tuple[Mutant, ...] = (
     Mutant(
         READOUT,
         "core/status/readout.py",
-        "    return beat.snapshot.ended_at_ns is None and abs(now_ns - beat.at_ns) <= BEATS_BEFORE_UNKNOWN * BEAT_NS",
+        "    return beat.snapshot.ended_at_ns is None and _is_current(beat, now_by_clock_of(beat, now_ns=now_ns))",
         "    return beat.snapshot.ended_at_ns is None",
         "a dead process is called running",
     ),
