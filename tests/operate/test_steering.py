@@ -212,6 +212,72 @@ def test_orders_that_two_processes_get_at_once_are_both_kept() -> None:
     run(story)
 
 
+def lowered_for_ns(steering: Steering, clock: SimClock) -> int:
+    """How long the ceiling is still lowered, as the process tells it; 0 if it is not."""
+    until_ns = steering.of("chats").until_ns
+    return 0 if until_ns is None else until_ns - clock.wall_ns()
+
+
+async def lower_for_an_hour(steering: Steering) -> None:
+    await steering.lower("chats", interval_ns=SECOND_NS, for_ns=HOUR_NS, ceiling_interval_ns=CEILING_NS)
+
+
+def test_a_lower_ceiling_from_a_clock_that_was_ahead_lasts_no_longer_than_ordered_after_a_restart() -> None:
+    async def story(clock: SimClock) -> None:
+        store = MemoryStore()
+        clock.step_wall(24 * HOUR_NS)
+        await lower_for_an_hour(Steering({}, {"chats": "chats"}, store=store, clock=clock))
+        clock.step_wall(-24 * HOUR_NS)
+        later = clock.restarted()
+        service = Steering({}, {"chats": "chats"}, store=store, clock=later)
+        await service.take_up("chats")
+        assert lowered_for_ns(service, later) == HOUR_NS
+        await clock.sleep_until(clock.monotonic_ns() + HOUR_NS)
+        await service.take_up("chats")
+        assert service.of("chats") == Orders()
+
+    run(story)
+
+
+def test_a_lower_ceiling_lasts_as_ordered_in_a_service_whose_clock_is_ahead_of_who_ordered_it() -> None:
+    async def story(clock: SimClock) -> None:
+        store = MemoryStore()
+        clock.step_wall(24 * HOUR_NS)
+        service = Steering({}, {"chats": "chats"}, store=store, clock=clock)
+        await service.take_up("chats")
+        was_ns = clock.wall_ns()
+        clock.step_wall(-24 * HOUR_NS)
+        assert clock.wall_ns() == was_ns, "the clock of a process never goes back"
+        await lower_for_an_hour(Steering({}, {"chats": "chats"}, store=store, clock=clock.restarted()))
+        await service.take_up("chats")
+        assert lowered_for_ns(service, clock) == HOUR_NS
+        await clock.sleep_until(clock.monotonic_ns() + HOUR_NS - 1)
+        await service.take_up("chats")
+        assert service.of("chats").interval_ns == SECOND_NS
+        await clock.sleep_until(clock.monotonic_ns() + 1)
+        await service.take_up("chats")
+        assert service.of("chats") == Orders()
+
+    run(story)
+
+
+def test_a_pause_by_a_process_with_another_clock_leaves_the_end_of_a_lower_ceiling_as_it_was() -> None:
+    async def story(clock: SimClock) -> None:
+        store = MemoryStore()
+        clock.step_wall(24 * HOUR_NS)
+        service = Steering({}, {"chats": "chats"}, store=store, clock=clock)
+        await lower_for_an_hour(service)
+        clock.step_wall(-24 * HOUR_NS)
+        await clock.sleep_until(clock.monotonic_ns() + HOUR_NS // 2)
+        await Steering({}, {"chats": "chats"}, store=store, clock=clock.restarted()).pause("chats")
+        await clock.sleep_until(clock.monotonic_ns() + HOUR_NS // 2)
+        await service.take_up("chats")
+        assert service.of("chats").paused_at_ns is not None
+        assert service.of("chats").interval_ns is None, "its hour is over"
+
+    run(story)
+
+
 class NeverSwaps(MemoryStore):
     """A store in which somebody else always changes a note first."""
 

@@ -80,7 +80,8 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
 
     paused_at_ns: int | None = None  # since when nothing is sent
     interval_ns: int | None = None  # at most this fast, instead of the owner's ceiling
-    until_ns: int | None = None  # until when the ceiling is lowered
+    until_ns: int | None = None  # until when the ceiling is lowered, by the clock of whoever tells it
+    for_ns: int | None = None  # for how long it was lowered
 
 
 class RunFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,9 @@
 A gate home is asked for time before every departure. The steered home grants none while it is paused, and names a
 slower pace while the ceiling is lowered. So an order takes effect before the next request, and no loop knows of it.
 Orders are kept as notes: a restart does not undo them.
+
+Clocks disagree after a system clock was set back: a process that runs keeps the time it had. So the time of a lowered
+ceiling is counted by the monotonic clock from when a process first sees the order.
 """
 
 import asyncio
@@ -51,6 +54,14 @@ class SteeredHome(HomeAround):
         return None if self.orders.paused_at_ns is not None else self._inner.stretch(pacer, now_ns=now_ns)
 
 
+class _Lowering(msgspec.Struct, frozen=True):
+    """A lowered ceiling as this process counts its time."""
+
+    order: Orders  # as it is kept, without a pause
+    ends_ns: int  # on our own monotonic clock
+    until_ns: int  # the same moment on our own wall clock
+
+
 class Steering:
     """The orders of every account. Sources of one account share its gate, and so its orders."""
 
@@ -61,7 +72,8 @@ class Steering:
         self._accounts = accounts  # the account of each source
         self._store = store
         self._clock = clock
-        self._orders: dict[str, Orders] = {}  # of each account, as they are kept
+        self._orders: dict[str, Orders] = {}  # of each account, as this process follows them
+        self._lowerings: dict[str, _Lowering | None] = {}  # of each account whose orders were read
         # By account; held from reading the orders until they are followed, so that no older answer undoes an order.
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -88,20 +100,37 @@ class Steering:
         async with self._turns[account]:
             await self._read(account)
 
-    async def _read(self, account: str) -> Json:
-        """Also gives the orders as they are kept."""
+    async def _read(self, account: str) -> tuple[Json, Orders]:
+        """The orders as they are kept, and without what is over."""
         kept = await self._store.note(account, STEERING_NOTE)
         try:
             orders = msgspec.convert(kept or {}, Orders)
         except msgspec.ValidationError:
-            return kept
-        if orders.until_ns is not None and orders.until_ns <= self._clock.wall_ns():
-            orders = msgspec.structs.replace(orders, interval_ns=None, until_ns=None)
+            return kept, self.orders(account)
+        lowering = self._lowerings[account] = self._lowered(account, orders)
+        if lowering is not None and lowering.ends_ns <= self._clock.monotonic_ns():
+            orders = msgspec.structs.replace(orders, interval_ns=None, until_ns=None, for_ns=None)
         self._follow(account, orders)
-        return kept
+        return kept, orders
+
+    def _lowered(self, account: str, orders: Orders) -> _Lowering | None:
+        """When a lowered ceiling ends for this process: decided when it first sees the order, and then kept."""
+        if orders.until_ns is None:
+            return None
+        order, known = msgspec.structs.replace(orders, paused_at_ns=None), self._lowerings.get(account)
+        if known is not None and known.order == order:
+            return known
+        left_ns = orders.until_ns - self._clock.wall_ns()
+        if orders.for_ns is not None:
+            # An order that was not there at the last look is new, whatever moment the other clock gave it.
+            left_ns = orders.for_ns if account in self._lowerings else min(left_ns, orders.for_ns)
+        return _Lowering(order, self._clock.monotonic_ns() + left_ns, self._clock.wall_ns() + left_ns)
 
     def _follow(self, account: str, orders: Orders) -> None:
         """Also without a gate: another process may send for this account, and this one take over later."""
+        lowering = self._lowerings.get(account)
+        if lowering is not None and orders.until_ns is not None:
+            orders = msgspec.structs.replace(orders, until_ns=lowering.until_ns)
         self._orders[account] = orders
         home = self._homes.get(account)
         if home is not None and home.orders != orders:
@@ -137,21 +166,21 @@ class Steering:
                 "the ceiling can be lowered for at most 30 days", hint="write a span, as 30m or 6h"
             )
         until_ns = self._clock.wall_ns() + for_ns
-        await self._order(source, lambda _: {"interval_ns": interval_ns, "until_ns": until_ns})
+        await self._order(source, lambda _: {"interval_ns": interval_ns, "until_ns": until_ns, "for_ns": for_ns})
 
     async def restore(self, source: str) -> None:
         """Back to the owner's ceiling."""
-        await self._order(source, lambda _: {"interval_ns": None, "until_ns": None})
+        await self._order(source, lambda _: {"interval_ns": None, "until_ns": None, "for_ns": None})
 
     async def _order(self, source: str, change: Callable[[Orders], Mapping[str, int | None]]) -> None:
         """Change the orders as they are now; whoever changes them in another process at this moment loses nothing."""
         account = self._account(source)
         async with self._turns[account]:
             for _ in range(TRIES_AT_MOST):
-                kept = await self._read(account)
-                orders = self.orders(account)
+                kept, orders = await self._read(account)
                 orders = msgspec.structs.replace(orders, **change(orders))
                 if await self._store.swap_note(account, STEERING_NOTE, old=kept, new=msgspec.to_builtins(orders)):
+                    self._lowerings[account] = self._lowered(account, orders)
                     self._follow(account, orders)
                     return
         raise StoreUnavailable(f"other processes change the orders of {account}, too", hint="give the order again")
