@@ -1,13 +1,10 @@
 """Does what was acknowledged survive, and does one bad write hurt only itself?"""
 
 import asyncio
-import resource
-import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -23,12 +20,13 @@ from remora.core.ledger.segment import SegmentKind
 from remora.core.units import SECOND_NS
 from remora.core.verdict import Found
 from remora.stores.sqlite import InPlace, SqliteStore
-from remora.stores.sqlite.database import Connection, connect_writer
+from remora.stores.sqlite.database import Connection, connect_writer, steps_behind
 from remora.stores.sqlite.importing import ImportingSqliteStore
 from remora.stores.sqlite.offload import InThread
 from remora.stores.sqlite.recording import Recorder
 from remora.stores.sqlite.writer import BATCH_MAX, Writer
 from tests.contract.answers import SOURCE, TIMEOUT, at, observed, record, story
+from tests.full_disk import files_limited_to
 
 KILLS = 5
 IN_FILES, IN_MEMORY = 1, 2  # how SQLite tells where it keeps temporary data
@@ -67,19 +65,6 @@ async def test_our_own_mistake_is_raised_as_what_it_is_and_the_writer_goes_on(pa
     await store.close()
 
 
-@contextmanager
-def files_limited_to(size_bytes: int) -> Iterator[None]:
-    """What a full disk feels like: writes beyond this size fail."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
-
-
 async def test_a_mistake_that_nobody_thought_of_hurts_only_itself_and_nobody_waits_for_ever(path: Path) -> None:
     writer = Writer(path, InThread())
     await writer.open()
@@ -109,6 +94,14 @@ async def test_after_a_restart_with_a_clock_that_was_set_back_by_seconds_no_chan
         await store.close()
         assert held is not None
         assert held.body == story(1, text=text).body
+
+
+@pytest.mark.parametrize("size_kib", [400, 640, 704, 800])
+def test_a_new_file_has_all_tables_or_none_whenever_its_first_open_ends(path: Path, size_kib: int) -> None:
+    path.touch()
+    with files_limited_to(size_kib << 10), suppress(StoreError):
+        connect_writer(path).close()
+    assert steps_behind(path) == 0, "another process that opens it would tell an upgrade"
 
 
 async def test_a_full_disk_fails_every_caller_of_the_batch_and_nothing_is_half_written(path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from remora.core.errors import ConfigurationError, StoreEmpty, StoreError, StoreForeign, StoreUnavailable
 from remora.files import NotAFile, file_to_write
-from remora.stores.sqlite.statements import Migration, migrations, queries
+from remora.stores.sqlite.statements import migrations, queries
 
 APPLICATION_ID: Final = int.from_bytes(b"REMR", "big")
 BUSY_TIMEOUT_MS: Final = 5_000
@@ -108,8 +108,10 @@ def connect_writer(path: Path) -> Connection:
         if not path.stat().st_size:
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
         version = _version(connection, path)
-        for step in migrations()[version:]:
-            _apply(connection, step)
+        scripts = [step.script for step in migrations()[version:]]
+        # A new file gets all tables at once: another process that looks at it never sees an older version.
+        for script in scripts if version else ["\n".join(scripts)]:
+            _apply(connection, script)
         # Only now: the first schema must be in the main file, where the header check of the next process sees it.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
@@ -263,10 +265,10 @@ def _version(connection: Connection, path: Path) -> int:
     return version
 
 
-def _apply(connection: Connection, step: Migration) -> None:
-    """Apply one migration completely or not at all. Its script sets the version itself."""
+def _apply(connection: Connection, script: str) -> None:
+    """Apply one script completely or not at all. It sets the version itself."""
     try:
-        connection.executescript(f"BEGIN IMMEDIATE;\n{step.script}\nCOMMIT;")
+        connection.executescript(f"BEGIN IMMEDIATE;\n{script}\nCOMMIT;")
     except sqlite3.Error:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
