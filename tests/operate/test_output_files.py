@@ -9,7 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remora.read.resumable import Progress
+from remora.core.errors import ConfigurationError, Exit, RemoraError
+from remora.read.parquet import complete_folder
+from remora.read.resumable import Progress, resumable_file
+from tests.full_disk import files_limited_to
 from tests.operate.command_line import CommandLine, with_mirror
 
 EXPORTS = ("ndjson", "csv", "singer")
@@ -133,3 +136,25 @@ def test_an_unfinished_export_is_resumed_only_for_the_store_it_came_from(
     assert mirror(*words, "rows").exit_code == 0
     plain = (mirror.folder / "plain").read_bytes()
     assert (mirror.folder / "rows").read_bytes() == (b"{}\n" if of_this_store else b"") + plain
+
+
+def write_file(path: Path) -> None:
+    with resumable_file(path, "everything") as target:
+        target.file.write(b"x" * 10_000)
+
+
+def write_folder(path: Path) -> None:
+    with complete_folder(path) as part:
+        (part / "rows.parquet").write_bytes(b"x" * 10_000)
+
+
+@pytest.mark.parametrize("write", [write_file, write_folder])
+def test_an_export_that_meets_a_full_disk_failed_and_one_to_a_wrong_path_is_refused(
+    tmp_path: Path, write: Callable[[Path], None]
+) -> None:
+    with pytest.raises(RemoraError, match="out cannot be written") as full, files_limited_to(5_000):
+        write(tmp_path / "out")
+    assert full.value.exit_code is Exit.FAILED, "the same command works when there is room"
+    write(tmp_path / "out")
+    with pytest.raises(ConfigurationError, match="out cannot be written"):
+        write(tmp_path / "absent" / "out")

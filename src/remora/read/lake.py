@@ -27,6 +27,7 @@ from remora.read.export import Wanted
 from remora.read.export_rows import document_row
 from remora.read.mirror import MirrorReader
 from remora.read.parquet import LAKE_STATE, MANIFEST, NO_MONTH, Tell, check_replaceable, export_parquet
+from remora.read.resumable import unwritable
 from remora.read.retention import order
 from remora.stores.reading import FIRST_POSITION
 
@@ -232,9 +233,7 @@ class Lake:
                 f"another process follows into {self._folder}", hint="stop it first, or name another folder"
             ) from None
         except OSError as error:
-            raise ConfigurationError(
-                f"{self._folder} cannot be written ({error.strerror})", hint="name a folder in an existing folder"
-            ) from None
+            raise unwritable(self._folder, error) from None
 
     def _load(self) -> _State | None:
         try:

@@ -24,7 +24,7 @@ from remora.files import PRIVATE_FILE, PRIVATE_FOLDER, end_of_links, open_alone,
 from remora.read.arrow import by_month, document_table, item_table, load_pyarrow, schema
 from remora.read.export import Wanted, row_pages
 from remora.read.mirror import MirrorReader
-from remora.read.resumable import being_written
+from remora.read.resumable import being_written, unwritable
 
 ROW_GROUP_ROWS: Final = 50_000
 # Rows of all months together that wait for their file, and files that are open at once.
@@ -168,7 +168,7 @@ def complete_folder(folder: Path) -> Iterator[Path]:
                     shutil.rmtree(part, ignore_errors=True)
                 raise
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise unwritable(folder, error) from None
 
 
 @contextmanager
@@ -209,7 +209,7 @@ def check_replaceable(folder: Path, *, marks: Sequence[str] = (MANIFEST,)) -> No
             folder.is_dir() and (any((folder / mark).exists() for mark in marks) or not any(folder.iterdir()))
         )
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise unwritable(folder, error) from None
     if is_foreign:
         raise ConfigurationError(
             f"{folder} exists and is not an earlier export", hint="name a folder that does not exist yet"
@@ -222,12 +222,6 @@ def _check_not_followed(folder: Path) -> None:
             f"{folder} is kept fresh by remora export --follow",
             hint="name another folder: this one may hold earlier contents that are nowhere else",
         )
-
-
-def _unwritable(folder: Path, error: OSError) -> ConfigurationError:
-    return ConfigurationError(
-        f"{folder} cannot be written ({error.strerror})", hint="write a path in an existing folder with free space"
-    )
 
 
 class _Months:

@@ -8,17 +8,20 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
-from remora.core.errors import ConfigurationError
+from remora.core.errors import ConfigurationError, RemoraError
 from remora.files import PRIVATE_FILE, NotAFile, file_to_write, open_alone, put_in_place, sync_file, write_whole
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 # The place is remembered after this many rows.
 REMEMBER_EVERY_ROWS: Final = 500_000
+# What a disk says that is full or fails. The same command works when there is room.
+_DISK_ERRORS: Final = frozenset({ENOSPC, EDQUOT, EFBIG, EIO})
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -81,7 +84,7 @@ def resumable_file(path: Path, asked: str) -> Iterator[Target]:
                     part.unlink(missing_ok=True)
                 raise
     except OSError as error:
-        raise _unwritable(path, error.strerror) from None
+        raise unwritable(path, error) from None
 
 
 def being_written(path: Path) -> ConfigurationError:
@@ -101,16 +104,23 @@ def check_file(path: Path) -> Path:
             hint="name a file, or leave out --out and redirect stdout, as remora export > PATH or remora export | COMMAND",
         ) from None
     except OSError as error:
-        raise _unwritable(path, error.strerror) from None
+        raise unwritable(path, error) from None
     if not place.parent.is_dir():
-        raise _unwritable(path, "there is no such folder")
+        raise _refused(path, "there is no such folder")
     return place
 
 
-def _unwritable(path: Path, why: str | None) -> ConfigurationError:
-    return ConfigurationError(
-        f"{path} cannot be written ({why})", hint="write a path in an existing folder with free space"
-    )
+def unwritable(path: Path, error: OSError) -> RemoraError:
+    """The error for a file or folder that cannot be written: a full disk fails the command, a wrong path is refused."""
+    if error.errno in _DISK_ERRORS:
+        return RemoraError(
+            f"{path} cannot be written ({error.strerror})", hint="free some space, then run the same command again"
+        )
+    return _refused(path, error.strerror)
+
+
+def _refused(path: Path, why: str | None) -> ConfigurationError:
+    return ConfigurationError(f"{path} cannot be written ({why})", hint="write a path in an existing folder")
 
 
 def _opened(part: Path, path: Path) -> BinaryIO:

@@ -11,6 +11,7 @@ from remora.operate.jobs.following import NamedFeed, Patience
 from remora.read.export import Wanted
 from remora.read.lake import Lake
 from remora.read.mirror import MirrorReader
+from remora.read.resumable import unwritable
 
 LOOK_EVERY_S: Final = 10.0
 
@@ -46,6 +47,8 @@ async def follow_into(
                 if once:
                     return count
                 await asyncio.sleep(LOOK_EVERY_S)
+        except OSError as error:
+            raise unwritable(folder, error) from None
         finally:
             lake.close()
 
