@@ -54,3 +54,13 @@ def _kind(value: object) -> str:
             return "text"
         case _:
             return "number" if isinstance(value, int) or hasattr(value, "is_finite") else "nothing"
+
+
+def keys_in_words(keys: set[str]) -> str:
+    """Of which kind and length the keys of entries are."""
+    if not keys:
+        return "(none)"
+    lengths = sorted(len(key) for key in keys)
+    kind = "whole numbers" if all(key.isascii() and key.isdigit() for key in keys) else "texts"
+    span = str(lengths[0]) if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]}"
+    return f"({kind} of {span} characters)"

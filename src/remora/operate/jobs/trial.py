@@ -35,7 +35,7 @@ from remora.operate.jobs.runtime import ListedRuntime, Numbered, no_newest_hint,
 from remora.operate.observe.metrics import Metrics
 from remora.sources.dialects import Dialects
 from remora.sources.json_path import WHOLE_BODY
-from remora.sources.json_shape import fields_in_words
+from remora.sources.json_shape import fields_in_words, keys_in_words
 from remora.sources.transport.settings import PERMISSION_HEADERS
 from remora.stores import open_store
 
@@ -49,8 +49,7 @@ HINTS: Final = {
     GapReason.CONNECTION: "nothing answers there: check the network, and the host and port in the url",
     GapReason.TIMEOUT: "it takes longer than timeout: check the network, and try again later",
     GapReason.SERVER_ERROR: "it does not answer as it should: check the url, and try again later",
-    GapReason.RATE_LIMITED: "it asks for less: try again later, and lower the ceiling if it says so again; if it bans"
-    " whoever is refused too often, write a refusal_limit",
+    GapReason.RATE_LIMITED: "it asks for less: try again later, and lower the ceiling if it says so again; if it bans whoever is refused too often, write a refusal_limit",
     GapReason.UNAUTHORIZED: "it wants a token: write token_env or token_file",
     GapReason.FORBIDDEN: "it does not let this machine or account in; try again later",
 }
@@ -61,6 +60,9 @@ MISFIT_HINTS: Final = {
     Misfit.ONLY_TLS: "it speaks TLS: write https:// instead of http://",
     Misfit.UNTRUSTED: "its certificate is not trusted: write the name that it is for, or name its authority with ca_file",
 }
+PROXY_HINT: Final = (
+    "the proxy answers instead of it: name another one in proxy, or let this machine pass without a login"
+)
 PLUGIN_HINT: Final = "check its options, or tell its author; the event plugin_failed says where it failed"
 # How servers answer a request in plain text on a port of TLS, if they do not close the connection.
 WANTS_TLS: Final = (b"plain HTTP request was sent to HTTPS port", b"HTTP request to an HTTPS server")
@@ -314,7 +316,7 @@ class _Trial:
             what, _, hint = wrong.partition("; ")
             yield self._found("bad", "list", what, f"{hint}; {self._entry_fields()}" if hint else self._entry_fields())
         else:
-            told = f"{entries:,} entries, {len(keys):,} keys {_shape(keys)}, {marks_in_words(page.entries)}"
+            told = f"{entries:,} entries, {len(keys):,} keys {keys_in_words(keys)}, {marks_in_words(page.entries)}"
             yield self._found("ok", "list", f"{told}; {self._entry_fields()}")
         following = "none: the list ends here" if page.next_position is None else "there is one"
         paging = "the plug-in" if self._is_plugin else self._settings.list.paging
@@ -355,7 +357,11 @@ class _Trial:
         if self._source.failure is not None:
             return self._found("bad", what, f"the plug-in failed with {self._source.failure}", PLUGIN_HINT)
         if isinstance(verdict, Deferred):
-            hint = "this machine could not send: raise the limit of open files (ulimit -n)"
+            return self._found(
+                "bad", what, told, "this machine could not send: raise the limit of open files (ulimit -n)"
+            )
+        if reason is GapReason.CONNECTION and odd:
+            return self._found("bad", what, told, PROXY_HINT)
         if reason is GapReason.UNAUTHORIZED and (setting := secret_setting(self._name, self._settings)) is not None:
             hint = f"it refuses the secret that {setting} gives: is it the right one, and still valid?"
             return self._found("bad", what, told, hint)
@@ -388,12 +394,3 @@ class _Trial:
 
     def _found(self, verdict: Judged, what: str, told: str, hint: str | None = None) -> Finding:
         return Finding(verdict, f"{self._name}: {what}", told, hint)
-
-
-def _shape(keys: set[str]) -> str:
-    if not keys:
-        return "(none)"
-    lengths = sorted(len(key) for key in keys)
-    kind = "whole numbers" if all(key.isascii() and key.isdigit() for key in keys) else "texts"
-    span = str(lengths[0]) if lengths[0] == lengths[-1] else f"{lengths[0]} to {lengths[-1]}"
-    return f"({kind} of {span} characters)"
