@@ -383,7 +383,7 @@ class Collector(BelievedNewest):
         return self._dialect.translate(reply, now_wall_ns=now_wall_ns)
 
     def _decode(self, discovery: Discovery, reply: Reply | NoReply) -> Decoded | None:
-        if not has_content(reply):
+        if not has_content(reply, is_page=discovery.kind is Kind.PAGE):
             return None
         try:
             return self._source.decode(discovery, reply)

@@ -248,3 +248,21 @@ def test_an_owner_may_declare_a_status_as_absent_unless_it_means_something_else(
 def test_a_body_that_was_not_decoded_is_our_own_mistake() -> None:
     with pytest.raises(AssertionError, match="must be decoded"):
         verdict(200)
+
+
+@pytest.mark.parametrize(
+    "content_range, is_whole",
+    [
+        ("0-24/3573458", True),
+        ("25-49/*", True),
+        ("items 0-24/100", True),
+        ("bytes 0-499/2000", False),
+        ("Bytes 0-499/2000", False),
+        ("*/100", False),
+        ("", False),
+    ],
+)
+def test_a_206_is_a_page_of_a_list_if_it_says_which_entries_it_holds(content_range: str, is_whole: bool) -> None:
+    reply = Reply(206, b"[]", 0, 1, {"content-range": content_range})
+    assert has_content(reply, is_page=True) is is_whole
+    assert not has_content(reply), "an item or a document is never a part of something"

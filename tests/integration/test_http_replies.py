@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from remora.core.errors import ConfigurationError
-from remora.core.verdict import Fault, NoReply, Reply
+from remora.core.verdict import Fault, NoReply, Reply, has_content
 from remora.sources.transport.settings import HttpSettings
 from tests.counting_server import Behaviour, CountingServer, Wire, WireRequest, hang
 from tests.sources.permits import Gate
@@ -108,6 +108,11 @@ async def test_what_a_provider_tells_about_its_quota_arrives() -> None:
         "x-ratelimit-reset": "60",
         "ratelimit": '"a";r=1;t=9, "b";r=2;t=9',
     }
+
+
+async def test_a_page_in_a_range_is_content_over_the_wire() -> None:
+    reply = await reply_to(answering(b"[]", status="206 Partial Content", headers="Content-Range: 0-24/100\r\n"))
+    assert has_content(reply, is_page=True)
 
 
 async def test_a_reply_carries_its_status_body_times_and_the_headers_that_are_read() -> None:

@@ -1,5 +1,8 @@
 """What is said about a list that answers, but not with a list? What is odd about the answer, not that there is none."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import pytest
 
 from remora.core.ledger.gap import GapState
@@ -7,7 +10,7 @@ from remora.core.ledger.run import StoppedBy
 from remora.core.reasons import GapReason
 from remora.core.units import DAY_NS
 from remora.sim.clock import SimClock, run
-from remora.sim.replies import Answer
+from remora.sim.replies import Answer, Response
 from tests.loops.listed_rig import NAME, ListedRig, SmallArchive
 
 ODD = [
@@ -15,6 +18,9 @@ ODD = [
     (Answer(200, b""), "with a body that cannot be read"),
     (Answer(204, b""), "with the status 204 instead of 200"),
     (Answer(206, b'{"items": []}'), "with the status 206 instead of 200"),
+    (Answer(206, b'{"items": []}', {"content-range": "bytes 0-12/900"}), "with the status 206 instead of 200"),
+    (Answer(206, b'{"items": []}', {"content-range": "*/900"}), "with the status 206 instead of 200"),
+    (Answer(206, b'{"items": [', {"content-range": "0-4/5"}), "with a body that cannot be read"),
     (Answer(304, b""), "with the status 304 instead of 200"),
     (Answer(407, b""), "through a proxy that needs a login (407)"),
 ]
@@ -29,6 +35,26 @@ def test_a_run_says_what_is_odd_about_the_answer_and_the_next_one_goes_on(answer
         assert summary.stopped_by is StoppedBy.LIST_TROUBLE
         assert f"the list answers, but {said}" in summary.because
         rig.archive.hook = lambda _asked: None
+        assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
+        assert await rig.is_complete()
+
+    run(main)
+
+
+class InRanges(SmallArchive):
+    """An archive that answers a page of a longer list with 206 and its range, as PostgREST does."""
+
+    def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
+        response = super().respond(target, headers, body)
+        if not self.asked[-1].startswith("page") or not isinstance(response, Answer) or response.status != 200:
+            return response
+        start = int(self.asked[-1].removeprefix("page "))
+        return replace(response, status=206, headers={"content-range": f"{start}-{start + 9}/25"})
+
+
+def test_a_list_that_is_answered_in_ranges_is_walked_to_its_end() -> None:
+    async def main(clock: SimClock) -> None:
+        rig = ListedRig(clock, InRanges(25))
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
         assert await rig.is_complete()
 

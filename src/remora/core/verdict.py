@@ -1,5 +1,6 @@
 """What does a reply mean? The only place that reads a status code."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -115,6 +116,7 @@ class Deferred(msgspec.Struct, frozen=True, gc=False):
 Verdict = Found | NotYet | Missing | Pressure | Trouble | Refused | Malformed | Deferred
 
 _NONSENSE: Final = Malformed(GapReason.MALFORMED)
+_RANGE_OF_ENTRIES: Final = re.compile(r"(?!bytes\b)(?:[a-z_-]+ )?[0-9]+-[0-9]+/(?:[0-9]+|\*)", re.IGNORECASE)
 
 
 def classify(
@@ -136,7 +138,7 @@ def classify(
     A complete answer that is nonsense is a fault of the item: it is owed, and other items are fetched. `is_one_of_many`
     is False for a list page and for the newest id: nothing can be fetched instead, so nonsense is trouble and retried.
     """
-    if said.means is None and has_content(reply):  # by far the most
+    if said.means is None and has_content(reply, is_page=is_page):  # by far the most
         assert decoded is not None, "a reply with content must be decoded before it is classified"
         return _with_content(decoded, behind_newest, is_one_of_many=is_one_of_many)
     match reply:
@@ -198,9 +200,19 @@ def is_down(status: int) -> bool:
     return status >= 500 or status in {408, 429}
 
 
-def has_content(reply: Reply | NoReply) -> TypeGuard[Reply]:
-    """Whether the body is what was asked for and not an error page."""
-    return isinstance(reply, Reply) and reply.status == 200
+def has_content(reply: Reply | NoReply, *, is_page: bool = False) -> TypeGuard[Reply]:
+    """Whether the body is what was asked for and not an error page.
+
+    Some providers, as PostgREST, answer a page of a longer list with 206 and say which entries it holds. A range of
+    bytes was never asked for: such a body is cut off.
+    """
+    if not isinstance(reply, Reply):
+        return False
+    return reply.status == 200 or (
+        is_page
+        and reply.status == 206
+        and _RANGE_OF_ENTRIES.fullmatch(reply.headers.get("content-range", "")) is not None
+    )
 
 
 def _nonsense(odd: str, *, is_one_of_many: bool) -> Verdict:

@@ -15,7 +15,15 @@ KEEP_ALIVE_S: Final = 15.0
 # What a token may do, and what was needed, as some providers tell it; `remora try` shows it.
 PERMISSION_HEADERS: Final = ("x-oauth-scopes", "x-accepted-oauth-scopes", "x-accepted-github-permissions")
 # The few headers that are used.
-HEADERS_KEPT: Final = ("retry-after", "date", "link", "location", *sorted(QUOTA_HEADERS), *PERMISSION_HEADERS)
+HEADERS_KEPT: Final = (
+    "retry-after",
+    "date",
+    "link",
+    "location",
+    "content-range",
+    *sorted(QUOTA_HEADERS),
+    *PERMISSION_HEADERS,
+)
 # Those of them that are lists and may come in several headers.
 HEADERS_JOINED: Final = frozenset({"link", STANDARD, POLICY})
 
