@@ -196,6 +196,8 @@ def test_a_yes_or_no_can_be_a_variable(tmp_path: Path) -> None:
         ('[sources.chats]\nurl = "https://host/"', "sources.chats has no kind"),
         ('[sources.chats]\nkind = "chat"', 'kind is "chat"'),
         ('[sources.Chats]\nkind = "listed"', "cannot be the name of a source"),
+        ('[sources.__proto__]\nkind = "listed"', "cannot be the name of a source"),
+        ('[sources.-]\nkind = "listed"', "cannot be the name of a source"),
         ("sources = 3", "sources is 3, not a section"),
         ("[sources]\nhackernews = 3", "sources.hackernews is 3, not a section"),
         ("[store]\nurl = 3", "store.url is 3"),

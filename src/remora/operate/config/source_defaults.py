@@ -76,7 +76,8 @@ def _with_account(name: str, accounts: Table, table: Table) -> Table:
 
 def check_source_name(name: str) -> None:
     """Names become parts of variables, metrics and paths."""
-    if not (0 < len(name) <= 32 and name.isascii() and name.replace("-", "_").isidentifier() and name == name.lower()):
+    is_plain = name.isascii() and name.replace("-", "_").isidentifier() and name == name.lower()
+    if not (is_plain and name[0].isalpha() and len(name) <= 32):
         raise ConfigurationError(f'"{name}" cannot be the name of a source', hint=SOURCE_NAME_HINT)
 
 

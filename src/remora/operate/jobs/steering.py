@@ -120,11 +120,12 @@ class Steering:
         order, known = msgspec.structs.replace(orders, paused_at_ns=None), self._lowerings.get(account)
         if known is not None and known.order == order:
             return known
-        left_ns = orders.until_ns - self._clock.wall_ns()
+        now_ns = self._clock.wall_ns()
+        left_ns = orders.until_ns - now_ns
         if orders.for_ns is not None:
             # An order that was not there at the last look is new, whatever moment the other clock gave it.
             left_ns = orders.for_ns if account in self._lowerings else min(left_ns, orders.for_ns)
-        return _Lowering(order, self._clock.monotonic_ns() + left_ns, self._clock.wall_ns() + left_ns)
+        return _Lowering(order, self._clock.monotonic_ns() + left_ns, now_ns + left_ns)
 
     def _follow(self, account: str, orders: Orders) -> None:
         """Also without a gate: another process may send for this account, and this one take over later."""
