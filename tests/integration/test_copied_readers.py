@@ -6,7 +6,7 @@ import psycopg
 import pyarrow.parquet
 import pytest
 
-from remora.operate.jobs.following import NamedFeed, Patience
+from remora.operate.jobs.following import Patience
 from remora.operate.jobs.keeping import housekeeping
 from remora.operate.jobs.lake_following import follow_into
 from remora.read.export import Wanted
@@ -14,6 +14,7 @@ from remora.read.mirror import MirrorReader
 from remora.stores import open_store
 from remora.stores.copy import copy_store, open_portable
 from tests.contract.answers import SOURCE, at, record, story
+from tests.integration.named_reader import read_on
 
 pytestmark = pytest.mark.postgres
 
@@ -45,19 +46,6 @@ async def copy(source_url: str, target_url: str) -> None:
     finally:
         await target.close()
         await source.close()
-
-
-async def read_on(url: str, name: str, *, most: int = 100) -> list[str]:
-    """The keys of the changes that a named reader gets, as far as it works on them."""
-    keys: list[str] = []
-    async with MirrorReader(url) as mirror, NamedFeed(url, name) as feed:
-        async for page in feed.pages(mirror, follow=False):
-            worked_on = page[:most]
-            keys += [change.key for change in worked_on]
-            await feed.done(worked_on[-1].position, now_ns=at(50))
-            if len(worked_on) < len(page):
-                break
-    return keys
 
 
 async def forget_everything(url: str) -> int:

@@ -8,7 +8,6 @@ import pytest
 
 from remora.contracts import Store
 from remora.core.errors import PositionLost, StoreForeign
-from remora.operate.jobs.following import NamedFeed
 from remora.operate.jobs.keeping import housekeeping
 from remora.operate.jobs.search_index import build
 from remora.read.mirror import MirrorReader
@@ -16,6 +15,7 @@ from remora.stores import open_store
 from remora.stores.postgres import migrate
 from remora.stores.postgres.statements import SQL
 from tests.contract.answers import at
+from tests.integration.named_reader import read_on
 from tests.read.conftest import item, keep
 
 pytestmark = pytest.mark.postgres
@@ -52,19 +52,6 @@ async def collecting(url: str, *ids: int) -> AsyncIterator[Store]:
 async def index(url: str) -> int:
     """Bring the search index up to date; how many entries it has."""
     return (await build(url, rebuild=False, tell=lambda _: None)).size.entries
-
-
-async def read_on(url: str, name: str, *, most: int | None = None) -> list[str]:
-    """What a named reader gets, and remembers, in one call."""
-    keys: list[str] = []
-    async with MirrorReader(url) as mirror, NamedFeed(url, name) as feed:
-        async for page in feed.pages(mirror, follow=False):
-            read = page[:most]
-            keys += [change.key for change in read]
-            await feed.done(read[-1].position, now_ns=at(9))
-            if most is not None:
-                break
-    return keys
 
 
 async def test_named_readers_go_on_where_they_were_after_a_dump_is_restored_on_another_server(

@@ -43,10 +43,13 @@ class Rewritten(SmallArchive):
         return json.dumps({"items": shown, **more}).encode()
 
 
-@pytest.mark.parametrize("order", [Order.UPDATED, Order.NONE])
-@pytest.mark.parametrize(
+OTHER_FORMS = pytest.mark.parametrize(
     "before, after", [(date, seconds), (milliseconds, seconds), (date, milliseconds), (seconds, date)]
 )
+
+
+@pytest.mark.parametrize("order", [Order.UPDATED, Order.NONE])
+@OTHER_FORMS
 def test_changes_are_found_after_the_provider_began_to_write_its_marks_in_another_way(
     before: Write, after: Write, order: Order
 ) -> None:
@@ -104,9 +107,7 @@ FOLLOWED = ListSettings(page_size=10, order=Order.OLDEST, since=SinceSettings())
 
 
 @pytest.mark.parametrize("refuses", [False, True], ids=["shows nothing", "refuses"])
-@pytest.mark.parametrize(
-    "before, after", [(date, seconds), (milliseconds, seconds), (date, milliseconds), (seconds, date)]
-)
+@OTHER_FORMS
 def test_a_watermark_that_the_provider_reads_no_more_hides_no_change(
     before: Write, after: Write, refuses: bool
 ) -> None:

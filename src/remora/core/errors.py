@@ -13,6 +13,11 @@ RemoraError
 """
 
 from enum import IntEnum
+from errno import EDQUOT, EFBIG, EIO, ENOSPC
+from typing import Final
+
+# What a disk says that is full or fails. The same command works when there is room.
+DISK_ERRORS: Final = frozenset({ENOSPC, EDQUOT, EFBIG, EIO})
 
 
 class Exit(IntEnum):

@@ -8,20 +8,17 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from errno import EDQUOT, EFBIG, EIO, ENOSPC
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
-from remora.core.errors import ConfigurationError, RemoraError
+from remora.core.errors import DISK_ERRORS, ConfigurationError, RemoraError
 from remora.files import PRIVATE_FILE, NotAFile, file_to_write, open_alone, put_in_place, sync_file, write_whole
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 # The place is remembered after this many rows.
 REMEMBER_EVERY_ROWS: Final = 500_000
-# What a disk says that is full or fails. The same command works when there is room.
-_DISK_ERRORS: Final = frozenset({ENOSPC, EDQUOT, EFBIG, EIO})
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -112,7 +109,7 @@ def check_file(path: Path) -> Path:
 
 def unwritable(path: Path, error: OSError) -> RemoraError:
     """The error for a file or folder that cannot be written: a full disk fails the command, a wrong path is refused."""
-    if error.errno in _DISK_ERRORS:
+    if error.errno in DISK_ERRORS:
         return RemoraError(
             f"{path} cannot be written ({error.strerror})", hint="free some space, then run the same command again"
         )

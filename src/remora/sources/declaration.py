@@ -95,7 +95,7 @@ class AbsentSettings(msgspec.Struct, frozen=True):
             if not can_mean_absent(status):
                 raise ConfigurationError(
                     f"absent.status holds {status}, which cannot mean that an item is absent",
-                    hint="write statuses from 400 to 499 without 401, 408 and 429, as status = [404, 410]",
+                    hint="write statuses from 400 to 499 without 401, 407, 408 and 429, as status = [404, 410]",
                 )
         check_place(self.at, "absent.at")
         if self.equals is not None and self.at is None:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Final
 
 # Strings are skipped as a whole: a bracket inside one means nothing.
-_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},:]', re.DOTALL)
+STRING: Final = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_TOKEN: Final = re.compile(STRING + rb"|[\[\]{},:]", re.DOTALL)
 _SPACE: Final = b" \t\r\n"
 
 

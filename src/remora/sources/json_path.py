@@ -18,7 +18,7 @@ import msgspec
 from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
 from remora.core.errors import ConfigurationError
-from remora.sources.json_members import listed_values, named_values
+from remora.sources.json_members import STRING, listed_values, named_values
 from remora.sources.json_numbers import NUMBER_MAX
 
 WHOLE_BODY: Final = "."
@@ -27,7 +27,7 @@ CURSOR_MAX_CHARACTERS: Final = 4_096  # an address may be about 8,000 characters
 MARK_MAX_CHARACTERS: Final = 200
 _DIGITS_MAX: Final = 200
 # Strings are skipped as a whole. Every other value except the first follows one of these.
-_SEPARATORS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[,\[{]', re.DOTALL)
+_SEPARATORS: Final = re.compile(STRING + rb"|[,\[{]", re.DOTALL)
 _DECIMAL: Final = re.compile(r"\d{1,20}(?:\.\d{0,40})?(?:[eE]\+?\d{1,2})?", re.ASCII)
 _DAY_AND_MONTH: Final = re.compile(r"\d{1,2} [A-Z][a-z]{2} ", re.ASCII)  # a date as in mails, without its weekday
 # A place with one of these characters is an expression; every other one is a dotted path.

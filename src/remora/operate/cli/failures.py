@@ -6,17 +6,17 @@ import gc
 import os
 import sys
 from contextlib import suppress
-from errno import EBADF, EDQUOT, EFBIG, EIO, ENOSPC
+from errno import EBADF
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn
 
 import click
 
-from remora.core.errors import Exit, RemoraError
+from remora.core.errors import DISK_ERRORS, Exit, RemoraError
 
 # Every part that opens files turns these errors into its own. What is left can only come from printing.
-OUTPUT_ERRORS: Final = frozenset({ENOSPC, EDQUOT, EFBIG, EIO, EBADF})
+OUTPUT_ERRORS: Final = DISK_ERRORS | {EBADF}
 PACKAGE: Final = "remora"
 
 
