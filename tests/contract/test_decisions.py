@@ -17,7 +17,6 @@ from remora.stores.decisions import (
     Held,
     RecentFetches,
     clean_integer,
-    clean_text,
     decide,
     new_item,
     settled_item,
@@ -118,15 +117,6 @@ def test_a_plan_of_a_hundred_thousand_holes_is_one_walk_over_them() -> None:
     holes = [IdRange(10 * number, 10 * number) for number in range(100_000, 0, -1)]
     covered = [IdRange(10 * number + 1, 10 * number + 9) for number in range(100_000)]
     assert unplanned(holes, covered) == holes
-
-
-@given(st.text())
-def test_a_cleaned_text_can_be_stored_anywhere_and_a_clean_one_stays_as_it_is(text: str) -> None:
-    cleaned = clean_text(text)
-    assert cleaned is not None
-    assert "\0" not in cleaned
-    assert cleaned.encode().decode() == cleaned
-    assert clean_text(cleaned) == cleaned
 
 
 @given(st.integers())

@@ -20,6 +20,7 @@ from remora.core.units import MINUTE_NS
 from remora.operate.jobs.search_index import build
 from remora.read.ancestors import read_ancestors
 from remora.read.browsing import WAITING_MAX, Browsing, TooManyReads
+from remora.read.mirror import MirrorReader
 from remora.stores import open_browsing
 from tests.contract.answers import ARCHIVE, NOW_S, SOURCE, TIMEOUT, record, record_document
 from tests.read.conftest import item, keep
@@ -58,6 +59,17 @@ async def test_what_an_author_wrote_comes_in_two_lists(reader: BrowsingReader) -
     assert [found.id for found in told] == [5, 1]
     replies = await reader.items_by(SOURCE, "bob", comments=True, skip=1, limit=9)
     assert [found.id for found in replies] == [3]
+
+
+@pytest.mark.parametrize("name", ["a\0b", "half \ud83d"])
+async def test_an_author_is_found_whose_name_no_column_can_hold_as_it_is(
+    reader: BrowsingReader, store: Store, mirror: MirrorReader, url: str, name: str
+) -> None:
+    await keep(store, item(60, type="story", by=name))
+    (told,) = await reader.items_by(SOURCE, name, comments=False, skip=0, limit=9)
+    assert told.id == 60
+    await build(url, rebuild=False, tell=lambda _: None)
+    assert [hit.key for hit in await mirror.search(f'by:"{told.by}"')] == ["60"]
 
 
 @pytest.mark.parametrize("comments", [True, False])

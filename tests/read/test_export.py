@@ -124,7 +124,7 @@ async def test_half_of_a_surrogate_pair_is_replaced(mirror: MirrorReader, store:
     wanted = Wanted(SOURCE, is_listed=False, first_id=201)
     await export_parquet(mirror, wanted, tmp_path / "lake")
     (row,) = rows_in(tmp_path / "lake")
-    assert (row["title"], row["text"]) == ("half ?", "whole \U0001f642")
+    assert (row["title"], row["text"]) == ("half \ufffd", "whole \U0001f642")
     assert await export_csv(mirror, wanted, Target(io.BytesIO())) == 1
 
 

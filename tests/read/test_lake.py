@@ -162,7 +162,7 @@ async def test_an_earlier_content_with_absurd_fields_stops_nothing(
     await keep(store, item(30, title="Sane"), at_s=21)
     await follow(mirror, url, tmp_path / "lake")
     row = next(row for row in rows_of(tmp_path / "lake", 30) if row["revision"] == 2)
-    assert (row["by"], row["score"], row["time"], row["parent"], row["text"]) == ("?", None, None, None, "odd")
+    assert (row["by"], row["score"], row["time"], row["parent"], row["text"]) == ("\ufffd", None, None, None, "odd")
 
 
 async def test_edits_of_one_batch_are_kept_although_their_moments_differ(

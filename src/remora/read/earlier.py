@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from remora.contracts.reader import MirroredItem, Revision
-from remora.stores.decisions import clean_integer, clean_text
+from remora.core.texts import storable
+from remora.stores.decisions import clean_integer
 
 T = TypeVar("T", str, int)
 
@@ -20,8 +21,8 @@ def item_of(revision: Revision, current: MirroredItem) -> MirroredItem:
     return replace(
         current,
         body=revision.body,
-        type=clean_text(_field(then, now, "type", current.type, str)),
-        by=clean_text(_field(then, now, "by", current.by, str)),
+        type=storable(_field(then, now, "type", current.type, str)),
+        by=storable(_field(then, now, "by", current.by, str)),
         time=clean_integer(_field(then, now, "time", current.time, int)),
         parent=clean_integer(_field(then, now, "parent", current.parent, int)),
         score=clean_integer(_field(then, now, "score", current.score, int)),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from remora.contracts.reader import MirroredDocument, MirroredItem, moment, parsed
+from remora.core.texts import storable
 from remora.core.units import MILLISECOND_NS, SECOND_NS
 
 ITEM_COLUMNS: Final = (
@@ -71,7 +72,6 @@ class Texts(msgspec.Struct, gc=False):
 
 
 _NUL: Final = b"\\u0000"  # as JSON writes it
-_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 _decoder: Final = msgspec.json.Decoder(Texts)
 
 
@@ -106,9 +106,9 @@ def document_row(document: MirroredDocument) -> tuple[Any, ...]:
     title = document.fields.get("title")
     return (
         document.source,
-        _whole(document.key),
-        _whole(title) if isinstance(title, str) else None,
-        _whole(document.updated_at),
+        storable(document.key),
+        storable(title) if isinstance(title, str) else None,
+        storable(document.updated_at),
         _milliseconds(document.fetched_ns),
         (document.body or b"").decode("utf-8", "replace"),
         document.revision,
@@ -131,7 +131,7 @@ def texts_of(body: bytes) -> Texts:
 def _texts_one_by_one(body: bytes) -> Texts:
     fields = parsed(body)
     title, url, text = (
-        _whole(found) if isinstance(found := fields.get(name), str) else None for name in ("title", "url", "text")
+        storable(found) if isinstance(found := fields.get(name), str) else None for name in ("title", "url", "text")
     )
     kids = fields.get("kids")
     numbers = [kid for kid in kids if _is_number(kid)] if isinstance(kids, list) else []
@@ -144,11 +144,6 @@ def _is_number(value: object) -> bool:
 
 def _milliseconds(at_ns: int | None) -> int | None:
     return None if at_ns is None else at_ns // MILLISECOND_NS
-
-
-def _whole(text: str | None) -> str | None:
-    """Without NULs and halves of surrogate pairs, which a file of text cannot hold."""
-    return None if text is None else text.replace("\0", _REPLACEMENT).encode("utf-8", "replace").decode("utf-8")
 
 
 def _sane(time_s: int | None) -> int | None:

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 import msgspec
 
 from remora.core.item import Decoded, Item, Nothing, Readable, Unreadable, WrongShape
+from remora.core.texts import REPLACEMENT
 from remora.sources.json_numbers import DIGITS_MAX, NUMBER_MAX, bounded_int
 
 KNOWN_TYPES: Final = frozenset({"story", "comment", "job", "poll", "pollopt"})
@@ -117,7 +118,6 @@ def _item(fields: _Fields, body: bytes, oddities: tuple[str, ...]) -> Item:
 _BYTE_ORDER_MARK: Final = "\ufeff"
 _RAW_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_REPLACEMENT: Final = "\ufffd"
 _KNOWN_FIELDS: Final = frozenset(_Fields.__struct_fields__)
 _SAID_NO: Final = frozenset({"", "0", "false", "no", "null"})
 
@@ -214,10 +214,10 @@ class _Oddities:
             value = json.dumps(value, sort_keys=True)
         if "\0" in value:
             self.note("nul")
-            value = value.replace("\0", _REPLACEMENT)
+            value = value.replace("\0", REPLACEMENT)
         if _LONE_SURROGATE.search(value):
             self.note("lone_surrogate")
-            value = _LONE_SURROGATE.sub(_REPLACEMENT, value)
+            value = _LONE_SURROGATE.sub(REPLACEMENT, value)
         return value
 
     def flag(self, field: str, value: object) -> bool:

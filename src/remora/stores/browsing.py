@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from remora.contracts.browsing import Announced, DocumentFacts, MirroredGap, StoryList, WaitingIds
 from remora.contracts.reader import Change, MirroredItem, Revision
+from remora.core.texts import storable
 from remora.core.units import MILLISECOND_NS
 from remora.stores.reading import CommonReader, item_from
 from remora.stores.rows import Row, nanoseconds
@@ -35,9 +36,7 @@ class CommonBrowsing(CommonReader):
         self, source: str, author: str, *, comments: bool, skip: int, limit: int
     ) -> Sequence[MirroredItem]:
         """What an author wrote."""
-        # Cleaned as the stored column is.
-        name = author.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
-        values = {"source": source, "author": name, "skip": skip, "limit": limit}
+        values = {"source": source, "author": storable(author), "skip": skip, "limit": limit}
         rows = await self._rows("browse_comments_by" if comments else "browse_stories_by", values)
         return tuple(item_from(source, row) for row in rows)
 

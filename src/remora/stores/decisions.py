@@ -14,6 +14,7 @@ from remora.core.ledger.coverage import Coverage, IdRange
 from remora.core.ledger.discovery import Discovery, FromGap, Kind, fingerprint
 from remora.core.ledger.gap import Gap, GapEvent, GapState, Listing
 from remora.core.ledger.segment import SegmentKind
+from remora.core.texts import storable
 from remora.core.units import MINUTE_NS
 from remora.core.verdict import Found, Verdict
 
@@ -316,8 +317,8 @@ def item_row(number: int, item: Item, held: Held, *, now: int, fetched: int) -> 
     return (
         number,
         item.item_id,
-        clean_text(item.type),
-        clean_text(item.by),
+        storable(item.type),
+        storable(item.by),
         # As `clean_integer`, without a call for each: this runs for every item.
         time if time is None or INTEGER_MIN <= time <= INTEGER_MAX else None,
         parent if parent is None or INTEGER_MIN <= parent <= INTEGER_MAX else None,
@@ -333,13 +334,6 @@ def item_row(number: int, item: Item, held: Held, *, now: int, fetched: int) -> 
         held.content_hash,
         item.body,
     )
-
-
-def clean_text(text: str | None) -> str | None:
-    """The text of a derived column without what databases refuse: NUL and lone surrogates. Bodies are not changed."""
-    if text is None or (text.isascii() and "\0" not in text):
-        return text
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
 
 
 def clean_integer(number: int | None) -> int | None:

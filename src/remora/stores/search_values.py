@@ -5,6 +5,7 @@ from typing import Final
 
 from remora.contracts.search import IndexEntry, SearchOrder, SearchQuery
 from remora.core.errors import StoreError
+from remora.core.texts import storable
 
 # Words may match millions. The best of the newest that match are found, which takes as long in any mirror.
 COMPARED_MAX: Final = 50_000
@@ -35,14 +36,9 @@ def search_values(
     }
 
 
-def storable(text: str | None) -> str | None:
-    """The text without NUL and lone surrogates: no database holds both, and a request may have either."""
-    return None if text is None else text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")
-
-
 def indexed(entry: IndexEntry, prepare: Callable[[str], str]) -> tuple[str, str]:
     """Title and text, prepared as the index takes them."""
-    title, text = prepare(storable(entry.title) or ""), prepare(storable(entry.text) or "")
+    title, text = prepare(storable(entry.title or "")), prepare(storable(entry.text or ""))
     return title[:TITLE_CHARACTERS_MAX], text[:TEXT_CHARACTERS_MAX]
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remora.core.errors import ConfigurationError
+from remora.core.texts import storable
 from remora.operate.config.notify_settings import NOTICE_VARIABLES, NotifySettings, WebhookStyle
 from remora.sources.address import is_web_address
 from remora.sources.secret import Secret
@@ -28,7 +29,6 @@ HOSTS: Final = {
     "ntfy.sh": WebhookStyle.NTFY,
 }
 SUBJECT_CHARACTERS_MAX: Final = 150
-NUL_SHOWN: Final = "\N{REPLACEMENT CHARACTER}"  # an item may hold a NUL, and no variable can
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ Channel = Callable[[Notice], Awaitable[bool]]
 async def run_command(command: Sequence[str], notice: Notice) -> bool:
     """Run it once. Returns whether it succeeded in time."""
     variables = {
-        NOTICE_VARIABLES[key]: str(value or "").replace("\0", NUL_SHOWN)
+        NOTICE_VARIABLES[key]: storable(str(value or ""))  # no variable holds a NUL
         for key, value in msgspec.to_builtins(notice).items()
     }
     process = await asyncio.create_subprocess_exec(

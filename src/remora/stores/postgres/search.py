@@ -9,11 +9,12 @@ import psycopg
 from remora.contracts.browsing import too_slow
 from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchOrder, SearchQuery
 from remora.core.errors import StoreBusy, StoreRefused, StoreUnavailable
+from remora.core.texts import storable
 from remora.core.words import wanted_words, words_of
 from remora.stores.postgres.connections import Connection, Pool, Row
 from remora.stores.postgres.statements import parse
 from remora.stores.postgres.values import dump_key, load_key
-from remora.stores.search_values import indexed, of_another_form, search_values, storable
+from remora.stores.search_values import indexed, of_another_form, search_values
 
 _SQL: Final = parse(files(__package__).joinpath("search.sql").read_text("utf-8"))
 
@@ -172,5 +173,5 @@ def _match(query: SearchQuery) -> str:
 
 
 def _phrase(text: str) -> str:
-    words, is_beginning = wanted_words(storable(text) or "")
+    words, is_beginning = wanted_words(storable(text))
     return " <-> ".join(f"'{word}'" for word in words) + (":*" if is_beginning else "")

@@ -13,8 +13,9 @@ from typing import Any, Final, TypeVar
 from remora.contracts.browsing import too_slow
 from remora.contracts.search import EntryColumns, IndexEntry, IndexSize, SearchOrder, SearchQuery
 from remora.core.errors import StoreBusy, StoreError, StoreUnavailable
+from remora.core.texts import storable
 from remora.core.words import searchable, wanted_words
-from remora.stores.search_values import FEW_MAX, indexed, of_another_form, search_values, storable
+from remora.stores.search_values import FEW_MAX, indexed, of_another_form, search_values
 from remora.stores.sqlite.database import (
     BUSY_TIMEOUT_MS,
     Connection,
@@ -237,5 +238,5 @@ def _match(query: SearchQuery) -> str:
 
 
 def _phrase(text: str) -> str:
-    words, is_beginning = wanted_words(storable(text) or "")
+    words, is_beginning = wanted_words(storable(text))
     return f'"{" ".join(words)}"{" *" if is_beginning else ""}'
