@@ -132,7 +132,10 @@ class _Guarded:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._port, name)
-        return self._call(value) if callable(value) else value
+        if not callable(value):
+            return value
+        guarded = self.__dict__[name] = self._call(value)  # found there from now on: a clock is asked very often
+        return guarded
 
     def _call(self, method: Callable[..., Any]) -> Callable[..., Any]:
         generation = self._generation
@@ -140,6 +143,9 @@ class _Guarded:
         def call(*args: Any, **kwargs: Any) -> Any:
             last = generation.enter()
             result = method(*args, **kwargs)
+            if type(result) is int:  # a moment, the most frequent answer
+                generation.leave(last=last)
+                return result
             if isinstance(result, Awaitable):
                 return _awaited(result, generation, last=last)
             if isinstance(result, AsyncIterator):
