@@ -16,6 +16,7 @@ from typing import BinaryIO, Final
 # A mirror may hold private documents: only its owner reads what we create. Files that exist keep their mode.
 PRIVATE_FOLDER: Final = 0o700
 PRIVATE_FILE: Final = 0o600
+USUAL_FILE: Final = 0o666  # what is left of it by the owner's umask
 
 _SORTS: Final = {
     stat.S_IFDIR: "a folder",
@@ -113,6 +114,19 @@ def write_whole(path: Path, content: bytes) -> None:
     """Write a file, or replace it. A crash leaves the old content or the new one."""
     with whole_file(path) as file:
         file.write(content)
+
+
+def write_new(path: Path, content: bytes, *, mode: int = PRIVATE_FILE) -> None:
+    """Write a file that must not exist yet, whole or not at all. Raises FileExistsError if the name is taken."""
+    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(opened, "wb") as file:
+            file.write(content)
+            sync_file(file)
+        sync_path(path.parent)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def put_in_place(part: Path, path: Path) -> None:

@@ -7,7 +7,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from remora.core.errors import Exit
 from remora.operate.cli.asking import ask, told_cost
+from tests.full_disk import files_limited_to
 from tests.operate.command_line import CommandLine, command_line_in
 
 
@@ -62,3 +64,14 @@ def test_scripts_answer_with_options(remora: CommandLine) -> None:
 @pytest.mark.parametrize("words", [("--ceiling", "fast"), ("--store", "remora.db")])
 def test_an_option_that_makes_no_sense_writes_nothing(remora: CommandLine, words: tuple[str, str]) -> None:
     assert words[1] in remora.refused("init", *words)
+
+
+def test_a_configuration_that_meets_a_full_disk_is_not_there_and_the_same_command_writes_it(
+    remora: CommandLine,
+) -> None:
+    with files_limited_to(100):
+        failed = remora("init", "hackernews")
+    assert failed.exit_code == Exit.FAILED
+    assert "remora.toml cannot be written (File too large); free some space" in failed.stderr
+    assert list(remora.folder.iterdir()) == [], "with an empty file `remora up` would read the real Hacker News"
+    assert remora("init", "hackernews").exit_code == 0

@@ -48,22 +48,12 @@ def init(*, source: str | None, config: str, ceiling: str | None, store: str | N
 
     path = Path(config)
     if path.exists():
-        raise ConfigurationError(f"{path} exists already", hint="edit it, or name another file with --config")
+        raise _exists(path)
     make = ask if is_asked_on_terminal(source) else partial(chosen, source)
     choice = make(ceiling=ceiling, store=store)
     ready = shelf_configuration(choice.source, ceiling=choice.ceiling, store=choice.store)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(
-                ready
-                or configuration_for(choice.source, listed=choice.listed, ceiling=choice.ceiling, store=choice.store)
-            )
-    except FileExistsError:
-        raise ConfigurationError(f"{path} exists already", hint="edit it, or name another file with --config") from None
-    except OSError as error:
-        raise ConfigurationError(
-            f"{path} cannot be written ({error.strerror})", hint="name a file in an existing folder with --config"
-        ) from None
+    text = ready or configuration_for(choice.source, listed=choice.listed, ceiling=choice.ceiling, store=choice.store)
+    _write_configuration(path, text)
     following = "remora check" if config == "remora.toml" else f"remora check --config {config}"
     before = "fill in its address and paths, then: " if choice.listed else ""
     if ready is not None:
@@ -74,6 +64,23 @@ def init(*, source: str | None, config: str, ceiling: str | None, store: str | N
         click.echo(
             f"{choice.source} is a name of your own; if you meant {near}, delete {path} and run: remora init {near}"
         )
+
+
+def _write_configuration(path: Path, text: str) -> None:
+    """All of it or nothing: an empty configuration would mirror the real Hacker News."""
+    from remora.files import USUAL_FILE, write_new
+    from remora.read.resumable import unwritable
+
+    try:
+        write_new(path, text.encode(), mode=USUAL_FILE)
+    except FileExistsError:
+        raise _exists(path) from None
+    except OSError as error:
+        raise unwritable(path, error) from None
+
+
+def _exists(path: Path) -> ConfigurationError:
+    return ConfigurationError(f"{path} exists already", hint="edit it, or name another file with --config")
 
 
 @click.command()
