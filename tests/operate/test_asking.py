@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from remora.core.errors import Exit
+from remora.core.errors import ConfigurationError, Exit
 from remora.operate.cli.asking import ask, told_cost
 from tests.full_disk import files_limited_to
 from tests.operate.command_line import CommandLine, command_line_in
@@ -53,12 +53,31 @@ def test_an_answer_that_makes_no_sense_is_asked_for_again() -> None:
     assert "chats 60/min sqlite:///remora.db it costs at most 1/s" in said
 
 
+@pytest.mark.parametrize("options", [{"ceiling": "fast", "store": None}, {"ceiling": None, "store": "remora.db"}])
+def test_an_option_that_makes_no_sense_is_refused_before_the_first_question(options: dict[str, str | None]) -> None:
+    with pytest.raises(ConfigurationError):
+        ask(**options)
+
+
 def test_scripts_answer_with_options(remora: CommandLine) -> None:
     told = remora("init", "chats", "--ceiling", "30/min", "--store", "sqlite:///chats.db").stdout
     assert "43,200 requests a day" in told
     written = tomllib.loads((remora.folder / "remora.toml").read_text())
     assert written["store"]["url"] == "sqlite:///chats.db"
     assert written["sources"]["chats"]["ceiling"] == "30/min"
+
+
+@pytest.mark.parametrize("name", ["hackernews", "chats", "github-issues"])
+def test_what_is_written_says_what_was_chosen_whatever_signs_are_in_it(remora: CommandLine, name: str) -> None:
+    store = r'sqlite:///the "old" C:\mirror {now}/ä.db'
+    assert remora("init", name, "--ceiling", " 30/min\n", "--store", store).exit_code == 0
+    written = tomllib.loads((remora.folder / "remora.toml").read_text("utf-8"))
+    assert written["store"]["url"] == store
+    assert "'ceiling': '30/min'" in str(written)
+
+
+def test_a_store_that_is_no_single_line_writes_nothing(remora: CommandLine) -> None:
+    assert "contains a line break" in remora.refused("init", "--store", "sqlite:///a\nb.db")
 
 
 @pytest.mark.parametrize("words", [("--ceiling", "fast"), ("--store", "remora.db")])

@@ -43,35 +43,49 @@ def is_asked_on_terminal(source: str | None) -> bool:
 
 
 def ask(*, ceiling: str | None, store: str | None) -> Choice:
-    """The three questions. An answer that makes no sense is asked for again."""
-    from remora.core.quantities import parse_rate
+    """The three questions, without those that options have answered. An answer that makes no sense is asked for again."""
     from remora.operate.config.settings import DEFAULT_STORE
     from remora.operate.config.source_defaults import check_source_name
-    from remora.stores import open_store
 
+    if ceiling:
+        _check_ceiling(ceiling, "--ceiling")
+    if store:
+        _check_store(store)
     click.echo(WHAT)
     source = _prompt("What", "hackernews", check_source_name)
     click.echo("\nHow fast at most? Remora never sends faster, and learns by itself how much less is polite.")
-    fast = ceiling or _prompt("At most", _first_ceiling(source), lambda text: parse_rate(text, "the ceiling"))
+    fast = ceiling or _prompt("At most", _first_ceiling(source), _check_ceiling)
     click.echo("\nWhere? A file in this folder, or postgresql://user@host/database.")
-    where = store or _prompt("Store", DEFAULT_STORE, open_store)
+    where = store or _prompt("Store", DEFAULT_STORE, _check_store)
     click.echo("")
-    return Choice(source, fast, where)
+    return Choice(source, fast.strip(), where)
 
 
 def chosen(source: str | None, *, ceiling: str | None, store: str | None) -> Choice:
     """The same without questions, for scripts."""
-    from remora.core.quantities import parse_rate
     from remora.operate.config.settings import DEFAULT_STORE
     from remora.operate.config.source_defaults import check_source_name
-    from remora.stores import open_store
 
     name = "hackernews" if source is None else source
     check_source_name(name)
-    choice = Choice(name, ceiling or _first_ceiling(name), store or DEFAULT_STORE)
-    parse_rate(choice.ceiling, "--ceiling")
-    open_store(choice.store)
+    choice = Choice(name, (ceiling or _first_ceiling(name)).strip(), store or DEFAULT_STORE)
+    _check_ceiling(choice.ceiling, "--ceiling")
+    _check_store(choice.store)
     return choice
+
+
+def _check_ceiling(rate: str, where: str = "the ceiling") -> None:
+    from remora.core.quantities import parse_rate
+
+    parse_rate(rate, where)
+
+
+def _check_store(address: str) -> None:
+    """Refuse what could not be read again from the file."""
+    from remora.operate.config.plain_text import one_line
+    from remora.stores import open_store
+
+    open_store(one_line(address, "the address of the store"))
 
 
 def told_cost(choice: Choice) -> str:

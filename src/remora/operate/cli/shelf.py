@@ -71,14 +71,14 @@ def near_name(name: str) -> str | None:
 
 def shelf_configuration(name: str, *, ceiling: str, store: str) -> str | None:
     """The whole file for a declaration of the shelf or a plug-in; None if there is no such name."""
-    from remora.operate.config.templates import HEAD
+    from remora.operate.config.templates import head_for
     from remora.sources.plugins import plugin_names
     from remora.sources.shelf import shelf_entry, shelf_names
 
     if name not in shelf_names():
         is_plugin = name != DEFAULT and name in plugin_names()
-        return f"{HEAD.format(store=store)}{PLUGIN.format(name=name, ceiling=ceiling)}" if is_plugin else None
+        return f"{head_for(store)}{PLUGIN.format(name=name, ceiling=ceiling)}" if is_plugin else None
     text = shelf_entry(name).text
     if ceiling != shelf_ceiling(name):
         text = CEILING.sub(rf'\g<1>"{ceiling}"', text, count=1)
-    return f"{HEAD.format(store=store)}\n{text}"
+    return f"{head_for(store)}\n{text}"

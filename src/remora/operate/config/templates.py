@@ -1,12 +1,13 @@
 """What does `remora init` write? A configuration that explains the ceiling. Everything else has a default."""
 
+import json
 from typing import Final
 
 HEAD: Final = """\
 # The configuration of Remora. Everything that is not written here has a safe default.
 
 [store]
-url = "{store}"     # a file in the folder you start it from; or "postgresql://user@host/database"
+url = {store}     # a file in the folder you start it from; or "postgresql://user@host/database"
 """
 
 HACKERNEWS: Final = """
@@ -33,6 +34,11 @@ detail = {{ path = "/detail/{{key}}" }}
 """
 
 
+def head_for(store: str) -> str:
+    """The beginning of every file. The address of a store is one line, and may hold quotes and backslashes."""
+    return HEAD.format(store=json.dumps(store, ensure_ascii=False))  # such a text reads the same in JSON and TOML
+
+
 def configuration_for(
     name: str, *, listed: bool, ceiling: str | None = None, store: str = "sqlite:///remora.db"
 ) -> str:
@@ -40,4 +46,4 @@ def configuration_for(
     ceiling = ceiling or ("60/min" if listed else "250/s")
     token = f"{name.upper().replace('-', '_')}_TOKEN"
     source = LISTED.format(name=name, token=token, ceiling=ceiling) if listed else HACKERNEWS.format(ceiling=ceiling)
-    return HEAD.format(store=store) + source
+    return head_for(store) + source
