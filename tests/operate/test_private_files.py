@@ -82,3 +82,13 @@ async def test_the_demos_folder_is_private(tmp_path: Path, monkeypatch: pytest.M
     settings = load(Flags(), {}, directory=tmp_path)
     async with demo_provider(settings, PlainView()):
         assert mode(tmp_path / "demo") == 0o700
+
+
+@pytest.mark.parametrize("address", ["u:hidden@db/x", "db/x?user=u&password=hidden", "u:hidden@[::1/x"])
+def test_a_configuration_is_private_if_its_store_has_a_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    remora = command_line_in(tmp_path, monkeypatch)
+    assert remora("init", "hackernews", "--store", f"postgresql://{address}").exit_code == 0
+    assert remora("init", "hackernews", "--store", "postgresql://u@db/x", "--config", "open.toml").exit_code == 0
+    assert modes_in(tmp_path) == {"remora.toml": 0o600, "open.toml": 0o666}

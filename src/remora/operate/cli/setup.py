@@ -44,6 +44,7 @@ def init(*, source: str | None, config: str, ceiling: str | None, store: str | N
     asks three questions on a terminal.
     """
     from remora.operate.cli.asking import ask, chosen, is_asked_on_terminal, told_cost
+    from remora.operate.config.secrets import holds_password
     from remora.operate.config.templates import configuration_for
 
     path = Path(config)
@@ -53,7 +54,7 @@ def init(*, source: str | None, config: str, ceiling: str | None, store: str | N
     choice = make(ceiling=ceiling, store=store)
     ready = shelf_configuration(choice.source, ceiling=choice.ceiling, store=choice.store)
     text = ready or configuration_for(choice.source, listed=choice.listed, ceiling=choice.ceiling, store=choice.store)
-    _write_configuration(path, text)
+    _write_configuration(path, text, is_private=holds_password(choice.store))
     following = "remora check" if config == "remora.toml" else f"remora check --config {config}"
     before = "fill in its address and paths, then: " if choice.listed else ""
     if ready is not None:
@@ -66,13 +67,13 @@ def init(*, source: str | None, config: str, ceiling: str | None, store: str | N
         )
 
 
-def _write_configuration(path: Path, text: str) -> None:
+def _write_configuration(path: Path, text: str, *, is_private: bool) -> None:
     """All of it or nothing: an empty configuration would mirror the real Hacker News."""
-    from remora.files import USUAL_FILE, write_new
+    from remora.files import PRIVATE_FILE, USUAL_FILE, write_new
     from remora.read.resumable import unwritable
 
     try:
-        write_new(path, text.encode(), mode=USUAL_FILE)
+        write_new(path, text.encode(), mode=PRIVATE_FILE if is_private else USUAL_FILE)
     except FileExistsError:
         raise _exists(path) from None
     except OSError as error:

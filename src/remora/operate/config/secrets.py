@@ -105,6 +105,15 @@ def without_credentials(url: str) -> str:
     return parts._replace(netloc=host, query=MASK if parts.query else "").geturl()
 
 
+def holds_password(store: str) -> bool:
+    """Whether the address of a store may hold a password: before its host, or in its query."""
+    try:
+        parts = urlsplit(store)
+    except ValueError:
+        return True
+    return parts.password is not None or "password" in parts.query
+
+
 def shown(value: object, where: str = "") -> str:
     """A value that is refused, as a sentence may show it; `where` is its setting."""
     if SECRET_SETTING.search(where):
