@@ -4,7 +4,7 @@ import asyncio
 import os
 import shlex
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from remora.contracts import Clock
 from remora.core.errors import ConfigurationError
 from remora.files import write_whole
 from remora.operate.config.auth_settings import AuthSettings
+from remora.operate.config.owned_commands import end_with_children, needs_terminal
 from remora.operate.config.secrets import checked_token, key_of, oauth_secret, token_from_environment, token_from_file
 from remora.operate.config.settings import SourceSettings, account_of
 from remora.sources.auth import Credential, Issued, SecretOrigin, issued
@@ -229,17 +230,20 @@ class FromCommand:
                 printed = await _read_to_end(reader)
                 if len(printed) <= PRINTED_BYTES_MAX:
                     return printed, await process.wait()
-            finally:
-                if process.returncode is None:
-                    with suppress(ProcessLookupError):
-                        process.kill()
-                    await process.wait()
+            except asyncio.CancelledError:  # or the time is up
+                await end_with_children(process)
+                raise
+            await end_with_children(process)
             return printed, process.returncode or 0
 
     async def _start(self, *, stdout: int) -> asyncio.subprocess.Process:
         try:
             return await asyncio.create_subprocess_exec(
-                *self._words, stdin=asyncio.subprocess.DEVNULL, stdout=stdout, stderr=asyncio.subprocess.DEVNULL
+                *self._words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=asyncio.subprocess.DEVNULL,
+                start_new_session=not needs_terminal(),
             )
         finally:
             os.close(stdout)

@@ -4,7 +4,6 @@ import asyncio
 import html
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import Final
@@ -15,6 +14,7 @@ import msgspec
 from remora.core.errors import ConfigurationError
 from remora.core.texts import storable
 from remora.operate.config.notify_settings import NOTICE_VARIABLES, NotifySettings, WebhookStyle
+from remora.operate.config.owned_commands import end_with_children
 from remora.sources.address import is_web_address
 from remora.sources.secret import Secret
 from remora.sources.transport.notices import MailServer, post_notice, send_mail
@@ -64,6 +64,7 @@ async def run_command(command: Sequence[str], notice: Notice) -> bool:
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
         env={"PATH": PATH, "LANG": "C.UTF-8", **variables},
+        start_new_session=True,
     )
     try:
         async with asyncio.timeout(COMMAND_TIMEOUT_S):
@@ -72,9 +73,7 @@ async def run_command(command: Sequence[str], notice: Notice) -> bool:
         return False
     finally:
         if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+            await end_with_children(process)
     return process.returncode == 0
 
 
