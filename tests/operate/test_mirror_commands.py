@@ -7,6 +7,7 @@ import io
 import json
 
 import pytest
+from click.testing import CliRunner
 
 from remora.contracts import Observation
 from remora.core.item import Document, Entry, Item
@@ -15,6 +16,7 @@ from remora.core.ledger.discovery import Discovery, Kind
 from remora.core.ledger.list_walk import WalkState
 from remora.core.reasons import GapReason
 from remora.core.verdict import Deferred
+from remora.operate.cli.main import main
 from remora.stores import open_store
 from tests.contract.answers import ARCHIVE, at, record_document
 from tests.operate.command_line import CommandLine, with_mirror
@@ -39,6 +41,33 @@ def test_show_prints_the_thread_as_a_tree_of_plain_text(mirror: CommandLine) -> 
     assert "      It's a reply to the reply" in lines
     assert "! 9 is a reply to 1, but is not in the mirror" in lines
     assert "! 7 is named as a reply to 1, but has another parent" in lines
+
+
+TITLE_77 = "SELECT title FROM item_fields WHERE id = 77"
+
+
+@pytest.mark.parametrize(
+    "words, printed",
+    [
+        (("show", "77"), r"Zürich \u20ac".encode("latin-1")),
+        (("query", TITLE_77), r"Zürich \u20ac".encode("latin-1")),
+        (("query", TITLE_77, "--csv"), "Zürich €".encode()),
+        (("query", TITLE_77, "--json"), "Zürich €".encode()),
+    ],
+)
+def test_a_character_that_the_terminal_lacks_is_a_number_for_people_and_itself_for_machines(
+    mirror: CommandLine, words: tuple[str, ...], printed: bytes
+) -> None:
+    async def add() -> None:
+        store = open_store(f"sqlite:///{mirror.folder}/remora.db")
+        await store.open()
+        await keep(store, item(77, title="Zürich €"))
+        await store.close()
+
+    asyncio.run(add())
+    result = CliRunner(charset="latin-1", env={"REMORA_CONFIG": ""}).invoke(main, words)
+    assert result.exit_code == 0, result.stderr
+    assert printed in result.stdout_bytes
 
 
 def test_show_body_prints_what_the_provider_sent(mirror: CommandLine) -> None:

@@ -7,6 +7,7 @@ import os
 import sys
 from contextlib import suppress
 from errno import EBADF
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NoReturn
@@ -27,6 +28,15 @@ def make_stdout_fail_if_closed() -> None:
     """
     if sys.stdout is None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")  # the first free number: 1
+
+
+def make_stdout_take_every_character() -> None:
+    """What the encoding of a terminal lacks (latin-1 has no €) is printed as its number, as on stderr; it ends no command.
+
+    What machines read is written as bytes and is not touched.
+    """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def explain(error: Exception) -> tuple[str, Exit]:

@@ -9,7 +9,12 @@ import click
 from remora.operate.cli.commands import Commands
 from remora.operate.cli.common import writes_events
 from remora.operate.cli.examples import GROUPS
-from remora.operate.cli.failures import end, explain, make_stdout_fail_if_closed
+from remora.operate.cli.failures import (
+    end,
+    explain,
+    make_stdout_fail_if_closed,
+    make_stdout_take_every_character,
+)
 from remora.operate.cli.lean_start import load_structlog_alone
 from remora.version import __version__
 
@@ -22,6 +27,7 @@ class RemoraGroup(click.Group):
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command. A closed pipe, Ctrl-C and mistakes in the arguments are click's own business."""
         make_stdout_fail_if_closed()
+        make_stdout_take_every_character()
         try:
             return super().main(*args, **extra)
         except Exception as error:  # noqa: BLE001 - the last place that can say why the process ends

@@ -201,8 +201,10 @@ def query(*, statement: str, as_csv: bool, limit: int, timeout: float, as_json: 
     found = run(_query(settings, statement, limit, timeout))
     if as_json:
         click.echo(as_json_text(found))
+    elif as_csv:
+        click.echo(as_csv_text(found).encode("utf-8", "backslashreplace"), nl=False)  # whatever the terminal can show
     else:
-        click.echo(as_csv_text(found) if as_csv else as_table(found), nl=not as_csv)
+        click.echo(as_table(found))
     if found.is_cut:
         click.echo(f"only the first {limit:,} rows are shown; --limit allows more", err=True)
 
