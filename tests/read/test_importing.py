@@ -58,6 +58,10 @@ def longer(dump: Path) -> Path:
     return other
 
 
+def under_another_name(dump: Path, name: bytes) -> Path:
+    return dump.rename(dump.with_name(os.fsdecode(name)))
+
+
 def shuffle(dump: Path) -> None:
     """One half of the lines, in random order."""
     lines = dump.read_bytes().splitlines(keepends=True)
@@ -94,6 +98,15 @@ async def test_importing_a_file_again_changes_nothing(url: str, dump: Path) -> N
     assert (await import_all(url, longer(dump)))[0].items == 1
     async with MirrorReader(url) as mirror:
         assert len([change async for change in mirror.changes()]) == len(BODIES) + 1
+
+
+async def test_a_file_whose_name_is_no_text_is_imported_once_and_told_by_its_bytes(url: str, dump: Path) -> None:
+    named = under_another_name(dump, b"z\xfcrich.ndjson")
+    [imported] = await import_all(url, named)
+    assert imported.items == len(BODIES)
+    assert imported.file == rf"{dump.parent}/z\xfcrich.ndjson"
+    [again] = await import_all(url, named)
+    assert again.file == imported.file
 
 
 async def test_a_file_that_was_corrected_in_its_middle_is_read_again(url: str, tmp_path: Path) -> None:

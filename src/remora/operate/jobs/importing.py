@@ -4,6 +4,7 @@ Nothing is asked for: what was imported is covered, so that a backfill leaves it
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -125,13 +126,13 @@ async def _check_items(path: Path, source: str, rules: _Rules) -> None:
 
 async def _import_file(store: Importing, source: str, path: Path, content: str, rules: _Rules, tell: Tell) -> Imported:
     began_s = time.monotonic()
-    state = await store.begin_import(source, file=path.name, fingerprint=content, now_ns=time.time_ns())
+    state = await store.begin_import(source, file=_as_text(path.name), fingerprint=content, now_ns=time.time_ns())
     passed_over = 0
     if not state.is_finished:
         state, passed_over = await _import_rows(store, source, path, state, rules, tell)
         await store.end_import(source, state, now_ns=time.time_ns())
     return Imported(
-        file=str(path),
+        file=_as_text(str(path)),
         rows=state.rows_read,
         items=state.items,
         passed_over=passed_over,
@@ -157,5 +158,10 @@ async def _import_rows(
             page = await asyncio.to_thread(next, left, None)
         finally:
             state = await storing
-        tell(path.name, rows_read)
+        tell(_as_text(path.name), rows_read)
     return state, passed_over
+
+
+def _as_text(name: str) -> str:
+    """The name of a file. One that is no UTF-8, as of an old disk, is told by the numbers of its bytes."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
