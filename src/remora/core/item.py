@@ -127,6 +127,12 @@ class Page(msgspec.Struct, frozen=True, gc=False):
     lacks_newest: bool = False  # it shows nothing, although it was asked for what is as new as the newest known entry
     covers_before_s: int | None = None  # where the last window ends; None: the list is not read in windows
     why_unreadable: str = ""  # what is wrong with the keys of the unreadable entries
+    goes_on: bool = False  # it shows no entries, but says itself that more follow
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it shows nothing, and does not say that more follow. Some lists end with such pages."""
+        return not (self.entries or self.unreadable or self.goes_on)
 
 
 class StreamOpened(msgspec.Struct, frozen=True, gc=False):

@@ -1,10 +1,14 @@
-"""Is a list that ends with its first page a short list, or does its declaration look for the next page in the wrong place?"""
+"""Does a list really end here?
+
+A list that ends with its first page may be short, or its declaration looks for the next page in the wrong place. A page
+without entries may be the end, or it says itself that more follow.
+"""
 
 import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from remora.sources.json_path import NOT_THERE, as_cursor, find
+from remora.sources.json_path import NOT_THERE, as_cursor, find, has_left_out
 from remora.sources.list_settings import ListSettings, Paging
 from remora.sources.request_body import holds
 
@@ -15,6 +19,19 @@ def next_setting(settings: ListSettings) -> str:
     """The setting that names the next page."""
     cursor = "list.next_cursor" if settings.cursor_header is None else "list.cursor_header"
     return {Paging.CURSOR: cursor, Paging.NEXT: "list.next"}.get(settings.paging, "list.paging")
+
+
+def told_more(settings: ListSettings, page: object) -> bool | None:
+    """Whether a field of the page says that more follow; None if none says it."""
+    if settings.end is not None and isinstance(ended := find(page, settings.end), bool):
+        return not ended
+    more = find(page, settings.more) if settings.more is not None else None
+    return more if isinstance(more, bool) else None
+
+
+def goes_on(settings: ListSettings, page: object) -> bool:
+    """Whether more follow a page without entries: a field says so, or a filter left out all that it shows."""
+    return told_more(settings, page) is True or has_left_out(page, settings.entries)
 
 
 class Doubt(NamedTuple):

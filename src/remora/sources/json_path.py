@@ -16,6 +16,7 @@ from typing import Any, Final
 import jmespath
 import msgspec
 from jmespath.exceptions import JMESPathError, JMESPathTypeError
+from jmespath.parser import ParsedResult
 
 from remora.core.errors import ConfigurationError
 from remora.sources.json_members import STRING, listed_values, named_values
@@ -173,6 +174,20 @@ def _lenient_lines(raw: bytes, steps: Sequence[str]) -> list[bytes]:
     except (ValueError, LookupError):
         return []
     return listed_values(raw)
+
+
+def has_left_out(value: object, path: str) -> bool:
+    """Whether a place has a filter, and the list that it is applied to holds something."""
+    expression = None if path == WHOLE_BODY else _compiled(path)[1]
+    node = None if expression is None else expression.parsed
+    while node is not None and node["type"] != "filter_projection":
+        node = next(iter(node["children"]), None)
+    if node is None:
+        return False
+    try:
+        return bool(ParsedResult(path, node["children"][0]).search(value))
+    except (JMESPathError, TypeError, ArithmeticError):
+        return False
 
 
 def is_steps(path: str) -> bool:

@@ -27,6 +27,7 @@ from remora.core.units import SECOND_NS
 from remora.core.verdict import NoReply, Reply
 from remora.sources.address import quoted
 from remora.sources.detail_settings import KEY, KEYS, DetailSettings, capabilities_of, entry_fields
+from remora.sources.early_end import goes_on
 from remora.sources.entry_keys import unusable_keys
 from remora.sources.fan_out import Parents, compound, split_key
 from remora.sources.json_path import (
@@ -323,6 +324,7 @@ class Listed:
                 is_rest=part.is_rest,
                 lacks_newest=begins_part and not lines and since is not None and since.shows_newest(part),
                 covers_before_s=part.end_s,
+                goes_on=not lines and goes_on(self._list, value),
             )
         )
 

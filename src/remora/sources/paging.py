@@ -16,7 +16,7 @@ import msgspec
 
 from remora.core.item import Order
 from remora.sources.address import RELATIVE, within_origin, without_parameter
-from remora.sources.early_end import early_end, next_setting
+from remora.sources.early_end import early_end, next_setting, told_more
 from remora.sources.json_path import CURSOR_MAX_CHARACTERS, NOT_THERE, as_cursor, as_key, find
 from remora.sources.list_scope import WHOLE, Part, parameters
 from remora.sources.list_settings import PAGE_MARK
@@ -179,9 +179,7 @@ def next_position(settings: ListSettings, position: str, page: PageRead) -> str 
     """Where the list goes on after this page; None at its end. Raises `NoNextPage`."""
     is_again = position == SHORTER
     settings, position = _as_asked(settings, position)
-    more = find(page.value, settings.more) if settings.more is not None else None
-    if settings.end is not None and isinstance(ended := find(page.value, settings.end), bool):
-        more = not ended
+    more = told_more(settings, page.value)
     if more is False:
         return _confirming(settings, position, page) if _may_be_cut(settings, position, len(page.lines)) else None
     following = _following(settings, position, page)

@@ -146,7 +146,7 @@ class ListWalk:
             assert following is not None, "a page that is not the last has a next one"
             self._position = following
             # Empty pages may repeat at the end of a list; see `_ended_by_silence`.
-            if (page.entries or page.unreadable) and (why := self._circle.closes(following)) is not None:
+            if not page.is_silent and (why := self._circle.closes(following)) is not None:
                 log.warning("walk_in_a_circle", source=self._source, pages=self._counts.pages)
                 return self._contradicts(why)
         return self._contradicts(f"the list has more than {PAGES_PER_WALK_MAX:,} pages; check paging")
@@ -202,8 +202,7 @@ class ListWalk:
 
     def _ended_by_silence(self, page: Page) -> Page:
         """Some cursors are never null: a list has ended after `EMPTY_PAGES_MAX` empty pages in a row."""
-        has_news = page.entries or page.unreadable or page.begins_part
-        self._empty_pages = 0 if has_news else self._empty_pages + 1
+        self._empty_pages = self._empty_pages + 1 if page.is_silent and not page.begins_part else 0
         is_over = self._empty_pages >= EMPTY_PAGES_MAX
         return msgspec.structs.replace(page, next_position=self._ended().next_position) if is_over else page
 
@@ -387,8 +386,8 @@ class ListWalk:
 
     def _remember(self, page: Page) -> None:
         keys = frozenset(entry.key for entry in page.entries)
-        has_news = page.begins_part or not all(any(key in known for _, known in self._recent) for key in keys)
-        self._circle.read(has_news=has_news)
+        is_known = keys.issubset(chain.from_iterable(known for _, known in self._recent))
+        self._circle.read(has_news=page.begins_part or page.goes_on or not is_known)
         self._recent.append((self._position, keys))
         self._before, self._missing_is_end = page.entries, page.missing_is_end
 
