@@ -258,7 +258,10 @@ def test_a_body_that_was_not_decoded_is_our_own_mistake() -> None:
         ("items 0-24/100", True),
         ("bytes 0-499/2000", False),
         ("Bytes 0-499/2000", False),
-        ("*/100", False),
+        ("*/100", True),
+        ("items */100", True),
+        ("bytes */100", False),
+        ("*/*", False),
         ("", False),
     ],
 )

@@ -1,5 +1,6 @@
 """What is said about a list that answers, but not with a list? What is odd about the answer, not that there is none."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ ODD = [
     (Answer(204, b""), "with the status 204 instead of 200"),
     (Answer(206, b'{"items": []}'), "with the status 206 instead of 200"),
     (Answer(206, b'{"items": []}', {"content-range": "bytes 0-12/900"}), "with the status 206 instead of 200"),
-    (Answer(206, b'{"items": []}', {"content-range": "*/900"}), "with the status 206 instead of 200"),
+    (Answer(206, b'{"items": []}', {"content-range": "*/*"}), "with the status 206 instead of 200"),
     (Answer(206, b'{"items": [', {"content-range": "0-4/5"}), "with a body that cannot be read"),
     (Answer(304, b""), "with the status 304 instead of 200"),
     (Answer(407, b""), "through a proxy that needs a login (407)"),
@@ -44,12 +45,15 @@ def test_a_run_says_what_is_odd_about_the_answer_and_the_next_one_goes_on(answer
 class InRanges(SmallArchive):
     """An archive that answers a page of a longer list with 206 and its range, as PostgREST does."""
 
+    told = 25
+
     def respond(self, target: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> Response:
         response = super().respond(target, headers, body)
         if not self.asked[-1].startswith("page") or not isinstance(response, Answer) or response.status != 200:
             return response
-        start = int(self.asked[-1].removeprefix("page "))
-        return replace(response, status=206, headers={"content-range": f"{start}-{start + 9}/25"})
+        start, shown = int(self.asked[-1].removeprefix("page ")), len(json.loads(response.body)["items"])
+        held = f"{start}-{start + shown - 1}" if shown else "*"
+        return replace(response, status=206, headers={"content-range": f"{held}/{self.told}"})
 
 
 def test_a_list_that_is_answered_in_ranges_is_walked_to_its_end() -> None:
@@ -57,6 +61,18 @@ def test_a_list_that_is_answered_in_ranges_is_walked_to_its_end() -> None:
         rig = ListedRig(clock, InRanges(25))
         assert (await rig.run()).stopped_by is StoppedBy.COMPLETE
         assert await rig.is_complete()
+
+    run(main)
+
+
+def test_a_page_that_shows_none_of_the_entries_that_its_range_counts_is_not_the_end() -> None:
+    async def main(clock: SimClock) -> None:
+        archive = InRanges(25)
+        archive.told = 40
+        rig = ListedRig(clock, archive)
+        summary = await rig.run()
+        assert summary.stopped_by is StoppedBy.LIST_CONTRADICTS
+        assert "shows no entries, but counts 40 of them" in summary.because
 
     run(main)
 

@@ -116,7 +116,10 @@ class Deferred(msgspec.Struct, frozen=True, gc=False):
 Verdict = Found | NotYet | Missing | Pressure | Trouble | Refused | Malformed | Deferred
 
 _NONSENSE: Final = Malformed(GapReason.MALFORMED)
-_RANGE_OF_ENTRIES: Final = re.compile(r"(?!bytes\b)(?:[a-z_-]+ )?[0-9]+-[0-9]+/(?:[0-9]+|\*)", re.IGNORECASE)
+# `0-24/100`, `25-49/*`, or for a page behind the last entry `*/100`.
+_RANGE_OF_ENTRIES: Final = re.compile(
+    r"(?!bytes\b)(?:[a-z_-]+ )?(?:[0-9]+-[0-9]+/(?:[0-9]+|\*)|\*/[0-9]+)", re.IGNORECASE
+)
 
 
 def classify(

@@ -67,6 +67,12 @@ def without_parameter(url: str, name: str) -> str:
     return f"{start}{mark if pairs else ''}{'&'.join(pairs)}"
 
 
+def with_query(url: str, *pairs: tuple[str, str]) -> str:
+    """The address with these parameters. One without a name is not sent."""
+    query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs if name)
+    return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
+
+
 def quoted(key: str) -> str:
     """The key as one segment of a path. A key of dots alone is escaped, or it would mean another folder."""
     step = quote(key, safe="", errors="surrogatepass")

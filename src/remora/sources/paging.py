@@ -10,12 +10,12 @@ too late. So each such page begins a little before the end of the last one: entr
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
 from remora.core.item import Order
-from remora.sources.address import RELATIVE, within_origin, without_parameter
+from remora.sources.address import RELATIVE, with_query, within_origin, without_parameter
 from remora.sources.early_end import early_end, next_setting, told_more
 from remora.sources.json_path import CURSOR_MAX_CHARACTERS, NOT_THERE, as_cursor, as_key, find
 from remora.sources.list_scope import WHOLE, Part, parameters
@@ -37,6 +37,7 @@ PAGE_OVERLAP: Final = 2
 CUT_LEAST: Final = 10
 CUT_EVERY: Final = 5
 COUNTED_TO: Final = 1_000
+_RANGE_OF_NONE: Final = re.compile(r"\*/([0-9]{1,12})$")
 _LINK: Final = re.compile(r'<([^<>]*)>((?:\s*;\s*[\w*-]+\s*=\s*(?:"[^"]*"|[^\s",;]+))*)')
 _NEXT: Final = re.compile(r';\s*rel\s*=\s*(?:"(?:[^"]*\s)?next(?:\s[^"]*)?"|next\b)', re.IGNORECASE)
 
@@ -179,6 +180,8 @@ def next_position(settings: ListSettings, position: str, page: PageRead) -> str 
     """Where the list goes on after this page; None at its end. Raises `NoNextPage`."""
     is_again = position == SHORTER
     settings, position = _as_asked(settings, position)
+    if not page.lines:
+        _check_range(settings, position, page.headers)
     more = told_more(settings, page.value)
     if more is False:
         return _confirming(settings, position, page) if _may_be_cut(settings, position, len(page.lines)) else None
@@ -195,6 +198,15 @@ def next_position(settings: ListSettings, position: str, page: PageRead) -> str 
     if doubt.is_full and not is_again and _can_be_shorter(settings):
         return SHORTER
     raise NoNextPage(doubt.why)
+
+
+def _check_range(settings: ListSettings, position: str, headers: Mapping[str, str]) -> None:
+    """A page without entries is not the end if its range (`*/57`) counts entries behind those that were skipped."""
+    counted = _RANGE_OF_NONE.search(headers.get("content-range", ""))
+    skipped, shared = offset_place(position) if settings.paging is Paging.OFFSET else (0, 0)
+    is_placed = settings.paging is Paging.OFFSET or position == FIRST
+    if counted is not None and is_placed and skipped - shared < int(counted[1]):
+        raise NoNextPage(f"a page shows no entries, but counts {int(counted[1]):,} of them; check list.paging")
 
 
 def _may_be_cut(settings: ListSettings, position: str, listed: int) -> bool:
@@ -382,9 +394,3 @@ def _number(position: str, first: int) -> int:
     if not position.isascii() or not position.isdigit() or len(position) > 12:
         return first
     return min(int(position), POSITION_MAX)
-
-
-def with_query(url: str, *pairs: tuple[str, str]) -> str:
-    """The address with these parameters. One without a name is not sent."""
-    query = "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in pairs if name)
-    return f"{url}{'&' if '?' in url else '?'}{query}" if query else url

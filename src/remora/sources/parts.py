@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from remora.core.errors import ConfigurationError
-from remora.sources.address import check_path, quoted
+from remora.sources.address import check_path, quoted, with_query
 from remora.sources.json_path import NOT_THERE, as_key, check_place, find, is_steps, raw_lines
 from remora.sources.list_settings import ListSettings, OrNone
 from remora.sources.paging import (
@@ -22,7 +22,6 @@ from remora.sources.paging import (
     next_position,
     page_request,
     shared_with_last,
-    with_query,
 )
 from remora.sources.request_body import Method
 
