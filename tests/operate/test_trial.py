@@ -240,3 +240,22 @@ async def test_a_key_that_cannot_be_used_is_told_with_what_is_wrong_with_it(remo
     assert "1 with a line break or another character that cannot be printed" in result.stdout
     assert "1 longer than 512 characters" in result.stdout
     assert "secret" not in result.stdout
+
+
+@pytest.mark.parametrize("entries", ["data.rows", "data.rows[?title]", "'data.\"rows\"'"])
+async def test_the_fields_of_an_entry_are_shown_wherever_the_entries_are(remora: CommandLine, entries: str) -> None:
+    def answer(_target: str) -> Answer:
+        return "200 OK", {"data": {"rows": ENTRIES}}, ""
+
+    written = entries if entries.startswith("'") else f'"{entries}"'
+    result, _ = await tried(remora, answer, f'list = {{ paging = "cursor", entries = {written} }}')
+    assert "an entry: fields id (text), title (text), update_time (number)" in result.stdout
+
+
+async def test_a_list_that_contradicts_its_declaration_is_not_said_to_end(remora: CommandLine) -> None:
+    def answer(_target: str) -> Answer:
+        return "200 OK", {"items": ENTRIES, "nextPageToken": "t"}, ""
+
+    result, _ = await tried(remora, answer, 'list = { paging = "cursor" }')
+    assert 'but has "nextPageToken"' in result.stdout
+    assert "the list ends here" not in result.stdout

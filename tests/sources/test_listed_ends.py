@@ -38,11 +38,22 @@ def test_a_page_that_does_not_say_where_the_list_goes_on_is_told_as_a_contradict
     [
         ({"items": ENTRIES, "nextPageToken": "t"}, 'write next_cursor = "nextPageToken" if that is it'),
         ({"items": ENTRIES, "meta": {"next_cursor": "t"}}, 'write next_cursor = "meta.next_cursor" if that is it'),
+        ({"items": ENTRIES, "@odata.nextLink": "t"}, """write next_cursor = '"@odata.nextLink"' if that is it"""),
+        ({"items": ENTRIES, "m.x": {"next-token": "t"}}, """write next_cursor = '"m.x"."next-token"' if that is it"""),
     ],
 )
 def test_a_cursor_path_that_matches_nothing_is_noticed_on_the_first_page(body: object, told: str) -> None:
     page = page_of(source(ListSettings(paging=Paging.CURSOR)).decode(page_at(""), replied(json.dumps(body).encode())))
     assert told in (page.contradicts or "")
+
+
+def test_what_is_said_to_write_for_a_name_with_a_dot_can_be_written() -> None:
+    body = replied(json.dumps({"data.rows": ENTRIES, "@odata.nextLink": "t"}).encode())
+    page = page_of(source(ListSettings(paging=Paging.CURSOR)).decode(page_at(""), body))
+    assert """write entries = '"data.rows"' if that is it""" in (page.contradicts or "")
+    written = ListSettings(paging=Paging.CURSOR, entries='"data.rows"', next_cursor='"@odata.nextLink"')
+    page = page_of(source(written).decode(page_at(""), body))
+    assert (len(page.entries), page.next_position, page.contradicts) == (len(ENTRIES), "t", None)
 
 
 def test_a_full_first_page_that_names_no_next_one_is_asked_for_again_one_entry_shorter() -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from remora.sources.json_path import NOT_THERE, as_cursor, find, has_left_out
+from remora.sources.json_path import NOT_THERE, as_cursor, find, has_left_out, place_to_write
 from remora.sources.list_settings import ListSettings, Paging
 from remora.sources.request_body import holds
 
@@ -59,8 +59,10 @@ def early_end(
     where = f'at "{at}"' if at else f"in a {settings.cursor_header or 'Link'} header"
     if (other := _other_next(page)) is not None:
         setting = {Paging.CURSOR: "next_cursor", Paging.NEXT: "next"}.get(settings.paging)
-        write = f'{setting} = "{other}"' if setting else f'paging = "cursor" and next_cursor = "{other}"'
-        return Doubt(f'the first page names no next page {where}, but has "{other}"; write {write} if that is it')
+        place = place_to_write(*other)
+        write = f"{setting} = {place}" if setting else f'paging = "cursor" and next_cursor = {place}'
+        named = ".".join(other)
+        return Doubt(f'the first page names no next page {where}, but has "{named}"; write {write} if that is it')
     if listed < settings.page_size:
         return None
     check = f"check {next_setting(settings)}"
@@ -86,19 +88,20 @@ def _cut_only_page(settings: ListSettings, listed: int, *, is_again: bool) -> Do
     )
 
 
-def _other_next(page: object) -> str | None:
-    """A field beside the entries whose name suggests that it leads to the next page."""
+def _other_next(page: object) -> tuple[str, ...] | None:
+    """The names that lead to a field beside the entries whose name suggests that it leads to the next page."""
     if not isinstance(page, dict):
         return None
-    fields = list(page.items())
+    fields: list[tuple[tuple[str, ...], object]] = [((str(name),), value) for name, value in page.items()]
     fields += [
-        (f"{name}.{key}", value)
+        ((str(name), str(key)), value)
         for name, inner in page.items()
         if isinstance(inner, dict)
         for key, value in inner.items()
     ]
-    for name, value in fields:
-        is_named = _FIELD.fullmatch(str(name)) and re.search("next|cursor|continu", str(name), re.IGNORECASE)
+    for names, value in fields:
+        named = ".".join(names)
+        is_named = _FIELD.fullmatch(named) and re.search("next|cursor|continu", named, re.IGNORECASE)
         if is_named and as_cursor(value) is not None:
-            return str(name)
+            return names
     return None

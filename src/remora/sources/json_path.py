@@ -74,6 +74,20 @@ def check_place(path: str | None, where: str) -> None:
         ) from None
 
 
+def place_to_write(*names: str) -> str:
+    """The place of a field as it is written in the configuration file: a name with a dot needs quotes of its own."""
+    if any("." in name for name in names):
+        return f"""'{".".join(f'"{name}"' for name in names)}'"""
+    return f'"{".".join(names)}"'
+
+
+def first_of(path: str) -> str:
+    """The place of the first element of the list at a place."""
+    if path == WHOLE_BODY:
+        return "0"
+    return f"{path}.0" if _is_dotted(path) else f"{path} | [0]"
+
+
 def holds_more_than(body: bytes, values_max: int) -> bool:
     """Whether a body holds more values than this, without building any of them.
 

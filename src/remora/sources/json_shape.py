@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from remora.sources.json_path import find, load
+from remora.sources.json_path import find, load, place_to_write
 
 FIELDS_SHOWN_MAX: Final = 20
 # A name that looks like data (an id, an address) is not shown.
@@ -25,13 +25,14 @@ def fields_in_words(body: bytes, path: str) -> str:
             return _kind(value)
 
 
-def other_entries(page: object) -> str | None:
-    """A field of a page that holds a list of objects, as entries would be; None if there is none, or an error."""
+def entries_elsewhere(page: object, declared: str) -> str | None:
+    """Which other field of a page holds a list of objects, as entries would be; None if there is none, or an error."""
     if not isinstance(page, dict) or any("error" in str(name).lower() for name in page):
         return None
     for name, value in page.items():
         if isinstance(value, list) and value and isinstance(value[0], dict) and _NAME.fullmatch(str(name)):
-            return str(name)
+            write = f"write entries = {place_to_write(str(name))} if that is it"
+            return f'there are no entries at "{declared}", but a list at "{name}"; {write}'
     return None
 
 

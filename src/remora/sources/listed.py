@@ -40,7 +40,7 @@ from remora.sources.json_path import (
     load,
     raw_lines,
 )
-from remora.sources.json_shape import other_entries
+from remora.sources.json_shape import entries_elsewhere
 from remora.sources.list_scope import WHOLE, Part, first_part, next_part, part_in_words, position_of, split_position
 from remora.sources.page_steps import behind_page, page_before, page_in_words
 from remora.sources.paging import (
@@ -279,11 +279,8 @@ class Listed:
             lines = []
         if not isinstance(lines, list):
             # Not an empty page: an error sent as a success must not look like the end of the list.
-            other = other_entries(value) if self._split(position)[1] == FIRST else None
-            if other is None:
-                return WrongShape("no entries")
-            why = f'there are no entries at "{self._list.entries}", but a list at "{other}"; write entries = "{other}"'
-            return Readable(Page((), None, contradicts=f"{why} if that is it"))
+            elsewhere = entries_elsewhere(value, self._list.entries) if self._split(position)[1] == FIRST else None
+            return WrongShape("no entries") if elsewhere is None else Readable(Page((), None, contradicts=elsewhere))
         if len(lines) > PAGE_ENTRIES_MAX:
             return self._too_much(f"{len(lines):,} entries on one page, of which at most {PAGE_ENTRIES_MAX:,} are read")
         if bodies is not None and lines and len(bodies) != len(lines):

@@ -34,7 +34,7 @@ from remora.operate.jobs.resources import SourceResources
 from remora.operate.jobs.runtime import ListedRuntime, Numbered, no_newest_hint, open_listed, open_numbered
 from remora.operate.observe.metrics import Metrics
 from remora.sources.dialects import Dialects
-from remora.sources.json_path import WHOLE_BODY
+from remora.sources.json_path import WHOLE_BODY, first_of
 from remora.sources.json_shape import fields_in_words, keys_in_words
 from remora.sources.transport.settings import PERMISSION_HEADERS
 from remora.stores import open_store
@@ -318,6 +318,8 @@ class _Trial:
         else:
             told = f"{entries:,} entries, {len(keys):,} keys {keys_in_words(keys)}, {marks_in_words(page.entries)}"
             yield self._found("ok", "list", f"{told}; {self._entry_fields()}")
+        if page.contradicts is not None:
+            return
         following = "none: the list ends here" if page.next_position is None else "there is one"
         paging = "the plug-in" if self._is_plugin else self._settings.list.paging
         yield self._found("ok", "next page", f"{following} (paging by {paging})")
@@ -344,8 +346,7 @@ class _Trial:
         return fields_in_words(reply.body if isinstance(reply, Reply) else b"", path)
 
     def _entry_fields(self) -> str:
-        where = self._settings.list.entries
-        return f"an entry: {self._fields('0' if where == WHOLE_BODY else f'{where}.0')}"
+        return f"an entry: {self._fields(first_of(self._settings.list.entries))}"
 
     def _failed(self, what: str, path: str, without: str, verdict: Verdict, hint: str) -> Finding:
         reason = GapReason.MALFORMED if isinstance(verdict, Found | NotYet) else verdict.reason
