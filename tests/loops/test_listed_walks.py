@@ -299,6 +299,7 @@ def test_a_refused_list_stops_the_run_but_not_what_is_owed_already() -> None:
         summary = await rig.run()
         assert (summary.stopped_by, summary.owed) == (StoppedBy.LIST_REFUSED, 0)
         assert "refuses the list (forbidden)" in summary.because
+        assert "is the request declared as the provider wants it?" in summary.because
         assert len(await rig.mirror()) == 12
 
     run(main)

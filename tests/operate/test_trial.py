@@ -259,3 +259,16 @@ async def test_a_list_that_contradicts_its_declaration_is_not_said_to_end(remora
     result, _ = await tried(remora, answer, 'list = { paging = "cursor" }')
     assert 'but has "nextPageToken"' in result.stdout
     assert "the list ends here" not in result.stdout
+
+
+@pytest.mark.parametrize("status", ["400 Bad Request", "405 Method Not Allowed", "422 Unprocessable Entity"])
+async def test_a_request_that_the_provider_does_not_take_is_not_told_as_a_closed_door(
+    remora: CommandLine, status: str
+) -> None:
+    result, _ = await tried(remora, lambda _target: (status, {"error": "no such parameter"}, ""))
+    assert result.exit_code == 1
+    assert (
+        f"it answers {status[:3]}: check the path, the names of its parameters, and the method and body"
+        in result.stdout
+    )
+    assert "does not let this machine" not in result.stdout

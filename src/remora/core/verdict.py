@@ -198,6 +198,11 @@ def can_mean_absent(status: int) -> bool:
     return 400 <= status < 500 and status not in {401, 407, 408, 429}
 
 
+def is_of_request(status: int) -> bool:
+    """Whether this status says that the request itself is wrong, whoever sends it. For an operator: it changes no verdict."""
+    return 400 <= status < 500 and status not in {401, 402, 403, 404, 407, 408, 410, 429, 451}
+
+
 def is_down(status: int) -> bool:
     """Whether this status says that the other side cannot answer now, whatever it was asked."""
     return status >= 500 or status in {408, 429}

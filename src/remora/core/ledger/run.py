@@ -207,7 +207,11 @@ def in_words(stop: Stop | None, budget: Budget, counts: RunCounts, *, now_ns: in
 
 def _ask_about(reason: GapReason | None) -> str:
     """What the owner should check when the list is refused."""
-    return "is list.path right?" if reason in {GapReason.NOT_FOUND, GapReason.GONE} else "is the token still good?"
+    if reason in {GapReason.NOT_FOUND, GapReason.GONE}:
+        return "is list.path right?"
+    if reason is GapReason.FORBIDDEN:  # also a request that the provider does not take, whoever sends it
+        return "is the token still good, and is the request declared as the provider wants it?"
+    return "is the token still good?"
 
 
 def _wall_clock_in_words(stop: Stop, budget: Budget, *, now_ns: int) -> str:

@@ -23,7 +23,18 @@ from remora.core.pieces import joined
 from remora.core.quantities import format_duration
 from remora.core.reasons import GapReason
 from remora.core.units import SECOND_NS
-from remora.core.verdict import Deferred, Found, Misfit, NoReply, NotYet, Reply, Trouble, Verdict, shown_location
+from remora.core.verdict import (
+    Deferred,
+    Found,
+    Misfit,
+    NoReply,
+    NotYet,
+    Reply,
+    Trouble,
+    Verdict,
+    is_of_request,
+    shown_location,
+)
 from remora.gate.governor import Governor
 from remora.operate.config.credentials import Credentials
 from remora.operate.config.secrets import secret_setting, without_credentials
@@ -32,6 +43,15 @@ from remora.operate.jobs.clock import SystemClock
 from remora.operate.jobs.gates import Gates
 from remora.operate.jobs.resources import SourceResources
 from remora.operate.jobs.runtime import ListedRuntime, Numbered, no_newest_hint, open_listed, open_numbered
+from remora.operate.jobs.trial_hints import (
+    HINTS,
+    MISFIT_HINTS,
+    NO_FILES_HINT,
+    PLUGIN_HINT,
+    PROXY_HINT,
+    REQUEST_HINT,
+    WANTS_TLS,
+)
 from remora.operate.observe.metrics import Metrics
 from remora.sources.dialects import Dialects
 from remora.sources.json_path import WHOLE_BODY, first_of
@@ -43,29 +63,6 @@ from remora.stores import open_store
 WAIT_TO_ASK_NS: Final = 15 * SECOND_NS
 RATE_HEADERS: Final = ("ratelimit", "rate-limit", "retry-after", "call-limit")
 HEADER_SHOWN_MAX: Final = 80
-
-# The hint for each reason why a source did not answer. For any other reason the address is probably wrong.
-HINTS: Final = {
-    GapReason.CONNECTION: "nothing answers there: check the network, and the host and port in the url",
-    GapReason.TIMEOUT: "it takes longer than timeout: check the network, and try again later",
-    GapReason.SERVER_ERROR: "it does not answer as it should: check the url, and try again later",
-    GapReason.RATE_LIMITED: "it asks for less: try again later, and lower the ceiling if it says so again; if it bans whoever is refused too often, write a refusal_limit",
-    GapReason.UNAUTHORIZED: "it wants a token: write token_env or token_file",
-    GapReason.FORBIDDEN: "it does not let this machine or account in; try again later",
-}
-
-# Where something does answer, but not in the way that the address promises.
-MISFIT_HINTS: Final = {
-    Misfit.NO_TLS: "something answers there, but it does not speak TLS: write http:// instead of https://, or the port that speaks TLS",
-    Misfit.ONLY_TLS: "it speaks TLS: write https:// instead of http://",
-    Misfit.UNTRUSTED: "its certificate is not trusted: write the name that it is for, or name its authority with ca_file",
-}
-PROXY_HINT: Final = (
-    "the proxy answers instead of it: name another one in proxy, or let this machine pass without a login"
-)
-PLUGIN_HINT: Final = "check its options, or tell its author; the event plugin_failed says where it failed"
-# How servers answer a request in plain text on a port of TLS, if they do not close the connection.
-WANTS_TLS: Final = (b"plain HTTP request was sent to HTTPS port", b"HTTP request to an HTTPS server")
 
 # One entry of a source, with its document.
 KnownParents = Mapping[str, tuple[str, bytes]]
@@ -358,9 +355,7 @@ class _Trial:
         if self._source.failure is not None:
             return self._found("bad", what, f"the plug-in failed with {self._source.failure}", PLUGIN_HINT)
         if isinstance(verdict, Deferred):
-            return self._found(
-                "bad", what, told, "this machine could not send: raise the limit of open files (ulimit -n)"
-            )
+            return self._found("bad", what, told, NO_FILES_HINT)
         if reason is GapReason.CONNECTION and odd:
             return self._found("bad", what, told, PROXY_HINT)
         if reason is GapReason.UNAUTHORIZED and (setting := secret_setting(self._name, self._settings)) is not None:
@@ -370,6 +365,9 @@ class _Trial:
             return self._found("bad", what, f"{told}; {needed}", "give the token the permission that is missing")
         if (misfit := self._misfit()) is not None:
             return self._found("bad", what, told, MISFIT_HINTS[misfit])
+        reply = self._source.reply
+        if reason is GapReason.FORBIDDEN and isinstance(reply, Reply) and is_of_request(reply.status):
+            return self._found("bad", what, told, f"it answers {reply.status}: {REQUEST_HINT}")
         return self._found("bad", what, told, HINTS.get(reason) or hint)
 
     def _misfit(self) -> Misfit | None:

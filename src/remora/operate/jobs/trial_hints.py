@@ -1,0 +1,31 @@
+"""What should an owner do after an answer that is no list, no document and no item?"""
+
+from typing import Final
+
+from remora.core.reasons import GapReason
+from remora.core.verdict import Misfit
+
+# The hint for each reason why a source did not answer. For any other reason the address is probably wrong.
+HINTS: Final = {
+    GapReason.CONNECTION: "nothing answers there: check the network, and the host and port in the url",
+    GapReason.TIMEOUT: "it takes longer than timeout: check the network, and try again later",
+    GapReason.SERVER_ERROR: "it does not answer as it should: check the url, and try again later",
+    GapReason.RATE_LIMITED: "it asks for less: try again later, and lower the ceiling if it says so again; if it bans whoever is refused too often, write a refusal_limit",
+    GapReason.UNAUTHORIZED: "it wants a token: write token_env or token_file",
+    GapReason.FORBIDDEN: "it does not let this machine or account in; try again later",
+}
+
+# Where something does answer, but not in the way that the address promises.
+MISFIT_HINTS: Final = {
+    Misfit.NO_TLS: "something answers there, but it does not speak TLS: write http:// instead of https://, or the port that speaks TLS",
+    Misfit.ONLY_TLS: "it speaks TLS: write https:// instead of http://",
+    Misfit.UNTRUSTED: "its certificate is not trusted: write the name that it is for, or name its authority with ca_file",
+}
+PROXY_HINT: Final = (
+    "the proxy answers instead of it: name another one in proxy, or let this machine pass without a login"
+)
+REQUEST_HINT: Final = "check the path, the names of its parameters, and the method and body"
+NO_FILES_HINT: Final = "this machine could not send: raise the limit of open files (ulimit -n)"
+PLUGIN_HINT: Final = "check its options, or tell its author; the event plugin_failed says where it failed"
+# How servers answer a request in plain text on a port of TLS, if they do not close the connection.
+WANTS_TLS: Final = (b"plain HTTP request was sent to HTTPS port", b"HTTP request to an HTTPS server")
