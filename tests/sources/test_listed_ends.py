@@ -222,3 +222,15 @@ def test_a_cursor_may_be_longer_than_a_key_and_one_that_cannot_be_sent_is_told(
     page = page_of(source(ListSettings(paging=Paging.CURSOR)).decode(page_at(""), replied(body)))
     assert page.next_position == (cursor if told is None else None)
     assert (told or "") in (page.contradicts or "")
+
+
+@pytest.mark.parametrize("paging", [Paging.NEXT, Paging.LINK])
+@pytest.mark.parametrize("entries", [[], ENTRIES])
+def test_an_address_that_leads_to_the_same_page_is_the_end_only_if_the_page_is_empty(
+    paging: Paging, entries: list[object]
+) -> None:
+    here = "/list?after=57"
+    reply = replied(json.dumps({"items": entries, "next": here}).encode(), link=f'<{here}>; rel="next"')
+    page = page_of(source(ListSettings(paging=paging)).decode(page_at(here), reply))
+    assert page.next_position is None
+    assert ("leads to this page again" in (page.contradicts or "")) is bool(entries)
