@@ -58,6 +58,13 @@ def test_a_field_whose_placeholder_has_no_value_is_left_out() -> None:
     assert later == {"query": "{ items { id } }", "page": {"after": "a", "first": 7}, "of": ["a", 1]}
 
 
+def test_a_list_of_which_every_placeholder_has_no_value_is_left_out_too() -> None:
+    template = {"size": "{size}", "search_after": ["{cursor}"], "sort": [{"ts": "desc"}], "none": []}
+    first, later = (json.loads(filled(template, {"cursor": cursor, "size": 7})) for cursor in (None, "a"))
+    assert first == {"size": 7, "sort": [{"ts": "desc"}], "none": []}
+    assert later == {"size": 7, "search_after": ["a"], "sort": [{"ts": "desc"}], "none": []}
+
+
 def test_a_content_type_of_the_owner_replaces_ours_however_it_is_written() -> None:
     class Hearing(SmallArchive):
         heard: Mapping[str, str] = {}

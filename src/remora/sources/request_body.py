@@ -78,6 +78,8 @@ def _fill(part: Any, values: Values) -> Any:
 
 
 def _is_left_out(part: object, values: Values) -> bool:
+    if isinstance(part, list) and part:  # of nothing but such placeholders
+        return all(_is_left_out(inner, values) for inner in part)
     name = _placeholder(part, values)
     return name is not None and values[name] is None
 
